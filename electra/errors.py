@@ -1,0 +1,71 @@
+"""The errors a user can meet: one sentence each (where, what was found, what was expected, what to do) and an exit code.
+
+Everything else that is raised is a bug and keeps its traceback. Codes follow sysexits.h where it has one.
+"""
+
+
+class UserError(Exception):
+    """A mistake or a fault that the user can mend; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+    def __init__(self, where: object, found: str, expected: str = "", do: str = "") -> None:
+        self.where, self.found, self.expected, self.do = str(where), found, expected, do
+        parts = [f"{where}: {found}"]
+        if expected:
+            parts.append(f"expected {expected}")
+        if do:
+            parts.append(do)
+        super().__init__("; ".join(parts))
+
+    def __reduce__(self) -> tuple[type["UserError"], tuple[str, str, str, str]]:
+        """Survive the trip from a worker process (the default would pass the joined sentence as `where`)."""
+        return type(self), (self.where, self.found, self.expected, self.do)
+
+
+class BadConfig(UserError):
+    """A parameter that is unknown, of the wrong type, or impossible beside another."""
+
+    exit_code = 64
+
+
+class BadInput(UserError):
+    """Text, task or tokenizer files that cannot be used as they are."""
+
+    exit_code = 65
+
+
+class SourceUnreachable(UserError):
+    """A data source that is not there: an absent folder, a hub out of reach."""
+
+    exit_code = 69
+
+
+class NonFinite(UserError):
+    """A loss, gradient or weight that is NaN or infinite; nothing was updated or saved with it."""
+
+    exit_code = 70
+
+
+class Busy(UserError):
+    """Another process works in the same run folder."""
+
+    exit_code = 73
+
+
+class CorruptFile(UserError):
+    """A file whose bytes are not the ones its manifest promises."""
+
+    exit_code = 74
+
+
+class OutOfRoom(UserError):
+    """The disk is full, or the file system refused a write."""
+
+    exit_code = 74
+
+
+class Stopped(UserError):
+    """A stop was asked for (SIGTERM, SIGINT); all progress is saved and the same command goes on from there."""
+
+    exit_code = 75

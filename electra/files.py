@@ -1,0 +1,250 @@
+"""The one door to the disk: whole files or none, hashed folders, one process a folder.
+
+A file appears under its final name only complete and fsynced (write beside, fsync, rename, fsync the folder), so a
+crash at any moment leaves the old bytes or the new ones. Only this module renames, fsyncs or deletes.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from electra.errors import BadInput, Busy, CorruptFile, OutOfRoom
+
+MANIFEST = "MANIFEST.json"
+
+
+def sha256_bytes(data: bytes) -> str:
+    """Hex sha256 of bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """Hex sha256 of a file's content, read in 1 MiB pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make the names in a folder durable: a rename is only safe once its folder is on disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def room(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to write into the sentence a user can act on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in {
+            errno.ENOSPC,
+            errno.EDQUOT,
+            errno.EFBIG,
+            errno.EROFS,
+            errno.EACCES,
+            errno.EPERM,
+            errno.EIO,
+        }:
+            raise
+        free = _free_bytes(path)
+        raise OutOfRoom(
+            path,
+            f"cannot be written ({error.strerror}, {free:,} bytes free)",
+            "a writable disk with room",
+            "free some space or choose another folder, then run the same command again",
+        ) from error
+
+
+def _free_bytes(path: Path) -> int:
+    folder = path if path.is_dir() else path.parent
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Write a whole file under its final name or leave what was there."""
+    raw = data.encode() if isinstance(data, str) else data
+    with room(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+        try:
+            with temporary.open("wb") as file:
+                file.write(raw)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        fsync_folder(path.parent)
+
+
+def dump_json(value: Any) -> str:
+    """Stable JSON text: sorted keys, two spaces, one final newline; NaN is refused, since no other reader takes it."""
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write stable JSON atomically."""
+    write_atomic(path, dump_json(value))
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON; a missing or broken file is a sentence, not a traceback."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(path, "there is no such file", "a JSON file", "run the stage that makes it") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CorruptFile(path, f"is not JSON ({error})", "JSON", "delete it and run the stage that makes it") from None
+
+
+def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
+    """Write one compact JSON object a line, atomically."""
+    write_atomic(path, "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows))
+
+
+def read_jsonl(path: Path) -> list[Any]:
+    """Read one JSON value a line; the error names the line."""
+    rows = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                rows.append(json.loads(line))
+    except FileNotFoundError:
+        raise BadInput(path, "there is no such file", "a JSON-lines file", "run the stage that makes it") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CorruptFile(
+            f"{path}:{len(rows) + 1}",
+            f"is not JSON ({error})",
+            "one JSON value a line",
+            "delete the file and run the stage that makes it",
+        ) from None
+    return rows
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `path`; when the block ends well it becomes `path`, else it is removed.
+
+    An existing `path` is replaced. Every file is fsynced before the rename.
+    """
+    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    with room(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove(temporary)
+        temporary.mkdir()
+        try:
+            yield temporary
+            commit_folder(temporary, path)
+        except BaseException:
+            remove(temporary)
+            raise
+
+
+def commit_folder(temporary: Path, path: Path) -> None:
+    """Fsync every file of `temporary`, then give it the name `path`; what was there is replaced."""
+    for file in sorted(temporary.rglob("*")):
+        if file.is_file():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+        else:
+            fsync_folder(file)
+    fsync_folder(temporary)
+    remove(path)
+    temporary.rename(path)
+    fsync_folder(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder tree, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def rename(old: Path, new: Path) -> None:
+    """Rename durably."""
+    old.rename(new)
+    fsync_folder(new.parent)
+
+
+def safe_join(folder: Path, name: str) -> Path:
+    """Join a name found in data to a folder; a name that leads outside of it is refused."""
+    target = (folder / name).resolve()
+    if not target.is_relative_to(folder.resolve()):
+        raise BadInput(
+            folder, f"names the file {name!r}, which lies outside", "a name inside the folder", "do not use this data"
+        )
+    return target
+
+
+def write_manifest(folder: Path, **facts: Any) -> dict[str, Any]:
+    """Write MANIFEST.json, last: size and sha256 of every file in the folder, beside the given facts. Returns it."""
+    files = {
+        str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": sha256_file(file)}
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file.name != MANIFEST
+    }
+    manifest = {**facts, "files": files}
+    write_json(folder / MANIFEST, manifest)
+    return manifest
+
+
+def verify_manifest(folder: Path) -> dict[str, Any]:
+    """Check every file of a folder against its manifest and return the manifest; the error names the file and both hashes."""
+    if not (folder / MANIFEST).is_file():
+        raise CorruptFile(folder, f"has no {MANIFEST}", "a complete folder", "run the stage that makes it again")
+    manifest: dict[str, Any] = read_json(folder / MANIFEST)
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+        raise CorruptFile(
+            folder / MANIFEST, "lists no files", "a manifest", "run the stage that makes the folder again"
+        )
+    for name, fact in manifest["files"].items():
+        path = safe_join(folder, name)
+        if path.is_symlink() or not path.is_file():
+            raise CorruptFile(
+                path, "is missing", f"a file of {fact['bytes']:,} bytes", "run the stage that makes it again"
+            )
+        if path.stat().st_size != fact["bytes"]:
+            raise CorruptFile(
+                path, f"has {path.stat().st_size:,} bytes", f"{fact['bytes']:,}", "run the stage that makes it again"
+            )
+        if (found := sha256_file(path)) != fact["sha256"]:
+            raise CorruptFile(path, f"has sha256 {found}", fact["sha256"], "run the stage that makes it again")
+    return manifest
+
+
+@contextlib.contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process; a second process is refused with the holder's pid and host."""
+    with room(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("a+") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                handle.seek(0)
+                raise Busy(
+                    folder,
+                    f"is in use by {handle.read().strip() or 'another process'}",
+                    "a folder of its own for each run",
+                    "wait for that run or stop it",
+                ) from None
+            handle.truncate(0)
+            handle.write(f"pid {os.getpid()} on {socket.gethostname()}")
+            handle.flush()
+            yield

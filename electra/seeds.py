@@ -1,0 +1,56 @@
+"""A number for every (seed, stream, step): order, masking, sampling and dropout never share one, and none of it is ever saved.
+
+Whatever is random at a step is a function of these three, so a resumed run needs no stored generator state and any
+step can be replayed alone.
+"""
+
+import hashlib
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+
+def derive(seed: int, stream: str, *indices: int) -> int:
+    """A 63-bit number for a seed, a named stream and any indices (step, epoch, rank, ...), alike on every platform."""
+    text = "/".join([str(seed), stream, *map(str, indices)])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def torch_generator(device: torch.device | str, seed: int, stream: str, *indices: int) -> torch.Generator:
+    """A torch generator on `device` that stands at the beginning of its stream."""
+    return torch.Generator(device=device).manual_seed(derive(seed, stream, *indices))
+
+
+def numpy_generator(seed: int, stream: str, *indices: int) -> np.random.Generator:
+    """A numpy generator at the beginning of its stream."""
+    return np.random.Generator(np.random.PCG64(derive(seed, stream, *indices)))
+
+
+_ROUNDS = 6
+
+
+def permute(positions: NDArray[np.int64], size: int, key: int) -> NDArray[np.int64]:
+    """Images of `positions` under a keyed permutation of range(size), in O(len(positions)) time and memory.
+
+    A Feistel network over the smallest even number of bits that holds `size`, walked until the image falls inside.
+    No library's shuffle is involved: neither numpy nor torch promises theirs from one version to the next.
+    """
+    half = max(1, (max(size - 1, 1).bit_length() + 1) // 2)
+    mask = np.uint64((1 << half) - 1)
+    keys = [np.uint64(derive(key, "feistel", i)) for i in range(_ROUNDS)]
+
+    def once(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        left, right = values >> np.uint64(half), values & mask
+        for round_key in keys:
+            mixed = (right + round_key) * np.uint64(0x9E3779B97F4A7C15)
+            mixed ^= mixed >> np.uint64(29)
+            mixed *= np.uint64(0xBF58476D1CE4E5B9)
+            left, right = right, left ^ ((mixed >> np.uint64(32)) & mask)
+        return (left << np.uint64(half)) | right
+
+    with np.errstate(over="ignore"):
+        images = once(positions.astype(np.uint64))
+        while (outside := images >= size).any():
+            images[outside] = once(images[outside])
+    return images.astype(np.int64)
