@@ -1,0 +1,254 @@
+"""The nine GLUE tasks and SQuAD as facts (labels, metrics, splits), and the settings of their fine-tuning.
+
+Settings come in layers, later ones win: `finetune.defaults`, then the task's own section, then the model's overrides in
+the same two steps. Defaults are the published ones of the Base model (paper, Table 7; sizes override in params.yaml).
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from electra.config import build, nearest, require
+from electra.errors import BadConfig
+
+Arm = Literal["pretrained", "scratch"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One classification or regression task on a sentence or a pair of sentences."""
+
+    name: str
+    title: str
+    labels: tuple[str, ...]  # class names in the order of the logits; empty for regression
+    metrics: tuple[str, ...]  # names in electra.finetuning.metrics; the first is the one that counts
+    train_rows: int  # of the complete official train split: fewer rows are a subset and are called so
+    evaluation: tuple[str, ...] = ("dev",)
+    scale: float = 1.0  # regression: the model is trained on label / scale
+
+    @property
+    def regression(self) -> bool:
+        """Whether the label is a number."""
+        return not self.labels
+
+
+_BINARY = ("0", "1")
+_ENTAILMENT = ("entailment", "not_entailment")
+
+GLUE: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task(name="cola", title="CoLA", labels=_BINARY, metrics=("matthews", "accuracy"), train_rows=8_551),
+        Task(name="sst2", title="SST-2", labels=_BINARY, metrics=("accuracy",), train_rows=67_349),
+        Task(name="mrpc", title="MRPC", labels=_BINARY, metrics=("accuracy", "f1"), train_rows=3_668),
+        Task(name="stsb", title="STS-B", labels=(), metrics=("spearman", "pearson"), train_rows=5_749, scale=5.0),
+        Task(name="qqp", title="QQP", labels=_BINARY, metrics=("accuracy", "f1"), train_rows=363_846),
+        Task(
+            name="mnli",
+            title="MNLI",
+            labels=("contradiction", "entailment", "neutral"),
+            metrics=("accuracy",),
+            train_rows=392_702,
+            evaluation=("dev", "dev_mismatched"),
+        ),
+        Task(name="qnli", title="QNLI", labels=_ENTAILMENT, metrics=("accuracy",), train_rows=104_743),
+        Task(name="rte", title="RTE", labels=_ENTAILMENT, metrics=("accuracy",), train_rows=2_490),
+        Task(name="wnli", title="WNLI", labels=_BINARY, metrics=("accuracy",), train_rows=635),
+    )
+}
+
+PAPER_AVERAGE = tuple(name for name in GLUE if name != "wnli")
+"""The paper's GLUE average: the plain mean of these eight, each by its first metric, MNLI matched."""
+
+SQUAD: dict[str, str] = {"1.1": "squad1", "2.0": "squad2"}
+"""Version -> name of its task folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScratchConfig:
+    """What the freshly initialised arm does otherwise, so that both arms are tuned fairly; the budget stays the same."""
+
+    learning_rate: float | None = None
+    layer_decay: float | None = None
+    warmup: float | None = None
+    weight_decay: float | None = None
+    dropout: float | None = None
+    head_dropout: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneConfig:
+    """One task's fine-tuning. Defaults: the paper's, for Base."""
+
+    learning_rate: float = 1e-4
+    layer_decay: float = 0.8
+    layer_decay_exponent: Literal["published", "plain"] = "published"  # published: the top layer has decay ** 2
+    epochs: float = 3.0
+    warmup: float = 0.1  # fraction of the steps
+    weight_decay: float = 0.0  # paper; the authors' repository has 0.01
+    batch: int = 32
+    length: int = 128
+    dropout: float = 0.1  # of the encoder: hidden and attention alike
+    head_dropout: float = 0.1
+    loss: Literal["summed", "mean"] = "summed"  # over the batch; summed, the clip is nearly always active
+    clip: float = 1.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-6  # outside the square root
+    bias_correction: bool = False
+    both_orders: bool = False  # train on (a, b) and on (b, a)
+    max_train_rows: int | None = None
+    seeds: tuple[int, ...] = (1, 2, 3)
+    arms: tuple[Arm, ...] = ("pretrained", "scratch")
+    scratch: ScratchConfig = field(default_factory=ScratchConfig)
+
+    def __post_init__(self) -> None:
+        for key in ("learning_rate", "epochs", "batch", "length", "clip", "eps"):
+            require(getattr(self, key) > 0, key, getattr(self, key), "a number above 0")
+        for key in ("dropout", "head_dropout", "beta1", "beta2"):
+            require(0 <= getattr(self, key) < 1, key, getattr(self, key), "at least 0 and below 1")
+        require(0 < self.layer_decay <= 1, "layer_decay", self.layer_decay, "a factor above 0 and at most 1")
+        require(0 <= self.warmup <= 1, "warmup", self.warmup, "a fraction of the steps, from 0 to 1")
+        require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
+        require(self.length >= 8, "length", self.length, "8 tokens or more")
+        if self.max_train_rows is not None:
+            require(self.max_train_rows > 0, "max_train_rows", self.max_train_rows, "a number above 0, or null")
+        for key in ("seeds", "arms"):
+            values = list(getattr(self, key))
+            require(values != [] and len(set(values)) == len(values), key, values, "one entry or more, each once")
+
+    def of_arm(self, arm: str) -> "FinetuneConfig":
+        """These settings with what `scratch` changes, for the arm that starts from fresh weights.
+
+        What does not bear on a single run's result (which arms, which seeds) is set to its default, so that two runs
+        with equal results have equal configs.
+        """
+        changes = {key: value for key, value in vars(self.scratch).items() if arm == "scratch" and value is not None}
+        return dataclasses.replace(
+            self, **changes, scratch=ScratchConfig(), seeds=(1, 2, 3), arms=("pretrained", "scratch")
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquadConfig(FinetuneConfig):
+    """SQuAD's fine-tuning: the same training, and its windows, head and answers."""
+
+    versions: tuple[Literal["1.1", "2.0"], ...] = ("2.0",)
+    epochs: float = 2.0
+    length: int = 512
+    stride: int = 128  # tokens from the start of one window to the start of the next
+    question_length: int = 64  # word pieces; longer questions are cut
+    head: Literal["conditional", "independent"] = "conditional"  # XLNet's: the end sees the start; or BERT's
+    beam: int = 20  # starts tried, and ends tried for each
+    answer_length: int = 30  # word pieces
+    n_best: int = 20
+    answerability: bool = True
+    answerability_weight: float = 0.5
+    null_threshold: float = -2.75  # a question whose null score is above it is left unanswered
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key in ("stride", "question_length", "beam", "answer_length", "n_best"):
+            require(getattr(self, key) > 0, key, getattr(self, key), "a number above 0")
+        require(self.answerability_weight >= 0, "answerability_weight", self.answerability_weight, "0 or more")
+
+    def check_windows(self, where: str) -> None:
+        """Refuse windows that hold no text, or that skip some between them; asked once all layers are merged."""
+        room = self.length - self.question_length - 3  # [CLS] question [SEP] text [SEP]
+        expected = f"question_length + stride + 3 at most length ({self.length})"
+        if self.stride > room:
+            raise BadConfig(
+                f"{where}.stride", f"is {self.stride} with question_length {self.question_length}", expected
+            )
+
+
+_LAYERS = ("run", "defaults", "tasks", "squad")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSection:
+    """The section `finetune` of params.yaml. A model's own `finetune` has the same four keys and wins key by key."""
+
+    defaults: dict[str, Any] = field(default_factory=dict)
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    squad: dict[str, Any] = field(default_factory=dict)
+    run: tuple[str, ...] = tuple(GLUE)  # the GLUE tasks that a glue stage covers
+    workers: int = 0  # processes of one thread each; 0: as many as the model's pretrain.threads
+
+    def __post_init__(self) -> None:
+        require(self.workers >= 0, "workers", self.workers, "0 or more")
+        for name in self.run:
+            _known_task(name, "run")
+        for name in self.tasks:
+            _known_task(name, "tasks")
+            self._resolve(name, {}, "")
+        self._resolve("squad", {}, "")
+
+    def resolve(self, task: str, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> FinetuneConfig:
+        """One task's settings: defaults < task < the model's overrides; `squad`, `squad1`, `squad2` give a SquadConfig.
+
+        Raises BadConfig naming the layer (below `finetune` or below `where`) that holds the faulty key.
+        """
+        for key in overrides:
+            if key not in _LAYERS:
+                raise BadConfig(
+                    f"{where}.{key}",
+                    "is not a parameter",
+                    f"one of {', '.join(_LAYERS)}",
+                    nearest(str(key), _LAYERS) or "put settings for every task under defaults",
+                )
+        return self._resolve(task, overrides, "finetune.", where)
+
+    def resolve_squad(self, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> SquadConfig:
+        """SQuAD's settings."""
+        config = self.resolve("squad", overrides, where)
+        assert isinstance(config, SquadConfig)
+        return config
+
+    def selected(self, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> tuple[str, ...]:
+        """The GLUE tasks to run for a model."""
+        names = tuple(overrides.get("run", self.run))
+        for name in names:
+            _known_task(name, f"{where}.run")
+        return names
+
+    def _resolve(
+        self, task: str, overrides: Mapping[str, Any], prefix: str, where: str = "models.*.finetune"
+    ) -> FinetuneConfig:
+        squad = task.startswith("squad")
+        kind = SquadConfig if squad else FinetuneConfig
+        section = "squad" if squad else f"tasks.{task}"
+        layers = [
+            (f"{prefix}defaults", self.defaults),
+            (f"{prefix}{section}", self.squad if squad else self.tasks.get(task, {})),
+            (f"{where}.defaults", overrides.get("defaults", {})),
+            (
+                f"{where}.{section}",
+                overrides.get("squad", {}) if squad else (overrides.get("tasks") or {}).get(task, {}),
+            ),
+        ]
+        values: dict[str, Any] = {}
+        config = kind()
+        for place, layer in layers:  # each layer is built on its own, so that an error names the layer it came with
+            if not isinstance(layer, dict):
+                raise BadConfig(place, f"is {layer!r}", "a section of keys and values")
+            values = _merge(values, layer)
+            config = build(kind, values, place)
+        if isinstance(config, SquadConfig):
+            config.check_windows(f"{prefix}squad")
+        return config
+
+
+def _known_task(name: str, where: str) -> None:
+    if name not in GLUE:
+        raise BadConfig(f"{where}.{name}", "is not a task", f"one of {', '.join(GLUE)}", nearest(str(name), GLUE))
+
+
+def _merge(base: dict[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the keys of `layer`; sections within are merged, not replaced."""
+    merged = dict(base)
+    for key, value in layer.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
