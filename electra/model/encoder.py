@@ -1,0 +1,166 @@
+"""The Transformer encoder of both networks: BERT's post-LN encoder, less the pooler.
+
+How it differs from the textbook:
+- the embedding size E may differ from the hidden size H; one linear map (no activation, norm or dropout) joins them;
+- query, key and value are one matrix product; attention is torch's fused scaled-dot-product kernel;
+- the embedding block is a module of its own, since generator and discriminator share it (word, position and type
+  tables and their LayerNorm), each with its own projection and dropout draw.
+
+Shapes: B rows, T positions, E embedding size, H hidden size, F feed-forward size, V vocabulary size.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from electra.config import EncoderConfig
+from electra.model.dropout import Dropout, dropout
+
+
+class Embeddings(nn.Module):
+    """Word + token type + position, LayerNorm, dropout."""
+
+    def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
+        super().__init__()
+        self.word = nn.Embedding(vocab_size, config.embedding)
+        self.position = nn.Embedding(config.positions, config.embedding)
+        self.token_type = nn.Embedding(config.token_types, config.embedding)
+        self.norm = nn.LayerNorm(config.embedding, eps=config.layer_norm_eps)
+        self.dropout = config.dropout
+
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """The word (V, E) and position (P, E) tables that are looked up."""
+        return self.word.weight, self.position.weight
+
+    def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
+        """Ids and segment ids to embeddings (B, T, E)."""
+        word_VE, position_PE = self.tables()
+        embedded_BTE = F.embedding(ids_BT, word_VE) + self.token_type(segments_BT) + position_PE[: ids_BT.shape[1]]
+        return dropout(self.norm(embedded_BTE), self.dropout, self.training)
+
+
+class DisentangledEmbeddings(Embeddings):
+    """Gradient-disentangled sharing (DeBERTa v3): the generator's tables without their gradient, plus a zero-initialised delta.
+
+    `word` and `position` hold the deltas; the norm and the token types are this network's own.
+    """
+
+    def __init__(self, config: EncoderConfig, base: Embeddings) -> None:
+        super().__init__(config, base.word.num_embeddings)
+        self.base = [base]  # in a list, so that the generator's parameters are not registered here a second time
+
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """Generator's tables, detached, plus the deltas."""
+        word_VE, position_PE = self.base[0].tables()
+        return word_VE.detach() + self.word.weight, position_PE.detach() + self.position.weight
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention with dropout on the attention probabilities."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.qkv = nn.Linear(config.hidden, 3 * config.hidden)
+        self.out = nn.Linear(config.hidden, config.hidden)
+        self.dropout = config.attention_dropout
+
+    def forward(self, hidden_BTH: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend; `mask` is true where a key may be seen, broadcastable to (B, heads, T, T)."""
+        rows, length, hidden = hidden_BTH.shape
+        qkv = self.qkv(hidden_BTH).view(rows, length, 3, self.heads, hidden // self.heads)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        rate = self.dropout if self.training else 0.0
+        if (
+            rate and hidden_BTH.device.type == "cpu"
+        ):  # torch's fused CPU kernel has no dropout and would fall back to slow draws
+            context = _attend_cpu(query, key, value, mask, rate)
+        else:
+            context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
+        return self.out(context.transpose(1, 2).reshape(rows, length, hidden))  # type: ignore[no-any-return]
+
+
+def _attend_cpu(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, rate: float) -> Tensor:
+    scores = (query * (1 / math.sqrt(query.shape[-1]))) @ key.transpose(-2, -1)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    return dropout(scores.softmax(-1), rate, True) @ value
+
+
+class Layer(nn.Module):
+    """Attention and feed-forward, each followed by dropout, residual and LayerNorm."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.attention = Attention(config)
+        self.attention_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
+        self.expand = nn.Linear(config.hidden, config.ffn)
+        self.contract = nn.Linear(config.ffn, config.hidden)
+        self.ffn_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
+        self.drop = Dropout(config.dropout)
+
+    def forward(self, hidden_BTH: Tensor, mask: Tensor | None) -> Tensor:
+        """Same shape out as in."""
+        hidden_BTH = self.attention_norm(hidden_BTH + self.drop(self.attention(hidden_BTH, mask)))
+        ffn_BTH = self.contract(F.gelu(self.expand(hidden_BTH)))
+        return self.ffn_norm(hidden_BTH + self.drop(ffn_BTH))  # type: ignore[no-any-return]
+
+
+class Encoder(nn.Module):
+    """Ids to hidden states. `embeddings` may be another encoder's, to share it."""
+
+    def __init__(self, config: EncoderConfig, vocab_size: int, embeddings: Embeddings | None = None) -> None:
+        super().__init__()
+        self.config, self.vocab_size = config, vocab_size
+        self.embeddings = embeddings if embeddings is not None else Embeddings(config, vocab_size)
+        same = config.embedding == config.hidden
+        self.project = nn.Identity() if same else nn.Linear(config.embedding, config.hidden)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+
+    def forward(
+        self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None = None, *, mask_BT: Tensor | None = None
+    ) -> Tensor:
+        """Hidden states (B, T, H) of the last layer.
+
+        Padding stands at the end of a row: `lengths_B` counts its real tokens; None says that no row is padded.
+        `mask_BT` (true = real token) is for layouts that a length cannot tell.
+        """
+        if mask_BT is None and lengths_B is not None:
+            mask_BT = torch.arange(ids_BT.shape[1], device=ids_BT.device) < lengths_B[:, None]
+        mask = None if mask_BT is None else mask_BT[:, None, None, :]
+        hidden_BTH = self.project(self.embeddings(ids_BT, segments_BT))
+        for layer in self.layers:
+            hidden_BTH = layer(hidden_BTH, mask)
+        return hidden_BTH  # type: ignore[no-any-return]
+
+
+def initialise(module: nn.Module, config: EncoderConfig) -> None:
+    """Set every initial value of a network, in place, from torch's global generator.
+
+    | tensor | published (electra: modeling.py, optimisation scripts) | normal (transformers) |
+    |---|---|---|
+    | word, position, type tables; attention, feed-forward and head matrices | truncated normal, 2 sigma, std 0.02 | N(0, 0.02) |
+    | embedding projection, last layer of each head (`glorot` modules) | Glorot uniform | N(0, 0.02) |
+    | biases; LayerNorm | 0; weight 1, bias 0 | the same |
+    | deltas of disentangled embeddings | 0 | 0 |
+    """
+    for name, part in module.named_modules():
+        if isinstance(part, nn.LayerNorm):
+            nn.init.ones_(part.weight)
+            nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.Linear | nn.Embedding):
+            glorot = name.endswith("project") or getattr(part, "glorot", False)
+            if config.init == "normal":
+                nn.init.normal_(part.weight, std=config.init_std)
+            elif glorot:
+                nn.init.xavier_uniform_(part.weight)
+            else:
+                nn.init.trunc_normal_(part.weight, std=config.init_std, a=-2 * config.init_std, b=2 * config.init_std)
+            if isinstance(part, nn.Linear) and part.bias is not None:
+                nn.init.zeros_(part.bias)
+    for part in module.modules():
+        if isinstance(part, DisentangledEmbeddings):
+            nn.init.zeros_(part.word.weight)
+            nn.init.zeros_(part.position.weight)

@@ -1,0 +1,208 @@
+"""Generator, corruption, discriminator and loss in one forward pass: the paper's Figure 2 in code, and its variants.
+
+    L = generator_weight · L_MLM / chosen positions  +  discriminator_weight · L_Disc / real tokens
+
+| objective | main network reads | and is asked |
+|---|---|---|
+| electra | samples at the chosen positions | at every real token: replaced or not |
+| electra_15 | samples | at the chosen positions: replaced or not |
+| replace_mlm | samples | at the chosen positions: the original token |
+| all_tokens_mlm | samples | at every real token: the original token, by copy gate and softmax |
+| mlm | [MASK] | at the chosen positions: the original token (BERT; no generator) |
+
+The main network is called discriminator throughout, since it is what every objective exists to train.
+
+Shapes: B rows, T positions, N chosen slots a row, M = B · N, H hidden size, V vocabulary.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from electra.config import ElectraConfig
+from electra.model.corruption import Masked, Noise, SpecialIds, mask, replace, sample
+from electra.model.discriminator import Discriminator
+from electra.model.encoder import DisentangledEmbeddings, Embeddings, Encoder, initialise
+from electra.model.generator import FixedGenerator, Generator, MaskedTokenHead, gather_rows
+from electra.model.objectives import copy_losses, masked_token_loss, reinforce_losses, replaced_token_losses
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows on the device, and the denominators of the whole global batch that they are a part of."""
+
+    ids_BT: Tensor
+    segments_BT: Tensor
+    lengths_B: Tensor
+    noise: Noise
+    chosen: float  # chosen positions of the global batch
+    tokens: float  # real tokens of the global batch
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The loss, and detached sums of what is worth watching; nothing here has been read by the host."""
+
+    loss: Tensor
+    sums: dict[str, Tensor]
+    corrupted_BT: Tensor
+    replaced_BT: Tensor
+    logits_BT: Tensor | None  # discriminator's, where the objective has them
+
+
+class Pretraining(nn.Module):
+    """Both networks and how they share parameters. `unigram_V`: token counts, for the unigram generator."""
+
+    def __init__(
+        self, config: ElectraConfig, vocab_size: int, special: SpecialIds, unigram_V: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        self.config, self.special, self.vocab_size = config, special, vocab_size
+        objective, encoder = config.objective, config.encoder
+        self.generator: Generator | FixedGenerator | None = None
+        if objective.name != "mlm" and config.generator.kind == "network":
+            self.generator = Generator(Encoder(config.generator.encoder(encoder), vocab_size))
+        shared = self._shared_embeddings()
+        if objective.sharing == "all" and isinstance(self.generator, Generator):
+            main = self.generator.encoder
+        else:
+            main = Encoder(encoder, vocab_size, shared)
+        self.discriminator = Discriminator(main)
+        if objective.name in {"replace_mlm", "all_tokens_mlm", "mlm"}:
+            self.token_head = MaskedTokenHead(encoder, vocab_size)
+        if objective.name == "all_tokens_mlm":
+            self.copy_gate = nn.Linear(encoder.hidden, 1)
+        if objective.training == "adversarial":
+            self.baseline = nn.Linear(config.generator.encoder(encoder).hidden, 1)
+        initialise(self, encoder)
+        if objective.sharing == "tokens" and isinstance(self.generator, Generator):
+            self.generator.encoder.embeddings.word.weight = self.discriminator.encoder.embeddings.word.weight
+        if objective.name != "mlm" and config.generator.kind != "network":
+            counts_V = torch.ones(vocab_size) if config.generator.kind == "uniform" or unigram_V is None else unigram_V
+            self.generator = FixedGenerator(counts_V.double().div(counts_V.sum()).log())
+
+    def _shared_embeddings(self) -> Embeddings | None:
+        if not isinstance(self.generator, Generator):
+            return None
+        block = self.generator.encoder.embeddings
+        if self.config.objective.sharing == "gradient_disentangled":
+            return DisentangledEmbeddings(self.config.encoder, block)
+        return block if self.config.objective.sharing == "embeddings" else None
+
+    def start_second_stage(self) -> None:
+        """Two-stage training: the discriminator begins with the generator's weights, and the generator is frozen."""
+        assert isinstance(self.generator, Generator)
+        self.discriminator.encoder.load_state_dict(self.generator.encoder.state_dict())
+        self.generator.requires_grad_(False)
+
+    def forward(self, batch: Batch, stage: str = "joint") -> Outputs:
+        """One pass; `stage` is "joint", or "generator" / "discriminator" in two-stage training."""
+        objective = self.config.objective
+        masked = mask(batch.ids_BT, batch.lengths_B, self.special, objective, batch.noise, self.vocab_size)
+        weights_M = masked.weights_BN.view(-1)
+        if self.generator is None:
+            return self._masked_language_model(batch, masked, weights_M)
+
+        # generator: propose
+        logits_MV, hidden_MH = self.generator(masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
+        mlm = masked_token_loss(logits_MV, masked.targets_M, weights_M)
+        sums = {
+            "mlm_loss": mlm,
+            "mlm_correct": _hits(logits_MV, masked.targets_M, weights_M),
+            "chosen": weights_M.sum(),
+        }
+        mlm_loss = objective.generator_weight * mlm / batch.chosen
+        if stage == "generator":
+            return _outputs(mlm_loss, sums, batch.ids_BT, torch.zeros_like(batch.ids_BT, dtype=torch.bool), None)
+
+        # corruption: sample, no gradient passes
+        sampled_M = sample(logits_MV, batch.noise.sample_BN.reshape(-1), objective, masked.targets_M)
+        corrupted_BT, replaced_BT = replace(batch.ids_BT, masked, sampled_M)
+        sums["sample_correct"] = ((sampled_M == masked.targets_M) * weights_M).sum()
+        sums["replaced"] = replaced_BT.sum()
+
+        # discriminator: judge
+        hidden_BTH = self.discriminator.encoder(corrupted_BT, batch.segments_BT, batch.lengths_B)
+        if objective.name in {"replace_mlm", "all_tokens_mlm"}:
+            main_loss = self._main_tokens(batch, masked, weights_M, corrupted_BT, hidden_BTH, sums)
+            return _outputs(mlm_loss + main_loss, sums, corrupted_BT, replaced_BT, None)
+        logits_BT = self.discriminator.head(hidden_BTH)
+        losses_BT = replaced_token_losses(logits_BT, replaced_BT)
+        real_BT = torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device) < batch.lengths_B[:, None]
+        _count_verdicts(sums, logits_BT, replaced_BT, real_BT, losses_BT)
+        if objective.name == "electra_15":
+            at_chosen_M = gather_rows(losses_BT.unsqueeze(-1), masked.positions_BN).squeeze(-1)
+            main_loss = (at_chosen_M * weights_M).sum() / batch.chosen
+        else:
+            main_loss = (losses_BT * real_BT).sum() / batch.tokens
+        if objective.training == "adversarial":
+            rewards_M = gather_rows(losses_BT.unsqueeze(-1), masked.positions_BN).squeeze(-1)
+            policy_M, baseline_M = reinforce_losses(
+                logits_MV, sampled_M, rewards_M, self.baseline(hidden_MH.detach()).squeeze(-1)
+            )
+            mlm_loss = objective.generator_weight * ((policy_M + baseline_M) * weights_M).sum() / batch.chosen
+        if stage == "discriminator":
+            mlm_loss = mlm_loss.detach()
+        return _outputs(
+            mlm_loss + objective.discriminator_weight * main_loss, sums, corrupted_BT, replaced_BT, logits_BT
+        )
+
+    def _masked_language_model(self, batch: Batch, masked: Masked, weights_M: Tensor) -> Outputs:
+        hidden_BTH = self.discriminator.encoder(masked.ids_BT, batch.segments_BT, batch.lengths_B)
+        word_VE = self.discriminator.encoder.embeddings.tables()[0]
+        logits_MV = self.token_head(gather_rows(hidden_BTH, masked.positions_BN), word_VE)
+        loss = masked_token_loss(logits_MV, masked.targets_M, weights_M)
+        sums = {
+            "mlm_loss": loss,
+            "mlm_correct": _hits(logits_MV, masked.targets_M, weights_M),
+            "chosen": weights_M.sum(),
+        }
+        nothing_BT = torch.zeros_like(batch.ids_BT, dtype=torch.bool)
+        return _outputs(loss / batch.chosen, sums, masked.ids_BT, nothing_BT, None)
+
+    def _main_tokens(
+        self,
+        batch: Batch,
+        masked: Masked,
+        weights_M: Tensor,
+        corrupted_BT: Tensor,
+        hidden_BTH: Tensor,
+        sums: dict[str, Tensor],
+    ) -> Tensor:
+        word_VE = self.discriminator.encoder.embeddings.tables()[0]
+        if self.config.objective.name == "replace_mlm":
+            logits_MV = self.token_head(gather_rows(hidden_BTH, masked.positions_BN), word_VE)
+            loss = masked_token_loss(logits_MV, masked.targets_M, weights_M)
+            sums["main_loss"], sums["main_correct"] = loss, _hits(logits_MV, masked.targets_M, weights_M)
+            return loss / batch.chosen
+        logits_BTV = self.token_head(hidden_BTH, word_VE)
+        copy_BT = self.copy_gate(hidden_BTH).squeeze(-1)
+        losses_X = copy_losses(
+            logits_BTV.view(-1, self.vocab_size), copy_BT.view(-1), corrupted_BT.view(-1), batch.ids_BT.view(-1)
+        )
+        real_BT = torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device) < batch.lengths_B[:, None]
+        sums["main_loss"] = (losses_X.view_as(real_BT) * real_BT).sum()
+        sums["tokens"] = real_BT.sum()
+        return sums["main_loss"] / batch.tokens
+
+
+def _hits(logits_MV: Tensor, targets_M: Tensor, weights_M: Tensor) -> Tensor:
+    return ((logits_MV.argmax(-1) == targets_M) * weights_M).sum()
+
+
+def _count_verdicts(
+    sums: dict[str, Tensor], logits_BT: Tensor, replaced_BT: Tensor, real_BT: Tensor, losses_BT: Tensor
+) -> None:
+    said_BT = (logits_BT > 0) & real_BT
+    sums["disc_loss"] = (losses_BT * real_BT).sum()
+    sums["tokens"] = real_BT.sum()
+    sums["said_replaced"] = said_BT.sum()
+    sums["found"] = (said_BT & replaced_BT).sum()
+
+
+def _outputs(
+    loss: Tensor, sums: dict[str, Tensor], corrupted_BT: Tensor, replaced_BT: Tensor, logits_BT: Tensor | None
+) -> Outputs:
+    detached = {name: value.detach() for name, value in sums.items()}
+    return Outputs(loss, detached, corrupted_BT, replaced_BT, None if logits_BT is None else logits_BT.detach())

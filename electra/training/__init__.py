@@ -1,0 +1,1 @@
+"""Optimizer, schedule, checkpoints and the pre-training loop."""

@@ -1,0 +1,98 @@
+"""AdamW as ELECTRA uses it, on torch's fused kernel.
+
+    m ← β1 m + (1-β1) g        v ← β2 v + (1-β2) g²        p ← p - lr · (m / (√v + ε) + λ p)
+
+No bias correction (electra: AdamWeightDecayOptimizer), which makes early updates larger by (1-β1^t)/√(1-β2^t). torch's
+kernel divides by 1-β^t; a step count that starts at a million makes both factors exactly 1 in fp32 and fp64, so the one
+fused kernel serves both forms. Decay excludes biases, LayerNorms and the vocabulary bias, not the embedding tables.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+_NO_CORRECTION = 1_000_000.0  # 0.999^1e6 is below the smallest number of either precision
+
+Named = Iterable[tuple[str, nn.Parameter]]
+
+
+def build_optimizer(
+    parameters: Named,
+    *,
+    weight_decay: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-6,
+    bias_correction: bool = False,
+    scale: Callable[[str], float] = lambda name: 1.0,
+) -> torch.optim.AdamW:
+    """Fused AdamW over named parameters; `scale` maps a name to its share of the learning rate (layer-wise decay).
+
+    Parameters with one dimension or less (biases, norms) are not decayed.
+    """
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for name, parameter in parameters:
+        groups.setdefault((scale(name), parameter.ndim > 1), []).append(parameter)
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": members, "scale": share, "weight_decay": weight_decay if decayed else 0.0}
+            for (share, decayed), members in groups.items()
+        ],
+        lr=0.0,
+        betas=(beta1, beta2),
+        eps=eps,
+        fused=True,
+    )
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            optimizer.state[parameter] = {
+                "step": torch.tensor(0.0 if bias_correction else _NO_CORRECTION, device=parameter.device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+    return optimizer
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give every group its share of the rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group["scale"]
+
+
+def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
+    """Scale all gradients so that their global norm is at most `limit`; returns the norm before."""
+    return nn.utils.clip_grad_norm_(parameters, limit, foreach=True)
+
+
+def layer_scale(layers: int, decay: float, *, published: bool = True) -> Callable[[str], float]:
+    """Layer-wise learning-rate decay: share of the rate for a parameter name of a fine-tuned encoder.
+
+    Layer i of n (from 0, at the bottom) gets d^(n-i), embeddings and their projection d^(n+1), anything else (the head)
+    1. The published runs have one power more below the head (electra: optimization.py), a left-over of a removed pooler.
+    """
+    extra = 1 if published else 0
+
+    def scale(name: str) -> float:
+        parts = name.split(".")
+        if "layers" in parts:
+            return decay ** (layers - int(parts[parts.index("layers") + 1]) + extra)
+        if "embeddings" in parts or "project" in parts:
+            return decay ** (layers + 1 + extra)
+        return 1.0
+
+    return scale
+
+
+def state_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str]) -> dict[str, Tensor]:
+    """Optimizer state as named tensors, for a checkpoint."""
+    return {f"{key}.{names[p]}": value for p, state in optimizer.state.items() for key, value in state.items()}
+
+
+def load_state_tensors(
+    optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str], tensors: dict[str, Tensor]
+) -> None:
+    """Put named tensors back, in place."""
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            value.copy_(tensors[f"{key}.{names[parameter]}"])
