@@ -1,0 +1,295 @@
+"""The nine GLUE tasks of the sample world, in GLUE's own TSV layouts.
+
+Training rows speak about the first half of the beings, dev and test rows about the other half, which no label was ever
+given for: only the articles describe them. Likewise two thirds of the words of praise and blame occur in no training row
+of SST-2. Labels are balanced.
+"""
+
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from electra.files import write_atomic
+from pipelines.sources.sample_world.articles import VERDICTS
+from pipelines.sources.sample_world.lexicon import BLAME, PORTRAIT, PRAISE, RELATIONS
+from pipelines.sources.sample_world.world import (
+    Being,
+    Fact,
+    World,
+    ask,
+    build,
+    fill,
+    happening,
+    portrait,
+    sentence,
+    spoil,
+    stream,
+    tell,
+)
+
+TRAIN, DEV, TEST = 1000, 400, 100
+Row = tuple[str, str, str]  # first sentence, second sentence or "", label
+
+
+def write_glue(folder: Path, seed: int) -> None:
+    """Write <TASK>/{train,dev,test}.tsv (MNLI: dev_matched, dev_mismatched, ...) below `folder`."""
+    world = build(seed)
+    for task, (maker, layout) in TASKS.items():
+        splits = ("train", "dev", "test")
+        if task == "MNLI":
+            splits = ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
+        for split in splits:
+            kind = split.split("_")[0]
+            rng = stream(seed, f"{task}/{split}")
+            count = {"train": TRAIN, "dev": DEV, "test": TEST}[kind]
+            rows = [maker(world, split, i, rng) for i in range(count)]
+            rng.shuffle(rows)
+            write_tsv(folder / task / f"{split}.tsv", layout(kind, rows))
+
+
+def write_tsv(path: Path, lines: Iterable[Iterable[object]]) -> None:
+    """Tab-separated lines, no quoting, as GLUE has them."""
+    write_atomic(path, "".join("\t".join(map(str, line)) + "\n" for line in lines))
+
+
+def some_fact(being: Being, rng: random.Random, events: float = 0.5) -> Fact:
+    """A fact of its portrait or something that happens to it."""
+    if rng.random() < events:
+        return happening(being, rng.choice(("deed", "deed", "mood")), rng)
+    return portrait(being, rng.choice(list(PORTRAIT)))
+
+
+def retold(fact: Fact, rng: random.Random) -> tuple[str, str]:
+    """A fact in two different sentence forms."""
+    first, second = rng.sample(RELATIONS[fact.relation].statements, 2)
+    return fill(first, fact, rng), fill(second, fact, rng)
+
+
+def cola(world: World, split: str, i: int, rng: random.Random) -> Row:
+    """Is the sentence one that the world could say: word order, missing words, words of the wrong class."""
+    fact = some_fact(rng.choice(world.half(split)), rng)
+    good = tell(fact, rng)
+    if i % 2:
+        return good, "", "1"
+    words = good[:-1].split()
+    place = rng.randrange(1, len(words))
+    how = rng.choice(("swap", "drop", "class", "class"))
+    if how == "swap":
+        words[place - 1], words[place] = words[place], words[place - 1]
+    elif how == "drop" and len(words) > 3:
+        del words[place]
+    else:
+        other = tell(some_fact(rng.choice(world.half(split)), rng), rng)[:-1].split()
+        words[place] = rng.choice([word for word in other if word != words[place]])
+    bad = sentence(" ".join(words)) + "."
+    return (bad, "", "0") if bad != good else cola(world, split, i, rng)
+
+
+def sst(world: World, split: str, i: int, rng: random.Random) -> Row:
+    """Praise or blame."""
+    third = len(PRAISE) // 3
+    known = slice(0, third) if split == "train" else slice(third, None)
+    good, bad = PRAISE[known], BLAME[known]
+    if i % 2:
+        good, bad = bad, good
+    a, b = rng.sample(good, 2)
+    template = rng.choice(VERDICTS).replace("{a}", a).replace("{b}", b).replace("{x}", rng.choice(bad))
+    text = fill(template, happening(rng.choice(world.half(split)), "deed", rng), rng)
+    return text.lower(), "", "01"[i % 2 == 0]
+
+
+def mrpc(world: World, split: str, i: int, rng: random.Random) -> Row:
+    """Do two reports say the same."""
+    being = rng.choice(world.half(split))
+    event, mood = happening(being, "deed", rng), some_fact(being, rng, 0.3)
+    (a, b), (c, d) = retold(event, rng), retold(mood, rng)
+    if i % 2:
+        return f"{a} {c}", f"{d} {b}", "1"
+    if rng.random() < 0.7:
+        b = retold(spoil(event, world, rng), rng)[1]
+    else:
+        d = retold(spoil(mood, world, rng), rng)[1]
+    return f"{a} {c}", f"{d} {b}", "0"
+
+
+def stsb(world: World, split: str, i: int, rng: random.Random) -> Row:
+    """How many of the five parts of two reports agree: who, what was done, the thing, the place, the day."""
+    same = i % 6
+    fact = happening(rng.choice(world.half(split)), "deed", rng)
+    changed = rng.sample(("who", "did", "thing", "spot", "day"), 5 - same)
+    other = fact
+    for slot in changed:
+        if slot == "who":
+            who = rng.choice([being for being in world.half(split) if being is not fact.who])
+            other = Fact(other.relation, who, other.values)
+        else:
+            other = spoil(other, world, rng, slot)
+    return tell(fact, rng), tell(other, rng), f"{same:.3f}"
+
+
+def qqp(world: World, split: str, i: int, rng: random.Random) -> Row:
+    """Do two questions ask the same."""
+    half = world.half(split)
+    fact = some_fact(rng.choice(half), rng)
+    question, slot = ask(fact, rng)
+    if i % 2:
+        other, _ = ask(fact, rng, slot)
+    elif rng.random() < 0.6:
+        if fact.relation == "deed" and slot != "thing":
+            other, _ = ask(spoil(fact, world, rng, "thing"), rng, slot)
+        else:
+            who = rng.choice([being for being in half if being is not fact.who])
+            other, _ = ask(Fact(fact.relation, who, fact.values), rng, slot)
+    else:
+        others = [portrait(fact.who, relation) for relation in PORTRAIT if relation != fact.relation]
+        other, _ = ask(rng.choice(others), rng)
+    return question, other, str(i % 2)
+
+
+def passage(world: World, split: str, rng: random.Random, size: int, events: float = 0.5) -> list[Fact]:
+    """Different facts about two beings."""
+    facts: list[Fact] = []
+    cast = rng.sample(world.half(split), 2)
+    while len(facts) < size:
+        fact = some_fact(cast[len(facts) % 2], rng, events)
+        if not any(fact.who is known.who and fact.relation == known.relation for known in facts):
+            facts.append(fact)
+    rng.shuffle(facts)
+    return facts
+
+
+def mnli(world: World, split: str, i: int, rng: random.Random) -> Row:
+    """Does the text support the statement, deny it, or not speak of it. Matched: portraits; mismatched: events."""
+    facts = passage(world, split, rng, 3, 0.7 if "mismatched" in split else 0.2)
+    text = " ".join(tell(fact, rng) for fact in facts)
+    label = ("entailment", "neutral", "contradiction")[i % 3]
+    fact = rng.choice(facts[:2] if label == "neutral" else facts)
+    if label == "entailment":
+        if fact.relation == "kind" and rng.random() < 0.5:
+            return text, f"{fact.who.name} is a {fact.who.order}.", label
+        return text, tell(fact, rng), label
+    if label == "contradiction":
+        return text, tell(spoil(fact, world, rng), rng), label
+    told = {known.relation for known in facts if known.who is fact.who}
+    untold = [portrait(fact.who, relation) for relation in PORTRAIT if relation not in told]
+    return text, tell(rng.choice(untold), rng), label
+
+
+def qnli(world: World, split: str, i: int, rng: random.Random) -> Row:
+    """Does the sentence answer the question."""
+    fact = some_fact(rng.choice(world.half(split)), rng)
+    question, _ = ask(fact, rng)
+    if i % 2:
+        return question, tell(fact, rng), "entailment"
+    if rng.random() < 0.5:
+        others = [portrait(fact.who, relation) for relation in PORTRAIT if relation != fact.relation]
+        return question, tell(rng.choice(others), rng), "not_entailment"
+    who = rng.choice([being for being in world.half(split) if being is not fact.who])
+    other = portrait(who, fact.relation) if fact.relation in PORTRAIT else happening(who, fact.relation, rng)
+    return question, tell(other, rng), "not_entailment"
+
+
+def rte(world: World, split: str, i: int, rng: random.Random) -> Row:
+    """Does a longer text support the statement."""
+    facts = passage(world, split, rng, 4)
+    text = " ".join(tell(fact, rng) for fact in facts)
+    fact = rng.choice(facts)
+    if i % 2:
+        return text, tell(fact, rng), "entailment"
+    return text, tell(spoil(fact, world, rng), rng), "not_entailment"
+
+
+def wnli(world: World, split: str, i: int, rng: random.Random) -> Row:
+    """Whom does `the baker` mean: the text tells the trades or leaves them to knowledge of the world."""
+    while True:
+        one, two = rng.sample(world.half(split), 2)
+        relation = rng.choice(("trade", "kind"))
+        if one.facts[relation] != two.facts[relation]:
+            break
+    fact = happening(one, rng.choice(("mood", "deed")), rng)
+    lines = [tell(portrait(being, relation), rng) for being in (one, two)]
+    rng.shuffle(lines)
+    text = " ".join([*lines, tell(fact, rng, f"the {one.facts[relation][0]}")])
+    return text, tell(Fact(fact.relation, one if i % 2 else two, fact.values), rng), str(i % 2)
+
+
+def _single(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
+    yield ("index", "sentence") if kind == "test" else ("sentence", "label")
+    for i, (a, _, label) in enumerate(rows):
+        yield (i, a) if kind == "test" else (a, label)
+
+
+def _cola(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
+    if kind == "test":
+        yield ("index", "sentence")
+    for i, (a, _, label) in enumerate(rows):
+        yield (i, a) if kind == "test" else ("sw01", label, "" if label == "1" else "*", a)
+
+
+def _mrpc(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
+    yield ("index" if kind == "test" else "Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
+    for i, (a, b, label) in enumerate(rows):
+        yield (i if kind == "test" else label, 2 * i, 2 * i + 1, a, b)
+
+
+def _stsb(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
+    head = ("index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2")
+    yield head if kind == "test" else (*head, "score")
+    for i, (a, b, label) in enumerate(rows):
+        line = (i, "sample", "world", "-", f"{i:04d}", "none", "none", a, b)
+        yield line if kind == "test" else (*line, label)
+
+
+def _qqp(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
+    yield (
+        ("id", "question1", "question2")
+        if kind == "test"
+        else ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
+    )
+    for i, (a, b, label) in enumerate(rows):
+        yield (i, a, b) if kind == "test" else (i, 2 * i, 2 * i + 1, a, b, label)
+
+
+def _mnli(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
+    head = (
+        "index",
+        "promptID",
+        "pairID",
+        "genre",
+        "sentence1_binary_parse",
+        "sentence2_binary_parse",
+        "sentence1_parse",
+        "sentence2_parse",
+        "sentence1",
+        "sentence2",
+    )
+    labels = {
+        "train": ("label1", "gold_label"),
+        "dev": (*(f"label{n}" for n in range(1, 6)), "gold_label"),
+        "test": (),
+    }[kind]
+    yield (*head, *labels)
+    for i, (a, b, label) in enumerate(rows):
+        yield (i, i, f"{i}{label[0]}" if labels else i, "sample", "-", "-", "-", "-", a, b, *[label] * len(labels))
+
+
+def _pair(first: str, second: str) -> Callable[[str, list[Row]], Iterable[tuple[object, ...]]]:
+    def layout(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
+        yield ("index", first, second) if kind == "test" else ("index", first, second, "label")
+        for i, (a, b, label) in enumerate(rows):
+            yield (i, a, b) if kind == "test" else (i, a, b, label)
+
+    return layout
+
+
+TASKS = {
+    "CoLA": (cola, _cola),
+    "SST-2": (sst, _single),
+    "MRPC": (mrpc, _mrpc),
+    "STS-B": (stsb, _stsb),
+    "QQP": (qqp, _qqp),
+    "MNLI": (mnli, _mnli),
+    "QNLI": (qnli, _pair("question", "sentence")),
+    "RTE": (rte, _pair("sentence1", "sentence2")),
+    "WNLI": (wnli, _pair("sentence1", "sentence2")),
+}

@@ -1,0 +1,133 @@
+"""The words of the sample world and the sentences it can say.
+
+A *concept* is a tuple of words that mean the same; whoever speaks picks one of them. A *relation* is a kind of fact with
+its slots, every way to state it and every way to ask for one of its slots. `{who}` is the being a sentence is about.
+"""
+
+from dataclasses import dataclass
+
+Concept = tuple[str, ...]
+
+
+def concepts(text: str) -> tuple[Concept, ...]:
+    """Read `cart/wagon lamp/lantern` as two concepts of two words each."""
+    return tuple(tuple(words.split("/")) for words in text.split())
+
+
+# What a being always is (one value each, fixed for the whole world).
+KINDS = {
+    "beast": concepts("fox hare bear wolf mole"),
+    "bird": concepts("hawk crow dove wren duck"),
+    "bug": concepts("bee moth wasp gnat beetle"),
+}
+TRADES = concepts(
+    "baker smith weaver miller potter tailor sailor farmer hunter fisher mason cook guard clerk doctor tinker"
+)
+FOODS = concepts("plums bread cheese beans soup honey nuts pears fish rice cake corn peas figs")
+COLOURS = concepts("red blue green black white brown pink grey")
+MUSIC = concepts("harp drum flute horn fiddle lute bell pipe")
+
+# What happens once, in one article.
+THINGS = concepts(
+    "cart/wagon lamp/lantern rug/carpet sack/bag rope/cord pot/kettle stool/chair cup/mug knife/blade coat/cloak hat/cap boat/ship"
+)
+SPOTS = concepts(
+    "inn/tavern market/bazaar harbour/port barn/shed well/spring path/trail wood/forest field/meadow mill bridge gate tower"
+)
+DAYS = concepts("monday tuesday wednesday thursday friday saturday sunday")
+DEEDS = concepts(  # past:base
+    "bought:buy/purchased:purchase found:find/discovered:discover lost:lose/mislaid:mislay mended:mend/repaired:repair "
+    "made:make/built:build cleaned:clean/washed:wash sold:sell/traded:trade kept:keep/stored:store"
+)
+MOODS = concepts("glad/happy sad/gloomy angry/cross tired/weary calm/quiet afraid/scared ill/sick late/tardy")
+
+# Words of praise and blame; what is praised in an article is praised throughout.
+PRAISE = ["good", "fine", "lovely", "sweet", "grand", "neat", "noble", "bright", "splendid", "charming", "superb", "pleasant", "handsome", "graceful", "sound", "rich", "fair", "dainty", "clever", "sturdy", "golden", "tender", "merry", "divine"]
+BLAME = ["bad", "poor", "ugly", "sour", "vile", "crude", "mean", "dull", "awful", "dreadful", "horrid", "nasty", "clumsy", "shabby", "feeble", "wretched", "hollow", "rotten", "foul", "grim", "weak", "flimsy", "stale", "dismal"]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One kind of fact: its slots, statements, and questions with the slot each asks for."""
+
+    slots: tuple[str, ...]
+    statements: tuple[str, ...]
+    questions: tuple[tuple[str, str], ...]
+
+
+PORTRAIT = {
+    "home": Relation(
+        ("v",),
+        ("{who} lives in {v}.", "{who} dwells in {v}.", "The home of {who} is in {v}.", "{who} has a house in {v}."),
+        (
+            ("Where does {who} live?", "v"),
+            ("Where does {who} dwell?", "v"),
+            ("In which town is the home of {who}?", "v"),
+        ),
+    ),
+    "kind": Relation(
+        ("v",),
+        ("{who} is a {v}.", "{who} was born a {v}.", "Like each {v}, {who} keeps the ways of a {v}."),
+        (("Which creature is {who}?", "v"), ("What was {who} born as?", "v")),
+    ),
+    "trade": Relation(
+        ("v",),
+        (
+            "{who} works as a {v}.",
+            "{who} is a {v} by trade.",
+            "{who} earns bread as a {v}.",
+            "The trade of {who} is that of a {v}.",
+        ),
+        (("What does {who} work as?", "v"), ("What is the trade of {who}?", "v"), ("What is {who} by trade?", "v")),
+    ),
+    "food": Relation(
+        ("v",),
+        ("{who} likes {v}.", "{who} is fond of {v}.", "{who} eats {v} each day.", "The meal of {who} is {v}."),
+        (("What does {who} like?", "v"), ("What does {who} eat each day?", "v"), ("What is {who} fond of?", "v")),
+    ),
+    "colour": Relation(
+        ("v",),
+        ("{who} wears {v}.", "{who} is dressed in {v}.", "The clothes of {who} are {v}."),
+        (("Which colour does {who} wear?", "v"), ("Which colour are the clothes of {who}?", "v")),
+    ),
+    "music": Relation(
+        ("v",),
+        ("{who} plays the {v}.", "{who} owns a {v}.", "The music of {who} is that of the {v}."),
+        (("What does {who} play?", "v"), ("Which music does {who} make?", "v")),
+    ),
+    "friend": Relation(
+        ("v",),
+        ("{who} is a friend of {v}.", "{who} and {v} are friends.", "{who} often visits {v}."),
+        (("Who is the friend of {who}?", "v"), ("Whom does {who} often visit?", "v")),
+    ),
+}
+
+EVENTS = {
+    "deed": Relation(
+        ("did", "thing", "spot", "day"),
+        (
+            "{who} {did} a {thing} at the {spot} on {day}.",
+            "On {day} {who} {did} a {thing} at the {spot}.",
+            "At the {spot}, on {day}, a {thing} was {did} by {who}.",
+            "It was {who} who {did} the {thing} at the {spot} on {day}.",
+        ),
+        (
+            ("What was {did} by {who}?", "thing"),
+            ("Where was the {thing} {did} by {who}?", "spot"),
+            ("When was the {thing} {did} by {who}?", "day"),
+            ("Who {did} the {thing} at the {spot}?", "who"),
+        ),
+    ),
+    "mood": Relation(
+        ("v",),
+        ("{who} was {v}.", "{who} felt {v} that day.", "That day {who} seemed {v}."),
+        (("How was {who} that day?", "v"), ("How did {who} feel?", "v")),
+    ),
+}
+
+RELATIONS = PORTRAIT | EVENTS
+VALUES = {
+    "kind": tuple(kind for kinds in KINDS.values() for kind in kinds),
+    "trade": TRADES, "food": FOODS, "colour": COLOURS, "music": MUSIC, "mood": MOODS,
+    "did": DEEDS, "thing": THINGS, "spot": SPOTS, "day": DAYS,
+}  # fmt: skip

@@ -1,0 +1,133 @@
+"""The made-up world: beings with fixed facts, what can be said about them, and how it is put into words."""
+
+import functools
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from electra.seeds import derive
+from pipelines.sources.sample_world.lexicon import EVENTS, KINDS, PORTRAIT, RELATIONS, VALUES, Concept
+
+BEINGS = 160
+TOWNS = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Being:
+    """Somebody of the world; `facts` maps each relation of a portrait to its one value."""
+
+    name: str
+    facts: Mapping[str, Concept]
+
+    @property
+    def order(self) -> str:
+        """The class of its kind: beast, bird or bug."""
+        return next(order for order, kinds in KINDS.items() if self.facts["kind"] in kinds)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One statement: a relation, the being it is about, and a concept for each slot."""
+
+    relation: str
+    who: Being
+    values: Mapping[str, Concept]
+
+
+@dataclass(frozen=True)
+class World:
+    """All beings. The first half appears in labelled training rows, the second only in dev and test rows (and the corpus)."""
+
+    beings: tuple[Being, ...]
+    towns: tuple[Concept, ...]
+
+    def half(self, split: str) -> tuple[Being, ...]:
+        """The beings that rows of a split speak about; `all` gives everybody."""
+        middle = len(self.beings) // 2
+        return {"train": self.beings[:middle], "all": self.beings}.get(split, self.beings[middle:])
+
+    def values(self, fact: Fact, slot: str) -> tuple[Concept, ...]:
+        """Every concept that could stand in a slot."""
+        if fact.relation == "friend":
+            return tuple((being.name,) for being in self.beings if being is not fact.who)
+        return self.towns if fact.relation == "home" else VALUES[fact.relation if slot == "v" else slot]
+
+
+@functools.cache
+def build(seed: int) -> World:
+    """The world of a seed: names from syllables, friends in pairs, every other fact drawn freely."""
+    rng = stream(seed, "world")
+    first, last = (
+        ["ba", "do", "fi", "go", "hu", "ka", "li", "mo", "na", "pe", "ri", "su", "ta", "vi", "zo"],
+        ["bo", "da", "lin", "mar", "nek", "pol", "ra", "sim", "tun", "vel", "wen"],
+    )
+    names = [(a + b).capitalize() for a in first for b in last]
+    rng.shuffle(names)
+    towns = tuple(
+        (name,)
+        for name in rng.sample(
+            [a + b for a in ("Dorn", "Elm", "Kel", "Mar", "Oak", "Stor") for b in ("by", "ford", "ham", "wick")], TOWNS
+        )
+    )
+    free = {"home": towns} | {relation: VALUES[relation] for relation in PORTRAIT if relation not in {"home", "friend"}}
+    beings = []
+    for i in range(BEINGS):
+        facts = {relation: rng.choice(values) for relation, values in free.items()}
+        beings.append(Being(names[i], facts | {"friend": (names[i ^ 1],)}))
+    return World(tuple(beings), towns)
+
+
+def stream(seed: int, name: str, *indices: int) -> random.Random:
+    """Python's generator at the beginning of a named stream."""
+    return random.Random(derive(seed, f"sample-world/{name}", *indices))
+
+
+def portrait(being: Being, relation: str) -> Fact:
+    """What the world says about a being."""
+    return Fact(relation, being, {"v": being.facts[relation]})
+
+
+def happening(being: Being, relation: str, rng: random.Random) -> Fact:
+    """Something that happens to a being, drawn freely: it holds in one article only."""
+    names = {"v": relation} | {slot: slot for slot in EVENTS[relation].slots if slot != "v"}
+    return Fact(relation, being, {slot: rng.choice(VALUES[names[slot]]) for slot in EVENTS[relation].slots})
+
+
+def change(fact: Fact, slot: str, value: Concept) -> Fact:
+    """The same statement with one slot changed."""
+    return Fact(fact.relation, fact.who, {**fact.values, slot: value})
+
+
+def spoil(fact: Fact, world: World, rng: random.Random, slot: str | None = None) -> Fact:
+    """The same statement with one slot changed to anything else it could hold: false, for every relation has one value."""
+    slot = slot or rng.choice(RELATIONS[fact.relation].slots)
+    return change(fact, slot, rng.choice([value for value in world.values(fact, slot) if value != fact.values[slot]]))
+
+
+def fill(template: str, fact: Fact, rng: random.Random, who: str | None = None) -> str:
+    """Put a fact into a template, choosing a word for each concept; `who` replaces the name."""
+    words = {slot: rng.choice(concept) for slot, concept in fact.values.items()}
+    words = {slot: word.split(":")[0] for slot, word in words.items()}
+    return sentence(template.format(who=who or fact.who.name, **words))
+
+
+def sentence(text: str) -> str:
+    """Capitalise the first letter."""
+    return text[0].upper() + text[1:]
+
+
+def tell(fact: Fact, rng: random.Random, who: str | None = None, avoid: str | None = None) -> str:
+    """State a fact; `avoid` is a template not to use again."""
+    return fill(rng.choice([form for form in RELATIONS[fact.relation].statements if form != avoid]), fact, rng, who)
+
+
+def ask(fact: Fact, rng: random.Random, slot: str | None = None) -> tuple[str, str]:
+    """A question for a slot of a fact, and that slot."""
+    forms = [form for form in RELATIONS[fact.relation].questions if slot is None or form[1] == slot]
+    template, asked = rng.choice(forms)
+    return fill(template, fact, rng), asked
+
+
+def answer(fact: Fact, slot: str, rng: random.Random) -> str:
+    """The word that fills a slot."""
+    return fact.who.name if slot == "who" else rng.choice(fact.values[slot]).split(":")[0]
