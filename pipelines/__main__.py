@@ -1,0 +1,150 @@
+"""The one command line: `python -m pipelines <command> [name]`.
+
+A stage reads params.yaml and the outputs of the stages before it, and writes its own; it needs neither DVC nor
+Prefect nor MLflow to run. A user's mistake is one sentence on stderr and an exit code, a bug keeps its traceback.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from electra.errors import UserError
+
+# stage -> the section of params.yaml that its names come from
+STAGES = {
+    "corpus": "corpora",
+    "tasks": "tasks",
+    "tokens": "tokens",
+    "pretrain": "models",
+    "glue": "models",
+    "squad": "models",
+    "ablation": "ablations",
+    "report": "",
+}
+HELP = {
+    "corpus": "gather the documents of a corpus",
+    "tasks": "gather GLUE and SQuAD rows from a task source",
+    "tokens": "train or load a tokenizer and pack a corpus into rows",
+    "pretrain": "pre-train a model",
+    "glue": "fine-tune a model on the GLUE tasks",
+    "squad": "fine-tune a model on SQuAD",
+    "ablation": "pre-train and fine-tune the arms of an ablation",
+    "report": "draw the report of what params.yaml: run selects",
+    "params": "check params.yaml and print what a run would use",
+    "check": "ask whether the data sources of a model (or ablation) can be reached",
+}
+TIMINGS = Path("runs/timings.json")
+BUG = 70
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        return COMMANDS.get(options.command, run_stage)(options)
+    except UserError as error:
+        if options.debug:
+            traceback.print_exc()
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except Exception:
+        traceback.print_exc()
+        print("error: this is a bug; the lines above say where", file=sys.stderr)
+        return BUG
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; building it imports nothing heavy."""
+    result = argparse.ArgumentParser(prog="python -m pipelines", description=__doc__.split("\n", 1)[0])
+    commands = result.add_subparsers(dest="command", required=True, metavar="command")
+    for command, text in HELP.items():
+        sub = commands.add_parser(command, help=text, description=text)
+        if command == "params":
+            sub.add_argument("name", nargs="?", default="", help="a model or ablation; all of params.yaml without it")
+        elif command != "report":
+            sub.add_argument("name", help=f"a name under {STAGES.get(command) or 'models or ablations'} in params.yaml")
+        else:
+            sub.set_defaults(name="")
+        sub.add_argument("--debug", action="store_true", help="show the traceback of a user's mistake, too")
+    return result
+
+
+def run_stage(options: argparse.Namespace) -> int:
+    """Run a stage under a tracker and note how long it took."""
+    from pipelines import tracking
+    from pipelines.params import load
+
+    params = load()
+    stage, name = options.command, options.name
+    if section := STAGES[stage]:
+        params.require(section, name)
+    key = f"{stage}-{name}" if name else stage
+    facts = params.facts(stage, section, name)
+    started = time.monotonic()
+    with tracking.open_run(stage, name, facts, {}, tracking=params.tracking, run_folder=Path("runs") / key) as tracker:
+        importlib.import_module(f"pipelines.stages.{stage}").run(name, params, tracker)
+    note_duration(key, time.monotonic() - started)
+    return 0
+
+
+def note_duration(key: str, seconds: float) -> None:
+    """Add a stage to runs/timings.json, which no stage depends on: clocks stay out of everything that is hashed."""
+    from electra.files import write_json
+
+    try:
+        timings = json.loads(TIMINGS.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        timings = {}
+    machine = f"{platform.machine()}, {os.cpu_count()} CPU cores, Python {platform.python_version()}"
+    timings[key] = {"seconds": round(seconds, 1), "machine": machine, "finished": time.strftime("%Y-%m-%d %H:%M:%S")}
+    write_json(TIMINGS, timings)
+
+
+def show_params(options: argparse.Namespace) -> int:
+    """Print params.yaml as a run would use it, defaults filled in."""
+    from electra.config import plain
+    from pipelines.params import load
+
+    params = load()
+    if not options.name:
+        shown = plain(params)
+    elif options.name in params.ablations:
+        shown = {arm: plain(params.arm(options.name, arm)) for arm in params.ablations[options.name].arms}
+    else:
+        params.require("models", options.name)
+        shown = plain(params.models[options.name])
+    print(json.dumps(shown, indent=2, ensure_ascii=False))
+    return 0
+
+
+def check_sources(options: argparse.Namespace) -> int:
+    """Ask every source that a model or ablation reads from whether it is there, without reading it."""
+    from pipelines import sources
+    from pipelines.params import load
+
+    params = load()
+    name = options.name
+    if name in params.ablations:
+        name = params.ablations[name].model
+    params.require("models", name)
+    model = params.models[name]
+    for source in params.corpora[params.tokens[model.tokens].corpus].sources:
+        sources.check(source)
+    sources.check(params.tasks[model.tasks])
+    print(f"{options.name}: every data source can be reached")
+    return 0
+
+
+COMMANDS = {"params": show_params, "check": check_sources}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""params.yaml to frozen dataclasses: one reader, the same YAML that DVC reads (1.2: `1e-4` is a number, `on` is text).
+
+Unknown and duplicate keys are refused with the nearest valid one, and every name that a section uses for another
+(model -> tokens -> corpus, model -> tasks, ablation -> model) must exist.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from electra.config import (
+    ElectraConfig,
+    EncoderConfig,
+    Flops,
+    GeneratorConfig,
+    ObjectiveConfig,
+    PretrainConfig,
+    build,
+    nearest,
+    plain,
+    require,
+)
+from electra.data.packing import TokensConfig
+from electra.errors import BadConfig
+from electra.finetuning.tasks import FinetuneSection
+from pipelines.sources import CorpusConfig, TaskSourceConfig
+
+FILE = Path("params.yaml")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")  # names become folders, DVC stages and parts of dotted keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """What a bare `dvc repro` covers."""
+
+    models: tuple[str, ...] = ()
+    ablations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """One model: where its rows and tasks come from, its two networks, its training, its changes to `finetune`."""
+
+    tokens: str
+    tasks: str
+    encoder: EncoderConfig
+    pretrain: PretrainConfig
+    generator: GeneratorConfig = GeneratorConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    finetune: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.electra()
+
+    def electra(self) -> ElectraConfig:
+        """The part that defines the pre-training."""
+        return ElectraConfig(
+            encoder=self.encoder, pretrain=self.pretrain, generator=self.generator, objective=self.objective
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationConfig:
+    """One model pre-trained and fine-tuned in several arms, each a set of changed settings `{dotted.key: value}`.
+
+    `tokens` and `data` repeat the model's `tokens` and `tasks`, so that dvc.yaml can name the files. `steps` is the
+    first arm's length (null: the model's own); with `equal_flops` the other arms train until they have spent as much.
+    """
+
+    title: str
+    model: str
+    tokens: str
+    data: str
+    arms: dict[str, dict[str, Any]]
+    labels: dict[str, str] = field(default_factory=dict)
+    tasks: tuple[str, ...] = ()
+    seeds: int = 1
+    steps: int | Flops | None = None
+    budget: Literal["equal_flops", "equal_steps"] = "equal_flops"
+    finetune: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require(len(self.arms) > 0, "arms", self.arms, "at least one arm")
+        require(self.seeds > 0, "seeds", self.seeds, "a number above 0")
+        for name in self.labels:
+            require(name in self.arms, f"labels.{name}", self.labels[name], f"one of {', '.join(self.arms)}")
+
+    def label(self, arm: str) -> str:
+        """The name of an arm in tables and figures."""
+        return self.labels.get(arm, arm)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """All of params.yaml."""
+
+    corpora: dict[str, CorpusConfig]
+    tokens: dict[str, TokensConfig]
+    tasks: dict[str, TaskSourceConfig]
+    models: dict[str, ModelConfig]
+    finetune: FinetuneSection
+    ablations: dict[str, AblationConfig] = field(default_factory=dict)
+    run: RunConfig = RunConfig()
+    tracking: Literal["mlflow", "none"] = "mlflow"
+
+    def __post_init__(self) -> None:
+        for section in ("corpora", "tokens", "tasks", "models", "ablations"):
+            for name in getattr(self, section):
+                fits = NAME.fullmatch(name) is not None
+                require(fits, f"{section}.{name}", name, "a name of letters, digits, _, - and +")
+        for name, tokens in self.tokens.items():
+            self.require("corpora", tokens.corpus, f"tokens.{name}.corpus")
+        for name, model in self.models.items():
+            self.require("tokens", model.tokens, f"models.{name}.tokens")
+            self.require("tasks", model.tasks, f"models.{name}.tasks")
+            lengths = self.tokens[model.tokens].lengths
+            expected = f"one of tokens.{model.tokens}.lengths ({', '.join(map(str, lengths))})"
+            length = model.pretrain.length
+            require(length in lengths, f"models.{name}.pretrain.length", length, expected)
+        for name, ablation in self.ablations.items():
+            where = f"ablations.{name}"
+            self.require("models", ablation.model, f"{where}.model")
+            model = self.models[ablation.model]
+            require(ablation.tokens == model.tokens, f"{where}.tokens", ablation.tokens, f"the model's: {model.tokens}")
+            require(ablation.data == model.tasks, f"{where}.data", ablation.data, f"the model's tasks: {model.tasks}")
+            for arm in ablation.arms:
+                self.arm(name, arm)
+        for section in ("models", "ablations"):
+            for name in getattr(self.run, section):
+                self.require(section, name, f"run.{section}")
+
+    def require(self, section: str, name: str, where: str = "") -> None:
+        """Raise BadConfig unless `name` stands in a section."""
+        names = getattr(self, section)
+        if name not in names:
+            expected = f"one of {', '.join(names)}" if names else f"a name under {section}"
+            raise BadConfig(where or section, f"has no {name!r}", expected, nearest(name, names))
+
+    def arm(self, ablation: str, arm: str) -> ModelConfig:
+        """The model of one arm: the ablation's model with the arm's settings."""
+        where = f"ablations.{ablation}.arms.{arm}"
+        values = plain(self.models[self.ablations[ablation].model])
+        for key, value in self.ablations[ablation].arms[arm].items():
+            *path, last = key.split(".")
+            section = values
+            for part in path:
+                section = section.get(part)
+                if not isinstance(section, dict):
+                    raise BadConfig(f"{where}.{key}", "is not a parameter", "a dotted key of the model")
+            section[last] = value
+        return build(ModelConfig, values, where)
+
+    def upstream(self, stage: str, name: str) -> tuple[str, ...]:
+        """The stages whose outs a stage reads, as DVC names them."""
+        if stage == "tokens":
+            return (f"corpus@{self.tokens[name].corpus}",)
+        if stage == "pretrain":
+            return (f"tokens@{self.models[name].tokens}",)
+        if stage in {"glue", "squad"}:
+            return (f"tasks@{self.models[name].tasks}", f"pretrain@{name}")
+        if stage == "ablation":
+            return (f"tokens@{self.ablations[name].tokens}", f"tasks@{self.ablations[name].data}")
+        return ()
+
+    def facts(self, stage: str, section: str, name: str) -> dict[str, Any]:
+        """What a stage was asked to do, for its record; `section` is where its name stands."""
+        values: dict[str, Any] = plain(getattr(self, section)[name]) if section else plain(self.run)
+        if stage in {"glue", "squad"}:
+            return {"tasks": values["tasks"], "finetune": plain(self.finetune), "changes": values["finetune"]}
+        return values
+
+
+def load(path: Path = FILE) -> Params:
+    """Read params.yaml; whatever is wrong with it is a BadConfig that names the key."""
+    values = read(path)
+    try:
+        return build(Params, values, path.name)
+    except BadConfig as error:
+        where = error.where.removeprefix(path.name).removeprefix(".")
+        raise BadConfig(f"{path.name}: {where}", error.found, error.expected, error.do) from None
+
+
+def read(path: Path) -> Mapping[str, Any]:
+    """The plain values of a YAML file."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        values = YAML(typ="safe").load(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise BadConfig(path, "there is no such file", "params.yaml", "run in the project's folder") from None
+    except UnicodeDecodeError as error:
+        raise BadConfig(path, f"is not UTF-8 ({error.reason} at byte {error.start})", "UTF-8 text") from None
+    except MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise BadConfig(f"{path}{line}", str(error.problem), "YAML") from None
+    except YAMLError as error:
+        raise BadConfig(path, str(error).replace("\n", " "), "YAML") from None
+    if not isinstance(values, dict):
+        raise BadConfig(path, "holds no mapping", "sections of keys and values")
+    return values
