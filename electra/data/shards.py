@@ -1,0 +1,146 @@
+"""Rows on disk: flat little-endian arrays, memory-mapped, beside a manifest with dtype, shape, hashes and the tokenizer's identity.
+
+rows-<L>/train-00000.ids      [N, L]  token ids, padded with pad_id      uint16, or uint32 for vocabularies above 65,536
+rows-<L>/train-00000.bounds   [N, 2]  start of segment B (= total where there is none), total of real tokens   uint16
+rows-<L>/valid-00000.*        the same for the held-out documents
+rows-<L>/MANIFEST.json        size and sha256 of each file, and the facts below
+"""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from electra.data.tokenizer import Tokenizer, id_dtype
+from electra.errors import BadInput, CorruptFile
+from electra.files import MANIFEST, read_json, room, safe_join, sha256_file, write_manifest
+
+SPLITS = ("train", "valid")
+BOUNDS = np.dtype("<u2")
+LONGEST = 65_535  # tokens a row may have: bounds are uint16
+REMAKE = "run the tokens stage again"
+
+
+def shard_paths(folder: Path, split: str) -> tuple[Path, Path]:
+    """The .ids and .bounds files of a split."""
+    return folder / f"{split}-00000.ids", folder / f"{split}-00000.bounds"
+
+
+class RowWriter:
+    """Appends rows to the two files of a split; `rows` and `tokens` count what was written."""
+
+    def __init__(self, folder: Path, split: str, length: int, tokenizer: Tokenizer) -> None:
+        assert 0 < length <= LONGEST
+        self.length, self.dtype, self.vocab_size = length, tokenizer.dtype, tokenizer.vocab_size
+        self.rows = self.tokens = 0
+        self._paths = shard_paths(folder, split)
+
+    def __enter__(self) -> Self:
+        self._ids, self._bounds = (path.open("wb") for path in self._paths)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ids.close()
+        self._bounds.close()
+
+    def write(self, ids_NL: NDArray[Any], bounds_N2: NDArray[Any]) -> None:
+        """Append rows; shapes [N, L] and [N, 2]."""
+        assert ids_NL.shape == (len(bounds_N2), self.length) and bounds_N2.shape[1:] == (2,)
+        if not len(ids_NL):
+            return
+        assert int(ids_NL.max()) < self.vocab_size, "an id beyond the vocabulary"
+        with room(self._paths[0]):
+            self._ids.write(np.ascontiguousarray(ids_NL, dtype=self.dtype).data)
+            self._bounds.write(np.ascontiguousarray(bounds_N2, dtype=BOUNDS).data)
+        self.rows += len(ids_NL)
+        self.tokens += int(bounds_N2[:, 1].sum(dtype=np.int64))
+
+
+def seal(folder: Path, length: int, tokenizer: Tokenizer, splits: dict[str, dict[str, int]]) -> dict[str, Any]:
+    """Write the manifest of finished rows; `splits` gives rows and tokens of each. Returns the manifest."""
+    return write_manifest(
+        folder,
+        kind="rows",
+        length=length,
+        dtype=tokenizer.dtype.str,
+        vocab_size=tokenizer.vocab_size,
+        pad_id=tokenizer.pad_id,
+        tokenizer=tokenizer.identity,
+        splits=splits,
+    )
+
+
+class Rows:
+    """The rows of one split, verified and memory-mapped.
+
+    `ids` [N, L] and `bounds` [N, 2] are read-only; `length` is L; `pad_id`, `vocab_size`, `tokens` (real ones, in all
+    rows) and `digest` (sha256 of the ids) come from the manifest.
+    """
+
+    def __init__(self, ids_NL: NDArray[Any], bounds_N2: NDArray[Any], manifest: dict[str, Any], split: str) -> None:
+        self.ids, self.bounds, self.manifest = ids_NL, bounds_N2, manifest
+        self.length: int = manifest["length"]
+        self.pad_id: int = manifest["pad_id"]
+        self.vocab_size: int = manifest["vocab_size"]
+        self.tokenizer: str = manifest["tokenizer"]
+        self.tokens: int = manifest["splits"][split]["tokens"]
+        self.digest: str = manifest["files"][f"{split}-00000.ids"]["sha256"]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def open(cls, folder: Path, split: str, *, tokenizer: str | None = None) -> "Rows":
+        """Map a split's rows after checking every byte; `tokenizer` is the identity that they must have been made with.
+
+        Raises CorruptFile for damage and BadInput for rows of another tokenizer or an empty split.
+        """
+        assert split in SPLITS
+        if not (folder / MANIFEST).is_file():
+            raise BadInput(folder, f"has no {MANIFEST}", "finished rows", "run the tokens stage that makes them")
+        manifest = read_json(folder / MANIFEST)
+        length, pair, rows = _check_shape(folder, manifest, split)
+        if tokenizer is not None and manifest["tokenizer"] != tokenizer:
+            raise BadInput(
+                folder,
+                f"was made with tokenizer {manifest['tokenizer'][:12]}…",
+                f"rows of tokenizer {tokenizer[:12]}…",
+                REMAKE,
+            )
+        for path, size in zip(shard_paths(folder, split), pair, strict=True):
+            _check_bytes(folder, path, rows * size, manifest)
+        if rows == 0:
+            raise BadInput(folder, f"has no {split} rows", "at least one", "use a larger corpus")
+        ids, bounds = shard_paths(folder, split)
+        return cls(
+            np.memmap(ids, dtype=np.dtype(manifest["dtype"]), mode="r", shape=(rows, length)),
+            np.memmap(bounds, dtype=BOUNDS, mode="r", shape=(rows, 2)),
+            manifest,
+            split,
+        )
+
+
+def _check_shape(folder: Path, manifest: Any, split: str) -> tuple[int, tuple[int, int], int]:
+    """The length, the bytes of a row in both files, and the number of rows, if the manifest makes sense."""
+    try:
+        length, rows, dtype = manifest["length"], manifest["splits"][split]["rows"], manifest["dtype"]
+        if manifest["kind"] == "rows" and dtype == id_dtype(manifest["vocab_size"]).str and 0 < length <= LONGEST:
+            return length, (length * np.dtype(dtype).itemsize, 2 * BOUNDS.itemsize), int(rows)
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise CorruptFile(folder / MANIFEST, f"does not describe {split} rows", "the manifest of rows", REMAKE)
+
+
+def _check_bytes(folder: Path, path: Path, size: int, manifest: dict[str, Any]) -> None:
+    fact = manifest["files"].get(path.name, {})
+    safe_join(folder, path.name)
+    if path.is_symlink() or not path.is_file():
+        raise CorruptFile(path, "is missing", f"a file of {size:,} bytes", REMAKE)
+    if path.stat().st_size != size or fact.get("bytes") != size:
+        raise CorruptFile(path, f"has {path.stat().st_size:,} bytes", f"{size:,}", REMAKE)
+    if (found := sha256_file(path)) != fact.get("sha256"):
+        raise CorruptFile(path, f"has sha256 {found}", str(fact.get("sha256")), REMAKE)

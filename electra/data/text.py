@@ -1,0 +1,163 @@
+"""Documents before they are tokens: what a source yields, how its lines are cleaned, and what is counted when text is dropped.
+
+A document is an id and a text whose lines are paragraphs (or sentences). Nothing here knows where it came from.
+"""
+
+import dataclasses
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from electra.config import require
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text of a corpus."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """One line or row that could not be read: goes to quarantine and is counted. `where` is file:line."""
+
+    where: str
+    reason: str
+    excerpt: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineConfig:
+    """How many unreadable rows are tolerated: at most `fraction` of all rows, but always a `handful`."""
+
+    fraction: float = 0.001
+    handful: int = 5
+
+    def __post_init__(self) -> None:
+        require(0 <= self.fraction < 1, "fraction", self.fraction, "a fraction from 0 to below 1")
+        require(self.handful >= 0, "handful", self.handful, "a number from 0")
+
+    def tolerated(self, rows: int) -> int:
+        """The number of bad rows that `rows` rows may have."""
+        return max(self.handful, int(self.fraction * rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleaningConfig:
+    """What is done to every text. The defaults remove nothing but blank lines, control characters and empty documents."""
+
+    unicode: Literal["none", "NFC", "NFKC"] = "NFC"
+    markup: bool = False  # left-overs of wiki and web mark-up: formula_12, empty (), [citation needed], tags, entities
+    minimum_line: int = 1  # characters; shorter lines are dropped
+    minimum_document: int = 1  # characters after cleaning; shorter documents are dropped
+    duplicate_documents: Literal["keep", "drop"] = "keep"  # drop: exact repetitions, the first one stays
+    duplicate_lines: Literal["keep", "drop"] = "keep"  # drop: exact repetitions within a document
+
+    def __post_init__(self) -> None:
+        for key in ("minimum_line", "minimum_document"):
+            require(getattr(self, key) >= 1, key, getattr(self, key), "a number above 0")
+
+
+# Controls other than tab and newline; the byte order mark; the replacement character stays, since it marks a loss.
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
+_LINE_ENDS = re.compile("\r\n?|\x85|\u2028|\u2029")
+_SPACES = re.compile(r"[^\S\n]+")
+_MARKUP = [
+    (re.compile(r"<!--.*?-->|</?[A-Za-z][^<>\n]{0,200}>"), " "),
+    (re.compile(r"&(?:nbsp|amp|quot|lt|gt|ndash|mdash|#\d{2,5});"), " "),
+    (re.compile(r"\b(?:formula|codice)_\d+\b"), " "),
+    (re.compile(r"\[(?:citation needed|edit|\d{1,3})\]"), ""),
+    (re.compile(r"\{\{[^{}\n]*\}\}|\[\[|\]\]|'{2,5}"), ""),
+    (re.compile(r"\(\s*[;,\s]*\)"), ""),
+    (re.compile(r"\s+([,.;:])(?=\s|$)"), r"\1"),
+]
+
+
+def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
+    """The text as clean lines, or "" when nothing worth keeping is left; what is dropped is added to `counts`.
+
+    Keys of `counts`: lines (kept), dropped_short_lines, dropped_duplicate_lines, dropped_empty_documents,
+    dropped_short_documents, changed_control_characters, changed_markup.
+    """
+    text, controls = _CONTROLS.subn("", _LINE_ENDS.sub("\n", text))
+    counts["changed_control_characters"] += controls
+    if config.unicode != "none":
+        text = unicodedata.normalize(config.unicode, text)
+    if config.markup:
+        for pattern, instead in _MARKUP:
+            text, changed = pattern.subn(instead, text)
+            counts["changed_markup"] += changed
+    lines, seen = [], set()
+    for line in _SPACES.sub(" ", text).split("\n"):
+        if not (line := line.strip(" ")):
+            continue
+        if len(line) < config.minimum_line:
+            counts["dropped_short_lines"] += 1
+        elif config.duplicate_lines == "drop" and line in seen:
+            counts["dropped_duplicate_lines"] += 1
+        else:
+            lines.append(line)
+            seen.add(line)
+    if not lines:
+        counts["dropped_empty_documents"] += 1
+        return ""
+    kept = "\n".join(lines)
+    if len(kept) < config.minimum_document:
+        counts["dropped_short_documents"] += 1
+        return ""
+    counts["lines"] += len(lines)
+    return kept
+
+
+def unwrap(text: str) -> str:
+    """Re-join the paragraphs of hard-wrapped text (books at some 72 columns): one paragraph a line, blank lines between.
+
+    A line continues the one before when that one was filled (at least 60 % of the text's usual width) and this one is
+    not set in: verse, tables of contents and title pages so keep their lines.
+    """
+    lines = [line.rstrip() for line in _LINE_ENDS.sub("\n", text).split("\n")]
+    widths = sorted(len(line) for line in lines if line)
+    if not widths:
+        return ""
+    filled = 0.6 * widths[int(0.9 * (len(widths) - 1))]
+    paragraphs: list[list[str]] = []
+    previous = ""
+    for line in lines:
+        if line and previous and len(previous) >= filled and not line[0].isspace():
+            paragraphs[-1].append(line)
+        else:
+            paragraphs.append([line])
+        previous = line
+    return "\n".join(" ".join(parts) for parts in paragraphs)
+
+
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9])|(?<=[。！？])"
+)
+
+
+def sentences(line: str) -> Iterator[str]:
+    """Split a paragraph into sentences, roughly and for any script: a full stop before a capital, or an ideographic one."""
+    start = 0
+    for match in _SENTENCE_END.finditer(line):
+        if piece := line[start : match.end()].strip(" "):
+            yield piece
+        start = match.end()
+    if piece := line[start:].strip(" "):
+        yield piece
+
+
+def add_counts(total: Counter[str], part: dict[str, int]) -> None:
+    """Add one worker's counts to the total."""
+    for name, value in part.items():
+        total[name] += value
+
+
+def as_dict(value: Document | Rejected) -> dict[str, str]:
+    """A document or a quarantine entry as a JSON object."""
+    return dataclasses.asdict(value)

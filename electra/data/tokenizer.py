@@ -1,0 +1,261 @@
+"""Lines to token ids: BERT's word rules and WordPiece, with a vocabulary trained here or a published one.
+
+Differs from a plain use of the `tokenizers` library in three ways:
+1. Special tokens written in a text ("[MASK]") are ordinary text, as in the original ELECTRA: no corpus can forge one.
+2. A word has the same pieces wherever it stands, so `encode_arrays` looks every space-separated chunk up in a bounded
+   memory and asks the library only for new ones: the same ids, several times faster.
+3. Training is deterministic. The library numbers continuation letters ("##a") in the order of a randomly seeded hash
+   map; here they are numbered beforehand, in alphabetical order.
+"""
+
+import functools
+import json
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from electra.config import require
+from electra.errors import BadInput
+from electra.files import sha256_bytes, write_atomic, write_json
+
+PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+CONTINUATION = "##"
+MAX_WORD = 100  # characters; longer words are [UNK] (transformers' value, the original ELECTRA has 200)
+MEMORY_WORDS = 300_000  # chunks a tokenizer remembers: some 60 MB
+MEMORY_CHUNK = 64  # longer chunks are encoded but not remembered
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTokenizer:
+    """Train WordPiece on the corpus."""
+
+    kind: Literal["train"]
+    vocab_size: int
+    lowercase: bool = True
+    strip_accents: bool | None = None  # null: as lowercase
+    alphabet: int = 1000  # the most frequent characters that get a piece of their own
+    megabytes: int = 256  # text to learn from, taken evenly from all shards
+
+    def __post_init__(self) -> None:
+        require(self.vocab_size > len(SPECIALS), "vocab_size", self.vocab_size, "more than the five special tokens")
+        require(self.alphabet > 0, "alphabet", self.alphabet, "a number above 0")
+        require(self.megabytes > 0, "megabytes", self.megabytes, "a number above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabTokenizer:
+    """Use a vocab.txt, one piece a line."""
+
+    kind: Literal["vocab"]
+    file: str
+    lowercase: bool = True
+    strip_accents: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubTokenizer:
+    """Use the vocab.txt of a model on the hub."""
+
+    kind: Literal["hub"]
+    repo: str
+    revision: str
+    file: str = "vocab.txt"
+    lowercase: bool = True
+    strip_accents: bool | None = None
+
+
+class Tokenizer:
+    """A `tokenizers.Tokenizer` (`.raw`) whose special tokens are checked and whose words are remembered."""
+
+    def __init__(self, raw: Any, where: object = "tokenizer") -> None:
+        vocabulary: dict[str, int] = raw.get_vocab(with_added_tokens=True)
+        for token in SPECIALS:
+            if token not in vocabulary:
+                raise BadInput(where, f"has no {token}", f"a WordPiece vocabulary with {', '.join(SPECIALS)}")
+        if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+            raise BadInput(where, "has ids with gaps", f"the ids 0 to {len(vocabulary) - 1}, each once")
+        raw.encode_special_tokens = True
+        raw.no_padding()
+        raw.no_truncation()
+        self.raw = raw
+        self.vocab_size = len(vocabulary)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocabulary[token] for token in SPECIALS)
+        self.dtype = id_dtype(self.vocab_size)
+        self._words: dict[str, bytes] = {}
+
+    def pieces(self) -> list[str]:
+        """The vocabulary in the order of its ids."""
+        vocabulary: dict[str, int] = self.raw.get_vocab(with_added_tokens=True)
+        return sorted(vocabulary, key=vocabulary.__getitem__)
+
+    def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
+        """Token ids of each line, without special tokens."""
+        return [encoding.ids for encoding in self.raw.encode_batch_fast(list(lines), add_special_tokens=False)]
+
+    def encode_arrays(self, lines: Sequence[str]) -> list[NDArray[Any]]:
+        """The ids of `encode_lines` as arrays of the smallest type that holds the vocabulary, from the word memory."""
+        chunks = [line.split(" ") for line in lines]
+        words = self._words
+        new = {chunk for line in chunks for chunk in line}.difference(words)
+        long: dict[str, bytes] = {}
+        if new:
+            if len(words) + len(new) > MEMORY_WORDS:
+                words.clear()
+                new = {chunk for line in chunks for chunk in line}
+            ordered = list(new)
+            encodings = self.raw.encode_batch_fast(ordered, add_special_tokens=False)
+            for chunk, encoding in zip(ordered, encodings, strict=True):
+                place = words if len(chunk) <= MEMORY_CHUNK and len(words) < MEMORY_WORDS else long
+                place[chunk] = np.array(encoding.ids, dtype=self.dtype).tobytes()
+        find = words.__getitem__ if not long else lambda chunk: words[chunk] if chunk in words else long[chunk]
+        return [np.frombuffer(b"".join(map(find, line)), dtype=self.dtype) for line in chunks]
+
+    @functools.cached_property
+    def identity(self) -> str:
+        """The sha256 of the tokenizer's JSON."""
+        return identity(self)
+
+
+def id_dtype(vocab_size: int) -> np.dtype[Any]:
+    """The smallest unsigned type (little-endian) that holds every id."""
+    return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
+
+
+def identity(tokenizer: Tokenizer) -> str:
+    """The sha256 of the tokenizer's JSON: rows carry it, and nothing reads rows made by another."""
+    text: str = tokenizer.raw.to_str()
+    return sha256_bytes(text.encode())
+
+
+def train_wordpiece(
+    lines: Iterable[str],
+    vocab_size: int,
+    *,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    alphabet: int = 1000,
+) -> Tokenizer:
+    """Train WordPiece on `lines`; the same lines give the same vocabulary, ids included.
+
+    Raises BadInput when there is no text or when the letters alone exceed `vocab_size`. The vocabulary may come out
+    smaller than asked for when the text has not enough different words.
+    """
+    normalizer = _normalizer(lowercase, strip_accents)
+    letters: Counter[str] = Counter()
+    normal = [normalizer.normalize_str(line) for line in lines]
+    for line in normal:
+        letters.update(line)
+    kept = sorted(sorted(c for c in letters if not c.isspace()), key=lambda c: -letters[c])[:alphabet]
+    if not kept:
+        raise BadInput("corpus", "holds no text to learn a vocabulary from", "lines of text")
+    continuations = [CONTINUATION + letter for letter in sorted(kept) if not _stands_alone(letter)]
+    floor = len(SPECIALS) + len(continuations) + len(kept)
+    if vocab_size < floor:
+        raise BadInput(
+            "tokenizer.vocab_size",
+            f"is {vocab_size:,}, but special tokens and the {len(kept):,} letters of the text alone need {floor:,}",
+            f"at least {floor:,}",
+            "raise vocab_size or lower alphabet",
+        )
+    raw = tokenizers.Tokenizer(models.WordPiece(unk_token=UNK))
+    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[*SPECIALS, *continuations],
+        initial_alphabet=kept,
+        limit_alphabet=len(kept),
+        continuing_subword_prefix=CONTINUATION,
+        show_progress=False,
+    )
+    raw.train_from_iterator(normal, trainer)
+    vocabulary: dict[str, int] = raw.get_vocab()
+    return from_pieces(sorted(vocabulary, key=vocabulary.__getitem__), lowercase=lowercase, strip_accents=strip_accents)
+
+
+def from_vocab(path: Path, *, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
+    """A tokenizer from a vocab.txt (one piece a line, the line's number is its id)."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise BadInput(
+            path, "there is no such file", "a vocab.txt, one piece a line", "set tokenizer.file to its path"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise BadInput(path, f"is not UTF-8 (byte {error.start:,})", "a vocab.txt, one piece a line") from None
+    pieces = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    if pieces[-1] == "":
+        pieces.pop()
+    seen: dict[str, int] = {}
+    for number, piece in enumerate(pieces, 1):
+        if seen.setdefault(piece, number) != number:
+            raise BadInput(f"{path}:{number}", f"repeats {piece!r} of line {seen[piece]}", "every piece once")
+    return from_pieces(pieces, lowercase=lowercase, strip_accents=strip_accents, where=path)
+
+
+def from_pieces(
+    pieces: Sequence[str], *, lowercase: bool, strip_accents: bool | None, where: object = "vocabulary"
+) -> Tokenizer:
+    """A tokenizer from its pieces in the order of their ids."""
+    for token in SPECIALS:
+        if token not in pieces:
+            raise BadInput(where, f"has no {token}", f"a WordPiece vocabulary with {', '.join(SPECIALS)}")
+    ids = {piece: number for number, piece in enumerate(pieces)}
+    raw = tokenizers.Tokenizer(
+        models.WordPiece(ids, unk_token=UNK, max_input_chars_per_word=MAX_WORD, continuing_subword_prefix=CONTINUATION)
+    )
+    raw.normalizer = _normalizer(lowercase, strip_accents)
+    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    raw.post_processor = processors.BertProcessing((SEP, ids[SEP]), (CLS, ids[CLS]))
+    raw.decoder = decoders.WordPiece(prefix=CONTINUATION)
+    raw.add_special_tokens(list(SPECIALS))
+    return Tokenizer(raw, where)
+
+
+def save(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write tokenizer.json, vocab.txt and tokenizer_config.json (transformers reads all three)."""
+    write_atomic(folder / "tokenizer.json", tokenizer.raw.to_str(pretty=True) + "\n")
+    write_atomic(folder / "vocab.txt", "".join(piece + "\n" for piece in tokenizer.pieces()))
+    settings = json.loads(tokenizer.raw.to_str())["normalizer"]
+    config = {
+        "tokenizer_class": "ElectraTokenizer",
+        "do_lower_case": settings["lowercase"],
+        "strip_accents": settings["strip_accents"],
+        "tokenize_chinese_chars": True,
+        "model_max_length": 512,
+    }
+    named = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIALS, strict=True))
+    write_json(folder / "tokenizer_config.json", {**config, **named})
+
+
+def load(path: Path) -> Tokenizer:
+    """Load a tokenizer.json, or the one in a folder."""
+    file = path / "tokenizer.json" if path.is_dir() else path
+    if not file.is_file():
+        raise BadInput(file, "there is no such file", "a tokenizer.json", "run the tokens stage that makes it")
+    try:
+        raw = tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises bare Exception
+        raise BadInput(file, f"cannot be read ({error})", "a tokenizer.json") from None
+    return Tokenizer(raw, file)
+
+
+def _normalizer(lowercase: bool, strip_accents: bool | None) -> Any:
+    return normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase
+    )
+
+
+def _stands_alone(letter: str) -> bool:
+    """Whether BERT's rules make a word of this character wherever it stands (punctuation and ideographs)."""
+    point = ord(letter)
+    ascii_symbol = 33 <= point <= 47 or 58 <= point <= 64 or 91 <= point <= 96 or 123 <= point <= 126
+    ideograph = 0x3400 <= point <= 0x4DBF or 0x4E00 <= point <= 0x9FFF or 0xF900 <= point <= 0xFAFF or point >= 0x20000
+    return ascii_symbol or ideograph or unicodedata.category(letter).startswith("P")

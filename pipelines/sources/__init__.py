@@ -1,0 +1,138 @@
+"""Where text and tasks come from, as settings: the sample world, local files, or a hub.
+
+Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows. `local.py` reads
+files, `hub.py` is the only code that reaches the network, `glue.py` and `squad.py` know the official layouts.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from electra.config import require
+from electra.data.text import CleaningConfig, QuarantineConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleCorpus:
+    """The articles of the sample world."""
+
+    kind: Literal["sample"]
+    seed: int = 1
+    weight: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalCorpus:
+    """Your own files: paths and globs of txt, jsonl, parquet or WikiExtractor output, plain or .gz, .xz, .zst."""
+
+    kind: Literal["local"]
+    files: tuple[str, ...]
+    format: Literal["auto", "jsonl", "text", "parquet", "wikiextractor"] = "auto"
+    documents: Literal["file", "blank_lines"] = "file"  # what a document is in a text file
+    text: str = "text"  # the field of jsonl and parquet that holds the text
+    id: str = "id"  # the field that holds the id; documents without one are named by file and line
+    hard_wrapped: bool = False  # re-join the paragraphs of books wrapped at some 72 columns
+    weight: float | None = None
+
+    def __post_init__(self) -> None:
+        require(len(self.files) > 0, "files", list(self.files), "at least one path or glob")
+        _check_weight(self.weight)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubCorpus:
+    """A data set of the hub, through the `datasets` library."""
+
+    kind: Literal["hub"]
+    dataset: str
+    revision: str  # a commit: what a branch points to changes
+    config: str | None = None
+    split: str = "train"
+    text: str = "text"
+    id: str = "id"
+    hard_wrapped: bool = False
+    weight: float | None = None
+
+    def __post_init__(self) -> None:
+        require(bool(self.revision), "revision", self.revision, "a commit of the data set")
+        _check_weight(self.weight)
+
+
+SourceConfig = SampleCorpus | LocalCorpus | HubCorpus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """How large a corpus is, so that a disk too small is noticed before the first byte and not after a day."""
+
+    tokens: float
+    gigabytes: float  # of cleaned text
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusConfig:
+    """The section `corpora.<name>`: sources, and what is done to their text.
+
+    With weights, the sources' shares of the tokens are as their weights: the scarcest for its weight is repeated most,
+    and none is cut. All sources have a weight or none has.
+    """
+
+    sources: tuple[SampleCorpus | LocalCorpus | HubCorpus, ...]
+    cleaning: CleaningConfig = field(default_factory=CleaningConfig)
+    quarantine: QuarantineConfig = field(default_factory=QuarantineConfig)
+    expected: Expected | None = None
+
+    def __post_init__(self) -> None:
+        require(len(self.sources) > 0, "sources", list(self.sources), "at least one source")
+        weighted = [source.weight is not None for source in self.sources]
+        require(all(weighted) or not any(weighted), "sources", "weights for some", "a weight for each source or none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleTasks:
+    """GLUE and SQuAD layouts filled by the sample world."""
+
+    kind: Literal["sample"]
+    seed: int = 1
+    quarantine: QuarantineConfig = field(default_factory=lambda: QuarantineConfig(fraction=0.0, handful=0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalTasks:
+    """Official files: a folder with <TASK>/*.tsv and one with SQuAD's *.json."""
+
+    kind: Literal["local"]
+    glue: str | None = None
+    squad: str | None = None
+    quarantine: QuarantineConfig = field(default_factory=QuarantineConfig)
+
+    def __post_init__(self) -> None:
+        require(self.glue is not None or self.squad is not None, "glue", self.glue, "a folder for glue, squad or both")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubDataset:
+    """A data set of the hub at one commit."""
+
+    dataset: str
+    revision: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubTasks:
+    """GLUE and SQuAD of the hub, through the `datasets` library."""
+
+    kind: Literal["hub"]
+    glue: HubDataset | None = None
+    squad1: HubDataset | None = None
+    squad2: HubDataset | None = None
+    quarantine: QuarantineConfig = field(default_factory=QuarantineConfig)
+
+    def __post_init__(self) -> None:
+        require(any((self.glue, self.squad1, self.squad2)), "glue", None, "at least one of glue, squad1, squad2")
+
+
+TaskSourceConfig = SampleTasks | LocalTasks | HubTasks
+
+
+def _check_weight(weight: float | None) -> None:
+    require(weight is None or weight > 0, "weight", weight, "a number above 0, or null")
