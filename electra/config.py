@@ -88,6 +88,12 @@ def _convert_union(options: tuple[Any, ...], value: Any, where: str, hint: Any) 
     sections = [option for option in options if dataclasses.is_dataclass(option)]
     if isinstance(value, dict) and len(sections) == 1:
         return _convert(sections[0], value, where)
+    if isinstance(value, dict) and sections:  # alternatives tell themselves apart by their `kind`
+        kinds = {typing.get_args(typing.get_type_hints(section)["kind"])[0]: section for section in sections}
+        if (kind := value.get("kind")) in kinds:
+            return _convert(kinds[kind], value, where)
+        found = f"is {kind!r}" if "kind" in value else "is missing"
+        raise BadConfig(f"{where}.kind", found, f"one of {', '.join(kinds)}", nearest(str(kind), kinds))
     for option in options:
         try:
             return _convert(option, value, where)

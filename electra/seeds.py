@@ -4,11 +4,16 @@ Whatever is random at a step is a function of these three, so a resumed run need
 step can be replayed alone.
 """
 
+from __future__ import annotations
+
 import hashlib
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # stages that only handle data should not wait two seconds for torch
+    import torch
 
 
 def derive(seed: int, stream: str, *indices: int) -> int:
@@ -19,6 +24,8 @@ def derive(seed: int, stream: str, *indices: int) -> int:
 
 def torch_generator(device: torch.device | str, seed: int, stream: str, *indices: int) -> torch.Generator:
     """A torch generator on `device` that stands at the beginning of its stream."""
+    import torch
+
     return torch.Generator(device=device).manual_seed(derive(seed, stream, *indices))
 
 
