@@ -1,0 +1,328 @@
+"""The report's figures, each a function from records to a matplotlib figure; `draw_all` writes them and returns their SVGs.
+
+Small figures on purpose: three stand side by side on a desk screen, one fills a phone, and the type stays the same size.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.report import paper
+from pipelines.report.comparison import difference, mean, sd
+from pipelines.report.inputs import Ablation, Inputs, Measured, ModelResults, held_out, number, training
+from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PANEL = (3.9, 2.75)  # inches
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure that is on disk: its file stem, its caption, and its SVG for the page."""
+
+    name: str
+    caption: str
+    svg: str
+
+
+def draw_all(inputs: Inputs, folder: Path) -> dict[str, Drawn]:
+    """Draw every figure that the inputs allow into `folder`, as SVG and PNG."""
+    drawn: dict[str, Drawn] = {}
+
+    def keep(name: str, caption: str, figure: "Figure | None") -> None:
+        if figure is not None:
+            drawn[name] = Drawn(name, caption, inline_svg(save(figure, folder, name), name, caption))
+
+    with context():
+        sized = [model for model in inputs.models if model.flops and model.average and _any_scores(model.average)]
+        if len({model.flops for model in sized}) > 1:
+            caption = f"{_average_title(sized[0])} against pre-training FLOPs, mean ± sd over fine-tuning seeds"
+            keep("score-by-flops", caption, score_by_flops(sized))
+        for model in inputs.models:
+            if any(_any_scores(task) for task in model.tasks):
+                caption = f"{model.name}: each task, pre-trained and from scratch, one small mark per seed ({model.data})"
+                keep(f"{model.name}-tasks", caption, tasks(model))
+            for name, caption, figure in curves(model):
+                keep(f"{model.name}-{name}", f"{model.name}: {caption}", figure)
+        for ablation in inputs.ablations:
+            caption = f"{ablation.title}: mean over the tasks ({ablation.data}), one small mark per seed, bar = mean ± sd"
+            keep(f"ablation-{ablation.name}", caption, arms(ablation))
+            if figure := arm_curves(ablation):
+                keep(f"ablation-{ablation.name}-tasks", f"{ablation.title}: per task ({ablation.data})", figure)
+    return drawn
+
+
+def score_by_flops(models: Sequence[ModelResults]) -> "Figure":
+    """The paper's Figure 1: the mean score against pre-training FLOPs, both arms."""
+    figure = new_figure(4.3, 3.1)
+    axes = figure.subplots()
+    ordered = sorted(models, key=lambda model: model.flops or 0)
+    for arm, colour, marker, label in (("scratch", GREY, "o", "from scratch"), ("pretrained", BLUE, "o", "pre-trained")):
+        points = [(m.flops, m.average.scores[arm]) for m in ordered if m.average and m.average.scores[arm]]
+        x = [flops for flops, _ in points]
+        y = [mean(scores) for _, scores in points]
+        bars = [sd(scores) or 0.0 for _, scores in points]
+        face = colour if arm == "pretrained" else PAPER
+        axes.errorbar(x, y, yerr=bars, color=colour, marker=marker, markerfacecolor=face, markersize=5.5, linewidth=1.2)
+        if points:
+            axes.annotate(label, (x[-1], y[-1]), (0, 9), textcoords="offset points", ha="right", color=colour)
+    top = axes.get_ylim()
+    axes.set_ylim(top[0], top[1] + 0.08 * (top[1] - top[0]))
+    for model in ordered:
+        axes.annotate(
+            model.name, (model.flops, axes.get_ylim()[0]), (0, 3), textcoords="offset points", ha="center", color=MUTED
+        )
+    axes.set_xscale("log")
+    axes.set_xlabel("pre-training FLOPs")
+    axes.set_title(_average_title(ordered[0]))
+    return figure
+
+
+def tasks(model: ModelResults) -> "Figure":
+    """One line a task: the two arms' means joined, their standard deviations as bars, every seed as a small mark."""
+    rows = [task for task in model.tasks if _any_scores(task)]
+    if model.average and _any_scores(model.average):
+        rows.append(model.average)
+    squad = [m for metrics in model.squad.values() for m in metrics if _any_scores(m)]
+    figure = new_figure(4.4, 0.9 + 0.3 * (len(rows) + len(squad)))
+    axes = figure.subplots()
+    labels = []
+    place = 0.0
+    places = []
+    for row in [*rows, *squad]:
+        if row is (squad[0] if squad else None) or row is model.average:
+            place += 0.45  # a gap where another kind of number begins
+        _dumbbell(axes, place, row)
+        name = "mean of the tasks" if row is model.average else row.title
+        labels.append(f"{name}, {row.metric_title}" if row in squad else name)
+        places.append(place)
+        place += 1
+    axes.set_yticks(places, labels, color=INK)
+    if model.average in rows:
+        axes.get_yticklabels()[rows.index(model.average)].set_fontweight("bold")  # type: ignore[arg-type]
+    axes.set_ylim(place - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    low = min(min(scores) for row in [*rows, *squad] for scores in row.scores.values() if scores)
+    axes.set_xlim(min(0.0, low) - 2 if low < 20 else 10 * math.floor(low / 10) - 2, 102)
+    axes.set_xlabel(f"score, points ({model.data})")
+    handles = [
+        axes.plot([], [], "o", color=GREY, markerfacecolor=PAPER, markersize=6, markeredgewidth=1.4)[0],
+        axes.plot([], [], "o", color=BLUE, markersize=6)[0],
+    ]
+    figure.legend(
+        handles, ["from scratch", "pre-trained"], loc="outside upper left", ncols=2, frameon=False, handletextpad=0.2
+    )
+    return figure
+
+
+def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
+    means = {arm: mean(scores) for arm, scores in row.scores.items()}
+    if means["pretrained"] is not None and means["scratch"] is not None:
+        found = difference(row.scores["pretrained"], row.scores["scratch"])
+        line = {"color": MUTED, "linewidth": 1.6} if found and found.counts else {"color": GREY, "linewidth": 0.9, "linestyle": (0, (2, 2))}
+        axes.plot([means["scratch"], means["pretrained"]], [place, place], zorder=1, **line)  # type: ignore[arg-type]
+    for arm, colour, face in (("scratch", GREY, PAPER), ("pretrained", BLUE, BLUE)):
+        scores = row.scores[arm]
+        if not scores:
+            continue
+        axes.errorbar(means[arm], place, xerr=sd(scores) or 0.0, color=colour, linewidth=1.2, zorder=2)
+        axes.plot(scores, [place + 0.26] * len(scores), "|", color=colour, markersize=4, markeredgewidth=1, zorder=2)
+        axes.plot(
+            means[arm], place, "o", color=colour, markerfacecolor=face, markersize=6.2, markeredgewidth=1.4, zorder=3
+        )
+
+
+def arms(ablation: Ablation) -> "Figure | None":
+    """Left, our mean over the tasks per arm; right, the paper's GLUE score where the arm stands in its Table 5."""
+    shown = [arm for arm in ablation.arms if arm.scores]
+    if not shown:
+        return None
+    published = {name: score for name, _, score in paper.TABLE_5}
+    published |= {name: score for name, _, score in paper.TYING}
+    beside = any(arm.name in published for arm in ablation.arms)
+    figure = new_figure(5.2 if beside else 4.4, 0.95 + 0.34 * len(ablation.arms))
+    grid = figure.subplots(1, 2 if beside else 1, sharey=True, squeeze=False)[0]
+    ours = grid[0]
+    for place, arm in enumerate(ablation.arms):
+        if not arm.scores:
+            ours.annotate("no result" if not arm.failed else "failed", (0.02, place), xycoords=("axes fraction", "data"), va="center", color=ORANGE)
+            continue
+        colour = BLUE if place == 0 else INK
+        ours.errorbar(mean(arm.scores), place, xerr=sd(arm.scores) or 0.0, color=colour, linewidth=1.2)
+        ours.plot(arm.scores, [place + 0.24] * len(arm.scores), "|", color=colour, markersize=4, markeredgewidth=1)
+        ours.plot(mean(arm.scores), place, "o", color=colour, markersize=6)
+    ours.set_yticks(range(len(ablation.arms)), [arm.label for arm in ablation.arms], color=INK)
+    ours.set_ylim(len(ablation.arms) - 0.45, -0.6)
+    ours.set_title("ours")
+    ours.set_xlabel(f"mean, {ablation.data}")
+    ours.margins(x=0.12)
+    if beside:
+        theirs = grid[1]
+        for place, arm in enumerate(ablation.arms):
+            if arm.name in published:
+                theirs.plot(published[arm.name], place, "D", color=GREY, markersize=5)
+                theirs.annotate(
+                    f"{published[arm.name]:.1f}", (published[arm.name], place), (7, 0), textcoords="offset points", va="center", color=MUTED
+                )
+        theirs.margins(x=0.3)
+        theirs.set_title("paper, Table 5" if ablation.arms[0].name == "electra" else "paper")
+        theirs.set_xlabel("GLUE dev, base size")
+    for axes in grid:
+        axes.grid(axis="y", visible=False)
+    return figure
+
+
+def arm_curves(ablation: Ablation) -> "Figure | None":
+    """Per task, the arms' means: where the order of the arms comes from."""
+    names = list(dict.fromkeys(task for arm in ablation.arms for task in arm.tasks))
+    shown = [arm for arm in ablation.arms if arm.tasks]
+    if len(shown) < 2 or not names:
+        return None
+    from electra.finetuning.tasks import GLUE
+
+    names.sort(key=lambda task: list(GLUE).index(task) if task in GLUE else 99)
+    figure = new_figure(5.2, 0.9 + 0.34 * len(names))
+    axes = figure.subplots()
+    markers = ("o", "s", "^", "D", "v", "P", "X")
+    colours = (BLUE, ORANGE, GREEN, GREY, INK)
+    for index, arm in enumerate(shown):
+        colour, marker = colours[index % len(colours)], markers[index % len(markers)]
+        points = [(mean(arm.tasks[task]), place) for place, task in enumerate(names) if arm.tasks.get(task)]
+        x, y = zip(*points, strict=True)
+        axes.plot(x, y, marker, color=colour, markerfacecolor=colour if index == 0 else "none", markersize=5.5, label=arm.label)
+    axes.set_yticks(range(len(names)), [GLUE[task].title if task in GLUE else task for task in names], color=INK)
+    axes.set_ylim(len(names) - 0.45, -0.6)
+    axes.set_xlabel(f"score, points ({ablation.data})")
+    figure.legend(loc="outside upper left", ncols=3, frameon=False, handletextpad=0.1, columnspacing=1.0)
+    return figure
+
+
+def curves(model: ModelResults) -> list[tuple[str, str, "Figure"]]:
+    """Pre-training, held-out where the run measured it: (name, caption, figure) for whatever the curve holds."""
+    curve = model.curve
+    weight = number(model.pretrain, "discriminator_weight") or 50.0
+    result: list[tuple[str, str, Figure]] = []
+
+    def panel(name: str, caption: str, lines: Sequence[tuple[str, str, Any, Any]], title: str, **limits: Any) -> None:
+        present = [(label, colour, dash, points) for label, colour, dash, points in lines if points]
+        if present:
+            result.append((name, caption, _lines(present, title, **limits)))
+
+    def both(metric: str, factor: float = 1.0) -> list[tuple[str, str, Any, Any]]:
+        return [
+            ("training", GREY, "-", _scaled(training(curve, metric), factor)),
+            ("held out", BLUE, "-", _scaled(held_out(curve, metric), factor)),
+        ]
+
+    panel("loss", f"the whole loss, MLM + {weight:g} × discriminator", both("loss"), "Total loss")
+    panel("mlm-loss", "generator's loss at the masked positions, nats", both("mlm_loss"), "MLM loss (generator)")
+    panel("main-loss", "main network's loss on tokens, nats", both("main_loss"), "Loss on tokens (main network)")
+    majority = (f"majority, {weight:g}·H(r)", ORANGE, (0, (4, 2)), baseline(curve, weight))
+    panel(
+        "disc-loss",
+        f"discriminator's loss × {weight:g} against always answering with the replaced rate, {weight:g} · H(r)",
+        [*both("disc_loss", weight), majority] if held_out(curve, "disc_loss") else [],
+        f"Discriminator loss × {weight:g}",
+        bottom=0,
+    )
+    panel(
+        "mlm-accuracy",
+        "how often the generator's first choice, and its sample, is the original token",
+        [
+            ("first choice", BLUE, "-", held_out(curve, "mlm_accuracy")),
+            ("sample", GREEN, (0, (4, 2)), held_out(curve, "sample_accuracy")),
+        ],
+        "MLM accuracy (generator)",
+        bottom=0,
+    )
+    panel(
+        "replaced-rate",
+        "fraction of all tokens that the generator replaced by another",
+        both("replaced_rate"),
+        "Replaced tokens, fraction",
+        bottom=0,
+    )
+    panel(
+        "auc",
+        "discriminator: area under the ROC curve, 0.5 is guessing",
+        both("disc_auc"),
+        "AUC on replaced tokens",
+        line=(0.5, "guessing"),
+        bottom=0.45,
+        top=1,
+    )
+    panel(
+        "precision-recall",
+        "discriminator, threshold 0.5: precision and recall on replaced tokens",
+        [
+            ("precision", BLUE, "-", held_out(curve, "disc_precision")),
+            ("recall", ORANGE, (0, (4, 2)), held_out(curve, "disc_recall")),
+        ],
+        "Precision and recall, replaced tokens",
+        bottom=0,
+        top=1,
+    )
+    panel(
+        "disc-accuracy",
+        "share of tokens judged right, against always saying “original”",
+        [
+            ("discriminator", BLUE, "-", held_out(curve, "disc_accuracy")),
+            ("always original", ORANGE, (0, (4, 2)), held_out(curve, "disc_majority")),
+        ],
+        "Discriminator accuracy",
+    )
+    return result
+
+
+def baseline(curve: dict[str, list[float]], weight: float) -> tuple[list[float], list[float]] | None:
+    """weight · H(r): the loss of one who always answers with the replaced rate r, which is what collapse looks like."""
+    rates = held_out(curve, "replaced_rate") or training(curve, "replaced_rate")
+    return rates and (rates[0], [weight * entropy(rate) for rate in rates[1]])
+
+
+def entropy(rate: float) -> float:
+    """H(r) in nats."""
+    if not 0 < rate < 1:
+        return 0.0
+    return -rate * math.log(rate) - (1 - rate) * math.log1p(-rate)
+
+
+def _scaled(points: tuple[list[float], list[float]] | None, factor: float) -> tuple[list[float], list[float]] | None:
+    return points and (points[0], [factor * value for value in points[1]])
+
+
+def _lines(
+    lines: Sequence[tuple[str, str, Any, tuple[list[float], list[float]]]],
+    title: str,
+    *,
+    bottom: float | None = None,
+    top: float | None = None,
+    line: tuple[float, str] | None = None,
+) -> "Figure":
+    """Lines over steps, each named at its right end instead of in a box."""
+    figure = new_figure(*PANEL)
+    axes = figure.subplots()
+    for label, colour, dash, (x, y) in lines:
+        axes.plot(x, y, color=colour, linestyle=dash, linewidth=1.1 if label == "training" else 1.7, label=label)
+    if line:
+        axes.axhline(line[0], color=ORANGE, linestyle=(0, (4, 2)), linewidth=1.2, label=line[1])
+    low, high = axes.get_ylim()
+    axes.set_ylim(low if bottom is None else bottom, high if top is None else top)
+    axes.set_title(title)
+    axes.set_xlabel("step")
+    if len(lines) + bool(line) > 1:
+        axes.legend(loc="best", frameon=False, fontsize=8.5, labelcolor="linecolor", handlelength=1.4)
+    return figure
+
+
+def _any_scores(row: Measured) -> bool:
+    return any(row.scores.values())
+
+
+def _average_title(model: ModelResults) -> str:
+    return model.average.title if model.average else "mean"

@@ -1,0 +1,153 @@
+"""What may be said of the results, as sentences: what stands, what fell short, which of the paper's orders came out.
+
+No sentence here calls a difference inside the noise a win; `comparison.py` has the rule.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from pipelines.report import paper
+from pipelines.report.comparison import Difference, difference, mean, sd
+from pipelines.report.inputs import ARM_TITLES, Ablation, Arm, Inputs, Measured, ModelResults, held_out, number, training
+from pipelines.report.table import signed
+
+POINTS_WANTED, SDS_WANTED = 5.0, 3.0
+CEILING = 99.0
+COLLAPSE_AUC = 0.55
+
+
+def spread(scores: Sequence[float]) -> str:
+    """71.2 ± 0.6, or 71.2 from one seed, or – from none."""
+    middle, width = mean(scores), sd(scores)
+    if middle is None:
+        return "no score"
+    return f"{middle:.1f}" if width is None else f"{middle:.1f} ± {width:.1f}"
+
+
+def size(found: Difference) -> str:
+    """+5.1 points, 8.2 standard deviations."""
+    text = f"{signed(found.points)} points"
+    return text if found.sds is None else f"{text}, {abs(found.sds):.1f} standard deviations"
+
+
+def headline(model: ModelResults) -> str:
+    """One sentence on the mean over the tasks."""
+    if model.average is None or not any(model.average.scores.values()):
+        return f"{model.name}: no fine-tuning results yet."
+    scores = model.average.scores
+    found = difference(scores["pretrained"], scores["scratch"])
+    title = _labelled(model.average.title, model)
+    if found is None:
+        arm = "pretrained" if scores["pretrained"] else "scratch"
+        return f"{title}: {spread(scores[arm])} {ARM_TITLES[arm]}; the other arm is missing."
+    ends = f"from {spread(scores['scratch'])} (from scratch) to {spread(scores['pretrained'])} (pre-trained)"
+    if found.verdict == "higher":
+        return f"Pre-training lifts the {title} {ends}: {size(found)}."
+    if found.verdict == "lower":
+        return f"Pre-training lowers the {title} {ends}: {size(found)}."
+    reason = {
+        "noise": "which is inside the noise",
+        "one seed": "from one seed an arm, so its spread is unknown",
+        "no spread": "with no spread over seeds to judge it by",
+    }[found.verdict]
+    return f"The {title} goes {ends}: {size(found)}, {reason}."
+
+
+def _labelled(title: str, model: ModelResults) -> str:
+    return title if model.data in title else f"{title} ({model.data})"
+
+
+def goals(model: ModelResults) -> list[tuple[bool, str]]:
+    """The marks that the sample world is designed to: (met, sentence)."""
+    if not model.sample:
+        return []
+    rows = [model.average] if model.average else []
+    rows += [row for row in model.squad.get("2.0", ()) if row.metric == "f1"]
+    result = []
+    for row in rows:
+        found = difference(row.scores["pretrained"], row.scores["scratch"])
+        if found is None:
+            continue
+        met = found.points >= POINTS_WANTED and (found.sds or 0) >= SDS_WANTED and found.counts
+        name = "mean of the tasks" if row is model.average else f"{row.title} {row.metric_title}"
+        result.append((met, f"{model.name}, {name}: pre-trained minus from scratch is {size(found)}; the mark is 5 points and 3 standard deviations."))
+    return result
+
+
+def shortfalls(model: ModelResults) -> list[str]:
+    """What a reader should hold against this model's numbers."""
+    result = [sentence.replace("; the mark", ", below the mark: the mark") for met, sentence in goals(model) if not met]
+    everything = [*model.tasks, *(row for metrics in model.squad.values() for row in metrics)]
+    compared = [(row, difference(row.scores["pretrained"], row.scores["scratch"])) for row in everything]
+    lower = [_name(row) for row, found in compared if found and found.verdict == "lower"]
+    noise = [_name(row) for row, found in compared if found and found.verdict == "noise"]
+    single = [_name(row) for row, found in compared if found and found.verdict == "one seed"]
+    flat = [_name(row) for row, found in compared if found and found.verdict == "no spread"]
+    full = [_name(row) for row, _ in compared if all((mean(s) or 0) >= CEILING for s in row.scores.values())]
+    for names, sentence in (
+        (lower, "pre-training made it worse on"),
+        (noise, "no difference that stands out of the noise on"),
+        (single, "one seed an arm, so no claim, on"),
+        (flat, "every seed of both arms scores the same, so there is no spread to judge by, on"),
+        (full, "both arms are at the ceiling, which cannot tell them apart, on"),
+    ):
+        if names:
+            result.append(f"{model.name}: {sentence} {', '.join(names)}.")
+    result += _discriminator(model)
+    return result
+
+
+def _name(row: Measured) -> str:
+    return f"{row.title} {row.metric_title}" if row.name.startswith("squad") else row.title
+
+
+def _discriminator(model: ModelResults) -> list[str]:
+    auc = held_out(model.curve, "disc_auc") or training(model.curve, "disc_auc")
+    recall = held_out(model.curve, "disc_recall") or training(model.curve, "disc_recall")
+    last = auc[1][-1] if auc else number(model.pretrain, "valid_disc_auc", "disc_auc")
+    result = []
+    if last is not None and last < COLLAPSE_AUC:
+        result.append(f"{model.name}: the discriminator ended at AUC {last:.2f}, close to guessing.")
+    if recall and recall[1][-1] == 0:
+        result.append(f"{model.name}: the discriminator ended calling every token original (recall 0).")
+    return result
+
+
+def orders(ablation: Ablation) -> list[str]:
+    """Whether each neighbouring pair of the paper's order came out here."""
+    published = [(name, label, score) for name, label, score in paper.TABLE_5]
+    if not any(arm.name == "electra_15" for arm in ablation.arms):
+        published = sorted(paper.TYING, key=lambda row: -row[2])
+    arms: dict[str, Arm] = {arm.name: arm for arm in ablation.arms if arm.scores}
+    ranked = [row for row in published if row[0] in arms]
+    result = []
+    for (upper, upper_label, high), (lower, lower_label, low) in pairwise(ranked):
+        found = difference(arms[upper].scores, arms[lower].scores)
+        if found is None:
+            continue
+        said = {
+            "higher": "came out",
+            "lower": "is reversed",
+            "noise": "is inside the noise",
+            "one seed": "cannot be judged from one seed",
+            "no spread": "cannot be judged without spread",
+        }[found.verdict]
+        sign = "level with" if math.isclose(high, low) else "above"
+        result.append(f"{upper_label} {sign} {lower_label} (paper {high - low:+.1f}): {said} here ({size(found)}).".replace("-", "−") if high - low < 0 else f"{upper_label} {sign} {lower_label} (paper {signed(high - low)}): {said} here ({size(found)}).")
+    return result
+
+
+def unequal(ablation: Ablation) -> str | None:
+    """A sentence if the arms did not spend the same FLOPs."""
+    spent = [arm.flops for arm in ablation.arms if arm.flops and not arm.failed]
+    if not spent or max(spent) <= 1.02 * min(spent):
+        return None
+    return f"{ablation.title}: the arms did not spend the same FLOPs (largest / smallest = {max(spent) / min(spent):.2f})."
+
+
+def all_shortfalls(inputs: Inputs) -> list[str]:
+    """Every sentence that belongs under “what fell short”."""
+    result = [sentence for model in inputs.models for sentence in shortfalls(model)]
+    result += [sentence for ablation in inputs.ablations if (sentence := unequal(ablation))]
+    return result

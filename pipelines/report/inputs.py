@@ -1,0 +1,287 @@
+"""What the report is made of: results/** and build/**, read into plain records; whatever is absent is noted, never hidden.
+
+    results/M/{pretrain.json, pretrain.csv, glue.json, squad.json}   one model
+    results/ablations/A.json                                        one experiment
+    results/{corpus,tokens,tasks}/N.json                            its data
+    build/models/M/examples.json, build/{glue,squad}/M/**           what a person can read
+
+Only what `params.yaml: run` selects is read, so the page depends on nothing that its DVC stage does not name.
+"""
+
+import csv
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from electra.errors import UserError
+from electra.files import read_json
+from electra.finetuning.tasks import GLUE
+
+ARMS = ("pretrained", "scratch")
+ARM_TITLES = {"pretrained": "pre-trained", "scratch": "from scratch"}
+METRIC_TITLES = {
+    "matthews": "Matthews correlation",
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "spearman": "Spearman correlation",
+    "pearson": "Pearson correlation",
+    "exact": "exact match",
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One metric of one task: a score (in points, 0 to 100) per seed for either arm, and the seeds that failed."""
+
+    name: str
+    title: str
+    metric: str
+    scores: dict[str, tuple[float, ...]]
+    failed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    train_rows: int | None = None
+    dev_rows: int | None = None
+
+    @property
+    def metric_title(self) -> str:
+        """The metric's name in prose."""
+        return METRIC_TITLES.get(self.metric, self.metric)
+
+
+@dataclass(frozen=True)
+class ModelResults:
+    """Everything known of one model."""
+
+    name: str
+    data: str  # "sample world", or the label that its task source carries
+    sample: bool
+    corpus: str
+    tasks_source: str
+    tokens: str
+    pretrain: dict[str, Any]
+    curve: dict[str, list[float]]  # column -> values; NaN where a row has none
+    tasks: tuple[Measured, ...]
+    average: Measured | None
+    squad: dict[str, tuple[Measured, ...]]  # version -> exact match, F1
+    examples: list[dict[str, Any]]
+
+    @property
+    def flops(self) -> float | None:
+        """Pre-training FLOPs, by the authors' convention."""
+        return number(self.pretrain, "flops", "train_flops", "total_flops")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm of an ablation."""
+
+    name: str
+    label: str
+    status: str
+    flops: float | None
+    steps: int | None
+    scores: tuple[float, ...]  # the mean over the tasks, one per seed
+    tasks: dict[str, tuple[float, ...]]
+    pretrain: dict[str, Any]
+    settings: dict[str, Any]
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has no result."""
+        return self.status != "ok"
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """One experiment: arms that differ in named settings."""
+
+    name: str
+    title: str
+    model: str
+    data: str
+    arms: tuple[Arm, ...]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that is read, and one sentence for each thing that is missing."""
+
+    models: tuple[ModelResults, ...]
+    ablations: tuple[Ablation, ...]
+    corpora: dict[str, dict[str, Any]]
+    tokens: dict[str, dict[str, Any]]
+    tasks: dict[str, dict[str, Any]]
+    missing: tuple[str, ...]
+
+
+def load(params: Any, root: Path = Path()) -> Inputs:
+    """Read what `params.run` selects from the results below `root`."""
+    reader = _Reader(root)
+    models = tuple(_model(reader, name, params.models[name], params) for name in params.run.models)
+    ablations = tuple(
+        ablation for name in params.run.ablations if (ablation := _ablation(reader, name, params)) is not None
+    )
+    used = [params.models[name] for name in params.run.models]
+    used += [params.models[params.ablations[name].model] for name in params.run.ablations]
+    tokens = {name: reader.json(f"results/tokens/{name}.json") for name in dict.fromkeys(m.tokens for m in used)}
+    corpora = {
+        name: reader.json(f"results/corpus/{name}.json")
+        for name in dict.fromkeys(params.tokens[token].corpus for token in tokens)
+    }
+    tasks = {name: reader.json(f"results/tasks/{name}.json") for name in dict.fromkeys(m.tasks for m in used)}
+    return Inputs(models, ablations, corpora, tokens, tasks, tuple(reader.missing))
+
+
+class _Reader:
+    """Reads files below a root and keeps a sentence for each that is absent or broken."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.missing: list[str] = []
+
+    def json(self, path: str, *, optional: bool = False) -> Any:
+        """The file's value; {} with a note if there is none."""
+        if optional and not (self.root / path).exists():
+            return {}
+        try:
+            return read_json(self.root / path)
+        except UserError as error:
+            self.missing.append(f"{path}: {error.found}")
+            return {}
+
+    def curve(self, path: str) -> dict[str, list[float]]:
+        """A CSV of numbers by column; an empty cell is NaN."""
+        try:
+            with (self.root / path).open(encoding="utf-8", newline="") as file:
+                rows = list(csv.DictReader(file))
+        except FileNotFoundError:
+            self.missing.append(f"{path}: there is no such file")
+            return {}
+        return {column: [_float(row.get(column)) for row in rows] for column in (rows[0] if rows else {})}
+
+
+def _model(reader: _Reader, name: str, config: Any, params: Any) -> ModelResults:
+    glue = reader.json(f"results/{name}/glue.json")
+    squad = reader.json(f"results/{name}/squad.json")
+    examples = reader.json(f"build/models/{name}/examples.json")
+    known = list(GLUE)
+    tasks = sorted(glue.get("tasks", {}).items(), key=lambda item: (known.index(item[0]) if item[0] in GLUE else 99))
+    measured = []
+    for task, values in tasks:
+        title = GLUE[task].title if task in GLUE else task
+        measured.append(_measured(reader, f"{name}, {title}", task, title, str(values.get("metric", "")), values))
+    average = glue.get("average")
+    return ModelResults(
+        name=name,
+        data=str(glue.get("label") or squad.get("label") or _label(config, params)),
+        sample=_is_sample(config.tasks, params),
+        corpus=params.tokens[config.tokens].corpus,
+        tasks_source=config.tasks,
+        tokens=config.tokens,
+        pretrain=reader.json(f"results/{name}/pretrain.json"),
+        curve=reader.curve(f"results/{name}/pretrain.csv"),
+        tasks=tuple(measured),
+        average=_measured(reader, "", "average", str(average.get("name", "mean")), "", average) if average else None,
+        squad={
+            version: tuple(_squad(reader, name, version, metric, values) for metric in ("exact", "f1"))
+            for version, values in sorted(squad.get("versions", {}).items())
+        },
+        examples=examples if isinstance(examples, list) else [],
+    )
+
+
+def _measured(
+    reader: _Reader, where: str, name: str, title: str, metric: str, values: dict[str, Any], key: str | None = None
+) -> Measured:
+    """Scores of both arms; `key` picks a metric inside an arm where arms hold several."""
+    scores, failed = {}, {}
+    for arm in ARMS:
+        part = values.get(arm) or {}
+        chosen = (part.get(key) or {}) if key else part
+        scores[arm] = tuple(float(score) for score in chosen.get("scores", []) if score is not None)
+        failed[arm] = tuple(str(seed) for seed in [*part.get("failed", []), *(chosen.get("failed", []) if key else [])])
+        if failed[arm] and where:
+            reader.missing.append(f"{where}, {ARM_TITLES[arm]}: failed {', '.join(failed[arm])}")
+        elif not scores[arm] and where and key != "f1":
+            reader.missing.append(f"{where}, {ARM_TITLES[arm]}: no scores")
+    return Measured(name, title, metric, scores, failed, values.get("train_rows"), values.get("dev_rows"))
+
+
+def _squad(reader: _Reader, model: str, version: str, metric: str, values: dict[str, Any]) -> Measured:
+    where = f"{model}, SQuAD {version}" if metric == "exact" else ""
+    return _measured(reader, where, f"squad {version}", f"SQuAD {version}", metric, values, key=metric)
+
+
+def _ablation(reader: _Reader, name: str, params: Any) -> Ablation | None:
+    values = reader.json(f"results/ablations/{name}.json")
+    if not values:
+        return None
+    order = list(params.ablations[name].arms)
+    arms = []
+    for arm, part in sorted(values.get("arms", {}).items(), key=lambda item: (order.index(item[0]) if item[0] in order else 99)):
+        status = str(part.get("status", "ok"))
+        if status != "ok":
+            reader.missing.append(f"ablation {name}, {part.get('label', arm)}: {status}")
+        arms.append(
+            Arm(
+                name=arm,
+                label=str(part.get("label", arm)),
+                status=status,
+                flops=number(part, "flops"),
+                steps=part.get("steps"),
+                scores=tuple(float(score) for score in (part.get("average") or {}).get("scores", [])),
+                tasks={task: tuple(map(float, scores)) for task, scores in (part.get("glue") or {}).items()},
+                pretrain=part.get("pretrain") or {},
+                settings=part.get("settings") or {},
+            )
+        )
+    for arm in order:
+        if arm not in values.get("arms", {}):
+            reader.missing.append(f"ablation {name}: the arm {arm} has no result")
+    config = params.ablations[name]
+    data = str(values.get("data_label") or _label(params.models[config.model], params))
+    return Ablation(name, config.title, config.model, data, tuple(arms))
+
+
+def _is_sample(tasks: str, params: Any) -> bool:
+    return str(params.tasks[tasks].kind) == "sample"
+
+
+def _label(config: Any, params: Any) -> str:
+    return "sample world" if _is_sample(config.tasks, params) else str(config.tasks)
+
+
+def _float(text: str | None) -> float:
+    try:
+        return float(text) if text else math.nan
+    except ValueError:
+        return math.nan
+
+
+def number(values: dict[str, Any], *names: str) -> float | None:
+    """The first of `names` that holds a finite number."""
+    for name in names:
+        value = values.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+    return None
+
+
+def training(curve: dict[str, list[float]], name: str) -> tuple[list[float], list[float]] | None:
+    """Steps and values of a metric on training batches."""
+    return _series(curve, f"train_{name}")
+
+
+def held_out(curve: dict[str, list[float]], name: str) -> tuple[list[float], list[float]] | None:
+    """Steps and values of a metric on held-out rows."""
+    return _series(curve, name, f"valid_{name}")
+
+
+def _series(curve: dict[str, list[float]], *names: str) -> tuple[list[float], list[float]] | None:
+    """The first column that has any value; rows without one are left out."""
+    steps = curve.get("step", [])
+    for name in names:
+        points = [(step, value) for step, value in zip(steps, curve.get(name, []), strict=False) if math.isfinite(value)]
+        if points:
+            return [step for step, _ in points], [value for _, value in points]
+    return None

@@ -1,0 +1,115 @@
+"""Where every number comes from: hashes, seeds and settings on the page; clock, commit and machine in run.js beside it.
+
+The page is a function of the results, so that two clones write the same bytes. What differs from run to run (when, how
+long, where, at which commit) goes into run.js, which nothing depends on; index.html shows it when it is there.
+"""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from electra.config import digest
+from electra.errors import UserError
+from electra.files import read_json, sha256_file, write_atomic
+from pipelines.report.inputs import Inputs
+from pipelines.report.table import Column, Table, flops
+
+PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "dvc", "prefect", "mlflow", "matplotlib")
+
+
+def facts(inputs: Inputs, params: Any, root: Path = Path()) -> list[Table]:
+    """Tables: each model's recorded facts, each data set's, and the sha256 of every file that was read."""
+    tables = []
+    for model in inputs.models:
+        rows = [("settings, hash", digest(params.models[model.name]))]
+        rows += [(key, value) for key, value in _flat(model.pretrain)]
+        seeds = getattr(params.finetune, "defaults", None)
+        if seeds is not None and hasattr(seeds, "seeds"):
+            rows.append(("fine-tuning seeds (default)", ", ".join(map(str, seeds.seeds))))
+        tables.append(_pairs(f"facts-{model.name}", f"{model.name}: pre-training", rows))
+    for kind, group in (("corpus", inputs.corpora), ("tokens", inputs.tokens), ("tasks", inputs.tasks)):
+        for name, values in group.items():
+            tables.append(_pairs(f"facts-{kind}-{name}", f"{kind} {name}", _flat(values)))
+    for ablation in inputs.ablations:
+        rows = [(arm.label, json.dumps(arm.settings, sort_keys=True)) for arm in ablation.arms]
+        tables.append(_pairs(f"facts-ablation-{ablation.name}", f"ablation {ablation.name}: settings of each arm", rows))
+    rows = [(str(path.relative_to(root)), sha256_file(path)) for path in _read_files(inputs, root)]
+    tables.append(_pairs("facts-files", "files read, sha256", rows))
+    return [table for table in tables if table.rows]
+
+
+def _read_files(inputs: Inputs, root: Path) -> list[Path]:
+    names = [f"results/{m.name}/{file}" for m in inputs.models for file in ("pretrain.json", "pretrain.csv", "glue.json", "squad.json")]
+    names += [f"results/ablations/{ablation.name}.json" for ablation in inputs.ablations]
+    names += [f"results/{kind}/{name}.json" for kind in ("corpus", "tokens", "tasks") for name in getattr(inputs, {"corpus": "corpora"}.get(kind, kind))]
+    names += [f"build/models/{m.name}/MANIFEST.json" for m in inputs.models]
+    names += [f"build/corpus/{name}/MANIFEST.json" for name in inputs.corpora]
+    names += [f"build/{kind}/{name}/MANIFEST.json" for kind in ("tokens", "tasks") for name in getattr(inputs, kind)]
+    return [root / name for name in names if (root / name).is_file()]
+
+
+def _pairs(name: str, title: str, rows: list[tuple[str, Any]]) -> Table:
+    cells = tuple((key, flops(value) if isinstance(value, float) else str(value)) for key, value in rows)
+    return Table(name, title, (Column("what", align="left"), Column("value", align="left")), cells)
+
+
+def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """Nested values as dotted keys; long lists by their length."""
+    if isinstance(values, dict):
+        return [pair for key, value in sorted(values.items()) for pair in _flat(value, f"{prefix}{key}.")]
+    if isinstance(values, list) and (len(values) > 8 or any(isinstance(value, dict | list) for value in values)):
+        return [(prefix.removesuffix("."), f"{len(values)} entries")]
+    if isinstance(values, list):
+        values = ", ".join(map(str, values))
+    return [(prefix.removesuffix("."), values)]
+
+
+def write_run(path: Path, root: Path = Path()) -> dict[str, Any]:
+    """Write run.js: when, how long each stage took, on what machine, at which commit. Returns the same facts."""
+    try:
+        timings = read_json(root / "runs/timings.json")
+    except UserError:
+        timings = {}
+    run = {
+        "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        "commit": _commit(root),
+        "machine": _machine(),
+        "versions": {name: found for name in PACKAGES if (found := _version(name))},
+        "durations": {key: value.get("seconds") for key, value in timings.items() if isinstance(value, dict)},
+    }
+    write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")
+    return run
+
+
+def _machine() -> str:
+    parts = [platform.system(), platform.machine(), f"{os.cpu_count()} CPU cores", f"Python {platform.python_version()}"]
+    with_gpu = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") if shutil.which("nvidia-smi") else ""
+    return ", ".join([*parts, *with_gpu.splitlines()])
+
+
+def _commit(root: Path) -> str:
+    commit = _output("git", "-C", str(root), "rev-parse", "--short=12", "HEAD")
+    if commit and _output("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"):
+        commit += " with changes"
+    return commit
+
+
+def _output(*command: str) -> str:
+    """A program's output, or nothing if it is absent, fails, or takes too long."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""

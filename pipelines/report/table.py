@@ -1,0 +1,202 @@
+"""A table once, three forms: HTML for the page, Markdown to paste, CSV with every digit for a machine.
+
+A column with `under` is shown in small type below another column of the HTML, so that wide tables still fit a phone;
+in CSV and Markdown it is a column like any other.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, Literal
+
+from pipelines.report.comparison import mean, sd
+
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Column:
+    """`digits`: places after the point of numbers; `under`: the title of the column below which HTML shows this one."""
+
+    title: str
+    digits: int | None = None
+    under: str = ""
+    align: Literal["left", "right"] = "right"
+    group: str = ""  # a heading over neighbouring columns of the same group
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Scores of several seeds: shown as mean ± standard deviation, three columns in CSV."""
+
+    scores: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Words with a tone: good, bad, or neutral."""
+
+    text: str
+    tone: Literal["good", "bad", "neutral"] = "neutral"
+
+
+Cell = str | int | float | Spread | Mark | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under named columns; `strong` rows are set apart by a rule and weight; notes stand below."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+    strong: frozenset[int] = field(default_factory=frozenset)
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            assert len(row) == len(self.columns), f"{self.name}: {len(row)} cells under {len(self.columns)} columns"
+
+    def csv(self) -> str:
+        """Every digit; a Spread fills `… mean`, `… sd`, `… seeds`."""
+        spreads = [any(isinstance(row[i], Spread) for row in self.rows) for i in range(len(self.columns))]
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        heads: list[str] = []
+        for column, spread in zip(self.columns, spreads, strict=True):
+            title = f"{column.group} {column.title}".strip()
+            heads += [f"{title} mean", f"{title} sd", f"{title} seeds"] if spread else [title]
+        writer.writerow(heads)
+        for row in self.rows:
+            cells: list[str] = []
+            for cell, spread in zip(row, spreads, strict=True):
+                if spread:
+                    scores = cell.scores if isinstance(cell, Spread) else ()
+                    cells += [_exact(mean(scores)), _exact(sd(scores)), str(len(scores))]
+                else:
+                    cells.append(_exact(cell))
+            writer.writerow(cells)
+        return out.getvalue()
+
+    def markdown(self) -> str:
+        """A pipe table with its title and notes."""
+        heads = [f"{column.group} {column.title}".strip() for column in self.columns]
+        rules = ["---" if column.align == "left" else "--:" for column in self.columns]
+        lines = [f"**{self.title}**", "", _pipes(heads), _pipes(rules)]
+        for index, row in enumerate(self.rows):
+            cells = [_text(cell, column).replace("|", "\\|") for cell, column in zip(row, self.columns, strict=True)]
+            lines.append(_pipes([f"**{cell}**" for cell in cells] if index in self.strong else cells))
+        return "\n".join([*lines, *("" for _ in self.notes[:1]), *(f"{note}  " for note in self.notes), ""])
+
+    def html(self) -> str:
+        """A `<figure>` with caption, scrollable table and notes."""
+        upper = [i for i, column in enumerate(self.columns) if not column.under]
+        below = {
+            i: [j for j, other in enumerate(self.columns) if other.under == self.columns[i].title] for i in upper
+        }
+        rows = []
+        for index, row in enumerate(self.rows):
+            cells = []
+            for i in upper:
+                column = self.columns[i]
+                inner = _html(row[i], column)
+                small = [_html(row[j], self.columns[j]) for j in below[i] if row[j] is not None]
+                if small:
+                    inner += f'<small>{", ".join(small)}</small>'
+                tag = "th scope=row" if i == 0 else "td"
+                cells.append(f'<{tag} class="{column.align}">{inner}</{tag.split()[0]}>')
+            rows.append(f"<tr{' class=strong' if index in self.strong else ''}>{''.join(cells)}</tr>")
+        heads = "".join(
+            f'<th scope=col class="{self.columns[i].align}">{escape(self.columns[i].title)}'
+            + "".join(f"<small>{escape(self.columns[j].title)}</small>" for j in below[i])
+            + "</th>"
+            for i in upper
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return (
+            f'<figure class="table" id="table-{escape(self.name)}"><figcaption>{escape(self.title)}</figcaption>'
+            f'<div class="scroll" tabindex="0"><table><thead>{self._groups(upper)}<tr>{heads}</tr></thead>'
+            f"<tbody>{''.join(rows)}</tbody></table></div>"
+            f'<div class="notes">{notes}</div></figure>'
+        )
+
+    def _groups(self, upper: Sequence[int]) -> str:
+        if not any(self.columns[i].group for i in upper):
+            return ""
+        cells: list[tuple[str, int]] = []
+        for i in upper:
+            group = self.columns[i].group
+            if cells and cells[-1][0] == group and group:
+                cells[-1] = (group, cells[-1][1] + 1)
+            else:
+                cells.append((group, 1))
+        inner = "".join(f'<th colspan="{span}" class="group">{escape(group)}</th>' for group, span in cells)
+        return f'<tr class="groups">{inner}</tr>'
+
+
+def _exact(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        return f"{cell:.6g}" if math.isfinite(cell) else ""
+    return cell.text if isinstance(cell, Mark) else str(cell)
+
+
+def _text(cell: Cell, column: Column) -> str:
+    """One cell as plain text."""
+    if cell is None or (isinstance(cell, Spread) and not cell.scores):
+        return MISSING
+    if isinstance(cell, Spread):
+        digits = 1 if column.digits is None else column.digits
+        spread = sd(cell.scores)
+        middle = _minus(f"{mean(cell.scores):.{digits}f}")
+        return middle if spread is None else f"{middle} ± {spread:.{digits}f}"
+    if isinstance(cell, float):
+        return flops(cell) if column.digits is None else _minus(f"{cell:.{column.digits}f}")
+    if isinstance(cell, int):
+        return f"{cell:,}".replace(",", "\u202f")
+    return cell.text if isinstance(cell, Mark) else cell
+
+
+def _html(cell: Cell, column: Column) -> str:
+    text = escape(_text(cell, column))
+    if isinstance(cell, Spread) and " ± " in text:
+        middle, spread = text.split(" ± ")
+        return f'{middle}<span class="sd"> ± {spread}</span>'
+    if isinstance(cell, Mark):
+        return f'<span class="mark {cell.tone}">{text}</span>'
+    return text
+
+
+def flops(value: float | None) -> str:
+    """1.23e+15 as 1.2 × 10¹⁵; small numbers as they are."""
+    if value is None:
+        return MISSING
+    if 0.001 <= abs(value) < 1e6 or value == 0:
+        return _minus(f"{value:.4g}")
+    digits, power = f"{value:.1e}".split("e")
+    raised = str(int(power)).translate(str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"))
+    return f"{_minus(digits)} × 10{raised}"
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """A number with its sign, a true minus, and no negative zero."""
+    text = f"{value:+.{digits}f}"
+    return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
+
+
+def integer(value: Any) -> str:
+    """A whole number with thin spaces between thousands."""
+    return MISSING if value is None else f"{round(value):,}".replace(",", "\u202f")
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def _pipes(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

@@ -1,0 +1,260 @@
+"""The report's tables: ours, and the paper's with ours in columns of their own, never in the paper's.
+
+Sample-world numbers are labelled in the title of every table that holds one.
+"""
+
+from collections.abc import Sequence
+
+from pipelines.report import paper
+from pipelines.report.comparison import WORDS, Difference, difference, mean
+from pipelines.report.inputs import Ablation, Inputs, Measured, ModelResults
+from pipelines.report.table import Cell, Column, Mark, Spread, Table, signed
+
+NOT_COMPARABLE = (
+    "The paper's scores are on the real data sets, ours are not: compare orders and gaps down a column, never across."
+)
+SPREAD = (
+    "± is the standard deviation over fine-tuning seeds of one pre-training; it leaves out how much one pre-training "
+    "differs from the next."
+)
+RULE = (
+    "A difference counts when it is at least three pooled standard deviations and its 95 % interval leaves out zero; "
+    "all else is inside the noise."
+)
+
+
+def all_tables(inputs: Inputs) -> list[Table]:
+    """Every table that the inputs allow, in the order of the page."""
+    tables = []
+    for model in inputs.models:
+        if model.tasks:
+            tables.append(tasks(model))
+        if model.squad:
+            tables.append(squad(model))
+    for ablation in inputs.ablations:
+        tables.append(arms(ablation))
+        if any(arm.tasks for arm in ablation.arms):
+            tables.append(arm_tasks(ablation))
+    ours = [model for model in inputs.models if model.tasks]
+    tables += [table_1(ours), table_2(ours), table_4([model for model in inputs.models if model.squad])]
+    return tables
+
+
+def mark(found: Difference | None) -> Mark | None:
+    """A verdict as a word with its tone."""
+    if found is None:
+        return None
+    tones = {"higher": "good", "lower": "bad"}
+    return Mark(WORDS[found.verdict], tones.get(found.verdict, "neutral"))  # type: ignore[arg-type]
+
+
+def _comparison(row: Measured) -> tuple[Cell, ...]:
+    found = difference(row.scores["pretrained"], row.scores["scratch"])
+    return (
+        Spread(row.scores["pretrained"]),
+        Spread(row.scores["scratch"]),
+        None if found is None else signed(found.points),
+        None if found is None or found.sds is None else f"{signed(found.sds)} sd",
+        mark(found),
+    )
+
+
+_ARMS = (
+    Column("pre-trained", 1),
+    Column("from scratch", 1),
+    Column("difference"),
+    Column("in standard deviations", under="difference"),
+    Column("pre-trained is", align="left"),
+)
+
+
+def tasks(model: ModelResults) -> Table:
+    """Each task, both arms."""
+    rows = [*model.tasks, *([model.average] if model.average else [])]
+    cells = []
+    for row in rows:
+        size = f"{row.train_rows:,} train".replace(",", "\u202f") if row.train_rows else None
+        dev = f"{row.dev_rows:,} dev".replace(",", "\u202f") if row.dev_rows else None
+        cells.append((row.title, row.metric_title or None, size, dev, *_comparison(row)))
+    return Table(
+        name=f"{model.name}-tasks",
+        title=f"{model.name}: tasks, both arms, points on dev ({model.data})",
+        columns=(
+            Column("task", align="left"),
+            Column("metric", under="task", align="left"),
+            Column("train rows", under="task"),
+            Column("dev rows", under="task"),
+            *_ARMS,
+        ),
+        rows=tuple(cells),
+        notes=(SPREAD, RULE),
+        strong=frozenset({len(rows) - 1}) if model.average else frozenset(),
+    )
+
+
+def squad(model: ModelResults) -> Table:
+    """Question answering, both arms."""
+    rows = [(row.title, row.metric_title, *_comparison(row)) for metrics in model.squad.values() for row in metrics]
+    return Table(
+        name=f"{model.name}-squad",
+        title=f"{model.name}: question answering in SQuAD's form, both arms, points on dev ({model.data})",
+        columns=(Column("set", align="left"), Column("metric", align="left"), *_ARMS),
+        rows=tuple(rows),
+        notes=(RULE,),
+    )
+
+
+def arms(ablation: Ablation) -> Table:
+    """The paper's Table 5 and its relatives: the paper's score and ours in separate columns."""
+    published = {name: score for name, _, score in (*paper.TABLE_5, *paper.TYING)}
+    table_5 = any(arm.name == "electra_15" for arm in ablation.arms)
+    last = next((arm for arm in ablation.arms if arm.name == "mlm"), ablation.arms[-1] if ablation.arms else None)
+    rows: list[tuple[Cell, ...]] = []
+    for arm in ablation.arms:
+        found = difference(arm.scores, last.scores) if last and arm is not last else None
+        rows.append(
+            (
+                arm.label,
+                published.get(arm.name),
+                Spread(arm.scores),
+                None if found is None else signed(found.points),
+                None if found is None or found.sds is None else f"{signed(found.sds)} sd",
+                Mark("the reference") if arm is last else Mark(arm.status, "bad") if arm.failed else mark(found),
+                arm.flops,
+                arm.steps,
+            )
+        )
+    against = last.label if last else "the last arm"
+    source = "paper, Table 5" if table_5 else "paper, section 3.2"
+    ours = f"ours, {ablation.model}, {ablation.data}"
+    return Table(
+        name=f"ablation-{ablation.name}",
+        title=f"{ablation.title} (ours: {ablation.data})",
+        columns=(
+            Column("arm", align="left"),
+            Column("GLUE dev", 1, group=source),
+            Column("mean of the tasks", 1, group=ours),
+            Column(f"against {against}", group=ours),
+            Column("in standard deviations", under=f"against {against}"),
+            Column("reading", align="left", group=ours),
+            Column("FLOPs", group=ours),
+            Column("steps", under="FLOPs"),
+        ),
+        rows=tuple(rows),
+        notes=(NOT_COMPARABLE, SPREAD, RULE),
+    )
+
+
+def arm_tasks(ablation: Ablation) -> Table:
+    """Each arm's score on each task."""
+    from electra.finetuning.tasks import GLUE
+
+    present = {task for arm in ablation.arms for task in arm.tasks}
+    names = [task for task in GLUE if task in present] + sorted(present - set(GLUE))
+    return Table(
+        name=f"ablation-{ablation.name}-tasks",
+        title=f"{ablation.title}: each task ({ablation.data})",
+        columns=(
+            Column("arm", align="left"),
+            *(Column(GLUE[task].title if task in GLUE else task, 1) for task in names),
+        ),
+        rows=tuple((arm.label, *(Spread(arm.tasks.get(task, ())) for task in names)) for arm in ablation.arms),
+    )
+
+
+def table_1(models: Sequence[ModelResults]) -> Table:
+    """Score against pre-training FLOPs."""
+    rows: list[tuple[Cell, ...]] = [(name, size, cost, score, None) for name, cost, size, score in paper.TABLE_1]
+    for model in models:
+        scores = model.average.scores["pretrained"] if model.average else ()
+        rows.append((f"{model.name} (ours)", parameters(model), model.flops, None, Spread(scores)))
+    return Table(
+        name="paper-1",
+        title=_title("Paper, Table 1: score and pre-training FLOPs", models),
+        columns=(
+            Column("model", align="left"),
+            Column("parameters", under="model"),
+            Column("pre-training FLOPs"),
+            Column("GLUE dev", 1, group="paper"),
+            Column("mean of the tasks", 1, group=f"ours, {_data(models)}" if models else "ours"),
+        ),
+        rows=tuple(rows),
+        notes=(NOT_COMPARABLE,),
+        strong=frozenset(range(len(paper.TABLE_1), len(rows))),
+    )
+
+
+def table_2(models: Sequence[ModelResults]) -> Table:
+    """Each task, the paper's large models above, ours below."""
+    from electra.finetuning.tasks import GLUE
+
+    rows: list[tuple[Cell, ...]] = [
+        (f"{name}", "paper, GLUE dev", cost, *scores, average) for name, cost, scores, average in paper.TABLE_2
+    ]
+    for model in models:
+        scores = {task.name: task.scores["pretrained"] for task in model.tasks}
+        eight = [scores.get(task, ()) for task in paper.TABLE_2_TASKS]
+        seeds = min((len(of) for of in eight), default=0)
+        average = tuple(mean([of[seed] for of in eight]) or 0.0 for seed in range(seeds))
+        rows.append((f"{model.name}", f"ours, {model.data}", model.flops, *map(Spread, eight), Spread(average)))
+    return Table(
+        name="paper-2",
+        title=_title("Paper, Table 2: tasks, eight without WNLI", models),
+        columns=(
+            Column("model", align="left"),
+            Column("whose, on what", under="model", align="left"),
+            Column("pre-training FLOPs", under="model"),
+            *(Column(GLUE[task].title, 1) for task in paper.TABLE_2_TASKS),
+            Column("mean of eight", 1),
+        ),
+        rows=tuple(rows),
+        notes=(NOT_COMPARABLE,),
+        strong=frozenset(range(len(paper.TABLE_2), len(rows))),
+    )
+
+
+def table_4(models: Sequence[ModelResults]) -> Table:
+    """Question answering."""
+    rows: list[tuple[Cell, ...]] = [
+        (row.model, "paper, SQuAD dev", row.exact_1, row.f1_1, row.exact_2, row.f1_2) for row in paper.TABLE_4
+    ]
+    for model in models:
+        cells: list[Cell] = []
+        for version in ("1.1", "2.0"):
+            measured = model.squad.get(version, ())
+            cells += [Spread(row.scores["pretrained"]) for row in measured] or [None, None]
+        rows.append((model.name, f"ours, {model.data}", *cells))
+    return Table(
+        name="paper-4",
+        title=_title("Paper, Table 4: question answering", models),
+        columns=(
+            Column("model", align="left"),
+            Column("whose, on what", under="model", align="left"),
+            Column("exact", 1, group="SQuAD 1.1 form"),
+            Column("F1", 1, group="SQuAD 1.1 form"),
+            Column("exact ", 1, group="SQuAD 2.0 form"),
+            Column("F1 ", 1, group="SQuAD 2.0 form"),
+        ),
+        rows=tuple(rows),
+        notes=(NOT_COMPARABLE,),
+        strong=frozenset(range(len(paper.TABLE_4), len(rows))),
+    )
+
+
+def parameters(model: ModelResults) -> str | None:
+    """The size of the network that is kept, in the paper's way of writing."""
+    for key in ("discriminator_parameters", "parameters"):
+        value = model.pretrain.get(key)
+        if isinstance(value, dict):
+            value = value.get("discriminator")
+        if isinstance(value, int | float):
+            return f"{value / 1e6:.1f}M" if value < 1e7 else f"{value / 1e6:.0f}M"
+    return None
+
+
+def _data(models: Sequence[ModelResults]) -> str:
+    return ", ".join(dict.fromkeys(model.data for model in models))
+
+
+def _title(title: str, models: Sequence[ModelResults]) -> str:
+    return f"{title} (ours: {_data(models)})" if models else f"{title} (ours: missing)"

@@ -1,0 +1,224 @@
+"""Made-up results in the stages' shapes, to draw a report from; no number in here was ever measured."""
+
+import csv
+import math
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from electra.config import EncoderConfig, ObjectiveConfig, PretrainConfig
+from electra.files import write_json, write_jsonl
+from electra.finetuning.tasks import GLUE
+
+ARMS = {
+    "electra": ("ELECTRA", 71.2),
+    "all_tokens_mlm": ("All-Tokens MLM", 70.9),
+    "replace_mlm": ("Replace MLM", 66.3),
+    "electra_15": ("ELECTRA 15 %", 67.0),
+    "mlm": ("BERT", 66.1),
+}
+SCRATCH = dict(zip(GLUE, (12.0, 68.0, 68.4, 24.0, 70.1, 55.2, 61.0, 53.1, 56.3), strict=True))
+GAIN = dict(zip(GLUE, (25.0, 14.2, 0.4, 41.0, 9.3, 12.6, 15.8, 7.0, -0.6), strict=True))
+
+
+@dataclass(frozen=True)
+class Model:
+    tokens: str = "sample_world"
+    tasks: str = "sample_world"
+    encoder: EncoderConfig = EncoderConfig(layers=4, hidden=128, heads=2, ffn=512, embedding=128)
+    pretrain: PretrainConfig = PretrainConfig(length=128, batch=32, steps=1200, learning_rate=1e-3, warmup=100)
+    objective: ObjectiveConfig = ObjectiveConfig()
+
+
+@dataclass(frozen=True)
+class Named:
+    kind: str = "sample"
+    corpus: str = "sample_world"
+
+
+@dataclass(frozen=True)
+class Seeds:
+    seeds: tuple[int, ...] = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Finetune:
+    defaults: Seeds = Seeds()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    title: str = "Table 5: what the main network is asked"
+    model: str = "tiny"
+    arms: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(ARMS, {}))
+
+
+@dataclass(frozen=True)
+class Run:
+    models: tuple[str, ...] = ("tiny",)
+    ablations: tuple[str, ...] = ("table5",)
+
+
+@dataclass(frozen=True)
+class Params:
+    """As much of params.yaml as the report reads."""
+
+    run: Run = Run()
+    models: dict[str, Model] = field(default_factory=lambda: {"tiny": Model(), "mini": Model()})
+    tokens: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
+    tasks: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
+    ablations: dict[str, Experiment] = field(default_factory=lambda: {"table5": Experiment()})
+    finetune: Finetune = Finetune()
+
+
+def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3, flops: float = 2.1e14) -> None:
+    """Everything that one model and one ablation leave behind."""
+    chance = random.Random(f"{model}")
+    write_pretraining(root, model, flops)
+    tasks = {}
+    for name, task in GLUE.items():
+        arms = {
+            "pretrained": [SCRATCH[name] + lift * GAIN[name] + chance.gauss(0, 0.9) for _ in range(seeds)],
+            "scratch": [SCRATCH[name] + chance.gauss(0, 1.1) for _ in range(seeds)],
+        }
+        tasks[name] = {"metric": task.metrics[0], "train_rows": 3000, "dev_rows": 500} | {
+            arm: {"scores": scores, "mean": sum(scores) / len(scores), "failed": []} for arm, scores in arms.items()
+        }
+    average = {
+        arm: {"scores": [sum(tasks[name][arm]["scores"][seed] for name in GLUE) / len(GLUE) for seed in range(seeds)]}
+        for arm in ("pretrained", "scratch")
+    }
+    write_json(
+        root / f"results/{model}/glue.json",
+        {
+            "source": "sample_world",
+            "label": "sample world",
+            "tasks": tasks,
+            "average": {"name": "mean over nine tasks (sample world)", **average},
+        },
+    )
+    squad = {
+        arm: {
+            "exact": {"scores": [low + chance.gauss(0, 0.8) for _ in range(seeds)]},
+            "f1": {"scores": [low + 3.5 + chance.gauss(0, 0.8) for _ in range(seeds)]},
+        }
+        for arm, low in (("pretrained", 61.0), ("scratch", 49.5))
+    }
+    write_json(root / f"results/{model}/squad.json", {"label": "sample world", "versions": {"2.0": squad}})
+    write_data(root)
+    write_predictions(root, model)
+    write_examples(root, model)
+
+
+def write_pretraining(root: Path, model: str, flops: float) -> None:
+    rows = []
+    for step in range(0, 1201, 100):
+        t = step / 1200
+        rate = 0.142 - 0.075 * (1 - math.exp(-3 * t))
+        mlm = 6.6 - 4.4 * (1 - math.exp(-3 * t))
+        disc = 0.29 - 0.13 * (1 - math.exp(-2.5 * t))
+        row = {
+            "step": step,
+            "flops": flops * t,
+            "loss": mlm + 50 * disc,
+            "mlm_loss": mlm,
+            "mlm_accuracy": 0.05 + 0.5 * (1 - math.exp(-3 * t)),
+            "sample_accuracy": 0.03 + 0.42 * (1 - math.exp(-3 * t)),
+            "replaced_rate": rate,
+            "disc_loss": disc,
+            "disc_auc": 0.5 + 0.41 * (1 - math.exp(-3 * t)),
+            "disc_precision": 0.83 * (1 - math.exp(-6 * t)),
+            "disc_recall": 0.44 * (1 - math.exp(-3 * t)),
+            "disc_accuracy": 1 - rate + 0.03 * t,
+            "disc_majority": 1 - rate,
+        }
+        if step:
+            row["train_loss"] = row["loss"] * 1.03
+        rows.append(row)
+    path = root / f"results/{model}/pretrain.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, sorted({key for row in rows for key in row}), restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+    facts = {"steps": 1200, "flops": flops, "parameters": {"discriminator": 920_000, "generator": 70_000}}
+    write_json(root / f"results/{model}/pretrain.json", {**facts, "threads": 2, "seed": 1, **rows[-1]})
+
+
+def write_ablation(root: Path, seeds: int = 3, failed: str = "") -> None:
+    """Table 5; the arm `failed` has no result."""
+    chance = random.Random("table5")
+    arms = {}
+    for name, (label, middle) in ARMS.items():
+        tasks = {
+            task: [SCRATCH[task] + GAIN[task] * (middle - 56) / 15 + chance.gauss(0, 0.8) for _ in range(seeds)]
+            for task in GLUE
+        }
+        scores = [sum(tasks[task][seed] for task in GLUE) / len(GLUE) for seed in range(seeds)]
+        arms[name] = {
+            "label": label,
+            "settings": {"objective.name": name},
+            "flops": 2.1e14,
+            "steps": 1200,
+            "pretrain": {"mlm_loss": 2.2},
+            "curve": [],
+            "glue": tasks,
+            "average": {"scores": scores},
+            "status": "ok",
+        }
+        if name == failed:
+            arms[name] = {"label": label, "settings": {}, "status": "failed: loss was not finite at step 310"}
+    write_json(root / "results/ablations/table5.json", {"name": "table5", "model": "tiny", "arms": arms})
+
+
+def write_data(root: Path) -> None:
+    facts = {"documents": 5200, "lines": 31_000, "bytes": 4_100_000, "quarantined": 0, "dropped": {"short": 12}}
+    write_json(root / "results/corpus/sample_world.json", facts)
+    write_json(root / "results/tokens/sample_world.json", {"vocab_size": 800, "rows": {"train": 9000, "valid": 180}})
+    write_json(root / "results/tasks/sample_world.json", {"cola": {"train": 3000, "dev": 500}})
+
+
+def write_examples(root: Path, model: str) -> None:
+    chance = random.Random("examples")
+    text = "[CLS] the old bak ##er of mar ##low sold warm bread to every child in the square before the bells rang . [SEP] she never asked a coin of the widow mar ##en , who kept two grey goats behind the mill . [SEP]".split()
+    others = ["miller", "stone", "green", "winter", "ships", "<b>", "kept", "three"]
+    rows = []
+    for _ in range(8):
+        row: dict[str, list[Any]] = {"tokens": [], "original": [], "replaced": [], "probability": []}
+        for token in text:
+            replaced = token[0] not in "[#" and chance.random() < 0.11
+            row["tokens"].append(chance.choice(others) if replaced else token)
+            row["original"].append(token)
+            row["replaced"].append(replaced)
+            row["probability"].append(round(chance.betavariate(5, 2) if replaced else chance.betavariate(0.5, 12), 4))
+        rows.append(row)
+    write_json(root / f"build/models/{model}/examples.json", rows)
+
+
+def write_predictions(root: Path, model: str) -> None:
+    chance = random.Random("predictions")
+    context = "Marlow lies on the river Ash. " * 4 + "Maren the weaver keeps two grey goats behind the mill, and she sells their milk at the market. " + "The bells of Marlow ring at dawn. " * 5
+    questions, answers = [], {}
+    for index in range(24):
+        gold = [] if index % 3 == 0 else [{"text": "two grey goats", "start": context.index("two grey goats")}]
+        questions.append(
+            {"id": f"q{index}", "title": "Marlow", "question": f"What does Maren keep behind the mill ({index})?", "context": context, "answers": gold, "impossible": not gold}
+        )
+        answers[f"q{index}"] = chance.choice(["", "two grey goats", "the market", "grey goats"])
+    write_jsonl(root / "build/tasks/sample_world/squad2/dev.jsonl", questions)
+    write_json(root / f"build/squad/{model}/2.0/pretrained-seed1.json", answers)
+    write_json(root / f"build/squad/{model}/2.0/pretrained-seed1-null-odds.json", dict.fromkeys(answers, 0.0))
+    for name, task in GLUE.items():
+        rows, said = [], {"pretrained": [], "scratch": []}
+        for index in range(40):
+            label: Any = round(chance.uniform(0, 5), 1) if task.regression else chance.choice(task.labels)
+            pair = name not in {"cola", "sst2"}
+            rows.append({"id": f"{index}", "a": f"The weaver of <Marlow> sold bread {index}.", "b": "A baker & a goat." if pair else None, "label": label})
+            for arm, skill in (("pretrained", 0.8), ("scratch", 0.6)):
+                guess: Any = label if chance.random() < skill else (2.5 if task.regression else chance.choice(task.labels))
+                logits = [2.5 * (of == guess) + chance.random() for of in task.labels] or [guess]
+                said[arm].append({"id": f"{index}", "prediction": guess, "label": label, "logits": logits})
+        write_jsonl(root / f"build/tasks/sample_world/{name}/dev.jsonl", rows)
+        for arm, found in said.items():
+            write_jsonl(root / f"build/glue/{model}/{name}/{arm}-seed1.jsonl", found)
