@@ -1,0 +1,101 @@
+"""The short training on a task, and the pass that reads its outputs.
+
+As published: Adam without bias correction, layer-wise decay of the rate, warm-up × linear decay, the loss summed over
+the batch and then clipped to norm 1, the last step evaluated (no best checkpoint is chosen).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from electra.finetuning.examples import Examples, evaluation_order, steps_per_epoch, training_order
+from electra.finetuning.heads import Network
+from electra.finetuning.tasks import FinetuneConfig
+from electra.training.optimizer import build_optimizer, clip_gradients, layer_scale, set_rate
+from electra.training.schedule import learning_rate
+
+_CURVE_POINTS = 20
+_CHECK_EVERY = 50  # steps between two looks at the loss: reading it makes the host wait for the device
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a training went: whether weights and losses stayed finite, and the mean loss a row along the way."""
+
+    finite: bool
+    curve: list[tuple[int, float]]  # (updates done, mean loss a row since the point before)
+
+
+def count_steps(rows: int, config: FinetuneConfig) -> int:
+    """Updates in all (electra: finetune/preprocessing.py): whole epochs of ceil(rows / batch), cut to a whole number."""
+    return max(1, int(steps_per_epoch(rows, config.batch) * config.epochs))
+
+
+def train(
+    model: Network,
+    examples: Examples,
+    config: FinetuneConfig,
+    *,
+    seed: int,
+    stream: str,
+    device: torch.device | str = "cpu",
+) -> Training:
+    """Train in place; a loss that is no longer finite ends it.
+
+    Batches follow from (seed, stream); dropout draws from torch's global generator, which the caller seeds.
+    """
+    steps = count_steps(len(examples), config)
+    warmup = int(steps * config.warmup)
+    published = config.layer_decay_exponent == "published"
+    optimizer = build_optimizer(
+        model.named_parameters(),
+        weight_decay=config.weight_decay,
+        beta1=config.beta1,
+        beta2=config.beta2,
+        eps=config.eps,
+        bias_correction=config.bias_correction,
+        scale=layer_scale(model.encoder.config.layers, config.layer_decay, published=published),
+    )
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    batches = training_order(examples.length_N, config.batch, seed, stream)
+    curve: list[Tensor] = []
+    model.train()
+    for step in range(steps):
+        set_rate(optimizer, learning_rate(step, peak=config.learning_rate, warmup=warmup, steps=steps))
+        losses_B = model.losses(examples.batch(next(batches), device))
+        loss = losses_B.sum() if config.loss == "summed" else losses_B.mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        clip_gradients(parameters, config.clip)
+        optimizer.step()
+        curve.append(losses_B.detach().mean())
+        if (step + 1) % _CHECK_EVERY == 0 and not bool(loss.isfinite()):
+            return Training(False, [])
+    finite = all(bool(parameter.isfinite().all()) for parameter in parameters)
+    return Training(finite, _thinned(torch.stack(curve).cpu().numpy()) if finite else [])
+
+
+def _thinned(loss_S: NDArray[np.float32]) -> list[tuple[int, float]]:
+    parts = np.array_split(loss_S.astype(np.float64), min(_CURVE_POINTS, len(loss_S)))
+    ends = np.cumsum([len(part) for part in parts])
+    return [(int(end), float(f"{part.mean():.6g}")) for end, part in zip(ends, parts, strict=True)]
+
+
+@torch.inference_mode()
+def read_outputs(
+    model: Network, examples: Examples, device: torch.device | str = "cpu", tokens: int = 8192
+) -> dict[str, NDArray[Any]]:
+    """Every output for every row, in the order of the rows; `tokens` bounds a batch."""
+    outputs: dict[str, NDArray[Any]] = {}
+    model.eval()
+    for rows_B in evaluation_order(examples.length_N, tokens):
+        for name, value in model.outputs(examples.batch(rows_B, device)).items():
+            values = value.float().cpu().numpy() if value.is_floating_point() else value.cpu().numpy()
+            if name not in outputs:
+                outputs[name] = np.zeros((len(examples), *values.shape[1:]), dtype=values.dtype)
+            outputs[name][rows_B] = values
+    return outputs

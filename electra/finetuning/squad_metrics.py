@@ -1,0 +1,124 @@
+"""Exact match and F1 of SQuAD 1.1 and 2.0 by the rules of the official scripts.
+
+The two versions differ on empty answers: 2.0 leaves out gold answers that normalise to nothing and scores an empty
+prediction against an empty gold as right; 1.1 does neither.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+Version = Literal["1.1", "2.0"]
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
+_PUNCTUATION = dict.fromkeys(map(ord, string.punctuation))
+
+
+def normalise(text: str) -> str:
+    """Lower-case, drop ASCII punctuation, drop articles, single spaces: in this order."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(predicted: str, gold: str) -> float:
+    """1 if both normalise to the same text."""
+    return float(normalise(predicted) == normalise(gold))
+
+
+def f1(predicted: str, gold: str, version: Version) -> float:
+    """Harmonic mean of precision and recall over normalised words, counted with multiplicity."""
+    predicted_words, gold_words = normalise(predicted).split(), normalise(gold).split()
+    if version == "2.0" and not (predicted_words and gold_words):
+        return float(predicted_words == gold_words)
+    common = (Counter(predicted_words) & Counter(gold_words)).total()
+    if common == 0:
+        return 0.0
+    precision, recall = common / len(predicted_words), common / len(gold_words)
+    return 2 * precision * recall / (precision + recall)
+
+
+def golds(row: Mapping[str, Any], version: Version) -> list[str]:
+    """The texts a prediction is compared with; `[""]` for a question without an answer (2.0)."""
+    texts = [answer["text"] for answer in row["answers"]]
+    if version == "2.0":
+        texts = [text for text in texts if normalise(text)] or [""]
+    return texts
+
+
+def question_scores(
+    rows: Sequence[Mapping[str, Any]], predictions: Mapping[str, str], version: Version
+) -> dict[str, tuple[float, float]]:
+    """(exact match, F1) of each question: the best over its gold answers. A question without a prediction scores 0."""
+    scores = {}
+    for row in rows:
+        if (predicted := predictions.get(row["id"])) is None:
+            scores[row["id"]] = (0.0, 0.0)
+            continue
+        texts = golds(row, version)
+        scores[row["id"]] = (
+            max((exact_match(predicted, text) for text in texts), default=0.0),
+            max((f1(predicted, text, version) for text in texts), default=0.0),
+        )
+    return scores
+
+
+def has_answer(row: Mapping[str, Any]) -> bool:
+    """Whether the question has a gold answer at all (the official script asks the list, not the flag)."""
+    return bool(row["answers"])
+
+
+def best_threshold(
+    rows: Sequence[Mapping[str, Any]],
+    score_of: Mapping[str, float],
+    null_of: Mapping[str, float],
+    spans: Mapping[str, str],
+) -> tuple[float, float]:
+    """(best mean score in points, threshold): questions are answered from the lowest null score up to the threshold.
+
+    `score_of` are the scores of the spans as if every question were answered, `spans` their texts.
+    """
+    answerable = {row["id"]: has_answer(row) for row in rows}
+    current = best = float(sum(not known for known in answerable.values()))
+    threshold = 0.0
+    for question in sorted(null_of, key=lambda key: null_of[key]):
+        current += score_of[question] if answerable[question] else -float(spans[question] != "")
+        if current > best:
+            best, threshold = current, null_of[question]
+    return 100 * best / len(rows), threshold
+
+
+def evaluate(
+    rows: Sequence[Mapping[str, Any]],
+    spans: Mapping[str, str],
+    null_of: Mapping[str, float],
+    version: Version,
+    null_threshold: float,
+) -> dict[str, float]:
+    """All official figures, in points. 2.0 blanks a span whose null score is above the threshold, 1.1 never does.
+
+    `HasAns_`/`NoAns_` figures and the searched `best_` ones are 2.0's.
+    """
+    if version == "1.1":
+        return _means(question_scores(rows, spans, version).values())
+    blanked = {key: "" if null_of[key] > null_threshold else text for key, text in spans.items()}
+    scores = question_scores(rows, blanked, version)
+    figures = _means(scores.values())
+    for name, wanted in (("HasAns", True), ("NoAns", False)):
+        part = [scores[row["id"]] for row in rows if has_answer(row) == wanted]
+        if part:
+            figures |= {f"{name}_{key}": value for key, value in _means(part).items()}
+    raw = question_scores(rows, spans, version)
+    for index, key in enumerate(("exact", "f1")):
+        figures[f"best_{key}"], figures[f"best_{key}_threshold"] = best_threshold(
+            rows, {question: pair[index] for question, pair in raw.items()}, null_of, spans
+        )
+    return {key: round(value, 6) for key, value in figures.items()}
+
+
+def _means(scores: Any) -> dict[str, float]:
+    pairs = list(scores)
+    return {
+        key: round(100 * sum(pair[index] for pair in pairs) / len(pairs), 6)
+        for index, key in enumerate(("exact", "f1"))
+    }
