@@ -9,12 +9,18 @@ The rule (build_pretraining_dataset.py of the original), with its deliberate qui
 4. A is cut to length - 2 and B to what is left; the overflow is discarded (setting `overflow`) and counted.
 """
 
+import random
+import sys
+from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from electra.config import require
 from electra.data.shards import LONGEST
-from electra.data.tokenizer import HubTokenizer, TrainTokenizer, VocabTokenizer
+from electra.data.tokenizer import HubTokenizer, Tokenizer, TrainTokenizer, VocabTokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,3 +60,129 @@ class TokensConfig:
             require(8 <= length <= LONGEST, "lengths", length, f"row lengths from 8 to {LONGEST:,}")
         require(0 < self.valid_fraction < 1, "valid_fraction", self.valid_fraction, "a fraction between 0 and 1")
         require(0 < self.maximum_unknown <= 1, "maximum_unknown", self.maximum_unknown, "a fraction up to 1")
+
+
+class Packer:
+    """Gathers the lines of one stream of documents into rows of `length` tokens; one packer for each split of a shard.
+
+    A line is the bytes of its token ids (`Tokenizer.encode_bytes`), so that joining and cutting cost next to nothing.
+    `counts`: tokens_read = tokens_kept + tokens_discarded once the last document has ended, and rows.
+    """
+
+    def __init__(self, length: int, tokenizer: Tokenizer, config: PackingConfig, seed: int) -> None:
+        assert 8 <= length <= LONGEST
+        self.length, self.config = length, config
+        self.counts: Counter[str] = Counter()
+        self._dtype, self._size = tokenizer.dtype, tokenizer.dtype.itemsize
+        self._cls, self._sep, self._pad = (
+            np.array([token], dtype=self._dtype).tobytes()
+            for token in (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
+        )
+        self._random = random.Random(seed).random  # the one method whose values Python promises to keep
+        self._target = length
+        self._lines: list[bytes] = []
+        self._gathered = 0  # bytes in _lines
+        self._ids: list[bytes] = []
+        self._bounds: list[int] = []
+
+    def add_line(self, line: bytes) -> None:
+        """Add the next line of the current document."""
+        if not line:
+            return
+        self.counts["tokens_read"] += len(line) // self._size
+        self._lines.append(line)
+        self._gathered += len(line)
+        if self.config.rule == "packed":
+            self._pack((self.length - 2) * self._size)
+        else:
+            self._build()
+
+    def end_document(self) -> None:
+        """No row of ELECTRA's rule spans two documents; a packed row sets [SEP] between them."""
+        if self.config.rule == "electra":
+            self._build(last=True)
+        elif self._gathered > (self.length - 4) * self._size:  # no room for [SEP] and a token after it
+            self.finish()
+        elif self._lines and self._lines[-1] is not self._sep:
+            self._lines.append(self._sep)
+            self._gathered += self._size
+            self.counts["tokens_kept"] -= 1  # _emit will count the separator
+
+    def finish(self) -> None:
+        """End of the stream: what is left becomes a last row."""
+        if self.config.rule == "electra":
+            self._build(last=True)
+        elif self._lines:
+            if self._lines[-1] is self._sep:
+                self._lines.pop()
+                self.counts["tokens_kept"] += 1
+            self._emit(b"".join(self._lines), b"")
+            self._lines, self._gathered = [], 0
+
+    def take(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The rows made since the last call: ids [N, length] and bounds [N, 2]."""
+        ids_NL = np.frombuffer(b"".join(self._ids), dtype=self._dtype).reshape(-1, self.length)
+        bounds_N2 = np.array(self._bounds, dtype=np.uint16).reshape(-1, 2)
+        self._ids, self._bounds = [], []
+        return ids_NL, bounds_N2
+
+    def _build(self, last: bool = False) -> None:
+        """Make examples while the target is reached, or at a document's end while anything is left."""
+        while self._lines and (last or self._gathered >= self._target * self._size):
+            lines, self._lines, self._gathered = self._lines, [], 0
+            first, second = self._divide(lines)
+            size, most = self._size, (self.length - 2) * self._size
+            left = max(0, most - len(first) - size)
+            overflow = [part for part in (first[most:], second[left:]) if part]
+            first, second = first[:most], second[:left]
+            self._emit(first, second)
+            if self.config.overflow == "carry":
+                self._lines, self._gathered = overflow, sum(map(len, overflow))
+            else:
+                self.counts["tokens_discarded"] += sum(map(len, overflow)) // size
+            short = self._random() < self.config.short_rate
+            span = self.length - self.config.shortest + 1
+            self._target = self.config.shortest + int(self._random() * span) if short else self.length
+
+    def _divide(self, lines: list[bytes]) -> tuple[bytes, bytes]:
+        """Segments A and B of the gathered lines, not yet cut."""
+        single = self._random() < self.config.single_segment_rate
+        goal = sys.maxsize if single else (self._target - 3) // 2 * self._size
+        first: list[bytes] = []
+        second: list[bytes] = []
+        length = 0
+        late = self.config.late_lines == "join_a"
+        for line in lines:
+            if (
+                not first
+                or (length + len(line) < goal and (late or not second))
+                or (not second and length < goal and self._random() < 0.5)
+            ):
+                first.append(line)
+                length += len(line)
+            else:
+                second.append(line)
+        return b"".join(first), b"".join(second)
+
+    def _pack(self, most: int) -> None:
+        """Cut full rows off the gathered lines."""
+        if self._gathered < most:
+            return
+        stream = b"".join(self._lines)
+        full = len(stream) - len(stream) % most
+        for start in range(0, full, most):
+            self._emit(stream[start : start + most], b"")
+        self._lines = [stream[full:]] if full < len(stream) else []
+        self._gathered = len(stream) - full
+
+    def _emit(self, first: bytes, second: bytes) -> None:
+        """Append the row [CLS] first [SEP] (second [SEP]), padded."""
+        row = self._cls + first + self._sep
+        boundary = len(row) // self._size
+        if second:
+            row += second + self._sep
+        total = len(row) // self._size
+        self._ids.append(row + self._pad * (self.length - total))
+        self._bounds += (boundary, total)
+        self.counts["rows"] += 1
+        self.counts["tokens_kept"] += (len(first) + len(second)) // self._size

@@ -2,7 +2,7 @@
 
 Differs from a plain use of the `tokenizers` library in three ways:
 1. Special tokens written in a text ("[MASK]") are ordinary text, as in the original ELECTRA: no corpus can forge one.
-2. A word has the same pieces wherever it stands, so `encode_arrays` looks every space-separated chunk up in a bounded
+2. A word has the same pieces wherever it stands, so `encode_bytes` looks every space-separated chunk up in a bounded
    memory and asks the library only for new ones: the same ids, several times faster.
 3. Training is deterministic. The library numbers continuation letters ("##a") in the order of a randomly seeded hash
    map; here they are numbered beforehand, in alphabetical order.
@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 import numpy as np
 import tokenizers
-from numpy.typing import NDArray
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from electra.config import require
@@ -30,7 +29,7 @@ PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MAS
 CONTINUATION = "##"
 MAX_WORD = 100  # characters; longer words are [UNK] (transformers' value, the original ELECTRA has 200)
 MEMORY_WORDS = 300_000  # chunks a tokenizer remembers: some 60 MB
-MEMORY_CHUNK = 64  # longer chunks are encoded but not remembered
+BATCH = 4096  # new chunks given to the library at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,23 +99,21 @@ class Tokenizer:
         """Token ids of each line, without special tokens."""
         return [encoding.ids for encoding in self.raw.encode_batch_fast(list(lines), add_special_tokens=False)]
 
-    def encode_arrays(self, lines: Sequence[str]) -> list[NDArray[Any]]:
-        """The ids of `encode_lines` as arrays of the smallest type that holds the vocabulary, from the word memory."""
+    def encode_bytes(self, lines: Sequence[str]) -> list[bytes]:
+        """The ids of `encode_lines` as the bytes of an array of `dtype`, from the word memory."""
         chunks = [line.split(" ") for line in lines]
         words = self._words
         new = {chunk for line in chunks for chunk in line}.difference(words)
-        long: dict[str, bytes] = {}
-        if new:
-            if len(words) + len(new) > MEMORY_WORDS:
-                words.clear()
-                new = {chunk for line in chunks for chunk in line}
-            ordered = list(new)
-            encodings = self.raw.encode_batch_fast(ordered, add_special_tokens=False)
-            for chunk, encoding in zip(ordered, encodings, strict=True):
-                place = words if len(chunk) <= MEMORY_CHUNK and len(words) < MEMORY_WORDS else long
-                place[chunk] = np.array(encoding.ids, dtype=self.dtype).tobytes()
-        find = words.__getitem__ if not long else lambda chunk: words[chunk] if chunk in words else long[chunk]
-        return [np.frombuffer(b"".join(map(find, line)), dtype=self.dtype) for line in chunks]
+        if len(words) + len(new) > MEMORY_WORDS:
+            words.clear()
+            new = {chunk for line in chunks for chunk in line}
+        ordered = list(new)
+        for start in range(0, len(ordered), BATCH):
+            batch = ordered[start : start + BATCH]
+            encodings = self.raw.encode_batch_fast(batch, add_special_tokens=False)
+            for chunk, encoding in zip(batch, encodings, strict=True):
+                words[chunk] = np.array(encoding.ids, dtype=self.dtype).tobytes()
+        return [b"".join(map(words.__getitem__, line)) for line in chunks]
 
     @functools.cached_property
     def identity(self) -> str:

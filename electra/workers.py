@@ -1,0 +1,78 @@
+"""Independent units of work in several processes: the answers do not depend on how many there are.
+
+The number of processes is the machine's business and not an experiment's, so it is no parameter: all cores this
+process may use, or what the environment variable ELECTRA_WORKERS says.
+"""
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from electra.errors import BadConfig, Stopped
+
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+VARIABLE = "ELECTRA_WORKERS"
+
+
+def worker_count() -> int:
+    """How many processes to use."""
+    text = os.environ.get(VARIABLE, "")
+    if not text:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not text.isdecimal() or int(text) < 1:
+        raise BadConfig(VARIABLE, f"is {text!r}", "a number of processes above 0")
+    return int(text)
+
+
+def run_units(function: Callable[[Unit], Result], units: Sequence[Unit], workers: int) -> Iterator[tuple[int, Result]]:
+    """Yield (index of the unit, its result) in the order in which they are done.
+
+    One worker or one unit is done in this process. The first error of a unit is raised here and ends the others; so
+    does leaving the loop. `function` and the units must be importable by a fresh process.
+    """
+    if workers <= 1 or len(units) <= 1:
+        for index, unit in enumerate(units):
+            yield index, function(unit)
+        return
+    pool = ProcessPoolExecutor(
+        min(workers, len(units)), mp_context=multiprocessing.get_context("spawn"), initializer=_begin
+    )
+    try:
+        futures = {pool.submit(function, unit): index for index, unit in enumerate(units)}
+        waiting = set(futures)
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in sorted(done, key=futures.__getitem__):
+                yield futures[future], future.result()
+    except BrokenProcessPool:
+        raise Stopped(
+            "worker", "was killed from outside, perhaps for want of memory", "", f"run again with a lower {VARIABLE}"
+        ) from None
+    finally:
+        processes = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join()
+
+
+def _begin() -> None:
+    """In a new worker: leave Ctrl-C to the parent, die with it, and use one thread."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _die_with(sentinel: int) -> None:
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)

@@ -1,0 +1,171 @@
+"""ELECTRA's rule against a second, literal writing of it; and what must hold for any text, length and setting."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from electra.config import build
+from electra.data.packing import Packer, PackingConfig, TokensConfig
+from electra.data.tokenizer import SPECIALS, Tokenizer, from_pieces
+from electra.errors import BadConfig
+
+CLS, SEP, PAD = 2, 3, 0
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(300))]
+    assert set(SPECIALS) <= set(pieces)
+    return from_pieces(pieces, lowercase=True, strip_accents=None)
+
+
+def documents(seed: int, count: int = 40, longest: int = 90) -> list[list[list[int]]]:
+    """Documents of lines of ids that are no special tokens; every id of a document is new, as far as ids last."""
+    rng = random.Random(seed)
+    made = []
+    for _ in range(count):
+        lines = [
+            [rng.randrange(5, 305) for _ in range(rng.choice([0, 1, 3, rng.randrange(1, longest)]))]
+            for _ in range(rng.randrange(0, 12))
+        ]
+        made.append(lines)
+    return made
+
+
+def pack(tokenizer: Tokenizer, texts, length: int, config: PackingConfig, seed: int = 7):
+    packer = Packer(length, tokenizer, config, seed)
+    for lines in texts:
+        for line in lines:
+            packer.add_line(np.array(line, dtype=tokenizer.dtype).tobytes())
+        packer.end_document()
+    packer.finish()
+    ids, bounds = packer.take()
+    return ids, bounds, packer.counts
+
+
+def literal_rule(texts, length: int, seed: int) -> list[list[int]]:
+    """The rule of the original, written out once more with lists of ids and one example at a time."""
+    draw = random.Random(seed).random
+    rows, held, target = [], [], length
+
+    def example() -> None:
+        nonlocal held, target
+        goal = 100_000 if draw() < 0.1 else (target - 3) // 2
+        a: list[int] = []
+        b: list[int] = []
+        for line in held:
+            if len(a) == 0 or len(a) + len(line) < goal or (len(b) == 0 and len(a) < goal and draw() < 0.5):
+                a = a + line
+            else:
+                b = b + line
+        a = a[: length - 2]
+        b = b[: max(0, length - len(a) - 3)]
+        rows.append([CLS, *a, SEP] + ([*b, SEP] if b else []))
+        held = []
+        target = 5 + int(draw() * (length - 4)) if draw() < 0.05 else length
+
+    for lines in texts:
+        for line in lines:
+            if line:
+                held.append(line)
+                if sum(map(len, held)) >= target:
+                    example()
+        if held:
+            example()
+    return rows
+
+
+@pytest.mark.parametrize("length", [8, 32, 128])
+def test_rows_are_those_of_the_literal_rule(tokenizer: Tokenizer, length: int) -> None:
+    texts = documents(length, count=200)
+    ids, bounds, _ = pack(tokenizer, texts, length, PackingConfig(), seed=11)
+    expected = literal_rule(texts, length, seed=11)
+    assert [row[:total].tolist() for row, (_, total) in zip(ids, bounds, strict=True)] == expected
+    assert len(expected) > 150
+
+
+SETTINGS = [
+    PackingConfig(),
+    PackingConfig(overflow="carry"),
+    PackingConfig(late_lines="stay_b"),
+    PackingConfig(single_segment_rate=1.0, short_rate=0.5),
+    PackingConfig(rule="packed"),
+]
+
+
+@pytest.mark.parametrize("config", SETTINGS, ids=lambda config: f"{config.rule}-{config.overflow}-{config.late_lines}")
+@pytest.mark.parametrize("seed", range(6))
+def test_no_token_is_invented_and_every_loss_is_counted(tokenizer: Tokenizer, config: PackingConfig, seed: int) -> None:
+    texts, length = documents(seed), [8, 9, 17, 64, 128, 512][seed]
+    ids, bounds, counts = pack(tokenizer, texts, length, config, seed)
+    given = np.bincount([i for lines in texts for line in lines for i in line], minlength=305)
+    kept = np.bincount(ids[ids > 4].ravel(), minlength=305)
+    assert (kept <= given).all()
+    assert counts["tokens_read"] == given.sum()
+    assert counts["tokens_kept"] == kept.sum()
+    assert counts["tokens_kept"] + counts["tokens_discarded"] == counts["tokens_read"]
+    assert counts["rows"] == len(ids) == len(bounds)
+    if config.overflow == "carry" or config.rule == "packed":
+        assert counts["tokens_discarded"] == 0
+
+
+@pytest.mark.parametrize("config", SETTINGS, ids=lambda config: f"{config.rule}-{config.overflow}-{config.late_lines}")
+def test_special_tokens_and_bounds(tokenizer: Tokenizer, config: PackingConfig) -> None:
+    length = 48
+    ids, bounds, _ = pack(tokenizer, documents(3, count=120), length, config)
+    for row, (start_b, total) in zip(ids.tolist(), bounds.tolist(), strict=True):
+        real, padding = row[:total], row[total:]
+        assert 3 <= total <= length and 0 < start_b <= total
+        assert padding == [PAD] * len(padding)
+        assert real[0] == CLS and real[-1] == SEP and real[start_b - 1] == SEP
+        assert CLS not in real[1:] and PAD not in real and 4 not in real
+        if config.rule == "electra":
+            assert real.count(SEP) == (1 if start_b == total else 2)
+        else:
+            assert start_b == total
+            assert [SEP, SEP] not in [real[i : i + 2] for i in range(total)] and real[1] != SEP
+
+
+def test_packed_rows_are_full_but_for_the_last(tokenizer: Tokenizer) -> None:
+    _, bounds, _ = pack(tokenizer, documents(5, count=100), 64, PackingConfig(rule="packed"))
+    assert (bounds[:-1, 1] >= 62).all() and (bounds[:-1, 1] == 64).mean() > 0.9
+
+
+def test_carried_overflow_keeps_the_order_of_a_single_segment(tokenizer: Tokenizer) -> None:
+    line = [5 + i for i in range(250)]
+    config = PackingConfig(overflow="carry", single_segment_rate=1.0, short_rate=0.0)
+    ids, bounds, _ = pack(tokenizer, [[line]], 32, config)
+    assert [i for row, (_, total) in zip(ids, bounds, strict=True) for i in row[1 : total - 1].tolist()] == line
+
+
+def test_short_rows_occur_at_their_rate(tokenizer: Tokenizer) -> None:
+    texts = [[[5 + i % 300 for i in range(j, j + 4)] for j in range(40_000)]]
+    _, bounds, counts = pack(tokenizer, texts, 64, PackingConfig())
+    short = (bounds[:, 1] < 60).mean()
+    assert 0.03 < short < 0.06
+    assert 0.08 < (bounds[:, 0] == bounds[:, 1]).mean() < 0.13
+    assert counts["tokens_discarded"] > 0
+
+
+def test_a_row_never_spans_two_documents(tokenizer: Tokenizer) -> None:
+    texts = [[[5 + d] * 7] * 9 for d in range(200)]
+    ids, _, _ = pack(tokenizer, texts, 32, PackingConfig(overflow="carry"))
+    assert all(len(set(row[row > 4].tolist())) == 1 for row in ids)
+
+
+def test_impossible_settings_name_the_key() -> None:
+    good = {"corpus": "c", "tokenizer": {"kind": "vocab", "file": str(Path("v.txt"))}, "lengths": [128]}
+    build(TokensConfig, good, "tokens.x")
+    for change, key in [
+        ({"lengths": []}, "tokens.x.lengths"),
+        ({"lengths": [128, 128]}, "tokens.x.lengths"),
+        ({"lengths": [70_000]}, "tokens.x.lengths"),
+        ({"valid_fraction": 0.0}, "tokens.x.valid_fraction"),
+        ({"packing": {"short_rate": 1.5}}, "tokens.x.packing.short_rate"),
+        ({"packing": {"rule": "electr"}}, "tokens.x.packing.rule"),
+        ({"tokenizer": {"kind": "train", "vocab_size": 3}}, "tokens.x.tokenizer.vocab_size"),
+    ]:
+        with pytest.raises(BadConfig, match=key.replace(".", r"\.")):
+            build(TokensConfig, {**good, **change}, "tokens.x")
