@@ -222,7 +222,7 @@ def _record(training: Training, ready: Examples, config: FinetuneConfig) -> Reco
         "train_rows": len(ready),
         "dev_rows": 0,
         "steps": count_steps(len(ready), config),
-        "loss": training.curve,
+        "loss": [list(point) for point in training.curve],
     }
 
 

@@ -1,7 +1,8 @@
 """Jobs side by side: worker processes of one thread each, the longest job first.
 
-Which worker does a job, and how many there are, bears on no result. Workers are spawned (a fork would copy whatever
-locks other threads hold) and die with their parent, however it dies.
+Which worker does a job, and how many there are, bears on no result. Workers are forked from a server process that has
+loaded torch once and started no thread (a fork of the caller would copy whatever locks its threads hold), and die with
+it and with the caller, however these die.
 """
 
 import contextlib
@@ -58,7 +59,8 @@ def _run_here(waiting: list[Job], records: dict[str, Record], on_done: Callable[
 def _run_apart(
     waiting: list[Job], workers: int, records: dict[str, Record], on_done: Callable[[Job, Record], None]
 ) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["electra.finetuning.preload"])
     busy: dict[Connection, Job] = {}
     processes = []
     try:

@@ -1,0 +1,134 @@
+"""A made-up language of a few words, a random encoder of it, and rows of every task: all made in under a second."""
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from electra.config import EncoderConfig
+from electra.data import tokenizer as tokenizers
+from electra.export import config_json, encoder_tensors, fresh_encoder, write_folder
+from electra.files import write_jsonl
+from electra.finetuning.tasks import GLUE
+
+WORDS = [
+    "red",
+    "blue",
+    "green",
+    "old",
+    "new",
+    "big",
+    "small",
+    "cat",
+    "dog",
+    "bird",
+    "fish",
+    "house",
+    "tree",
+    "river",
+    "runs",
+    "sleeps",
+    "sings",
+    "eats",
+    "near",
+    "far",
+    "in",
+    "the",
+    "is",
+]
+CONFIG = EncoderConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    return tokenizers.from_pieces(
+        [
+            *tokenizers.SPECIALS,
+            *WORDS,
+            *"abcdefghijklmnopqrstuvwxyz",
+            *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"),
+            ".",
+            "?",
+        ],
+        lowercase=True,
+        strip_accents=None,
+    )
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory, tokenizer) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "encoder"
+    files = tmp_path_factory.mktemp("tokenizer")
+    tokenizers.save(tokenizer, files)
+    encoder = fresh_encoder(CONFIG, tokenizer.vocab_size, seed=7)
+    texts = {path.name: path.read_text() for path in files.iterdir()}
+    write_folder(folder, encoder_tensors(encoder), config_json(CONFIG, tokenizer.vocab_size, "ElectraModel"), texts, "")
+    return folder
+
+
+def sentence(draw: random.Random, words: int) -> str:
+    return " ".join(draw.choice(WORDS) for _ in range(words)) + "."
+
+
+def glue_rows(task: str, count: int, seed: int) -> list[dict]:
+    """Labels that follow from a word: learnable, and every class occurs."""
+    draw, facts = random.Random(seed), GLUE[task]
+    rows = []
+    for number in range(count):
+        a, b = sentence(draw, draw.randint(3, 14)), sentence(draw, draw.randint(3, 14))
+        if facts.regression:
+            label: object = float(a.split().count("the") + number % 5) % 5
+        else:
+            label = facts.labels[number % len(facts.labels)]
+            a = f"{WORDS[facts.labels.index(label)]} {a}"
+        single = task in {"cola", "sst2"}
+        rows.append({"id": f"{task}-{number}", "a": a, "b": None if single else b, "label": label})
+    return rows
+
+
+def squad_rows(count: int, seed: int, *, impossible: bool) -> list[dict]:
+    draw = random.Random(seed)
+    rows = []
+    for number in range(count):
+        facts = [
+            (animal, draw.choice(["red", "blue", "green"])) for animal in draw.sample(["cat", "dog", "bird", "fish"], 3)
+        ]
+        context = " ".join(f"the {animal} is {colour}." for animal, colour in facts)
+        none = impossible and number % 3 == 0
+        animal, colour = ("river", "") if none else facts[number % 3]
+        start = context.index(f"{animal} is") + len(f"{animal} is ") if not none else 0
+        answers = [] if none else [{"text": colour, "start": start}]
+        rows.append(
+            {
+                "id": f"q{number}",
+                "title": "t",
+                "question": f"the {animal} is?",
+                "context": context,
+                "answers": answers,
+                "impossible": none,
+            }
+        )
+    return rows
+
+
+@pytest.fixture(scope="session")
+def task_rows(tmp_path_factory) -> Path:
+    """A folder as the tasks stage leaves it."""
+    folder = tmp_path_factory.mktemp("tasks")
+    for name, task in GLUE.items():
+        write_jsonl(folder / name / "train.jsonl", glue_rows(name, 60, 1))
+        for split in task.evaluation:
+            write_jsonl(folder / name / f"{split}.jsonl", glue_rows(name, 24, 2))
+    for name in ("squad1", "squad2"):
+        write_jsonl(folder / name / "train.jsonl", squad_rows(40, 1, impossible=name == "squad2"))
+        write_jsonl(folder / name / "dev.jsonl", squad_rows(15, 2, impossible=name == "squad2"))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

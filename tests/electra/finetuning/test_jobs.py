@@ -1,0 +1,136 @@
+"""Jobs end to end on a random encoder and made-up rows: results, bytes, resumption, failures."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from electra.errors import BadConfig, BadInput
+from electra.files import read_jsonl
+from electra.finetuning import jobs as jobs_module
+from electra.finetuning.jobs import finished, plan, run
+from electra.finetuning.pool import run_all
+from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
+
+CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, seeds=(1,))
+SQUAD = SquadConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, stride=12, question_length=10, seeds=(1,))
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("task", GLUE)
+def test_every_glue_task_trains_predicts_and_scores_with_both_arms(task, task_rows, model, tmp_path):
+    jobs = plan(task, CONFIG, rows=task_rows / task, model=model, state=tmp_path)
+    assert [job.arm for job in jobs] == ["pretrained", "scratch"]
+    for job in jobs:
+        record = run(job)
+        assert set(GLUE[task].metrics) <= set(record["metrics"])
+        assert record["train_rows"] == 60 and record["dev_rows"] == 24 and record["steps"] == 8
+        lines = read_jsonl(job.folder / "dev.jsonl")
+        assert [line["id"] for line in lines] == [f"{task}-{number}" for number in range(24)]
+        assert set(lines[0]) == {"id", "prediction", "label", "logits"}
+    assert ("accuracy_mismatched" in record["metrics"]) == (task == "mnli")
+
+
+@pytest.mark.parametrize("version", ["squad1", "squad2"])
+@pytest.mark.parametrize("head", ["conditional", "independent"])
+def test_squad_trains_answers_and_scores(version, head, task_rows, model, tmp_path):
+    config = dataclasses.replace(SQUAD, head=head, arms=("pretrained",))
+    (job,) = plan(version, config, rows=task_rows / version, model=model, state=tmp_path)
+    record = run(job)
+    assert {"exact", "f1"} <= set(record["metrics"])
+    assert ("best_f1" in record["metrics"]) == (version == "squad2")
+    answers = json.loads((job.folder / "dev.json").read_text())
+    contexts = {row["id"]: row["context"] for row in read_jsonl(task_rows / version / "dev.jsonl")}
+    assert set(answers) == set(contexts) == set(json.loads((job.folder / "dev-null-odds.json").read_text()))
+    assert all(text in contexts[key] for key, text in answers.items())
+
+
+def test_the_same_job_leaves_the_same_bytes(task_rows, model, tmp_path):
+    for task, config in (("mrpc", CONFIG), ("squad2", SQUAD)):
+        folders = []
+        for name in ("one", "two"):
+            for job in plan(task, config, rows=task_rows / task, model=model, state=tmp_path / name):
+                run(job)
+            folders.append(bytes_of(tmp_path / name / task))
+        assert folders[0] == folders[1]
+        assert folders[0]["pretrained-seed1/score.json"] != folders[0]["scratch-seed1/score.json"]
+
+
+def test_seeds_differ(task_rows, model, tmp_path):
+    config = dataclasses.replace(CONFIG, seeds=(1, 2), arms=("pretrained",))
+    first, second = (run(job) for job in plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path))
+    assert first["loss"] != second["loss"]
+
+
+def test_the_number_of_workers_bears_on_no_result(task_rows, model, tmp_path):
+    for workers in (1, 2):
+        jobs = plan("rte", CONFIG, rows=task_rows / "rte", model=model, state=tmp_path / str(workers))
+        heard = []
+        records = run_all(jobs, workers, lambda job, record, heard=heard: heard.append(job.name))
+        assert sorted(heard) == sorted(records) == ["rte-pretrained-seed1", "rte-scratch-seed1"]
+    assert bytes_of(tmp_path / "1" / "rte") == bytes_of(tmp_path / "2" / "rte")
+
+
+def test_a_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(task_rows, model, tmp_path, monkeypatch):
+    config = dataclasses.replace(CONFIG, arms=("pretrained",))
+
+    def job(config=config):
+        return plan("wnli", config, rows=task_rows / "wnli", model=model, state=tmp_path)[0]
+
+    record = run(job())
+    assert finished(job()) == record
+    monkeypatch.setattr(jobs_module, "_classify", lambda *_: pytest.fail("was computed again"))
+    assert run(job()) == record
+    monkeypatch.undo()
+    assert finished(job(dataclasses.replace(config, learning_rate=2e-3))) is None
+    assert (
+        finished(job(dataclasses.replace(config, seeds=(1, 2, 3)))) == record
+    )  # the set of seeds bears on no single run
+    predictions = job().folder / "dev.jsonl"
+    whole = predictions.read_bytes()
+    predictions.write_bytes(whole[:-5])
+    assert finished(job()) is None
+    assert run(job()) == record and predictions.read_bytes() == whole
+
+
+def test_an_interrupted_job_leaves_nothing(task_rows, model, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    (job, *_) = plan("sst2", CONFIG, rows=task_rows / "sst2", model=model, state=tmp_path)
+    monkeypatch.setattr(jobs_module, "write_manifest", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(job)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_diverged_run_is_scored_and_named(task_rows, model, tmp_path):
+    config = dataclasses.replace(CONFIG, learning_rate=1e30, clip=1e30, arms=("pretrained",))
+    record = run(plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path)[0])
+    assert record["failed"] == "the loss or the outputs stopped being finite"
+    assert record["metrics"] == {"accuracy": 50.0, "matthews": 0.0}
+    squad = dataclasses.replace(SQUAD, learning_rate=1e30, clip=1e30, arms=("pretrained",))
+    record = run(plan("squad2", squad, rows=task_rows / "squad2", model=model, state=tmp_path)[0])
+    assert record["failed"] and 0 <= record["metrics"]["f1"] <= 100
+
+
+def test_what_no_job_could_use_is_refused_at_once(task_rows, model, tmp_path):
+    with pytest.raises(BadConfig, match="positions"):
+        plan("cola", dataclasses.replace(CONFIG, length=65), rows=task_rows / "cola", model=model, state=tmp_path)
+    with pytest.raises(BadInput, match="there is no such file"):
+        plan("cola", CONFIG, rows=tmp_path / "nowhere", model=model, state=tmp_path)
+
+
+def test_a_workers_user_error_reaches_the_caller(task_rows, model, tmp_path):
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    text = (task_rows / "cola" / "train.jsonl").read_text()
+    (rows / "train.jsonl").write_text(text.replace('"label": "1"', '"label": "maybe"', 1))
+    (rows / "dev.jsonl").write_text(text)
+    jobs = plan("cola", CONFIG, rows=rows, model=model, state=tmp_path / "state")
+    with pytest.raises(BadInput, match=r"train\.jsonl:2 \(id cola-1\): has the label 'maybe'; expected one of 0, 1"):
+        run_all(jobs, 2)
