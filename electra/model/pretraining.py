@@ -36,8 +36,8 @@ class Batch:
     segments_BT: Tensor
     lengths_B: Tensor
     noise: Noise
-    chosen: float  # chosen positions of the global batch
-    tokens: float  # real tokens of the global batch
+    chosen: Tensor  # chosen positions of the global batch, a scalar
+    tokens: Tensor  # real tokens of the global batch, a scalar
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,8 @@ class Pretraining(nn.Module):
         # generator: propose
         logits_MV, hidden_MH = self.generator(masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
         mlm = masked_token_loss(logits_MV, masked.targets_M, weights_M)
-        sums = {
-            "mlm_loss": mlm,
-            "mlm_correct": _hits(logits_MV, masked.targets_M, weights_M),
-            "chosen": weights_M.sum(),
-        }
+        sums = {"mlm_loss": mlm, "chosen": weights_M.sum()}
+        sums |= self._hits("mlm_correct", logits_MV, masked.targets_M, weights_M)
         mlm_loss = objective.generator_weight * mlm / batch.chosen
         if stage == "generator":
             return _outputs(mlm_loss, sums, batch.ids_BT, torch.zeros_like(batch.ids_BT, dtype=torch.bool), None)
@@ -148,16 +145,18 @@ class Pretraining(nn.Module):
             mlm_loss + objective.discriminator_weight * main_loss, sums, corrupted_BT, replaced_BT, logits_BT
         )
 
+    def _hits(self, name: str, logits_MV: Tensor, targets_M: Tensor, weights_M: Tensor) -> dict[str, Tensor]:
+        if self.training:  # one more pass over the logits, which only evaluation pays
+            return {}
+        return {name: ((logits_MV.argmax(-1) == targets_M) * weights_M).sum()}
+
     def _masked_language_model(self, batch: Batch, masked: Masked, weights_M: Tensor) -> Outputs:
         hidden_BTH = self.discriminator.encoder(masked.ids_BT, batch.segments_BT, batch.lengths_B)
         word_VE = self.discriminator.encoder.embeddings.tables()[0]
         logits_MV = self.token_head(gather_rows(hidden_BTH, masked.positions_BN), word_VE)
         loss = masked_token_loss(logits_MV, masked.targets_M, weights_M)
-        sums = {
-            "mlm_loss": loss,
-            "mlm_correct": _hits(logits_MV, masked.targets_M, weights_M),
-            "chosen": weights_M.sum(),
-        }
+        sums = {"mlm_loss": loss, "chosen": weights_M.sum()}
+        sums |= self._hits("mlm_correct", logits_MV, masked.targets_M, weights_M)
         nothing_BT = torch.zeros_like(batch.ids_BT, dtype=torch.bool)
         return _outputs(loss / batch.chosen, sums, masked.ids_BT, nothing_BT, None)
 
@@ -174,7 +173,8 @@ class Pretraining(nn.Module):
         if self.config.objective.name == "replace_mlm":
             logits_MV = self.token_head(gather_rows(hidden_BTH, masked.positions_BN), word_VE)
             loss = masked_token_loss(logits_MV, masked.targets_M, weights_M)
-            sums["main_loss"], sums["main_correct"] = loss, _hits(logits_MV, masked.targets_M, weights_M)
+            sums["main_loss"] = loss
+            sums |= self._hits("main_correct", logits_MV, masked.targets_M, weights_M)
             return loss / batch.chosen
         logits_BTV = self.token_head(hidden_BTH, word_VE)
         copy_BT = self.copy_gate(hidden_BTH).squeeze(-1)
@@ -185,10 +185,6 @@ class Pretraining(nn.Module):
         sums["main_loss"] = (losses_X.view_as(real_BT) * real_BT).sum()
         sums["tokens"] = real_BT.sum()
         return sums["main_loss"] / batch.tokens
-
-
-def _hits(logits_MV: Tensor, targets_M: Tensor, weights_M: Tensor) -> Tensor:
-    return ((logits_MV.argmax(-1) == targets_M) * weights_M).sum()
 
 
 def _count_verdicts(

@@ -1,0 +1,67 @@
+"""Rows to batches on the device. A set that fits lies on the GPU whole; otherwise rows are gathered from the memory map.
+
+Shapes: B rows of the global batch, T positions, N chosen slots a row.
+"""
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from electra.config import ElectraConfig
+from electra.data.batches import row_indices
+from electra.model.corruption import Noise, chosen_per_row
+from electra.model.pretraining import Batch
+from electra.seeds import torch_generator
+
+
+class RowSet(Protocol):
+    """What the loop needs of `electra.data.shards.Rows`."""
+
+    ids: NDArray[Any]  # (rows, T)
+    bounds: NDArray[Any]  # (rows, 2): where segment B starts (the row's length if it has none), real tokens
+
+    def __len__(self) -> int: ...
+
+
+class Feed:
+    """Batches of one row set, each a pure function of its number."""
+
+    def __init__(self, rows: RowSet, config: ElectraConfig, device: torch.device, stream: str) -> None:
+        self.rows, self.config, self.device, self.stream = rows, config, device, stream
+        self.resident: tuple[Tensor, Tensor] | None = None
+        if device.type == "cuda" and rows.ids.nbytes + rows.bounds.nbytes < torch.cuda.mem_get_info(device)[0] / 2:
+            self.resident = (torch.from_numpy(rows.ids[:]).to(device), torch.from_numpy(rows.bounds[:]).to(device))
+
+    def batch(self, number: int) -> Batch:
+        """The global batch of step `number`: rows, noise and denominators."""
+        settings = self.config.pretrain
+        indices = row_indices(settings.seed, number, settings.batch, len(self.rows))
+        if self.resident:
+            chosen = torch.from_numpy(indices).to(self.device, non_blocking=True)
+            ids_BT, bounds_B2 = (table.index_select(0, chosen).long() for table in self.resident)
+        else:
+            ids_BT = torch.from_numpy(self.rows.ids[indices]).long().to(self.device)
+            bounds_B2 = torch.from_numpy(self.rows.bounds[indices]).long().to(self.device)
+        second_B, lengths_B = bounds_B2.unbind(1)
+        position_T = torch.arange(ids_BT.shape[1], device=self.device)
+        segments_BT = ((position_T >= second_B[:, None]) & (position_T < lengths_B[:, None])).long()
+        generator = torch_generator(self.device, settings.seed, self.stream, number)
+        noise = Noise.draw(generator, len(ids_BT), ids_BT.shape[1], self.config.objective)
+        count = chosen_per_row(lengths_B, self.config.objective.mask_rate, ids_BT.shape[1]).sum()
+        return Batch(ids_BT, segments_BT, lengths_B, noise, count, lengths_B.sum())
+
+
+def part(batch: Batch, index: int, parts: int) -> Batch:
+    """The `index`-th of `parts` equal slices of a global batch; the denominators stay those of the whole."""
+    size = len(batch.ids_BT) // parts
+    rows = slice(index * size, (index + 1) * size)
+    return replace(
+        batch,
+        ids_BT=batch.ids_BT[rows],
+        segments_BT=batch.segments_BT[rows],
+        lengths_B=batch.lengths_B[rows],
+        noise=batch.noise.rows(rows),
+    )

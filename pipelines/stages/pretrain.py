@@ -1,0 +1,198 @@
+"""Pre-train one model on its rows: build/models/M (three Hugging Face folders, examples) and results/M/pretrain.{json,csv}."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import electra
+from electra.config import ElectraConfig, code_digest, plain
+from electra.data import tokenizer as tokenizers
+from electra.data.shards import Rows
+from electra.export import (
+    config_json,
+    discriminator_tensors,
+    encoder_tensors,
+    generator_tensors,
+    model_card,
+    write_folder,
+)
+from electra.files import atomic_folder, write_atomic, write_json, write_manifest
+from electra.flops import inference_flops, training_flops
+from electra.model.corruption import SpecialIds
+from electra.model.generator import Generator
+from electra.model.pretraining import Pretraining
+from electra.training.feed import Feed, part
+from electra.training.loop import Data, Log, Trained, pretrain
+from pipelines.params import Params
+
+SOURCE = Path(electra.__file__).parent
+CODE = [SOURCE / name for name in ("model", "training", "data/batches.py", "seeds.py", "config.py")]
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
+EXAMPLES = 12
+
+
+def run(name: str, params: Params, tracker: Any) -> None:
+    """The stage: train, or go on from the last checkpoint, then write everything in one go."""
+    model = params.models[name]
+    rows = ModelRows(params, model.tokens, model.electra())
+    tracker.dataset(f"tokens/{model.tokens}", rows.digest, "pretrain")
+    trained = rows.train(
+        model.electra(), Path("runs") / f"pretrain-{name}", log=tracker.metrics, title=f"pretrain {name}"
+    )
+    facts = rows.facts(model.electra(), trained)
+    write_model(Path("build/models") / name, name, model.electra(), trained, rows, facts)
+    write_atomic(Path("results") / name / "pretrain.csv", curve_csv(trained.history))
+    write_json(Path("results") / name / "pretrain.json", {**facts, **trained.history[-1]})
+    tracker.summary(
+        {key: value for key, value in {**facts, **trained.history[-1]}.items() if isinstance(value, int | float)}
+    )
+    tracker.artifact(Path("results") / name / "pretrain.csv")
+
+
+class ModelRows:
+    """A model's rows, verified, with what training and its record need to know of them."""
+
+    def __init__(self, params: Params, tokens: str, config: ElectraConfig) -> None:
+        self.name, self.folder = tokens, Path("build/tokens") / tokens
+        self.tokenizer = tokenizers.load(self.folder)
+        rows = self.folder / f"rows-{config.pretrain.length}"
+        self.train_rows = Rows.open(rows, "train", tokenizer=self.tokenizer.identity)
+        self.valid_rows = Rows.open(rows, "valid", tokenizer=self.tokenizer.identity)
+        self.digest = self.train_rows.digest
+        sources = params.corpora[params.tokens[tokens].corpus].sources
+        self.label = " + ".join(
+            dict.fromkeys("sample world" if source.kind == "sample" else tokens for source in sources)
+        )
+
+    def train(self, config: ElectraConfig, run: Path, *, log: Log, title: str) -> Trained:
+        """Pre-train on these rows; the run folder belongs to these settings, rows and this code."""
+        ids = self.tokenizer
+        special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
+        unigram = self._counts() if config.generator.kind == "unigram" else None
+        data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram)
+        fingerprint = {
+            "config": plain(config),
+            "train": self.train_rows.digest,
+            "valid": self.valid_rows.digest,
+            "tokenizer": ids.identity,
+            "code": code_digest(*CODE),
+            "torch": torch.__version__,
+        }
+        return pretrain(config, data, run, fingerprint, log=log, title=title)
+
+    def _counts(self) -> torch.Tensor:
+        counts = np.ones(self.tokenizer.vocab_size, dtype=np.int64)  # add one: no token is impossible
+        for start in range(0, len(self.train_rows), 65_536):
+            counts += np.bincount(self.train_rows.ids[start : start + 65_536].reshape(-1), minlength=len(counts))
+        counts[[self.tokenizer.pad_id, self.tokenizer.cls_id, self.tokenizer.sep_id, self.tokenizer.mask_id]] = 1
+        return torch.from_numpy(counts)
+
+    def facts(self, config: ElectraConfig, trained: Trained) -> dict[str, Any]:
+        """What a stored result carries: data and its hashes, budget, sizes, seed, versions, device, threads."""
+        vocab_size = self.tokenizer.vocab_size
+        model = trained.model
+        return {
+            "label": self.label,
+            "tokens_name": self.name,
+            "rows_sha256": self.digest,
+            "tokenizer_sha256": self.tokenizer.identity,
+            "steps": trained.steps,
+            "batch": config.pretrain.batch,
+            "length": config.pretrain.length,
+            "epochs": round(trained.steps * config.pretrain.batch / len(self.train_rows), 3),
+            "flops": training_flops(config, vocab_size),
+            "flops_convention": "authors",
+            "inference_flops": inference_flops(config.encoder, config.pretrain.length, vocab_size),
+            "parameters": parameter_counts(model),
+            "seed": config.pretrain.seed,
+            "threads": config.pretrain.threads,
+            "precision": trained.precision,
+            "device": str(next(model.parameters()).device.type),
+            "torch": torch.__version__,
+        }
+
+
+def parameter_counts(model: Pretraining) -> dict[str, int]:
+    """Numbers of parameters: each network with its head, and both together, shared ones once."""
+
+    def count(module: torch.nn.Module) -> int:
+        return sum(parameter.numel() for parameter in module.parameters())
+
+    counts = {
+        "encoder": count(model.discriminator.encoder),
+        "discriminator": count(model.discriminator),
+        "joint": count(model),
+    }
+    if isinstance(model.generator, Generator):
+        counts["generator"] = count(model.generator)
+    return counts
+
+
+def write_model(
+    folder: Path, name: str, config: ElectraConfig, trained: Trained, rows: ModelRows, facts: dict[str, Any]
+) -> None:
+    """discriminator/, generator/ and encoder/ as Hugging Face folders, examples.json, and a manifest over all of it."""
+    model, vocab_size = trained.model, rows.tokenizer.vocab_size
+    files = {
+        file: (rows.folder / file).read_text(encoding="utf-8")
+        for file in TOKENIZER_FILES
+        if (rows.folder / file).is_file()
+    }
+    encoder = config.encoder
+    card = {"data": rows.label, "recipe": plain(config), "results": trained.history[-1], "facts": facts}
+    with atomic_folder(folder) as temporary:
+        parts = {
+            "encoder": (
+                encoder_tensors(model.discriminator.encoder, ""),
+                config_json(encoder, vocab_size, "ElectraModel"),
+            ),
+            "discriminator": (
+                discriminator_tensors(model.discriminator),
+                config_json(encoder, vocab_size, "ElectraForPreTraining"),
+            ),
+        }
+        if isinstance(model.generator, Generator):
+            small = config_json(model.generator.encoder.config, vocab_size, "ElectraForMaskedLM")
+            parts["generator"] = (generator_tensors(model.generator), small)
+        for kind, (tensors, settings) in parts.items():
+            write_folder(temporary / kind, tensors, settings, files, model_card(f"ELECTRA {name}: {kind}", card))
+        write_json(temporary / "examples.json", examples(model, config, rows))
+        write_manifest(temporary, kind="model")
+
+
+@torch.no_grad()
+def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list[dict[str, Any]]:
+    """Held-out rows as the discriminator saw them: replacements, originals and its verdicts (paper, Figure 2)."""
+    if config.objective.name not in {"electra", "electra_15"}:
+        return []
+    device = next(model.parameters()).device
+    batch = Feed(rows.valid_rows, config, device, "examples").batch(0)
+    batch = part(batch, 0, max(1, len(batch.ids_BT) // EXAMPLES))
+    outputs = model(batch)
+    assert outputs.logits_BT is not None
+    pieces = rows.tokenizer.pieces()
+    shown = []
+    for row, length in enumerate(batch.lengths_B.tolist()):
+        shown.append(
+            {
+                "tokens": [pieces[i] for i in outputs.corrupted_BT[row, :length].tolist()],
+                "original": [pieces[i] for i in batch.ids_BT[row, :length].tolist()],
+                "replaced": outputs.replaced_BT[row, :length].tolist(),
+                "probability": [round(p, 4) for p in outputs.logits_BT[row, :length].float().sigmoid().tolist()],
+            }
+        )
+    return shown
+
+
+def curve_csv(history: list[dict[str, Any]]) -> str:
+    """The curve as CSV, one evaluation a row."""
+    columns = ["step", *sorted({key for record in history for key in record} - {"step"})]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    return text.getvalue()
