@@ -34,7 +34,7 @@ from electra.finetuning.examples import Examples
 from electra.finetuning.heads import Classifier
 from electra.finetuning.loop import Training, count_steps, read_outputs, train
 from electra.finetuning.squad_head import SpanFinder
-from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
+from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig, SquadConfig
 from electra.model.encoder import Encoder
 from electra.seeds import derive
 
@@ -65,8 +65,14 @@ class Job:
     config: FinetuneConfig  # of this arm
     folder: Path
     fingerprint: str
+    data: str = ""  # digest of the rows
     cost: float = 0.0  # estimate for the order of jobs, in bytes of training rows read
     device: str = "cpu"
+
+    @property
+    def place(self) -> str:
+        """The folder of its predictions within a stage's: the task's name, or SQuAD's version."""
+        return next((version for version, task in SQUAD.items() if task == self.task), self.task)
 
     @property
     def name(self) -> str:
@@ -118,6 +124,7 @@ def plan(task: str, config: FinetuneConfig, *, rows: Path, model: Path, state: P
                 config=own,
                 folder=state / task / f"{arm}-seed{seed}",
                 fingerprint=digest(*common, arm, seed, own, weights),
+                data=digest(files),
                 cost=size * epochs,
                 device=device,
             )
@@ -164,12 +171,12 @@ def run(job: Job) -> Record:
 def _classify(job: Job, folder: Path) -> Record:
     """GLUE: train, then predict and score every evaluation split."""
     task, config = GLUE[job.task], job.config
-    _, ready = _glue_split(job, "train")
+    train_rows, ready = _glue_split(job, "train")
     encoder = _encoder(job)
     torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
     model = Classifier(encoder, len(task.labels), config.head_dropout).to(job.device)
     training = train(model, ready, config, seed=job.seed, stream=f"finetune/{job.task}", device=job.device)
-    record = _record(training, ready, config)
+    record = _record(training, len(train_rows), len(ready), config)
     for split in task.evaluation:
         if split != task.evaluation[0] and not (job.rows / f"{split}.jsonl").is_file():
             continue
@@ -189,12 +196,13 @@ def _answer(job: Job, folder: Path) -> Record:
     config = job.config
     assert isinstance(config, SquadConfig)
     version: squad_metrics.Version = "2.0" if job.task == "squad2" else "1.1"
-    ready = _squad_split(job, "train").examples
+    source = _squad_split(job, "train")
+    ready = source.examples
     encoder = _encoder(job)
     torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
     model = SpanFinder(encoder, config).to(job.device)
     training = train(model, ready, config, seed=job.seed, stream=f"finetune/{job.task}", device=job.device)
-    record = _record(training, ready, config)
+    record = _record(training, len(source.rows), len(ready), config)
     reading = _squad_split(job, "dev")
     outputs = read_outputs(model, reading.examples, job.device, tokens=4096)
     finite = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
@@ -215,13 +223,14 @@ def _answer(job: Job, folder: Path) -> Record:
     return record
 
 
-def _record(training: Training, ready: Examples, config: FinetuneConfig) -> Record:
+def _record(training: Training, rows: int, examples: int, config: FinetuneConfig) -> Record:
     return {
         "metrics": {},
         "failed": None,
-        "train_rows": len(ready),
+        "train_rows": rows,  # of the source; examples are these in both orders, or their windows
+        "train_examples": examples,
         "dev_rows": 0,
-        "steps": count_steps(len(ready), config),
+        "steps": count_steps(examples, config),
         "loss": [list(point) for point in training.curve],
     }
 
@@ -255,9 +264,8 @@ def _read_glue(
     path: Path, task: str, model: Path, length: int, most: int | None, turned: bool
 ) -> tuple[list[Row], Examples]:
     rows = examples.subset(examples.read_rows(path, GLUE[task]), most, seed=0)
-    if turned:
-        rows = examples.both_orders(rows)
-    return rows, examples.encode(rows, GLUE[task], _tokenizer(model), length)
+    seen = examples.both_orders(rows) if turned else rows
+    return rows, examples.encode(seen, GLUE[task], _tokenizer(model), length)
 
 
 @functools.lru_cache(maxsize=2)

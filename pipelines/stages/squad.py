@@ -1,0 +1,50 @@
+"""Fine-tune a model on SQuAD, pre-trained and from scratch: build/squad/M/<version> (answers, null scores) and results/M/squad.json.
+
+The answers are in the official format and as they would be handed in: left empty where the null score is above the
+threshold. State is in runs/squad-M, as in the glue stage.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from electra.files import lock_folder, verify_manifest, write_json
+from electra.finetuning import summary
+from electra.finetuning.jobs import plan
+from electra.finetuning.tasks import SQUAD
+from pipelines.params import Params
+from pipelines.stages.glue import device, gather, label, provenance, run_jobs, workers
+
+FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbest.json": "-nbest.json"}
+
+
+def run(name: str, params: Params, tracker: Any) -> None:
+    """The stage: every version, arm and seed; then answers and scores in one go."""
+    model = params.models[name]
+    config = params.finetune.resolve_squad(model.finetune, f"models.{name}.finetune")
+    rows = Path("build/tasks") / model.tasks
+    encoder = Path("build/models") / name / "encoder"
+    state = Path("runs") / f"squad-{name}"
+    verify_manifest(rows)
+    jobs = []
+    for version in config.versions:
+        task = SQUAD[version]
+        jobs += plan(task, config, rows=rows / task, model=encoder, state=state, device=device())
+    with lock_folder(state):
+        records = run_jobs(
+            jobs, workers(params, model), f"squad {name}", tracker, lambda record: record["metrics"]["f1"]
+        )
+        gather(jobs, Path("build/squad") / name, FILES)
+    versions = {version: summary.of_squad(records[SQUAD[version]]) for version in config.versions}
+    write_json(
+        Path("results") / name / "squad.json",
+        {**label(params, model), "versions": versions, "provenance": provenance(jobs)},
+    )
+    tracker.summary(
+        {
+            f"{version}/{arm}/{metric}": values[arm][metric]["mean"]
+            for version, values in versions.items()
+            for arm in ("pretrained", "scratch")
+            if arm in values
+            for metric in ("exact", "f1")
+        }
+    )
