@@ -182,6 +182,14 @@ def rename(old: Path, new: Path) -> None:
     fsync_folder(new.parent)
 
 
+def link_or_copy(old: Path, new: Path) -> None:
+    """Give a finished file a second name without a second copy of its bytes, where the file system can."""
+    try:
+        new.hardlink_to(old)
+    except OSError:
+        shutil.copyfile(old, new)
+
+
 def safe_join(folder: Path, name: str) -> Path:
     """Join a name found in data to a folder; a name that leads outside of it is refused."""
     target = (folder / name).resolve()

@@ -5,6 +5,7 @@ files, `hub.py` is the only code that reaches the network, `glue.py` and `squad.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from electra.config import require
@@ -132,6 +133,22 @@ class HubTasks:
 
 
 TaskSourceConfig = SampleTasks | LocalTasks | HubTasks
+
+
+def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
+    """Ask whether a source is there, without reading it; raises SourceUnreachable (or BadInput) if not."""
+    from pipelines.sources import hub, local
+
+    if isinstance(source, LocalCorpus):
+        local.find_files(source.files, where)
+    elif isinstance(source, HubCorpus):
+        hub.resolve(source.dataset, source.revision, where)
+    elif isinstance(source, LocalTasks):
+        for folder in filter(None, (source.glue, source.squad)):
+            local.require_folder(Path(folder), where)
+    elif isinstance(source, HubTasks):
+        for part in filter(None, (source.glue, source.squad1, source.squad2)):
+            hub.resolve(part.dataset, part.revision, where)
 
 
 def _check_weight(weight: float | None) -> None:

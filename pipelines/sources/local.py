@@ -1,0 +1,237 @@
+"""Documents from files: jsonl, text, parquet, WikiExtractor output, plain or compressed, each file a unit of work.
+
+Whatever cannot be read is yielded as `Rejected` with file:line and a reason; only a file that is damaged as a whole
+stops the reader.
+"""
+
+import glob
+import html
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from electra.data.text import Document, Rejected, unwrap
+from electra.errors import BadInput, SourceUnreachable
+from pipelines.sources import LocalCorpus
+from pipelines.sources.streams import LONGEST_LINE, first_bytes, plain_suffix, read_lines
+
+Item = Document | Rejected
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+LONGEST_DOCUMENT = 16 << 20  # characters: a longer text file is cut into several documents, at line ends
+EXCERPT = 120  # characters of a bad line that go into the quarantine
+
+
+def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
+    """The files that the patterns name, each once, in the order of the patterns and then of their names.
+
+    A pattern is a path, a folder (all files under it, but hidden ones) or a glob with ** for folders of any depth.
+    """
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        matches = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207 (absolute patterns too)
+        files = [file for match in matches for file in (sorted(match.rglob("*")) if match.is_dir() else [match])]
+        files = [file for file in files if file.is_file() and not file.name.startswith(".")]
+        if not files:
+            found_instead = f"no file matches {pattern!r}"
+            root = Path(re.split(r"[*?\[]", pattern)[0])
+            if not (root if root.is_dir() else root.parent).is_dir():
+                raise SourceUnreachable(
+                    where, f"{found_instead}: its folder is not there", "", "put the files there or change `files`"
+                )
+            raise BadInput(where, found_instead, "at least one file", "put the files there or change `files`")
+        found.update(dict.fromkeys(files))
+    return list(found)
+
+
+def require_folder(folder: Path, where: str) -> Path:
+    """The folder, if it is there."""
+    if not folder.is_dir():
+        raise SourceUnreachable(where, f"there is no folder {folder}", "", "put the files there or change the path")
+    return folder
+
+
+def read_documents(path: Path, source: LocalCorpus) -> Iterator[Item]:
+    """The documents of one file."""
+    kind = source.format if source.format != "auto" else guess_format(path)
+    if kind == "parquet":
+        items = read_parquet(path, source)
+    elif kind == "jsonl":
+        items = read_jsonl(path, source)
+    elif kind == "wikiextractor":
+        items = read_wikiextractor(path)
+    else:
+        items = read_text(path, source)
+    for item in items:
+        if source.hard_wrapped and isinstance(item, Document):
+            item = Document(item.id, unwrap(item.text))
+        yield item
+
+
+def guess_format(path: Path) -> str:
+    """The format of a file by its name, and by its first bytes where the name says nothing."""
+    suffix = plain_suffix(path)
+    if suffix == ".parquet":
+        return "parquet"
+    if suffix in JSON_SUFFIXES:
+        return "jsonl"
+    start = first_bytes(path).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start.startswith(b"<doc "):
+        return "wikiextractor"
+    return "jsonl" if start.startswith(b"{") and suffix != ".txt" else "text"
+
+
+def decoded_lines(path: Path) -> Iterator[tuple[int, str] | Rejected]:
+    """(line number, text) of each line; one that is too long or no UTF-8 is rejected."""
+    for number, line in read_lines(path):
+        where = f"{path}:{number}"
+        if line is None:
+            yield Rejected(where, f"a line longer than {LONGEST_LINE >> 20} MiB")
+            continue
+        try:
+            yield number, line.decode("utf-8")
+        except UnicodeDecodeError:
+            yield Rejected(where, "invalid UTF-8", line[:EXCERPT].decode("utf-8", "backslashreplace"))
+
+
+def read_jsonl(path: Path, source: LocalCorpus) -> Iterator[Item]:
+    """One JSON object a line, with the text in one field."""
+    for item in decoded_lines(path):
+        if isinstance(item, Rejected):
+            yield item
+        elif item[1].strip():
+            yield parse_object(item[1], f"{path}:{item[0]}", source.text, source.id, default=f"{path.name}:{item[0]}")
+
+
+def parse_object(line: str, where: str, text: str, id_field: str, default: str) -> Item:
+    """A line of JSON as a document, or why not."""
+
+    def no(reason: str) -> Rejected:
+        return Rejected(where, reason, line[:EXCERPT])
+
+    try:
+        row = json.loads(line, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        return no(str(error) if isinstance(error, _BadJson) else "not JSON")
+    if not isinstance(row, dict):
+        return no("not a JSON object")
+    if text not in row:
+        return no(f"no field {text!r}")
+    return make_document(row[text], row.get(id_field), where, text, default)
+
+
+def make_document(text: Any, identity: Any, where: str, field: str, default: str) -> Item:
+    """A document of a text field and an id field of any type, or why not."""
+    if not isinstance(text, str):
+        return Rejected(where, f"field {field!r} is not text", repr(text)[:EXCERPT])
+    if not _encodes(text):
+        return Rejected(where, "lone surrogate", ascii(text[:EXCERPT]))
+    named = isinstance(identity, str | int) and not isinstance(identity, bool) and _encodes(str(identity))
+    return Document(str(identity) if named else default, text)
+
+
+def read_text(path: Path, source: LocalCorpus) -> Iterator[Item]:
+    """A text file as one document (cut where it is very long), or a document for each block between blank lines."""
+    lines: list[str] = []
+    size = count = 0
+
+    def document() -> Document:
+        nonlocal lines, size, count
+        made = Document(
+            path.name if source.documents == "file" and not count else f"{path.name}#{count}", "\n".join(lines)
+        )
+        lines, size, count = [], 0, count + 1
+        return made
+
+    for item in decoded_lines(path):
+        if isinstance(item, Rejected):
+            yield item
+            continue
+        line = item[1]
+        if (source.documents == "blank_lines" and not line.strip()) or size > LONGEST_DOCUMENT:
+            if size:
+                yield document()
+            else:
+                lines = []
+        lines.append(line)
+        size += len(line)
+    if size:
+        yield document()
+
+
+_DOC = re.compile(r"<doc\s+([^>]*)>\s*$")
+_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+
+
+def read_wikiextractor(path: Path) -> Iterator[Item]:
+    """WikiExtractor's `<doc id="…" url="…" title="…">`, lines, `</doc>`."""
+    lines: list[str] = []
+    identity = started = ""
+    for item in decoded_lines(path):
+        if isinstance(item, Rejected):
+            yield item
+            continue
+        number, line = item
+        where = f"{path}:{number}"
+        if opening := _DOC.match(line):
+            if started:
+                yield Rejected(started, "a <doc> without </doc>", identity)
+            attributes = dict(_ATTRIBUTE.findall(opening[1]))
+            identity, started, lines = attributes.get("id") or f"{path.name}:{number}", where, []
+        elif line.strip() == "</doc>" and started:
+            yield Document(identity, html.unescape("\n".join(lines)))
+            started = ""
+        elif started:
+            lines.append(line)
+        elif line.strip():
+            yield Rejected(where, "text outside <doc>", line[:EXCERPT])
+    if started:
+        yield Rejected(started, "a <doc> without </doc>", identity)
+
+
+def read_parquet(path: Path, source: LocalCorpus) -> Iterator[Item]:
+    """A column of a parquet file, read a thousand rows at a time."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if source.text not in names:
+                raise BadInput(path, f"has no column {source.text!r}", f"one of {', '.join(names)}", "set `text`")
+            columns = [source.text, *([source.id] if source.id in names and source.id != source.text else [])]
+            number = 0
+            for batch in file.iter_batches(batch_size=1000, columns=columns):
+                for row in batch.to_pylist():
+                    number += 1
+                    place = f"{path.name}:{number}"
+                    yield make_document(row[source.text], row.get(source.id), f"{path}:{number}", source.text, place)
+    except FileNotFoundError:
+        raise SourceUnreachable(path, "there is no such file") from None
+    except (pyarrow.ArrowException, OSError) as error:
+        sentence = str(error).splitlines()[0]
+        raise BadInput(path, f"cannot be read ({sentence})", "a whole parquet file", "get the file again") from None
+
+
+class _BadJson(ValueError):
+    """Valid to Python's reader, but not what one line of a corpus may hold; the message is the reason."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        raise _BadJson("a key twice in one object")
+    return row
+
+
+def _no_constant(name: str) -> Any:
+    raise _BadJson(f"{name} is not JSON")
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
