@@ -39,6 +39,8 @@ HELP = {
     "report": "draw the report of what params.yaml: run selects",
     "params": "check params.yaml and print what a run would use",
     "check": "ask whether the data sources of a model (or ablation) can be reached",
+    "flow": "run a Prefect flow here: pretrain, finetune, ablations or workflow",
+    "serve": "offer the flows of tiny as deployments from this process",
 }
 TIMINGS = Path("runs/timings.json")
 BUG = 70
@@ -70,10 +72,13 @@ def parser() -> argparse.ArgumentParser:
         sub = commands.add_parser(command, help=text, description=text)
         if command == "params":
             sub.add_argument("name", nargs="?", default="", help="a model or ablation; all of params.yaml without it")
-        elif command != "report":
-            sub.add_argument("name", help=f"a name under {STAGES.get(command) or 'models or ablations'} in params.yaml")
-        else:
+        elif command == "flow":
+            sub.add_argument("flow", choices=["pretrain", "finetune", "ablations", "workflow"])
+            sub.add_argument("name", help="a model in params.yaml")
+        elif command in {"report", "serve"}:
             sub.set_defaults(name="")
+        else:
+            sub.add_argument("name", help=f"a name under {STAGES.get(command) or 'models or ablations'} in params.yaml")
         sub.add_argument("--debug", action="store_true", help="show the traceback of a user's mistake, too")
     return result
 
@@ -144,7 +149,21 @@ def check_sources(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {"params": show_params, "check": check_sources}
+def run_flow(options: argparse.Namespace) -> int:
+    """Run a flow in this process."""
+    from pipelines import flows
+
+    return flows.start(options.flow, options.name)
+
+
+def serve_flows(options: argparse.Namespace) -> int:
+    """Wait for runs of the flows of tiny."""
+    from pipelines import flows
+
+    return flows.serve()
+
+
+COMMANDS = {"params": show_params, "check": check_sources, "flow": run_flow, "serve": serve_flows}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,0 +1,69 @@
+# make demo    set up, then run everything that params.yaml `run` selects       make server   Prefect server, 127.0.0.1:4200
+# make test    set up, then the tests                                           make worker   a worker for it, one run at a time
+# make lint    format, style, types                                             make deploy   register the deployments
+# make ui      MLflow, 127.0.0.1:5000                                           make serve    deployments of tiny, no worker needed
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+TORCH ?= torch==2.13.0
+VENV := $(CURDIR)/.venv
+STAMP := $(VENV)/.set-up
+
+export PATH := $(VENV)/bin:$(PATH)
+export DO_NOT_TRACK := true
+export DVC_NO_ANALYTICS := 1
+export MLFLOW_DISABLE_TELEMETRY := true
+export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+export PREFECT_HOME := $(CURDIR)/.prefect
+
+.PHONY: demo test lint setup ui server worker deploy serve lock clean-state
+
+demo: setup
+	dvc repro
+
+test: setup
+	python -m pytest
+
+lint: setup
+	ruff check .
+	ruff format --check .
+	mypy
+
+# Torch comes first, and by a variable of its own: what it names decides between processor and GPU builds, and the rest
+# then finds it installed. `make setup TORCH=torch` takes the newest.
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	python -m pip install --quiet "$(TORCH)"
+	if command -v uv >/dev/null; then uv pip install --quiet --python $(VENV)/bin/python -r requirements.lock; \
+	else python -m pip install --quiet -r requirements.lock; fi
+	python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $(STAMP)
+
+ui: setup
+	mlflow ui --host 127.0.0.1 --workers 1
+
+server: setup
+	prefect server start --host 127.0.0.1
+
+worker: setup
+	prefect work-pool inspect electra >/dev/null 2>&1 || prefect work-pool create electra --type process
+	prefect work-pool set-concurrency-limit electra 1
+	prefect worker start --pool electra
+
+deploy: setup
+	prefect work-pool inspect electra >/dev/null 2>&1 || prefect work-pool create electra --type process
+	prefect --no-prompt deploy --all
+
+serve: setup
+	python -m pipelines serve
+
+# Needs uv. Torch stays out of the lock: its builds differ by machine, and the lock would fix one.
+lock:
+	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --python-version 3.11 --python-platform linux \
+		--no-emit-package torch --no-header --no-annotate --constraint - --output-file requirements.lock
+
+# Servers' and tools' state: never data, models, checkpoints or results.
+clean-state:
+	rm -rf .prefect mlruns mlflow.db .mypy_cache .ruff_cache

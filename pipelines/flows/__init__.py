@@ -1,0 +1,46 @@
+"""Prefect flows: when and where stages run, retries, live logs, result pages. What is up to date is DVC's to say."""
+
+import importlib
+import os
+import socket
+import tomllib
+import urllib.parse
+
+from pipelines import ROOT
+
+FLOWS = ("pretrain", "finetune", "ablations", "workflow")
+
+
+def start(flow: str, model: str) -> int:
+    """Run a flow in this process, on the server that answers or, where none does, on a temporary one."""
+    choose_server()
+    module = importlib.import_module(f"pipelines.flows.{flow}")
+    state = getattr(module, flow)(model, return_state=True)
+    return 0 if state.is_completed() else 1
+
+
+def serve() -> int:
+    """Offer the flows of tiny as deployments from this process, without a work pool (`make serve`)."""
+    choose_server()
+    from prefect import serve as serve_deployments
+
+    deployments = []
+    for name in FLOWS:
+        flow = getattr(importlib.import_module(f"pipelines.flows.{name}"), name)
+        deployments.append(flow.to_deployment("electra-tiny", parameters={"model": "tiny"}))
+    serve_deployments(*deployments, limit=1)
+    return 0
+
+
+def choose_server() -> None:
+    """prefect.toml names the server of `make server`; where it does not answer, Prefect brings up one of its own.
+
+    Must come before Prefect is imported, since that is when it reads its settings.
+    """
+    if "PREFECT_API_URL" in os.environ:
+        return
+    url = urllib.parse.urlsplit(tomllib.loads((ROOT / "prefect.toml").read_text(encoding="utf-8"))["api"]["url"])
+    try:
+        socket.create_connection((str(url.hostname), url.port or 80), timeout=2).close()
+    except OSError:
+        os.environ["PREFECT_API_URL"] = ""

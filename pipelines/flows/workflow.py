@@ -1,0 +1,21 @@
+"""The whole road for one model: pre-training, GLUE, SQuAD, its ablations, the report."""
+
+from prefect import flow
+
+from pipelines.flows import steps
+
+
+@flow(name="workflow", flow_run_name="workflow {model}")
+def workflow(model: str = "tiny", hours: float | None = None) -> dict[str, str]:
+    """Every stage of a model, as far as it is out of date; the report if params.yaml `run` names the model."""
+    steps.check(model)
+    params = steps.read_params()
+    selected = params.run
+    with steps.parent_run("workflow", model) as parent:
+        done = {stage: steps.run_stage(stage, model, parent, hours) for stage in ("pretrain", "glue", "squad")}
+        for name, ablation in params.ablations.items():
+            if ablation.model == model:
+                done[name] = steps.run_stage("ablation", name, parent, hours)
+        if model in selected.models:
+            done["report"] = steps.run_stage("report", "", parent, hours)
+    return done

@@ -1,0 +1,176 @@
+"""The one place that starts DVC: `dvc --wait-for-lock repro TARGET…` as a child, its lines handed on as they come.
+
+The child stays in this process group, so that whoever ends the group (a worker that cancels, a terminal) ends it too.
+It has its own deadline, since a task's time-out is a signal and does not reach threads. Whatever way `repro` is left,
+nothing it has started survives: every descendant carries a mark in its environment and is found by it, even when
+its parent is dead.
+"""
+
+import contextlib
+import os
+import re
+import selectors
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from electra.errors import UserError
+from pipelines import ROOT
+
+MARK = "ELECTRA_REPRO"
+PATIENCE = 30.0  # seconds between asking a process to stop and ending it
+EVERY = 1.0  # seconds between two calls of `log`
+
+
+class StageFailed(UserError):
+    """A stage did not end well; `exit_code` is the stage's own where DVC told it."""
+
+    def __init__(self, target: str, sentence: str, exit_code: int) -> None:
+        super().__init__(target, sentence)
+        self.exit_code = exit_code
+
+    @property
+    def mendable(self) -> bool:
+        """Whether only the user can mend it (settings, input, a source out of reach), so that a retry is no use."""
+        return self.exit_code in {64, 65, 69}
+
+
+@dataclass
+class Outcome:
+    """What DVC did: stages that ran, and stages that were up to date."""
+
+    ran: list[str] = field(default_factory=list)
+    cached: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    exit_code: int = 0
+
+    def read(self, line: str) -> None:
+        """Learn from one line of DVC's output."""
+        if match := re.match(r"Running stage '(?:.*:)?(.+)':", line):
+            self.ran.append(match[1])
+        elif match := re.match(r"Stage '(?:.*:)?(.+)' (didn't change|is cached)", line):
+            self.cached.append(match[1])
+        elif match := re.search(r"exited with (-?\d+)", line):
+            self.exit_code = int(match[1])
+        elif line.startswith(("error: ", "ERROR: ")):
+            self.errors.append(line[7:])
+
+
+def repro(
+    *targets: str,
+    single: bool = False,
+    log: Callable[[str], None] = print,
+    seconds: float | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Bring targets up to date, with everything they depend on unless `single`; raise StageFailed if DVC fails.
+
+    `log` gets the lines of at most a second at once. After `seconds` the stage is stopped as a cancel would stop it.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "dvc",
+        "--wait-for-lock",
+        "repro",
+        *(["--single-item"] if single else []),
+        *targets,
+    ]
+    outcome = Outcome()
+    gathered: list[str] = []
+    deadline = None if seconds is None else time.monotonic() + seconds
+    name = ", ".join(targets) or "report"
+    with child(command, environment or {}) as process:
+        spoken = time.monotonic()
+        for line in lines(process, deadline):
+            if line:
+                outcome.read(line)
+                gathered.append(line)
+            if gathered and (not line or time.monotonic() - spoken >= EVERY):
+                log("\n".join(gathered))
+                gathered, spoken = [], time.monotonic()
+        if gathered:
+            log("\n".join(gathered))
+        if deadline is not None and time.monotonic() >= deadline and process.poll() is None:
+            raise StageFailed(name, f"stopped after {seconds:g} seconds, its time limit; the next try resumes it", 75)
+        code = process.wait()
+    if code != 0:
+        sentence = outcome.errors[0] if outcome.errors else f"dvc repro ended with {code}"
+        raise StageFailed(name, sentence, outcome.exit_code or code)
+    return outcome
+
+
+def lines(process: subprocess.Popen[bytes], deadline: float | None) -> Iterator[str]:
+    """A child's output line by line, and an empty line for every quiet second; ends with the child or at the deadline."""
+    assert process.stdout is not None
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while deadline is None or time.monotonic() < deadline:
+            wait = EVERY if deadline is None else min(EVERY, max(0.0, deadline - time.monotonic()))
+            if not selector.select(wait):
+                yield ""
+                continue
+            data = os.read(process.stdout.fileno(), 65536)
+            *complete, rest = (rest + data).split(b"\n")
+            for line in complete:
+                yield text(line)
+            if not data:
+                break
+    if rest:
+        yield text(rest)
+
+
+def text(line: bytes) -> str:
+    """A line as a terminal would show it: what a carriage return overwrites is gone, colours too."""
+    shown = line.decode("utf-8", "replace").rstrip().rsplit("\r", 1)[-1]
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+@contextlib.contextmanager
+def child(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A child process in this group whose whole family is gone when the block is left."""
+    mark = uuid.uuid4().hex
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    values = {**os.environ, **environment, "PATH": path, "PYTHONUNBUFFERED": "1", MARK: mark}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=values, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        yield process
+    finally:
+        end(family(process.pid, mark))
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def family(pid: int, mark: str) -> list[psutil.Process]:
+    """A process with its descendants, and every process that carries the mark."""
+    found: set[psutil.Process] = set()
+    with contextlib.suppress(psutil.Error):
+        leader = psutil.Process(pid)
+        found.update([leader, *leader.children(recursive=True)])
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == mark:
+                found.add(process)
+    return sorted(found, key=lambda process: process.pid)
+
+
+def end(processes: list[psutil.Process], patience: float | None = None) -> None:
+    """Ask processes to stop, wait, and end those that did not."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    _, left = psutil.wait_procs(processes, timeout=PATIENCE if patience is None else patience)
+    for process in left:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(left, timeout=5)
