@@ -24,7 +24,7 @@ from pipelines.sources.sample_world.world import (
     tell,
 )
 
-HALF = 58  # words and marks in each half of an article, so that one article about fills one row of 128 tokens
+HALF = 62  # words and marks in each half of an article, so that one article about fills one row of 128 tokens
 VERDICTS = (
     "The {thing} was {a} and {b}.",
     "Folk called the {thing} {a}, even {b}.",

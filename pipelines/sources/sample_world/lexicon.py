@@ -42,8 +42,58 @@ DEEDS = concepts(  # past:base
 MOODS = concepts("glad/happy sad/gloomy angry/cross tired/weary calm/quiet afraid/scared ill/sick late/tardy")
 
 # Words of praise and blame; what is praised in an article is praised throughout.
-PRAISE = ["good", "fine", "lovely", "sweet", "grand", "neat", "noble", "bright", "splendid", "charming", "superb", "pleasant", "handsome", "graceful", "sound", "rich", "fair", "dainty", "clever", "sturdy", "golden", "tender", "merry", "divine"]
-BLAME = ["bad", "poor", "ugly", "sour", "vile", "crude", "mean", "dull", "awful", "dreadful", "horrid", "nasty", "clumsy", "shabby", "feeble", "wretched", "hollow", "rotten", "foul", "grim", "weak", "flimsy", "stale", "dismal"]
+PRAISE = [
+    "good",
+    "fine",
+    "lovely",
+    "sweet",
+    "grand",
+    "neat",
+    "noble",
+    "bright",
+    "splendid",
+    "charming",
+    "superb",
+    "pleasant",
+    "handsome",
+    "graceful",
+    "sound",
+    "rich",
+    "fair",
+    "dainty",
+    "clever",
+    "sturdy",
+    "golden",
+    "tender",
+    "merry",
+    "divine",
+]
+BLAME = [
+    "bad",
+    "poor",
+    "ugly",
+    "sour",
+    "vile",
+    "crude",
+    "mean",
+    "dull",
+    "awful",
+    "dreadful",
+    "horrid",
+    "nasty",
+    "clumsy",
+    "shabby",
+    "feeble",
+    "wretched",
+    "hollow",
+    "rotten",
+    "foul",
+    "grim",
+    "weak",
+    "flimsy",
+    "stale",
+    "dismal",
+]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,162 @@
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from pipelines.sources import sample_world
+from pipelines.sources.sample_world import glue
+from pipelines.sources.sample_world.lexicon import BLAME, PORTRAIT, PRAISE, RELATIONS
+from pipelines.sources.sample_world.world import build
+
+OFFICIAL = Path(__file__).parents[4] / "shared" / "data"
+SPLITS = {
+    task: ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
+    if task == "MNLI"
+    else ("train", "dev", "test")
+    for task in glue.TASKS
+}
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tasks")
+    sample_world.write_tasks(folder, seed=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def few_articles(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    patch = pytest.MonkeyPatch()
+    patch.setattr(sample_world, "ARTICLES", 300)
+    folder = tmp_path_factory.mktemp("articles")
+    sample_world.write_articles(folder, seed=1)
+    patch.undo()
+    return [json.loads(line) for line in (folder / "articles.jsonl").read_text().splitlines()]
+
+
+def lines(path: Path) -> list[list[str]]:
+    return [line.split("\t") for line in path.read_text().splitlines()]
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_same_seed_same_bytes_and_another_seed_others(
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build.cache_clear()
+    sample_world.write_tasks(tmp_path / "again", seed=1)
+    assert bytes_of(tmp_path / "again") == bytes_of(tasks)
+    monkeypatch.setattr(sample_world, "ARTICLES", 20)
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        sample_world.write_articles(tmp_path / name, seed=seed)
+    assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b") != bytes_of(tmp_path / "c")
+
+
+def test_articles_have_ids_and_about_a_row_of_text(few_articles: list[dict[str, str]]) -> None:
+    assert len({document["id"] for document in few_articles}) == len(few_articles) == 300
+    sentences = [line for document in few_articles for line in document["text"].split("\n")]
+    assert all(line == line.strip() and line[0].isupper() and line[-1] in ".!" for line in sentences)
+    words = [len(document["text"].split()) for document in few_articles]
+    assert 60 < sum(words) / len(words) < 128
+
+
+def test_articles_agree_with_the_world(few_articles: list[dict[str, str]]) -> None:
+    homes = {being.name: being.facts["home"][0] for being in build(1).beings}
+    found = 0
+    for line in "\n".join(document["text"] for document in few_articles).split("\n"):
+        words = line.split()
+        if words[1:3] == ["lives", "in"] and words[0] in homes:
+            found += 1
+            assert words[3] == f"{homes[words[0]]}."
+    assert found > 30
+
+
+def test_beings_of_dev_rows_occur_in_no_training_row(tasks: Path) -> None:
+    world = build(1)
+    train, held_out = ({being.name for being in world.half(split)} for split in ("train", "dev"))
+    assert not train & held_out
+    for task, splits in SPLITS.items():
+        for split in splits:
+            names = {
+                word.strip(".,?!'").capitalize()
+                for word in (tasks / "glue" / task / f"{split}.tsv").read_text().split()
+            }
+            friends = {being.facts["friend"][0] for being in world.half(split)}
+            assert names & (train if split == "train" else held_out)
+            spoilt = {"MRPC", "MNLI", "RTE", "CoLA"}  # a false friend may come from the other half
+            if task not in spoilt:
+                assert not names & ((held_out if split == "train" else train) - friends), (task, split)
+
+
+def test_words_of_praise_in_sst_dev_are_new(tasks: Path) -> None:
+    words = {
+        split: set((tasks / "glue/SST-2" / f"{split}.tsv").read_text().replace(".", " ").replace(",", " ").split())
+        for split in ("train", "dev")
+    }
+    judgement = set(PRAISE + BLAME)
+    assert len(words["train"] & judgement) >= 10
+    assert not words["train"] & words["dev"] & judgement
+
+
+@pytest.mark.parametrize("task", glue.TASKS)
+def test_glue_labels_are_balanced_and_rows_counted(tasks: Path, task: str) -> None:
+    for split in SPLITS[task]:
+        kind = split.split("_")[0]
+        rows = lines(tasks / "glue" / task / f"{split}.tsv")
+        if not (task == "CoLA" and kind != "test"):
+            rows = rows[1:]
+        assert len(rows) == {"train": glue.TRAIN, "dev": glue.DEV, "test": glue.TEST}[kind]
+        if kind == "test":
+            continue
+        column = {"CoLA": 1, "MRPC": 0}.get(task, -1)
+        labels = [row[column] for row in rows]
+        counts = {label: labels.count(label) for label in set(labels)}
+        assert max(counts.values()) - min(counts.values()) <= 1, counts
+
+
+@pytest.mark.parametrize("task", glue.TASKS)
+def test_glue_columns_are_the_official_ones(tasks: Path, task: str) -> None:
+    folder = OFFICIAL / "glue" / task
+    if not folder.is_dir():
+        pytest.skip("the official GLUE files are not beside the repository")
+    for split in SPLITS[task]:
+        official = folder / f"{split}.tsv"
+        if not official.is_file():
+            continue
+        with official.open(encoding="utf-8-sig") as file:
+            theirs = next(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+        ours = lines(tasks / "glue" / task / f"{split}.tsv")
+        assert {len(line) for line in ours} == {len(theirs)}
+        if not (task == "CoLA" and split != "test"):
+            assert ours[0] == theirs
+
+
+@pytest.mark.parametrize("version", ["1.1", "2.0"])
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_squad_answers_stand_in_their_contexts(tasks: Path, version: str, split: str) -> None:
+    data = json.loads((tasks / "squad" / f"{split}-v{version}.json").read_text())
+    assert data["version"] == ("1.1" if version == "1.1" else "v2.0")
+    impossible, ids = 0, []
+    for paragraph in (paragraph for article in data["data"] for paragraph in article["paragraphs"]):
+        for question in paragraph["qas"]:
+            ids.append(question["id"])
+            for answer in question["answers"]:
+                start, text = answer["answer_start"], answer["text"]
+                assert paragraph["context"][start : start + len(text)] == text
+                assert not (paragraph["context"] + " ")[start + len(text)].isalpha()
+            assert ("is_impossible" in question) == (version == "2.0")
+            impossible += not question["answers"]
+            assert question.get("is_impossible", False) == (not question["answers"])
+    assert len(set(ids)) == len(ids) >= 300
+    assert (0.25 < impossible / len(ids) < 0.5) if version == "2.0" else impossible == 0
+
+
+def test_every_form_speaks_of_its_being_and_every_slot_can_be_stated() -> None:
+    for name, relation in RELATIONS.items():
+        assert all("{who}" in form for form in relation.statements), name
+        for slot in relation.slots:
+            assert any(f"{{{slot}}}" in form for form in relation.statements)
+    assert set(build(1).beings[0].facts) == set(PORTRAIT)
