@@ -21,6 +21,8 @@ SENTENCES, TOKENS = 6, 96
 ANSWERS, MISTAKES = 3, 2
 CONTEXT = 260  # characters of context shown around an answer
 
+CLOSING = frozenset(".,;:!?)]’”")
+
 LABELS = {
     "cola": {"0": "unacceptable", "1": "acceptable"},
     "sst2": {"0": "negative", "1": "positive"},
@@ -99,8 +101,15 @@ def sentences(model: ModelResults) -> str:
             ("alarm", "word", 75, "original, but suspected"),
         )
     )
-    rows = "".join(f"<p>{' '.join(map(_word, row))}</p>" for row in shown)
+    rows = "".join(f"<p>{_line(row)}</p>" for row in shown)
     return f'<p class="lead">{escape(summary)}</p><p class="legend">{legend}</p><div class="tokens">{rows}</div>'
+
+
+def _line(row: Sequence[Word]) -> str:
+    """Words with spaces between them, none before a mark of punctuation."""
+    if row and row[-1].text == "[SEP]":
+        row = row[:-1]
+    return "".join(("" if word.text in CLOSING or not i else " ") + _word(word) for i, word in enumerate(row))
 
 
 def _word(word: Word) -> str:
@@ -188,8 +197,8 @@ def mistakes(model: ModelResults, root: Path = Path()) -> str:
         items = "".join(_mistake(task.name, rows[row["id"]], row, scratch.get(row["id"])) for row in wrong[:MISTAKES])
         kind = "rows are off by more than 1" if GLUE[task.name].regression else "rows are wrong"
         share = f"{len(wrong):,} of {len(predictions):,} {kind}".replace(",", "\u202f")
-        parts.append(f"<h4>{escape(task.title)} <span>{share}</span></h4><ul class=qa>{items}</ul>")
-    return "".join(parts)
+        parts.append(f"<div><h4>{escape(task.title)} <span>{share}</span></h4><ul class=qa>{items}</ul></div>")
+    return f'<div class="grid">{"".join(parts)}</div>' if parts else ""
 
 
 def _error(prediction: dict[str, Any]) -> float:

@@ -45,15 +45,18 @@ def draw_all(inputs: Inputs, folder: Path) -> dict[str, Drawn]:
             keep("score-by-flops", caption, score_by_flops(sized))
         for model in inputs.models:
             if any(_any_scores(task) for task in model.tasks):
-                caption = f"{model.name}: each task, pre-trained and from scratch, one small mark per seed ({model.data})"
+                caption = (
+                    f"{model.name}: each task, pre-trained and from scratch, one small mark per seed ({model.data})"
+                )
                 keep(f"{model.name}-tasks", caption, tasks(model))
+            text = model.corpus.replace("_", " ")
             for name, caption, figure in curves(model):
-                keep(f"{model.name}-{name}", f"{model.name}: {caption}", figure)
+                keep(f"{model.name}-{name}", f"{model.name}: {caption} ({text})", figure)
         for ablation in inputs.ablations:
-            caption = f"{ablation.title}: mean over the tasks ({ablation.data}), one small mark per seed, bar = mean ± sd"
+            caption = (
+                f"{ablation.title}: mean over the tasks ({ablation.data}), one small mark per seed, bar = mean ± sd"
+            )
             keep(f"ablation-{ablation.name}", caption, arms(ablation))
-            if figure := arm_curves(ablation):
-                keep(f"ablation-{ablation.name}-tasks", f"{ablation.title}: per task ({ablation.data})", figure)
     return drawn
 
 
@@ -62,7 +65,10 @@ def score_by_flops(models: Sequence[ModelResults]) -> "Figure":
     figure = new_figure(4.3, 3.1)
     axes = figure.subplots()
     ordered = sorted(models, key=lambda model: model.flops or 0)
-    for arm, colour, marker, label in (("scratch", GREY, "o", "from scratch"), ("pretrained", BLUE, "o", "pre-trained")):
+    for arm, colour, marker, label in (
+        ("scratch", GREY, "o", "from scratch"),
+        ("pretrained", BLUE, "o", "pre-trained"),
+    ):
         points = [(m.flops, m.average.scores[arm]) for m in ordered if m.average and m.average.scores[arm]]
         x = [flops for flops, _ in points]
         y = [mean(scores) for _, scores in points]
@@ -70,14 +76,18 @@ def score_by_flops(models: Sequence[ModelResults]) -> "Figure":
         face = colour if arm == "pretrained" else PAPER
         axes.errorbar(x, y, yerr=bars, color=colour, marker=marker, markerfacecolor=face, markersize=5.5, linewidth=1.2)
         if points:
-            axes.annotate(label, (x[-1], y[-1]), (0, 9), textcoords="offset points", ha="right", color=colour)
-    top = axes.get_ylim()
-    axes.set_ylim(top[0], top[1] + 0.08 * (top[1] - top[0]))
+            axes.annotate(label, (x[-1], y[-1]), (8, 6), textcoords="offset points", ha="right", color=colour)
     for model in ordered:
-        axes.annotate(
-            model.name, (model.flops, axes.get_ylim()[0]), (0, 3), textcoords="offset points", ha="center", color=MUTED
-        )
+        best = mean(model.average.scores["pretrained"] or model.average.scores["scratch"]) if model.average else None
+        if best is not None:
+            axes.annotate(
+                model.name, (model.flops or 0, best), (0, -14), textcoords="offset points", ha="center", color=MUTED
+            )
+    axes.margins(y=0.18)
     axes.set_xscale("log")
+    exponents = [math.log10(model.flops) for model in ordered if model.flops]
+    axes.set_xlim(10 ** math.floor(min(exponents) - 0.05), 10 ** math.ceil(max(exponents) + 0.05))
+    axes.minorticks_off()
     axes.set_xlabel("pre-training FLOPs")
     axes.set_title(_average_title(ordered[0]))
     return figure
@@ -124,7 +134,11 @@ def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
     means = {arm: mean(scores) for arm, scores in row.scores.items()}
     if means["pretrained"] is not None and means["scratch"] is not None:
         found = difference(row.scores["pretrained"], row.scores["scratch"])
-        line = {"color": MUTED, "linewidth": 1.6} if found and found.counts else {"color": GREY, "linewidth": 0.9, "linestyle": (0, (2, 2))}
+        line = (
+            {"color": MUTED, "linewidth": 1.6}
+            if found and found.counts
+            else {"color": GREY, "linewidth": 0.9, "linestyle": (0, (2, 2))}
+        )
         axes.plot([means["scratch"], means["pretrained"]], [place, place], zorder=1, **line)  # type: ignore[arg-type]
     for arm, colour, face in (("scratch", GREY, PAPER), ("pretrained", BLUE, BLUE)):
         scores = row.scores[arm]
@@ -145,12 +159,18 @@ def arms(ablation: Ablation) -> "Figure | None":
     published = {name: score for name, _, score in paper.TABLE_5}
     published |= {name: score for name, _, score in paper.TYING}
     beside = any(arm.name in published for arm in ablation.arms)
-    figure = new_figure(5.2 if beside else 4.4, 0.95 + 0.34 * len(ablation.arms))
+    figure = new_figure(4.5 if beside else 4.2, 0.95 + 0.34 * len(ablation.arms))
     grid = figure.subplots(1, 2 if beside else 1, sharey=True, squeeze=False)[0]
     ours = grid[0]
     for place, arm in enumerate(ablation.arms):
         if not arm.scores:
-            ours.annotate("no result" if not arm.failed else "failed", (0.02, place), xycoords=("axes fraction", "data"), va="center", color=ORANGE)
+            ours.annotate(
+                "no result" if not arm.failed else "failed",
+                (0.02, place),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                color=ORANGE,
+            )
             continue
         colour = BLUE if place == 0 else INK
         ours.errorbar(mean(arm.scores), place, xerr=sd(arm.scores) or 0.0, color=colour, linewidth=1.2)
@@ -167,38 +187,18 @@ def arms(ablation: Ablation) -> "Figure | None":
             if arm.name in published:
                 theirs.plot(published[arm.name], place, "D", color=GREY, markersize=5)
                 theirs.annotate(
-                    f"{published[arm.name]:.1f}", (published[arm.name], place), (7, 0), textcoords="offset points", va="center", color=MUTED
+                    f"{published[arm.name]:.1f}",
+                    (published[arm.name], place),
+                    (7, 0),
+                    textcoords="offset points",
+                    va="center",
+                    color=MUTED,
                 )
         theirs.margins(x=0.3)
         theirs.set_title("paper, Table 5" if ablation.arms[0].name == "electra" else "paper")
         theirs.set_xlabel("GLUE dev, base size")
     for axes in grid:
         axes.grid(axis="y", visible=False)
-    return figure
-
-
-def arm_curves(ablation: Ablation) -> "Figure | None":
-    """Per task, the arms' means: where the order of the arms comes from."""
-    names = list(dict.fromkeys(task for arm in ablation.arms for task in arm.tasks))
-    shown = [arm for arm in ablation.arms if arm.tasks]
-    if len(shown) < 2 or not names:
-        return None
-    from electra.finetuning.tasks import GLUE
-
-    names.sort(key=lambda task: list(GLUE).index(task) if task in GLUE else 99)
-    figure = new_figure(5.2, 0.9 + 0.34 * len(names))
-    axes = figure.subplots()
-    markers = ("o", "s", "^", "D", "v", "P", "X")
-    colours = (BLUE, ORANGE, GREEN, GREY, INK)
-    for index, arm in enumerate(shown):
-        colour, marker = colours[index % len(colours)], markers[index % len(markers)]
-        points = [(mean(arm.tasks[task]), place) for place, task in enumerate(names) if arm.tasks.get(task)]
-        x, y = zip(*points, strict=True)
-        axes.plot(x, y, marker, color=colour, markerfacecolor=colour if index == 0 else "none", markersize=5.5, label=arm.label)
-    axes.set_yticks(range(len(names)), [GLUE[task].title if task in GLUE else task for task in names], color=INK)
-    axes.set_ylim(len(names) - 0.45, -0.6)
-    axes.set_xlabel(f"score, points ({ablation.data})")
-    figure.legend(loc="outside upper left", ncols=3, frameon=False, handletextpad=0.1, columnspacing=1.0)
     return figure
 
 

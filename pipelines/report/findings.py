@@ -9,7 +9,17 @@ from itertools import pairwise
 
 from pipelines.report import paper
 from pipelines.report.comparison import Difference, difference, mean, sd
-from pipelines.report.inputs import ARM_TITLES, Ablation, Arm, Inputs, Measured, ModelResults, held_out, number, training
+from pipelines.report.inputs import (
+    ARM_TITLES,
+    Ablation,
+    Arm,
+    Inputs,
+    Measured,
+    ModelResults,
+    held_out,
+    number,
+    training,
+)
 from pipelines.report.table import signed
 
 POINTS_WANTED, SDS_WANTED = 5.0, 3.0
@@ -31,16 +41,21 @@ def size(found: Difference) -> str:
     return text if found.sds is None else f"{text}, {abs(found.sds):.1f} standard deviations"
 
 
-def headline(model: ModelResults) -> str:
-    """One sentence on the mean over the tasks."""
+def headline(model: ModelResults, *, named: bool = False) -> str:
+    """One sentence on the mean over the tasks; `named` puts the model's name in front."""
+    sentence = _headline(model)
+    return f"{model.name}: {sentence[0].lower()}{sentence[1:]}" if named else sentence
+
+
+def _headline(model: ModelResults) -> str:
     if model.average is None or not any(model.average.scores.values()):
-        return f"{model.name}: no fine-tuning results yet."
+        return "No fine-tuning results yet."
     scores = model.average.scores
     found = difference(scores["pretrained"], scores["scratch"])
     title = _labelled(model.average.title, model)
     if found is None:
         arm = "pretrained" if scores["pretrained"] else "scratch"
-        return f"{title}: {spread(scores[arm])} {ARM_TITLES[arm]}; the other arm is missing."
+        return f"{title[:1].upper()}{title[1:]}: {spread(scores[arm])} {ARM_TITLES[arm]}; the other arm is missing."
     ends = f"from {spread(scores['scratch'])} (from scratch) to {spread(scores['pretrained'])} (pre-trained)"
     if found.verdict == "higher":
         return f"Pre-training lifts the {title} {ends}: {size(found)}."
@@ -71,7 +86,12 @@ def goals(model: ModelResults) -> list[tuple[bool, str]]:
             continue
         met = found.points >= POINTS_WANTED and (found.sds or 0) >= SDS_WANTED and found.counts
         name = "mean of the tasks" if row is model.average else f"{row.title} {row.metric_title}"
-        result.append((met, f"{model.name}, {name}: pre-trained minus from scratch is {size(found)}; the mark is 5 points and 3 standard deviations."))
+        result.append(
+            (
+                met,
+                f"{model.name}, {name}: pre-trained minus from scratch is {size(found)}; the mark is 5 points and 3 standard deviations.",
+            )
+        )
     return result
 
 
@@ -134,7 +154,7 @@ def orders(ablation: Ablation) -> list[str]:
             "no spread": "cannot be judged without spread",
         }[found.verdict]
         sign = "level with" if math.isclose(high, low) else "above"
-        result.append(f"{upper_label} {sign} {lower_label} (paper {high - low:+.1f}): {said} here ({size(found)}).".replace("-", "−") if high - low < 0 else f"{upper_label} {sign} {lower_label} (paper {signed(high - low)}): {said} here ({size(found)}).")
+        result.append(f"{upper_label} {sign} {lower_label} (paper {signed(high - low)}): {said} here ({size(found)}).")
     return result
 
 
@@ -143,7 +163,9 @@ def unequal(ablation: Ablation) -> str | None:
     spent = [arm.flops for arm in ablation.arms if arm.flops and not arm.failed]
     if not spent or max(spent) <= 1.02 * min(spent):
         return None
-    return f"{ablation.title}: the arms did not spend the same FLOPs (largest / smallest = {max(spent) / min(spent):.2f})."
+    return (
+        f"{ablation.title}: the arms did not spend the same FLOPs (largest / smallest = {max(spent) / min(spent):.2f})."
+    )
 
 
 def all_shortfalls(inputs: Inputs) -> list[str]:

@@ -165,7 +165,7 @@ def _model(reader: _Reader, name: str, config: Any, params: Any) -> ModelResults
     squad = reader.json(f"results/{name}/squad.json")
     examples = reader.json(f"build/models/{name}/examples.json")
     known = list(GLUE)
-    tasks = sorted(glue.get("tasks", {}).items(), key=lambda item: (known.index(item[0]) if item[0] in GLUE else 99))
+    tasks = sorted(glue.get("tasks", {}).items(), key=lambda item: known.index(item[0]) if item[0] in GLUE else 99)
     measured = []
     for task, values in tasks:
         title = GLUE[task].title if task in GLUE else task
@@ -218,7 +218,9 @@ def _ablation(reader: _Reader, name: str, params: Any) -> Ablation | None:
         return None
     order = list(params.ablations[name].arms)
     arms = []
-    for arm, part in sorted(values.get("arms", {}).items(), key=lambda item: (order.index(item[0]) if item[0] in order else 99)):
+    for arm, part in sorted(
+        values.get("arms", {}).items(), key=lambda item: order.index(item[0]) if item[0] in order else 99
+    ):
         status = str(part.get("status", "ok"))
         if status != "ok":
             reader.missing.append(f"ablation {name}, {part.get('label', arm)}: {status}")
@@ -281,7 +283,9 @@ def _series(curve: dict[str, list[float]], *names: str) -> tuple[list[float], li
     """The first column that has any value; rows without one are left out."""
     steps = curve.get("step", [])
     for name in names:
-        points = [(step, value) for step, value in zip(steps, curve.get(name, []), strict=False) if math.isfinite(value)]
+        points = [
+            (step, value) for step, value in zip(steps, curve.get(name, []), strict=False) if math.isfinite(value)
+        ]
         if points:
             return [step for step, _ in points], [value for _, value in points]
     return None

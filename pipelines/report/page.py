@@ -4,7 +4,7 @@ A function of the results alone. The one script fills a box from run.js (clock, 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -44,13 +44,18 @@ if (run) {
 
 @dataclass(frozen=True)
 class Report:
-    """What the page is drawn from."""
+    """What the page is drawn from; `said` holds the notes that a table has already shown."""
 
     inputs: Inputs
     params: Any
     figures: dict[str, Drawn]
     tables: dict[str, Table]
     root: Path
+    said: set[str] = field(default_factory=set)
+
+    def table(self, name: str) -> str:
+        """A table as HTML, or nothing."""
+        return self.tables[name].html(self.said) if name in self.tables else ""
 
 
 def render(report: Report) -> str:
@@ -70,7 +75,9 @@ def render(report: Report) -> str:
     ]
     sections = [section for section in sections if section[2]]
     links = "".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title, _ in sections)
-    body = "".join(f'<section><h2 id="{anchor}">{escape(title)}</h2>{inner}</section>' for anchor, title, inner in sections)
+    body = "".join(
+        f'<section><h2 id="{anchor}">{escape(title)}</h2>{inner}</section>' for anchor, title, inner in sections
+    )
     css = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -90,11 +97,12 @@ def data_labels(inputs: Inputs) -> list[str]:
     return list(dict.fromkeys([*(m.data for m in inputs.models), *(a.data for a in inputs.ablations)]))
 
 
-def figure(drawn: Drawn | None, *, caption: bool = True) -> str:
-    """A figure with its caption, or nothing."""
+def figure(drawn: Drawn | None, owner: str = "") -> str:
+    """A figure with its caption, or nothing; the owner's name is left out where its heading has it."""
     if drawn is None:
         return ""
-    return f"<figure>{drawn.svg}{f'<figcaption>{escape(drawn.caption)}.</figcaption>' if caption else ''}</figure>"
+    caption = drawn.caption.removeprefix(f"{owner}: ")
+    return f"<figure>{drawn.svg}<figcaption>{escape(caption[:1].upper() + caption[1:])}.</figcaption></figure>"
 
 
 def bullets(sentences: Sequence[str], empty: str) -> str:
@@ -106,20 +114,32 @@ def bullets(sentences: Sequence[str], empty: str) -> str:
 
 def _first_page(report: Report) -> str:
     models = report.inputs.models
-    said = "".join(f'<p class="say">{escape(findings.headline(model))}</p>' for model in models)
-    hero = report.figures.get("score-by-flops") or next(
-        (drawn for model in models if (drawn := report.figures.get(f"{model.name}-tasks"))), None
+    several = len(models) > 1
+    said = "".join(f'<p class="say">{escape(findings.headline(model, named=several))}</p>' for model in models)
+    hero = figure(report.figures.get("score-by-flops")) or next(
+        (figure(drawn, model.name) for model in models if (drawn := report.figures.get(f"{model.name}-tasks"))), ""
     )
     sample = f"<p>{escape(SAMPLE_WORLD)}</p>" if any(model.sample for model in models) else ""
-    lists = "".join(
-        f'<dl class="facts">{"".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in what_was_run(report, model))}</dl>'
-        for model in models
-    )
     return (
-        f'<div class="hero"><div>{said or "<p class=say>No model is selected in params.yaml: run.models.</p>"}{sample}{lists}'
+        f'<div class="hero"><div>{said or "<p class=say>No model is selected in params.yaml: run.models.</p>"}{sample}{_runs(report)}'
         f'<div class="run" id="run"><span class="none">When, how long, on what machine: not recorded.</span></div></div>'
-        f"{figure(hero)}</div>"
+        f"{hero}</div>"
     )
+
+
+def _runs(report: Report) -> str:
+    """What was run: a list for one model, a column each for several."""
+    runs = [what_was_run(report, model) for model in report.inputs.models]
+    if len(runs) == 1:
+        return f'<dl class="facts">{"".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in runs[0])}</dl>'
+    keys = list(dict.fromkeys(key for run in runs for key, _ in run))
+    rows = "".join(
+        f"<tr><th scope=row class=left>{escape(key)}</th>"
+        + "".join(f"<td class=left>{escape(dict(run).get(key, MISSING))}</td>" for run in runs)
+        + "</tr>"
+        for key in keys
+    )
+    return f'<div class="scroll runs"><table><tbody>{rows}</tbody></table></div>' if runs else ""
 
 
 def what_was_run(report: Report, model: ModelResults) -> list[tuple[str, str]]:
@@ -131,7 +151,8 @@ def what_was_run(report: Report, model: ModelResults) -> list[tuple[str, str]]:
     rows = [
         (
             "model",
-            f"{model.name}: {encoder.layers} layers, hidden {encoder.hidden}" + (f", {size} parameters" if size else ""),
+            f"{model.name}: {encoder.layers} layers, hidden {encoder.hidden}"
+            + (f", {size} parameters" if size else ""),
         ),
         (
             "pre-training",
@@ -166,37 +187,38 @@ def _results(report: Report) -> str:
     by_flops = "score-by-flops" in report.figures
     for model in report.inputs.models:
         drawn = report.figures.get(f"{model.name}-tasks") if by_flops else None
-        table = report.tables.get(f"{model.name}-tasks")
-        parts.append((table.html() if table else "") + figure(drawn))
+        table = report.table(f"{model.name}-tasks")
+        parts.append(f'<div class="pair">{table}{figure(drawn, model.name)}</div>' if drawn else table)
     return "".join(parts)
 
 
 def _question_answering(report: Report) -> str:
-    names = [f"{model.name}-squad" for model in report.inputs.models]
-    return "".join(report.tables[name].html() for name in names if name in report.tables)
+    return "".join(report.table(f"{model.name}-squad") for model in report.inputs.models)
 
 
 def _pretraining(report: Report) -> str:
     parts = []
     for model in report.inputs.models:
-        panels = [d for name, d in report.figures.items() if name.startswith(f"{model.name}-") and name != f"{model.name}-tasks"]
+        panels = [
+            d
+            for name, d in report.figures.items()
+            if name.startswith(f"{model.name}-") and name != f"{model.name}-tasks"
+        ]
         if panels:
             title = f"<h3>{escape(model.name)}</h3>" if len(report.inputs.models) > 1 else ""
             lead = f'<p class="lead">Measured on held-out text of {escape(model.corpus.replace("_", " "))} with the same masks each time; grey: training.</p>'
-            parts.append(f'{title}{lead}<div class="grid">{"".join(map(figure, panels))}</div>')
+            parts.append(
+                f'{title}{lead}<div class="grid">{"".join(figure(panel, model.name) for panel in panels)}</div>'
+            )
     return "".join(parts)
 
 
 def _ablation(report: Report, ablation: Ablation) -> str:
-    drawn = figure(report.figures.get(f"ablation-{ablation.name}"))
-    more = figure(report.figures.get(f"ablation-{ablation.name}-tasks"))
-    tables = [report.tables.get(f"ablation-{ablation.name}"), report.tables.get(f"ablation-{ablation.name}-tasks")]
+    drawn = figure(report.figures.get(f"ablation-{ablation.name}"), ablation.title)
     orders = findings.orders(ablation)
-    said = f"<h4>The paper's order, pair by pair</h4>{bullets(orders, '')}" if orders else ""
-    return (
-        f"<h3>{escape(ablation.title)}</h3>"
-        f'<div class="pair">{drawn}{more}</div>{"".join(table.html() for table in tables if table)}{said}'
-    )
+    said = f"<div><h4>The paper's order, pair by pair</h4>{bullets(orders, '')}</div>" if orders else ""
+    tables = report.table(f"ablation-{ablation.name}") + report.table(f"ablation-{ablation.name}-tasks")
+    return f'<h3>{escape(ablation.title)}</h3><div class="pair">{drawn}{said}</div>{tables}'
 
 
 def _examples(report: Report) -> str:
@@ -216,7 +238,7 @@ def _examples(report: Report) -> str:
 def _paper(report: Report) -> str:
     names = [name for name in report.tables if name.startswith("paper-")]
     lead = "The published numbers, with ours in rows and columns of their own. Only orders and gaps can be compared."
-    return f'<p class="lead">{lead}</p>' + "".join(report.tables[name].html() for name in names)
+    return f'<p class="lead">{lead}</p>' + "".join(map(report.table, names))
 
 
 def _short(report: Report) -> str:
@@ -236,7 +258,10 @@ def _provenance(report: Report) -> str:
     for table in provenance.facts(report.inputs, report.params, report.root):
         inner = table.html().replace('<figure class="table"', '<figure class="table facts"')
         parts.append(f"<details><summary>{escape(table.title)}</summary>{inner}</details>")
-    return '<p class="lead">Settings, data and code as recorded by the stages; clock, commit and machine are in the box at the top.</p>' + "".join(parts)
+    return (
+        '<p class="lead">Settings, data and code as recorded by the stages; clock, commit and machine are in the box at the top.</p>'
+        + "".join(parts)
+    )
 
 
 def markdown(report: Report) -> str:
@@ -244,7 +269,7 @@ def markdown(report: Report) -> str:
     inputs = report.inputs
     lines = [f"# ELECTRA: {', '.join(model.name for model in inputs.models)} ({', '.join(data_labels(inputs))})", ""]
     for model in inputs.models:
-        lines += [findings.headline(model), ""]
+        lines += [findings.headline(model, named=len(inputs.models) > 1), ""]
         lines += [f"- {key}: {value}" for key, value in what_was_run(report, model)] + [""]
         if model.sample:
             lines += [SAMPLE_WORLD, ""]

@@ -38,16 +38,26 @@ def facts(inputs: Inputs, params: Any, root: Path = Path()) -> list[Table]:
             tables.append(_pairs(f"facts-{kind}-{name}", f"{kind} {name}", _flat(values)))
     for ablation in inputs.ablations:
         rows = [(arm.label, json.dumps(arm.settings, sort_keys=True)) for arm in ablation.arms]
-        tables.append(_pairs(f"facts-ablation-{ablation.name}", f"ablation {ablation.name}: settings of each arm", rows))
+        tables.append(
+            _pairs(f"facts-ablation-{ablation.name}", f"ablation {ablation.name}: settings of each arm", rows)
+        )
     rows = [(str(path.relative_to(root)), sha256_file(path)) for path in _read_files(inputs, root)]
     tables.append(_pairs("facts-files", "files read, sha256", rows))
     return [table for table in tables if table.rows]
 
 
 def _read_files(inputs: Inputs, root: Path) -> list[Path]:
-    names = [f"results/{m.name}/{file}" for m in inputs.models for file in ("pretrain.json", "pretrain.csv", "glue.json", "squad.json")]
+    names = [
+        f"results/{m.name}/{file}"
+        for m in inputs.models
+        for file in ("pretrain.json", "pretrain.csv", "glue.json", "squad.json")
+    ]
     names += [f"results/ablations/{ablation.name}.json" for ablation in inputs.ablations]
-    names += [f"results/{kind}/{name}.json" for kind in ("corpus", "tokens", "tasks") for name in getattr(inputs, {"corpus": "corpora"}.get(kind, kind))]
+    names += [
+        f"results/{kind}/{name}.json"
+        for kind in ("corpus", "tokens", "tasks")
+        for name in getattr(inputs, {"corpus": "corpora"}.get(kind, kind))
+    ]
     names += [f"build/models/{m.name}/MANIFEST.json" for m in inputs.models]
     names += [f"build/corpus/{name}/MANIFEST.json" for name in inputs.corpora]
     names += [f"build/{kind}/{name}/MANIFEST.json" for kind in ("tokens", "tasks") for name in getattr(inputs, kind)]
@@ -88,7 +98,12 @@ def write_run(path: Path, root: Path = Path()) -> dict[str, Any]:
 
 
 def _machine() -> str:
-    parts = [platform.system(), platform.machine(), f"{os.cpu_count()} CPU cores", f"Python {platform.python_version()}"]
+    parts = [
+        platform.system(),
+        platform.machine(),
+        f"{os.cpu_count()} CPU cores",
+        f"Python {platform.python_version()}",
+    ]
     with_gpu = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") if shutil.which("nvidia-smi") else ""
     return ", ".join([*parts, *with_gpu.splitlines()])
 

@@ -88,6 +88,8 @@ def save(figure: "Figure", folder: Path, name: str) -> str:
     import matplotlib as mpl
 
     with mpl.rc_context({**RC, "svg.hashsalt": name}):
+        figure.draw_without_rendering()  # lays out; once is enough for both files
+        figure.set_layout_engine("none")
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
         image = io.BytesIO()
@@ -111,5 +113,10 @@ def inline_svg(svg: str, name: str, label: str) -> str:
     body = re.sub(r"'DejaVu Sans'[^;\"]*", "var(--sans)", body)
     for colour, variable in _VARIABLES.items():
         body = body.replace(colour, f"var({variable})")
-    body = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{escape(label)}">', body, count=1)
+    body = re.sub(
+        r'<svg [^>]*?viewBox="([^"]*)"[^>]*>',
+        rf'<svg viewBox="\1" role="img" aria-label="{escape(label)}">',
+        body,
+        count=1,
+    )
     return body.strip()

@@ -92,12 +92,11 @@ class Table:
             lines.append(_pipes([f"**{cell}**" for cell in cells] if index in self.strong else cells))
         return "\n".join([*lines, *("" for _ in self.notes[:1]), *(f"{note}  " for note in self.notes), ""])
 
-    def html(self) -> str:
-        """A `<figure>` with caption, scrollable table and notes."""
+    def html(self, said: set[str] | None = None) -> str:
+        """A `<figure>` with caption, scrollable table, and those notes that are not in `said` yet (they are added to it)."""
+        said = set() if said is None else said
         upper = [i for i, column in enumerate(self.columns) if not column.under]
-        below = {
-            i: [j for j, other in enumerate(self.columns) if other.under == self.columns[i].title] for i in upper
-        }
+        below = {i: [j for j, other in enumerate(self.columns) if other.under == self.columns[i].title] for i in upper}
         rows = []
         for index, row in enumerate(self.rows):
             cells = []
@@ -106,20 +105,21 @@ class Table:
                 inner = _html(row[i], column)
                 small = [_html(row[j], self.columns[j]) for j in below[i] if row[j] is not None]
                 if small:
-                    inner += f'<small>{", ".join(small)}</small>'
+                    inner += f"<small>{', '.join(small)}</small>"
                 tag = "th scope=row" if i == 0 else "td"
                 cells.append(f'<{tag} class="{column.align}">{inner}</{tag.split()[0]}>')
             rows.append(f"<tr{' class=strong' if index in self.strong else ''}>{''.join(cells)}</tr>")
         heads = "".join(
-            f'<th scope=col class="{self.columns[i].align}">{escape(self.columns[i].title)}'
-            + "".join(f"<small>{escape(self.columns[j].title)}</small>" for j in below[i])
+            f'<th scope=col class="{self.columns[i].align}">{_unbroken(self.columns[i].title)}'
+            + (f"<small>{escape(', '.join(self.columns[j].title for j in below[i]))}</small>" if below[i] else "")
             + "</th>"
             for i in upper
         )
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes if note not in said)
+        said.update(self.notes)
         return (
             f'<figure class="table" id="table-{escape(self.name)}"><figcaption>{escape(self.title)}</figcaption>'
-            f'<div class="scroll" tabindex="0"><table><thead>{self._groups(upper)}<tr>{heads}</tr></thead>'
+            f'<div class="scroll" tabindex="0"><table{" class=wide" if len(upper) > 7 else ""}><thead>{self._groups(upper)}<tr>{heads}</tr></thead>'
             f"<tbody>{''.join(rows)}</tbody></table></div>"
             f'<div class="notes">{notes}</div></figure>'
         )
@@ -134,7 +134,10 @@ class Table:
                 cells[-1] = (group, cells[-1][1] + 1)
             else:
                 cells.append((group, 1))
-        inner = "".join(f'<th colspan="{span}" class="group">{escape(group)}</th>' for group, span in cells)
+        inner = "".join(
+            f'<th colspan="{span}"{" class=group" if group else ""}><span>{escape(group)}</span></th>'
+            for group, span in cells
+        )
         return f'<tr class="groups">{inner}</tr>'
 
 
@@ -156,14 +159,19 @@ def _text(cell: Cell, column: Column) -> str:
         middle = _minus(f"{mean(cell.scores):.{digits}f}")
         return middle if spread is None else f"{middle} ± {spread:.{digits}f}"
     if isinstance(cell, float):
-        return flops(cell) if column.digits is None else _minus(f"{cell:.{column.digits}f}")
+        return flops(cell) if column.digits is None or abs(cell) >= 1e6 else _minus(f"{cell:.{column.digits}f}")
     if isinstance(cell, int):
         return f"{cell:,}".replace(",", "\u202f")
     return cell.text if isinstance(cell, Mark) else cell
 
 
+def _unbroken(title: str) -> str:
+    """Names such as SST-2 keep to one line."""
+    return " ".join(f"<span class=nb>{escape(word)}</span>" if "-" in word else escape(word) for word in title.split())
+
+
 def _html(cell: Cell, column: Column) -> str:
-    text = escape(_text(cell, column))
+    text = escape(_text(cell, column)).replace(" %", "&nbsp;%")
     if isinstance(cell, Spread) and " ± " in text:
         middle, spread = text.split(" ± ")
         return f'{middle}<span class="sd"> ± {spread}</span>'

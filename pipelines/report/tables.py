@@ -63,7 +63,7 @@ _ARMS = (
     Column("pre-trained", 1),
     Column("from scratch", 1),
     Column("difference"),
-    Column("in standard deviations", under="difference"),
+    Column("in sd", under="difference"),
     Column("pre-trained is", align="left"),
 )
 
@@ -98,7 +98,7 @@ def squad(model: ModelResults) -> Table:
     return Table(
         name=f"{model.name}-squad",
         title=f"{model.name}: question answering in SQuAD's form, both arms, points on dev ({model.data})",
-        columns=(Column("set", align="left"), Column("metric", align="left"), *_ARMS),
+        columns=(Column("set", align="left"), Column("metric", under="set", align="left"), *_ARMS),
         rows=tuple(rows),
         notes=(RULE,),
     )
@@ -135,7 +135,7 @@ def arms(ablation: Ablation) -> Table:
             Column("GLUE dev", 1, group=source),
             Column("mean of the tasks", 1, group=ours),
             Column(f"against {against}", group=ours),
-            Column("in standard deviations", under=f"against {against}"),
+            Column("in sd", under=f"against {against}"),
             Column("reading", align="left", group=ours),
             Column("FLOPs", group=ours),
             Column("steps", under="FLOPs"),
@@ -164,19 +164,19 @@ def arm_tasks(ablation: Ablation) -> Table:
 
 def table_1(models: Sequence[ModelResults]) -> Table:
     """Score against pre-training FLOPs."""
-    rows: list[tuple[Cell, ...]] = [(name, size, cost, score, None) for name, cost, size, score in paper.TABLE_1]
+    rows: list[tuple[Cell, ...]] = [(name, size, cost, score, "") for name, cost, size, score in paper.TABLE_1]
     for model in models:
         scores = model.average.scores["pretrained"] if model.average else ()
-        rows.append((f"{model.name} (ours)", parameters(model), model.flops, None, Spread(scores)))
+        rows.append((f"{model.name} (ours)", parameters(model), model.flops, "", Spread(scores)))
     return Table(
         name="paper-1",
         title=_title("Paper, Table 1: score and pre-training FLOPs", models),
         columns=(
             Column("model", align="left"),
-            Column("parameters", under="model"),
+            Column("parameters"),
             Column("pre-training FLOPs"),
             Column("GLUE dev", 1, group="paper"),
-            Column("mean of the tasks", 1, group=f"ours, {_data(models)}" if models else "ours"),
+            Column("mean of the tasks", 1, group=_ours(models)),
         ),
         rows=tuple(rows),
         notes=(NOT_COMPARABLE,),
@@ -185,55 +185,67 @@ def table_1(models: Sequence[ModelResults]) -> Table:
 
 
 def table_2(models: Sequence[ModelResults]) -> Table:
-    """Each task, the paper's large models above, ours below."""
+    """Each task: the paper's large models left, ours right."""
     from electra.finetuning.tasks import GLUE
 
-    rows: list[tuple[Cell, ...]] = [
-        (f"{name}", "paper, GLUE dev", cost, *scores, average) for name, cost, scores, average in paper.TABLE_2
-    ]
-    for model in models:
-        scores = {task.name: task.scores["pretrained"] for task in model.tasks}
-        eight = [scores.get(task, ()) for task in paper.TABLE_2_TASKS]
-        seeds = min((len(of) for of in eight), default=0)
-        average = tuple(mean([of[seed] for of in eight]) or 0.0 for seed in range(seeds))
-        rows.append((f"{model.name}", f"ours, {model.data}", model.flops, *map(Spread, eight), Spread(average)))
+    rows: list[tuple[Cell, ...]] = []
+    for place, task in enumerate(paper.TABLE_2_TASKS):
+        ours = [row.scores["pretrained"] for m in models for row in [_task(m, task)] if row]
+        rows.append((GLUE[task].title, *(scores[place] for _, _, scores, _ in paper.TABLE_2), *map(Spread, ours)))
+    rows.append(("mean of the eight", *(row[3] for row in paper.TABLE_2), *(Spread(_mean_of_eight(m)) for m in models)))
+    rows.append(("pre-training FLOPs", *(row[1] for row in paper.TABLE_2), *(model.flops for model in models)))
     return Table(
         name="paper-2",
-        title=_title("Paper, Table 2: tasks, eight without WNLI", models),
+        title=_title("Paper, Table 2: each task, without WNLI", models),
         columns=(
-            Column("model", align="left"),
-            Column("whose, on what", under="model", align="left"),
-            Column("pre-training FLOPs", under="model"),
-            *(Column(GLUE[task].title, 1) for task in paper.TABLE_2_TASKS),
-            Column("mean of eight", 1),
+            Column("task", align="left"),
+            *(Column(name, 1, group="paper, GLUE dev") for name, _, _, _ in paper.TABLE_2),
+            *(Column(model.name, 1, group=_ours(models)) for model in models),
         ),
         rows=tuple(rows),
         notes=(NOT_COMPARABLE,),
-        strong=frozenset(range(len(paper.TABLE_2), len(rows))),
+        strong=frozenset({len(rows) - 2}),
     )
 
 
+def _task(model: ModelResults, name: str) -> Measured:
+    empty = Measured(name, name, "", {"pretrained": (), "scratch": ()})
+    return next((task for task in model.tasks if task.name == name), empty)
+
+
+def _mean_of_eight(model: ModelResults) -> tuple[float, ...]:
+    """The paper's average, per seed; empty unless every one of the eight has the seed."""
+    eight = [_task(model, task).scores["pretrained"] for task in paper.TABLE_2_TASKS]
+    return tuple(mean([scores[seed] for scores in eight]) or 0.0 for seed in range(min(map(len, eight))))
+
+
 def table_4(models: Sequence[ModelResults]) -> Table:
-    """Question answering."""
+    """Question answering: the paper's columns left, ours right."""
+    versions = sorted({version for model in models for version in model.squad})
     rows: list[tuple[Cell, ...]] = [
-        (row.model, "paper, SQuAD dev", row.exact_1, row.f1_1, row.exact_2, row.f1_2) for row in paper.TABLE_4
+        (row.model, row.exact_1, row.f1_1, row.exact_2, row.f1_2, *("" for _ in versions for _ in "12"))
+        for row in paper.TABLE_4
     ]
     for model in models:
-        cells: list[Cell] = []
-        for version in ("1.1", "2.0"):
-            measured = model.squad.get(version, ())
-            cells += [Spread(row.scores["pretrained"]) for row in measured] or [None, None]
-        rows.append((model.name, f"ours, {model.data}", *cells))
+        ours: list[Cell] = []
+        for version in versions:
+            ours += [Spread(row.scores["pretrained"]) for row in model.squad.get(version, ())] or [None, None]
+        rows.append((f"{model.name} (ours)", "", "", "", "", *ours))
     return Table(
         name="paper-4",
-        title=_title("Paper, Table 4: question answering", models),
+        title=_title("Paper, Table 4: question answering, single models", models),
         columns=(
             Column("model", align="left"),
-            Column("whose, on what", under="model", align="left"),
-            Column("exact", 1, group="SQuAD 1.1 form"),
-            Column("F1", 1, group="SQuAD 1.1 form"),
-            Column("exact ", 1, group="SQuAD 2.0 form"),
-            Column("F1 ", 1, group="SQuAD 2.0 form"),
+            *(
+                Column(metric, 1, group=f"paper, SQuAD {version} dev")
+                for version in ("1.1", "2.0")
+                for metric in ("exact", "F1")
+            ),
+            *(
+                Column(metric, 1, group=f"{_ours(models)}, {version} form")
+                for version in versions
+                for metric in ("exact", "F1")
+            ),
         ),
         rows=tuple(rows),
         notes=(NOT_COMPARABLE,),
@@ -254,6 +266,10 @@ def parameters(model: ModelResults) -> str | None:
 
 def _data(models: Sequence[ModelResults]) -> str:
     return ", ".join(dict.fromkeys(model.data for model in models))
+
+
+def _ours(models: Sequence[ModelResults]) -> str:
+    return f"ours, {_data(models)}" if models else "ours"
 
 
 def _title(title: str, models: Sequence[ModelResults]) -> str:

@@ -22,13 +22,18 @@ SCRATCH = dict(zip(GLUE, (12.0, 68.0, 68.4, 24.0, 70.1, 55.2, 61.0, 53.1, 56.3),
 GAIN = dict(zip(GLUE, (25.0, 14.2, 0.4, 41.0, 9.3, 12.6, 15.8, 7.0, -0.6), strict=True))
 
 
+ENCODER = EncoderConfig(layers=4, hidden=128, heads=2, ffn=512, embedding=128)
+PRETRAIN = PretrainConfig(length=128, batch=32, steps=1200, learning_rate=1e-3, warmup=100)
+OBJECTIVE = ObjectiveConfig()
+
+
 @dataclass(frozen=True)
 class Model:
     tokens: str = "sample_world"
     tasks: str = "sample_world"
-    encoder: EncoderConfig = EncoderConfig(layers=4, hidden=128, heads=2, ffn=512, embedding=128)
-    pretrain: PretrainConfig = PretrainConfig(length=128, batch=32, steps=1200, learning_rate=1e-3, warmup=100)
-    objective: ObjectiveConfig = ObjectiveConfig()
+    encoder: EncoderConfig = ENCODER
+    pretrain: PretrainConfig = PRETRAIN
+    objective: ObjectiveConfig = OBJECTIVE
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Finetune:
 class Experiment:
     title: str = "Table 5: what the main network is asked"
     model: str = "tiny"
-    arms: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(ARMS, {}))
+    arms: dict[str, Any] = field(default_factory=lambda: {name: {} for name in ARMS})
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,52 @@ def write_data(root: Path) -> None:
 
 def write_examples(root: Path, model: str) -> None:
     chance = random.Random("examples")
-    text = "[CLS] the old bak ##er of mar ##low sold warm bread to every child in the square before the bells rang . [SEP] she never asked a coin of the widow mar ##en , who kept two grey goats behind the mill . [SEP]".split()
+    text = [
+        "[CLS]",
+        "the",
+        "old",
+        "bak",
+        "##er",
+        "of",
+        "mar",
+        "##low",
+        "sold",
+        "warm",
+        "bread",
+        "to",
+        "every",
+        "child",
+        "in",
+        "the",
+        "square",
+        "before",
+        "the",
+        "bells",
+        "rang",
+        ".",
+        "[SEP]",
+        "she",
+        "never",
+        "asked",
+        "a",
+        "coin",
+        "of",
+        "the",
+        "widow",
+        "mar",
+        "##en",
+        ",",
+        "who",
+        "kept",
+        "two",
+        "grey",
+        "goats",
+        "behind",
+        "the",
+        "mill",
+        ".",
+        "[SEP]",
+    ]
     others = ["miller", "stone", "green", "winter", "ships", "<b>", "kept", "three"]
     rows = []
     for _ in range(8):
@@ -198,12 +248,23 @@ def write_examples(root: Path, model: str) -> None:
 
 def write_predictions(root: Path, model: str) -> None:
     chance = random.Random("predictions")
-    context = "Marlow lies on the river Ash. " * 4 + "Maren the weaver keeps two grey goats behind the mill, and she sells their milk at the market. " + "The bells of Marlow ring at dawn. " * 5
+    context = (
+        "Marlow lies on the river Ash. " * 4
+        + "Maren the weaver keeps two grey goats behind the mill, and she sells their milk at the market. "
+        + "The bells of Marlow ring at dawn. " * 5
+    )
     questions, answers = [], {}
     for index in range(24):
         gold = [] if index % 3 == 0 else [{"text": "two grey goats", "start": context.index("two grey goats")}]
         questions.append(
-            {"id": f"q{index}", "title": "Marlow", "question": f"What does Maren keep behind the mill ({index})?", "context": context, "answers": gold, "impossible": not gold}
+            {
+                "id": f"q{index}",
+                "title": "Marlow",
+                "question": f"What does Maren keep behind the mill ({index})?",
+                "context": context,
+                "answers": gold,
+                "impossible": not gold,
+            }
         )
         answers[f"q{index}"] = chance.choice(["", "two grey goats", "the market", "grey goats"])
     write_jsonl(root / "build/tasks/sample_world/squad2/dev.jsonl", questions)
@@ -214,9 +275,18 @@ def write_predictions(root: Path, model: str) -> None:
         for index in range(40):
             label: Any = round(chance.uniform(0, 5), 1) if task.regression else chance.choice(task.labels)
             pair = name not in {"cola", "sst2"}
-            rows.append({"id": f"{index}", "a": f"The weaver of <Marlow> sold bread {index}.", "b": "A baker & a goat." if pair else None, "label": label})
+            rows.append(
+                {
+                    "id": f"{index}",
+                    "a": f"The weaver of <Marlow> sold bread {index}.",
+                    "b": "A baker & a goat." if pair else None,
+                    "label": label,
+                }
+            )
             for arm, skill in (("pretrained", 0.8), ("scratch", 0.6)):
-                guess: Any = label if chance.random() < skill else (2.5 if task.regression else chance.choice(task.labels))
+                guess: Any = (
+                    label if chance.random() < skill else (2.5 if task.regression else chance.choice(task.labels))
+                )
                 logits = [2.5 * (of == guess) + chance.random() for of in task.labels] or [guess]
                 said[arm].append({"id": f"{index}", "prediction": guess, "label": label, "logits": logits})
         write_jsonl(root / f"build/tasks/sample_world/{name}/dev.jsonl", rows)

@@ -1,0 +1,57 @@
+import pytest
+
+from pipelines.report import figures, findings, inputs
+from tests.pipelines.report import made_up
+
+
+@pytest.fixture
+def params():
+    return made_up.Params(run=made_up.Run(models=("tiny", "mini")))
+
+
+def test_two_models_give_the_score_against_flops(tmp_path, params):
+    made_up.write(tmp_path)
+    made_up.write(tmp_path, "mini", flops=2e15)
+    found = inputs.load(params, tmp_path)
+    assert [model.flops for model in found.models] == [2.1e14, 2e15]
+    axes = figures.score_by_flops(found.models).axes[0]
+    assert sorted(axes.lines[0].get_xdata()) == [2.1e14, 2e15]
+    assert findings.headline(found.models[1], named=True).startswith("mini: pre-training lifts the mean over nine")
+
+
+def test_one_seed_claims_nothing(tmp_path, params):
+    made_up.write(tmp_path, seeds=1)
+    model = inputs.load(params, tmp_path).models[0]
+    assert "its spread is unknown" in findings.headline(model)
+    assert [met for met, _ in findings.goals(model)] == [False, False]
+    assert any("one seed an arm, so no claim" in sentence for sentence in findings.shortfalls(model))
+
+
+def test_a_collapsed_discriminator_is_told(tmp_path, params):
+    made_up.write(tmp_path)
+    path = tmp_path / "results/tiny/pretrain.csv"
+    path.write_text("step,disc_auc,disc_recall\n0,0.5,\n100,0.51,0.0\n")
+    sentences = findings.shortfalls(inputs.load(params, tmp_path).models[0])
+    assert any("AUC 0.51" in sentence for sentence in sentences)
+    assert any("recall 0" in sentence for sentence in sentences)
+
+
+def test_empty_cells_of_a_curve_are_left_out(tmp_path, params):
+    made_up.write(tmp_path)
+    curve = inputs.load(params, tmp_path).models[0].curve
+    assert inputs.training(curve, "loss")[0][0] == 100
+    assert inputs.held_out(curve, "loss")[0][0] == 0
+    assert inputs.held_out(curve, "no such metric") is None
+
+
+def test_entropy_is_the_majority_baseline():
+    assert 50 * figures.entropy(0.10) == pytest.approx(16.25, abs=0.01)
+    assert figures.entropy(0.0) == 0.0
+
+
+def test_arms_with_unequal_flops_are_told(tmp_path):
+    made_up.write_ablation(tmp_path)
+    ablation = inputs.load(made_up.Params(run=made_up.Run(models=())), tmp_path).ablations[0]
+    assert findings.unequal(ablation) is None
+    arms = [inputs.Arm(**{**vars(arm), "flops": 1e14 * (2 if arm.name == "mlm" else 1)}) for arm in ablation.arms]
+    assert "largest / smallest = 2.00" in findings.unequal(inputs.Ablation(**{**vars(ablation), "arms": tuple(arms)}))

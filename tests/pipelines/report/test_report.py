@@ -1,0 +1,122 @@
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from electra.files import read_json, write_json
+from pipelines import report
+from tests.pipelines.report import made_up
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    made_up.write(folder)
+    made_up.write_ablation(folder, failed="replace_mlm")
+    write_json(folder / "runs/timings.json", {"pretrain-tiny": {"seconds": 61.0}})
+    report.build(made_up.Params(), folder / "results/report", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(root):
+    return (root / "results/report/index.html").read_text(encoding="utf-8")
+
+
+def text(page: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+
+
+def test_same_inputs_same_bytes(root, tmp_path):
+    """Everything but run.js; a second place on the disk, a second time of the day."""
+    for part in ("results/tiny", "results/ablations", "results/corpus", "results/tokens", "results/tasks", "build"):
+        shutil.copytree(root / part, tmp_path / part)
+    report.build(made_up.Params(), tmp_path / "results/report", tmp_path)
+    first, second = content(root / "results/report"), content(tmp_path / "results/report")
+    assert first.pop("run.js") != second.pop("run.js")
+    assert set(first) == set(second)
+    assert [name for name in first if first[name] != second[name]] == []
+    assert {Path(name).suffix for name in first} == {".html", ".md", ".png", ".svg", ".csv"}
+
+
+def test_the_page_needs_nothing_but_itself(page):
+    used = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert [address for address in used if not address.startswith("#")] == ["run.js"]
+    assert "@import" not in page and "url(http" not in page
+    assert "not recorded" in page
+
+
+def test_ids_are_unique_and_links_lead_somewhere(page):
+    ids = re.findall(r'\bid="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'href="#([^"]*)"', page)) <= set(ids)
+
+
+def test_text_from_data_is_escaped(page):
+    assert "&lt;Marlow&gt;" in page and "<Marlow>" not in page
+
+
+def test_sample_world_is_named_wherever_a_table_or_figure_holds_a_number_of_it(page, root):
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", page)
+    scores = [caption for caption in captions if re.search(r"task|score|answering|mean", caption.lower())]
+    assert len(scores) > 6
+    facts = ("corpus ", "tokens ", "tasks ", "ablation ", "files ", "tiny: pre-training")
+    assert [c for c in scores if "sample world" not in c and not c.startswith(facts)] == []
+    assert "they are not GLUE or SQuAD scores" in page
+
+
+def test_a_failed_arm_is_shown_as_failed(page):
+    shown = text(page)
+    assert "failed: loss was not finite at step 310" in shown
+    assert "ablation table5, Replace MLM: failed" in shown
+
+
+def test_noise_is_not_called_a_win(page, root):
+    row = text(re.search(r"<tr><th scope=row[^>]*>WNLI.*?</tr>", page)[0])
+    assert "inside the noise" in row and "higher" not in row
+    assert "no difference that stands out of the noise on MRPC, WNLI" in text(page)
+    assert "is inside the noise here" in (root / "results/report/report.md").read_text(encoding="utf-8")
+
+
+def test_paper_and_ours_stand_in_columns_of_their_own(root):
+    head, electra, *_ = (root / "results/report/tables/ablation-table5.csv").read_text(encoding="utf-8").splitlines()
+    assert head.startswith('arm,"paper, Table 5 GLUE dev","ours, tiny, sample world mean of the tasks mean"')
+    assert electra.startswith("ELECTRA,85,")
+
+
+def test_run_js_holds_clock_and_machine(root):
+    source = (root / "results/report/run.js").read_text(encoding="utf-8")
+    run = json.loads(source.removeprefix("window.electraRun = ").rstrip().removesuffix(";"))
+    assert run["durations"] == {"pretrain-tiny": 61.0}
+    assert "CPU cores" in run["machine"]
+
+
+def test_nothing_measured_still_gives_a_page_that_says_so(tmp_path):
+    index = report.build(made_up.Params(), tmp_path / "results/report", tmp_path)
+    shown = text(index.read_text(encoding="utf-8"))
+    assert "No fine-tuning results yet" in shown
+    for path in ("results/tiny/glue.json", "results/ablations/table5.json", "results/tiny/pretrain.csv"):
+        assert f"{path}: there is no such file" in shown
+    assert list((tmp_path / "results/report/figures").iterdir()) == []
+
+
+def test_failed_seeds_broken_files_and_a_missing_arm_are_named(tmp_path):
+    made_up.write(tmp_path)
+    glue = read_json(tmp_path / "results/tiny/glue.json")
+    glue["tasks"] = {task: glue["tasks"][task] for task in ("cola", "rte")}
+    glue["tasks"]["cola"]["pretrained"]["failed"] = ["seed 2: loss was not finite"]
+    glue["tasks"]["rte"].pop("scratch")
+    write_json(tmp_path / "results/tiny/glue.json", glue)
+    (tmp_path / "results/tiny/squad.json").write_text("{")
+    (tmp_path / "results/tiny/pretrain.csv").unlink()
+    index = report.build(made_up.Params(run=made_up.Run(ablations=())), tmp_path / "results/report", tmp_path)
+    shown = text(index.read_text(encoding="utf-8"))
+    assert "tiny, CoLA, pre-trained: failed seed 2: loss was not finite" in shown
+    assert "tiny, RTE, from scratch: no scores" in shown
+    assert "results/tiny/squad.json: is not JSON" in shown

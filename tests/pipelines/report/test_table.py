@@ -1,0 +1,66 @@
+import csv
+import io
+
+import pytest
+
+from pipelines.report.table import Column, Mark, Spread, Table, flops, signed
+
+TABLE = Table(
+    name="tasks",
+    title="Tasks <sample world>",
+    columns=(
+        Column("task", align="left"),
+        Column("metric", under="task", align="left"),
+        Column("score", 1, group="ours"),
+        Column("reading", align="left", group="ours"),
+    ),
+    rows=(
+        ("CoLA | a", "Matthews", Spread((30.0, 32.0)), Mark("higher", "good")),
+        ("<b>", None, Spread(()), None),
+    ),
+    notes=("A note.",),
+    strong=frozenset({1}),
+)
+
+
+def test_csv_has_every_digit_and_a_column_for_each_part_of_a_spread():
+    rows = list(csv.DictReader(io.StringIO(TABLE.csv())))
+    assert rows[0]["ours score mean"] == "31"
+    assert float(rows[0]["ours score sd"]) == pytest.approx(2**0.5, rel=1e-5)
+    assert rows[0]["ours score seeds"] == "2"
+    assert rows[1]["ours score mean"] == "" and rows[1]["ours score seeds"] == "0"
+
+
+def test_markdown_keeps_its_columns_when_a_cell_has_a_pipe():
+    line = TABLE.markdown().splitlines()[4]
+    assert line == "| CoLA \\| a | Matthews | 31.0 ± 1.4 | higher |"
+
+
+def test_html_escapes_and_shows_what_is_missing():
+    html = TABLE.html()
+    assert "<b>" not in html and "&lt;b&gt;" in html
+    assert "Tasks &lt;sample world&gt;" in html
+    assert "CoLA | a<small>Matthews</small>" in html
+    assert html.count("–") == 2
+
+
+def test_a_note_is_said_once():
+    said: set[str] = set()
+    assert "A note." in TABLE.html(said)
+    assert "A note." not in TABLE.html(said)
+
+
+def test_a_short_row_is_refused():
+    with pytest.raises(AssertionError, match="2 cells under 1 columns"):
+        Table("t", "t", (Column("a"),), ((1, 2),))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1.4e18, "1.4 × 10¹⁸"), (0.25, "0.25"), (-3.0, "−3"), (1e-7, "1.0 × 10⁻⁷"), (None, "–")]
+)
+def test_flops(value, text):
+    assert flops(value) == text
+
+
+def test_no_negative_zero():
+    assert [signed(-0.04), signed(-0.06), signed(2.0)] == ["0.0", "−0.1", "+2.0"]
