@@ -5,7 +5,8 @@ the model was surest of. So they are the same each time, and nobody has picked t
 """
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -128,7 +129,7 @@ def answers(model: ModelResults, root: Path = Path()) -> str:
     parts = []
     for version in model.squad:
         rows = _rows(root / f"build/tasks/{model.tasks_source}/{SQUAD.get(version, '')}/dev.jsonl")
-        found = _first(root / f"build/squad/{model.name}/{version}", "pretrained-seed*.json")
+        found = _first(root / f"build/squad/{model.name}/{version}", "pretrained", ".json")
         predictions = read_json(found) if found else {}
         if not rows or not predictions:
             continue
@@ -186,7 +187,7 @@ def mistakes(model: ModelResults, root: Path = Path()) -> str:
         if task.name not in GLUE:
             continue
         folder = root / f"build/glue/{model.name}/{task.name}"
-        found, other = _first(folder, "pretrained-seed*.jsonl"), _first(folder, "scratch-seed*.jsonl")
+        found, other = _first(folder, "pretrained", ".jsonl"), _first(folder, "scratch", ".jsonl")
         rows = {row["id"]: row for row in _rows(root / f"build/tasks/{model.tasks_source}/{task.name}/dev.jsonl")}
         predictions = [row for row in _rows(found) if row["id"] in rows]
         if not rows or not predictions:
@@ -229,10 +230,11 @@ def _mistake(task: str, row: dict[str, Any], prediction: dict[str, Any], scratch
     return f"<li>{text}<dl>{''.join(f'<dt>{key}</dt><dd>{value}</dd>' for key, value in facts)}</dl></li>"
 
 
-def _first(folder: Path, pattern: str) -> Path | None:
-    files: Iterable[Path] = folder.glob(pattern) if folder.is_dir() else ()
-    names = [path for path in files if "null-odds" not in path.name]
-    return min(names, key=lambda path: (len(path.name), path.name), default=None)
+def _first(folder: Path, arm: str, suffix: str) -> Path | None:
+    """The predictions of an arm's lowest seed; other files beside it (null odds, n-best, mismatched) do not count."""
+    pattern = re.compile(rf"{arm}-seed(\d+){re.escape(suffix)}")
+    found = {int(match[1]): path for path in folder.glob(f"{arm}-*") if (match := pattern.fullmatch(path.name))}
+    return found[min(found)] if found else None
 
 
 def _rows(path: Path | None) -> list[dict[str, Any]]:

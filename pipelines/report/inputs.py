@@ -17,6 +17,7 @@ from typing import Any
 from electra.errors import UserError
 from electra.files import read_json
 from electra.finetuning.tasks import GLUE
+from pipelines.report import paper
 
 ARMS = ("pretrained", "scratch")
 ARM_TITLES = {"pretrained": "pre-trained", "scratch": "from scratch"}
@@ -216,7 +217,8 @@ def _ablation(reader: _Reader, name: str, params: Any) -> Ablation | None:
     values = reader.json(f"results/ablations/{name}.json")
     if not values:
         return None
-    order = list(params.ablations[name].arms)
+    known = [arm for arm, _, _ in paper.TABLE_5]
+    order = sorted(params.ablations[name].arms, key=lambda arm: known.index(arm) if arm in known else len(known))
     arms = []
     for arm, part in sorted(
         values.get("arms", {}).items(), key=lambda item: order.index(item[0]) if item[0] in order else 99
@@ -224,6 +226,8 @@ def _ablation(reader: _Reader, name: str, params: Any) -> Ablation | None:
         status = str(part.get("status", "ok"))
         if status != "ok":
             reader.missing.append(f"ablation {name}, {part.get('label', arm)}: {status}")
+        for fault in part.get("failed") or []:
+            reader.missing.append(f"ablation {name}, {part.get('label', arm)}: failed {fault}")
         arms.append(
             Arm(
                 name=arm,

@@ -17,6 +17,7 @@ SPREAD = (
     "± is the standard deviation over fine-tuning seeds of one pre-training; it leaves out how much one pre-training "
     "differs from the next."
 )
+SPREAD_OF_ARMS = "± is the standard deviation over seeds; each seed is a pre-training and a fine-tuning of its own."
 RULE = (
     "A difference counts when it is at least three pooled standard deviations and its 95 % interval leaves out zero; "
     "all else is inside the noise."
@@ -141,7 +142,7 @@ def arms(ablation: Ablation) -> Table:
             Column("steps", under="FLOPs"),
         ),
         rows=tuple(rows),
-        notes=(NOT_COMPARABLE, SPREAD, RULE),
+        notes=(NOT_COMPARABLE, SPREAD_OF_ARMS, RULE),
     )
 
 
