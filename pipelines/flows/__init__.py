@@ -41,6 +41,7 @@ def choose_server() -> None:
         return
     url = urllib.parse.urlsplit(tomllib.loads((ROOT / "prefect.toml").read_text(encoding="utf-8"))["api"]["url"])
     try:
-        socket.create_connection((str(url.hostname), url.port or 80), timeout=2).close()
+        with socket.create_connection((str(url.hostname), url.port or 80), timeout=2):
+            pass
     except OSError:
         os.environ["PREFECT_API_URL"] = ""

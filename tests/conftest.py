@@ -1,0 +1,91 @@
+"""What tests share: settings that keep every tool at home, and a copy of the project that is small enough to run."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pipelines
+from pipelines import tracking
+
+ROOT = Path(__file__).resolve().parent.parent
+CARRIED = ("electra", "pipelines", ".dvc", "dvc.yaml", "prefect.yaml", "prefect.toml", ".dvcignore", ".gitignore")
+
+os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////nonexistent/mlflow.db"  # a test that tracks says where
+os.environ.pop(tracking.PARENT, None)
+
+SMOKE = """
+run: {models: [smoke], ablations: []}
+tracking: none
+corpora:
+  smoke: {sources: [{kind: local, files: ["text/*.txt"], documents: blank_lines}]}
+  absent: {sources: [{kind: local, files: ["nowhere/*.jsonl"]}]}
+tokens:
+  smoke: {corpus: smoke, tokenizer: {kind: train, vocab_size: 200, lowercase: true}, lengths: [16], valid_fraction: 0.2}
+  absent: {corpus: absent, tokenizer: {kind: train, vocab_size: 200, lowercase: true}, lengths: [16]}
+tasks:
+  smoke: {kind: sample, seed: 1}
+finetune: {}
+models:
+  smoke: &smoke
+    tokens: smoke
+    tasks: smoke
+    encoder: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16}
+    generator: {width: 0.5}
+    objective: {}
+    pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1,
+               log_every: 2, eval_every: 10, eval_batches: 2, save_every: 5}
+    finetune: {}
+  base: {<<: *smoke, tokens: absent}
+ablations: {}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of the project with one model that pre-trains in a second, on text of its own."""
+    return copy_project(tmp_path / "project")
+
+
+def copy_project(folder: Path) -> Path:
+    """Copy what a run needs, and put the smoke model in place of the shipped ones."""
+    folder.mkdir(parents=True)
+    skipped = shutil.ignore_patterns("__pycache__", "cache", "tmp", "config.local", "dvc.lock")
+    for name in CARRIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=skipped)
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    (folder / "params.yaml").write_text(SMOKE)
+    (folder / "text").mkdir()
+    words = "the old miller keeps a grey cat and sells good bread in a small town near some river".split()
+    documents = (
+        "\n".join(" ".join(words[(i * 7 + j * 3 + k * k) % len(words)] for k in range(9)) + "." for j in range(6))
+        for i in range(60)
+    )
+    (folder / "text" / "a.txt").write_text("\n\n".join(documents))
+    (folder / ".dvc" / "config.local").write_text("[core]\n    no_scm = true\n")
+    return folder
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """The environment of a process that runs in a copied project: its own code and its own state."""
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in pipelines.ENVIRONMENT and not key.startswith(("PREFECT_", "MLFLOW_", "ELECTRA_", "DVC_"))
+    }
+    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    return {**kept, "PATH": path, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", **more}
+
+
+@pytest.fixture(scope="session")
+def prefect_server() -> Iterator[None]:
+    """One temporary Prefect server for all tests that run flows in this process."""
+    from prefect.testing.utilities import prefect_test_harness
+
+    with prefect_test_harness(server_startup_timeout=180):
+        yield

@@ -1,0 +1,142 @@
+"""params.yaml: every mistake is one sentence that names the key, and the shipped file holds what DVC will ask for."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from electra.errors import BadConfig
+from pipelines.params import load
+from tests.conftest import ROOT, SMOKE
+
+SHIPPED = ROOT / "params.yaml"
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "params.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_shipped_file_loads_and_every_arm_of_every_ablation_builds() -> None:
+    params = load(SHIPPED)
+    assert set(params.run.models) <= set(params.models)
+    for name, ablation in params.ablations.items():
+        for arm in ablation.arms:
+            assert dataclasses.is_dataclass(params.arm(name, arm))
+            assert ablation.label(arm)
+
+
+def test_the_shipped_file_states_every_section_that_dvc_reads() -> None:
+    """DVC refuses to run where a parameter that a stage names is missing, even one that has a default."""
+    values = YAML(typ="safe").load(SHIPPED.read_text(encoding="utf-8"))
+    for name, model in values["models"].items():
+        assert {"tokens", "tasks", "encoder", "generator", "objective", "pretrain", "finetune"} <= set(model), name
+    assert {"run", "defaults", "tasks", "squad"} <= set(values["finetune"])
+    assert {"models", "ablations"} <= set(values["run"])
+
+
+def test_numbers_are_read_as_yaml_1_2_like_dvc_does(tmp_path: Path) -> None:
+    text = SMOKE.replace("learning_rate: 1.0e-3", "learning_rate: 1e-4, compile: off, steps: {flops: 8.9e16}")
+    text = text.replace("steps: 20,", "").replace("warmup: 2", "warmup: 0")
+    pretrain = load(written(tmp_path, text)).models["smoke"].pretrain
+    assert pretrain.learning_rate == 1e-4
+    assert pretrain.compile == "off"
+
+
+CASES = {
+    "unknown key": ("warmup: 2", "warmpu: 2", ["models.smoke.pretrain.warmpu", "did you mean warmup?"]),
+    "unknown section": ("tracking: none", "trakcing: none", ["trakcing", "did you mean tracking?"]),
+    "duplicate key": ("tracking: none", "tracking: none\ntracking: mlflow", ["duplicate key"]),
+    "text for a number": ("steps: 20", "steps: many", ["models.smoke.pretrain.steps", "'many'"]),
+    "no number": ("learning_rate: 1.0e-3", "learning_rate: .nan", ["models.smoke.pretrain.learning_rate", "nan"]),
+    "negative size": ("batch: 8", "batch: -8", ["models.smoke.pretrain.batch", "-8", "above 0"]),
+    "heads that do not divide": ("heads: 2", "heads: 3", ["models.smoke.encoder.heads", "divisor"]),
+    "warm-up beyond the end": ("warmup: 2", "warmup: 200", ["models.smoke.pretrain.warmup", "at most steps"]),
+    "missing value": (", learning_rate: 1.0e-3", "", ["models.smoke.pretrain.learning_rate", "is missing"]),
+    "unknown corpus": ("corpus: smoke", "corpus: smok", ["tokens.smoke.corpus", "did you mean smoke?"]),
+    "unknown tokens": ("    tokens: smoke", "    tokens: smoko", ["models.smoke.tokens", "did you mean smoke?"]),
+    "unknown tasks": ("    tasks: smoke", "    tasks: smoko", ["models.smoke.tasks", "did you mean smoke?"]),
+    "unknown run": ("models: [smoke]", "models: [smokey]", ["run.models", "did you mean smoke?"]),
+    "length without rows": ("lengths: [16], valid", "lengths: [32], valid", ["models.smoke.pretrain.length", "32"]),
+    "name that is a path": ("  absent: {sources", "  ../up: {sources", ["corpora", "letters, digits"]),
+    "tag that runs code": ("tracking: none", "tracking: !!python/name:os.system", ["constructor"]),
+    "broken brackets": ("models: [smoke]", "models: [smoke", ["params.yaml:"]),
+    "unknown choice": ("tracking: none", "tracking: wandb", ["tracking", "mlflow", "none"]),
+    "true is no number": ("threads: 1", "threads: true", ["models.smoke.pretrain.threads", "True"]),
+    "list for a section": ("encoder: {layers: 1", "encoder: [1]\n    other: {layers: 1", ["models.smoke"]),
+    "unknown task": ("finetune: {}\nmodels", "finetune: {tasks: {colla: {}}}\nmodels", ["colla", "did you mean cola?"]),
+    "nothing": (SMOKE, "", ["holds no mapping"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake_is_one_sentence(case: str, tmp_path: Path) -> None:
+    old, new, expected = CASES[case]
+    assert old in SMOKE
+    with pytest.raises(BadConfig) as caught:
+        load(written(tmp_path, SMOKE.replace(old, new, 1)))
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert "params.yaml" in sentence
+    for words in expected:
+        assert words in sentence, sentence
+    assert caught.value.exit_code == 64
+
+
+def test_a_missing_or_unreadable_file_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="there is no such file"):
+        load(tmp_path / "params.yaml")
+    (tmp_path / "params.yaml").write_bytes(b"run: \xff")
+    with pytest.raises(BadConfig, match="is not UTF-8"):
+        load(tmp_path / "params.yaml")
+
+
+ABLATION = """ablations:
+  a: {title: t, model: smoke, tokens: smoke, data: smoke, arms: {one: {}, two: {objective.name: mlm}}, labels: {two: BERT}}
+"""
+
+
+def with_ablation(**changes: Any) -> str:
+    text = ABLATION
+    for old, new in changes.values():
+        assert old in text
+        text = text.replace(old, new)
+    return SMOKE.replace("ablations: {}\n", "") + text
+
+
+def test_arms_are_the_model_with_their_settings(tmp_path: Path) -> None:
+    params = load(written(tmp_path, with_ablation()))
+    assert params.arm("a", "one") == params.models["smoke"]
+    assert params.arm("a", "two").objective.name == "mlm"
+    assert params.arm("a", "two").pretrain == params.models["smoke"].pretrain
+    assert (params.ablations["a"].label("one"), params.ablations["a"].label("two")) == ("one", "BERT")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("objective.name: mlm", "objective.nam: mlm"), "ablations.a.arms.two.objective.nam"),
+        (("objective.name: mlm", "objektive.name: mlm"), "ablations.a.arms.two.objektive"),
+        (("objective.name: mlm", "encoder.heads: 5"), "ablations.a.arms.two.encoder.heads"),
+        (("model: smoke", "model: smoky"), "did you mean smoke"),
+        (("tokens: smoke", "tokens: absent"), "ablations.a.tokens"),
+        (("labels: {two", "labels: {too"), "labels.too"),
+        (("arms: {one: {}, two: {objective.name: mlm}}, labels: {two: BERT}", "arms: {}"), "at least one arm"),
+    ],
+)
+def test_a_mistake_in_an_ablation_is_one_sentence(change: tuple[str, str], expected: str, tmp_path: Path) -> None:
+    with pytest.raises(BadConfig) as caught:
+        load(written(tmp_path, with_ablation(change=change)))
+    assert expected in str(caught.value)
+
+
+def test_upstream_names_the_stages_as_dvc_does(tmp_path: Path) -> None:
+    params = load(written(tmp_path, with_ablation()))
+    assert params.upstream("corpus", "smoke") == ()
+    assert params.upstream("tokens", "smoke") == ("corpus@smoke",)
+    assert params.upstream("pretrain", "smoke") == ("tokens@smoke",)
+    assert params.upstream("squad", "smoke") == ("tasks@smoke", "pretrain@smoke")
+    assert params.upstream("ablation", "a") == ("tokens@smoke", "tasks@smoke")

@@ -1,0 +1,189 @@
+"""The house rules, read off the syntax tree: who may import whom, who may do what, how long a file may be."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted(path for package in ("electra", "pipelines") for path in (ROOT / package).rglob("*.py"))
+CORE = [path for path in SOURCES if path.is_relative_to(ROOT / "electra")]
+HEAVY = {"mlflow", "datasets", "prefect", "matplotlib", "transformers", "pandas", "pyarrow", "dvc"}
+NETWORK = {"datasets", "huggingface_hub", "requests", "urllib.request", "http", "httpx", "aiohttp", "socket"}
+LONGEST = 350
+
+
+def name_of(path: Path) -> str:
+    """`electra/data/text.py` as it is imported: `electra.data.text`."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def under_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def statements(node: ast.AST, *, functions: bool) -> Iterator[ast.stmt]:
+    """Statements that run when a module is imported; with `functions`, those that run later, too."""
+    for child in ast.iter_child_nodes(node):
+        later = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if under_type_checking(child) or (later and not functions):
+            continue
+        if isinstance(child, ast.stmt):
+            yield child
+        yield from statements(child, functions=functions)
+
+
+def imports(path: Path, *, functions: bool) -> set[str]:
+    """Everything a file imports, as dotted names; `from a import b` counts as a and a.b."""
+    found: set[str] = set()
+    for node in statements(tree(path), functions=functions):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import; say the whole name"
+            found.add(str(node.module))
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def calls(path: Path) -> list[tuple[str, ast.Call]]:
+    return [(ast.unparse(node.func), node) for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+
+
+def uses(found: set[str], names: set[str]) -> set[str]:
+    return {name for name in found for banned in names if name == banned or name.startswith(f"{banned}.")}
+
+
+def where(path: Path, node: ast.AST) -> str:
+    return f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+
+
+def test_electra_imports_only_its_five_libraries() -> None:
+    import sys
+
+    allowed = set(sys.stdlib_module_names) | {"electra", "torch", "numpy", "tokenizers", "safetensors"}
+    # A progress bar is drawn with rich where rich is installed: the core runs without it.
+    optional = {ROOT / "electra" / "progress.py": {"rich"}}
+    for path in CORE:
+        found = {name.split(".")[0] for name in imports(path, functions=True)}
+        assert found <= allowed | optional.get(path, set()), f"{path}: {found - allowed}"
+
+
+def test_the_core_never_imports_the_pipelines() -> None:
+    for path in CORE:
+        assert not uses(imports(path, functions=True), {"pipelines"}), path
+
+
+def test_only_tracking_imports_mlflow() -> None:
+    for path in SOURCES:
+        if not path.is_relative_to(ROOT / "pipelines" / "tracking"):
+            assert not uses(imports(path, functions=True), {"mlflow"}), path
+
+
+def test_only_flows_import_prefect() -> None:
+    for path in SOURCES:
+        if not path.is_relative_to(ROOT / "pipelines" / "flows"):
+            assert not uses(imports(path, functions=True), {"prefect"}), path
+
+
+def test_only_sources_reach_the_network() -> None:
+    allowed = {
+        ROOT / "electra" / "files.py": {"socket.gethostname", "socket"},  # who holds a lock
+        ROOT / "pipelines" / "tracking" / "__init__.py": {"socket.gethostname", "socket"},  # names a workflow
+        ROOT / "pipelines" / "flows" / "__init__.py": {"socket.create_connection", "socket"},  # is the server there
+    }
+    for path in SOURCES:
+        if path.is_relative_to(ROOT / "pipelines" / "sources"):
+            continue
+        found = uses(imports(path, functions=True), NETWORK)
+        assert found <= allowed.get(path, set()), f"{path}: {found}"
+        for name, node in calls(path):
+            if name.startswith("socket."):
+                assert name in allowed.get(path, set()), where(path, node)
+
+
+def test_heavy_libraries_are_imported_where_they_are_used() -> None:
+    """`--help` and a stage must not wait for what they do not need; a flow cannot be written without Prefect."""
+    for path in SOURCES:
+        heavy = HEAVY - ({"prefect"} if path.is_relative_to(ROOT / "pipelines" / "flows") else set())
+        assert not uses(imports(path, functions=False), heavy), path
+
+
+def test_only_files_renames_fsyncs_and_deletes() -> None:
+    banned = {"os.rename", "os.replace", "os.remove", "os.unlink", "os.rmdir", "os.fsync", "shutil.rmtree", "shutil.move"}
+    methods = {"unlink", "rename", "rmdir", "fsync"}
+    for path in SOURCES:
+        if path == ROOT / "electra" / "files.py":
+            continue
+        for name, node in calls(path):
+            owner, _, method = name.rpartition(".")
+            assert name not in banned, where(path, node)
+            if owner not in {"", "files", "electra.files"} and method in methods:
+                raise AssertionError(f"{where(path, node)}: {name}")
+            if method == "replace" and len(node.args) == 1 and not node.keywords:  # Path.replace; str.replace has two
+                raise AssertionError(f"{where(path, node)}: {name}")
+
+
+def test_nothing_can_execute_data() -> None:
+    names = {"eval", "exec", "compile", "__import__", "torch.load", "torch.save", "yaml.load", "yaml.unsafe_load"}
+    for path in SOURCES:
+        assert not uses(
+            imports(path, functions=True), {"pickle", "cPickle", "dill", "joblib", "marshal", "shelve", "cloudpickle"}
+        ), path
+        for name, node in calls(path):
+            method = name.rpartition(".")[2]
+            assert name not in names, where(path, node)
+            assert method != "extractall" and name not in {"os.system", "os.popen"}, where(path, node)
+            for keyword in node.keywords:
+                said_yes = not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False)
+                banned = keyword.arg in {"shell", "trust_remote_code", "allow_pickle"}
+                assert not (banned and said_yes), where(path, node)
+            if name == "YAML":
+                assert ast.unparse(node) == "YAML(typ='safe')", where(path, node)
+
+
+def graph() -> dict[str, set[str]]:
+    """Which modules each module imports when it is imported."""
+    modules = {name_of(path): path for path in SOURCES}
+    edges: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        found = imports(path, functions=False)
+        edges[name] = {target for target in modules if target in found and target != name}
+    return edges
+
+
+def test_no_cycles() -> None:
+    edges, done = graph(), set[str]()
+
+    def walk(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join([*path, name])
+        if name not in done:
+            for target in sorted(edges[name]):
+                walk(target, (*path, name))
+            done.add(name)
+
+    for name in sorted(edges):
+        walk(name, ())
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_is_one_concept_and_says_which(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= LONGEST, f"{text.count(chr(10))} lines: two concepts in one file"
+    if text.strip():
+        assert ast.get_docstring(ast.parse(text)), "no module docstring"
+
+
+def test_the_rules_can_fail(tmp_path: Path) -> None:
+    """A rule that reads a syntax tree wrongly would pass for ever."""
+    path = tmp_path / "bad.py"
+    path.write_text("import os\ndef f():\n    from mlflow.entities import Metric\n    os.rename('a', 'b')\n")
+    assert uses(imports(path, functions=True), {"mlflow"}) == {"mlflow.entities", "mlflow.entities.Metric"}
+    assert imports(path, functions=False) == {"os"}
+    assert [name for name, _ in calls(path)] == ["os.rename"]
