@@ -20,6 +20,7 @@ from electra.files import MANIFEST, read_json, room, safe_join, sha256_file, wri
 SPLITS = ("train", "valid")
 BOUNDS = np.dtype("<u2")
 LONGEST = 65_535  # tokens a row may have: bounds are uint16
+PIECE_ROWS = 16_384
 REMAKE = "run the tokens stage again"
 
 
@@ -58,6 +59,17 @@ class RowWriter:
             self._bounds.write(np.ascontiguousarray(bounds_N2, dtype=BOUNDS).data)
         self.rows += len(ids_NL)
         self.tokens += int(bounds_N2[:, 1].sum(dtype=np.int64))
+
+    def append_files(self, ids: Path, bounds: Path, rows: int, chosen: NDArray[np.int64] | None = None) -> None:
+        """Append `rows` rows that lie in the two files of another writer, or only the chosen ones, a few MB at a time."""
+        if not rows or (chosen is not None and not len(chosen)):
+            return
+        ids_NL = np.memmap(ids, dtype=self.dtype, mode="r", shape=(rows, self.length))
+        bounds_N2 = np.memmap(bounds, dtype=BOUNDS, mode="r", shape=(rows, 2))
+        for start in range(0, rows if chosen is None else len(chosen), PIECE_ROWS):
+            piece = slice(start, start + PIECE_ROWS)
+            where = piece if chosen is None else chosen[piece]
+            self.write(ids_NL[where], bounds_N2[where])
 
 
 def seal(folder: Path, length: int, tokenizer: Tokenizer, splits: dict[str, dict[str, int]]) -> dict[str, Any]:

@@ -66,15 +66,14 @@ class CleaningConfig:
 # Controls other than tab and newline; the byte order mark; the replacement character stays, since it marks a loss.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
 _LINE_ENDS = re.compile("\r\n?|\x85|\u2028|\u2029")
-_SPACES = re.compile(r"[^\S\n]+")
 _MARKUP = [
     (re.compile(r"<!--.*?-->|</?[A-Za-z][^<>\n]{0,200}>"), " "),
     (re.compile(r"&(?:nbsp|amp|quot|lt|gt|ndash|mdash|#\d{2,5});"), " "),
-    (re.compile(r"\b(?:formula|codice)_\d+\b"), " "),
+    (re.compile(r"formula_\d+|codice_\d+"), " "),
     (re.compile(r"\[(?:citation needed|edit|\d{1,3})\]"), ""),
-    (re.compile(r"\{\{[^{}\n]*\}\}|\[\[|\]\]|'{2,5}"), ""),
+    (re.compile(r"\{\{[^{}\n]*\}\}|\[\[|\]\]|''+"), ""),
     (re.compile(r"\(\s*[;,\s]*\)"), ""),
-    (re.compile(r"\s+([,.;:])(?=\s|$)"), r"\1"),
+    (re.compile(r" ([,.;:])(?=\s|$)"), r"\1"),
 ]
 
 
@@ -93,8 +92,8 @@ def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
             text, changed = pattern.subn(instead, text)
             counts["changed_markup"] += changed
     lines, seen = [], set()
-    for line in _SPACES.sub(" ", text).split("\n"):
-        if not (line := line.strip(" ")):
+    for line in text.split("\n"):
+        if not (line := " ".join(line.split())):  # runs of any white space become one space
             continue
         if len(line) < config.minimum_line:
             counts["dropped_short_lines"] += 1

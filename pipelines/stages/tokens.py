@@ -1,0 +1,321 @@
+"""tokens@K: documents → build/tokens/K: the tokenizer, and rows-<L>/ for every length, train and valid.
+
+1. tokenizer  trained on the corpus, or a published vocabulary
+2. unit       one shard of documents: tokenize once, pack for every length          any process, in any order
+3. collect    join the shards' rows, repeat scarce sources as the weights ask      one process, in the shards' order
+
+A document is held out (valid) by the hash of its text alone, so neither a repetition nor another order can leak it.
+A killed run goes on with the shards that are missing.
+"""
+
+import functools
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from electra.config import code_digest, digest
+from electra.data import tokenizer as wordpiece
+from electra.data.packing import Packer, PackingConfig, TokensConfig
+from electra.data.shards import SPLITS, RowWriter, seal, shard_paths
+from electra.data.text import sentences
+from electra.data.tokenizer import HubTokenizer, Tokenizer, TrainTokenizer
+from electra.errors import BadInput, CorruptFile
+from electra.files import MANIFEST, atomic_folder, read_json, remove, room, sha256_file, write_json, write_manifest
+from electra.seeds import derive, permute
+from pipelines.sources import hub
+from pipelines.stages.resumable import begin, finish_units
+
+if TYPE_CHECKING:
+    from pipelines.params import Params
+    from pipelines.tracking import Tracker
+
+BATCH_CHARACTERS = 1 << 20  # text that is tokenized at once
+Counts = dict[str, Any]
+
+
+def run(name: str, params: "Params", tracker: "Tracker") -> None:
+    """The stage: params.yaml `tokens.<name>` → build/tokens/<name>, results/tokens/<name>.json."""
+    config = params.tokens[name]
+    folder = Path("build/tokens") / name
+    corpus = Path("build/corpus") / config.corpus
+    metrics = make_rows(config, f"tokens.{name}", corpus, folder, Path("runs") / f"tokens-{name}" / "work")
+    write_json(Path("results/tokens") / f"{name}.json", metrics)
+    tracker.summary({key: value for key, value in metrics.items() if isinstance(value, int | float)})
+    tracker.summary(
+        {
+            f"rows-{length}/{split}/{key}": value
+            for length, splits in metrics["rows"].items()
+            for split, counts in splits.items()
+            for key, value in counts.items()
+        }
+    )
+    tracker.dataset(f"tokens/{name}", sha256_file(folder / MANIFEST), "tokens")
+
+
+def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work: Path) -> dict[str, Any]:
+    """Write tokenizer and rows to `folder` and return what was counted; `work` keeps the tokenizer and finished shards."""
+    if not (corpus / MANIFEST).is_file():
+        raise BadInput(corpus, "there is no finished corpus", f"the corpus that {where} names", "run its corpus stage")
+    manifest = read_json(corpus / MANIFEST)
+    here = Path(__file__)
+    code = code_digest(here, here.parents[2] / "electra" / "data")
+    fingerprint = digest(config, manifest["files"], code)
+    begin(work, fingerprint)
+    tokenizer = prepare_tokenizer(config, where, corpus, manifest, work / "unit-tokenizer")
+    jobs = [
+        Job(
+            path=corpus / shard["file"],
+            sha256=manifest["files"][shard["file"]]["sha256"],
+            number=number,
+            tokenizer=work / "unit-tokenizer",
+            config=config,
+        )
+        for number, shard in enumerate(manifest["shards"])
+    ]
+    sizes = [manifest["files"][shard["file"]]["bytes"] for shard in manifest["shards"]]
+    counts = finish_units(work, fingerprint, pack_shard, jobs, title=where, sizes=sizes, shown="tokens")
+    metrics = collect(config, where, manifest, tokenizer, counts, work, folder)
+    remove(work)
+    return metrics
+
+
+def prepare_tokenizer(config: TokensConfig, where: str, corpus: Path, manifest: Any, folder: Path) -> Tokenizer:
+    """Train the tokenizer or take the published one, and leave it in `folder` for the workers."""
+    if not folder.exists():
+        settings = config.tokenizer
+        cased = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
+        if isinstance(settings, TrainTokenizer):
+            lines = sample_lines(corpus, manifest, settings.megabytes << 20)
+            made = wordpiece.train_wordpiece(lines, settings.vocab_size, alphabet=settings.alphabet, **cased)
+        elif isinstance(settings, HubTokenizer):
+            file = hub.fetch_file(settings.repo, settings.file, settings.revision, f"{where}.tokenizer")
+            made = wordpiece.from_vocab(file, **cased)
+        else:
+            made = wordpiece.from_vocab(Path(settings.file), **cased)
+        with atomic_folder(folder) as temporary:
+            wordpiece.save(made, temporary)
+    return wordpiece.load(folder)
+
+
+def sample_lines(corpus: Path, manifest: Any, most: int) -> Iterator[str]:
+    """Lines of the corpus for training a tokenizer: the beginning of every shard, `most` bytes in all."""
+    share = most // len(manifest["shards"])
+    for shard in manifest["shards"]:
+        taken = 0
+        for text in read_texts(corpus / shard["file"], manifest["files"][shard["file"]]["sha256"]):
+            yield from text.split("\n")
+            taken += len(text.encode())
+            if taken >= share:
+                break
+
+
+def read_texts(path: Path, sha256: str) -> Iterator[str]:
+    """The texts of a shard of documents, after its bytes were checked."""
+    if not path.is_file() or sha256_file(path) != sha256:
+        raise CorruptFile(path, "is missing or damaged", f"sha256 {sha256}", "run the corpus stage again")
+    with path.open(encoding="utf-8", newline="\n") as file:
+        for line in file:
+            yield json.loads(line)["text"]
+
+
+def split_of(text: str, seed: int, valid_fraction: float) -> str:
+    """`valid` for the documents held out: a matter of the text, the seed and the fraction only."""
+    key = hashlib.blake2b(text.encode(), digest_size=8, key=seed.to_bytes(8, "little", signed=True)).digest()
+    return "valid" if int.from_bytes(key, "little") < valid_fraction * 2**64 else "train"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One shard of documents to tokenize and pack."""
+
+    path: Path
+    sha256: str
+    number: int
+    tokenizer: Path
+    config: TokensConfig
+
+
+_load = functools.lru_cache(maxsize=1)(wordpiece.load)  # a worker keeps its tokenizer and the words it has met
+
+
+def pack_shard(job: Job, folder: Path) -> Counts:
+    """Write rows-<L>/<split>-00000.{ids,bounds} of one shard; return documents, lines, tokens, unknown and each row set's counts."""
+    config, tokenizer = job.config, _load(job.tokenizer)
+    total: Counter[str] = Counter()
+    packers = {
+        (length, split): Packer(
+            length, tokenizer, config.packing, derive(config.seed, f"packing/{split}", job.number, length)
+        )
+        for length in config.lengths
+        for split in SPLITS
+    }
+    writers = {}
+    for length, split in packers:
+        (folder / f"rows-{length}").mkdir(exist_ok=True)
+        writers[length, split] = RowWriter(folder / f"rows-{length}", split, length, tokenizer)
+
+    def pack(texts: list[str]) -> None:
+        documents = [lines_of(text, config.packing) for text in texts]
+        encoded = iter(tokenizer.encode_bytes([line for lines in documents for line in lines]))
+        for text, lines in zip(texts, documents, strict=True):
+            split = split_of(text, config.seed, config.valid_fraction)
+            tokens = [next(encoded) for _ in lines]
+            total.update({f"documents_{split}": 1, "documents": 1, "lines": len(lines)})
+            for line in tokens:
+                total["tokens"] += len(line) // tokenizer.dtype.itemsize
+            for length in config.lengths:
+                packer = packers[length, split]
+                for line in tokens:
+                    packer.add_line(line)
+                packer.end_document()
+
+    def flush() -> None:
+        for key, packer in packers.items():
+            ids, bounds = packer.take()
+            writers[key].write(ids, bounds)
+            if key[0] == config.lengths[0]:
+                total["unknown"] += int((ids == tokenizer.unk_id).sum())
+
+    with room(folder):
+        for writer in writers.values():
+            writer.__enter__()
+        batch: list[str] = []
+        size = 0
+        for text in read_texts(job.path, job.sha256):
+            batch.append(text)
+            size += len(text)
+            if size >= BATCH_CHARACTERS:
+                pack(batch)
+                flush()
+                batch, size = [], 0
+        pack(batch)
+        for packer in packers.values():
+            packer.finish()
+        flush()
+        for writer in writers.values():
+            writer.__exit__(None, None, None)
+    for (length, split), packer in packers.items():
+        counts = packer.counts
+        assert counts["tokens_kept"] + counts["tokens_discarded"] == counts["tokens_read"], (length, split, counts)
+    rows = {f"{length}/{split}": dict(packer.counts) for (length, split), packer in packers.items()}
+    return {**total, "rows": rows}
+
+
+def lines_of(text: str, config: PackingConfig) -> list[str]:
+    """The lines of a document: its paragraphs, or their sentences."""
+    lines = text.split("\n")
+    return lines if config.lines == "paragraphs" else [piece for line in lines for piece in sentences(line)]
+
+
+def collect(
+    config: TokensConfig,
+    where: str,
+    manifest: Any,
+    tokenizer: Tokenizer,
+    counts: list[Counts],
+    work: Path,
+    folder: Path,
+) -> dict[str, Any]:
+    """Join the finished shards into the tokens folder, in order; return the metrics."""
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update({key: value for key, value in count.items() if isinstance(value, int)})
+    units = [work / f"unit-{number:05d}" for number in range(len(counts))]
+    metrics: dict[str, Any] = {key: total[key] for key in ("documents", "lines", "tokens")}
+    metrics |= {"documents_valid": total["documents_valid"], "vocab_size": tokenizer.vocab_size}
+    metrics |= {"tokenizer": tokenizer.identity, "rows": {}}
+    _check_amounts(config, where, total, counts)
+    with atomic_folder(folder) as temporary:
+        wordpiece.save(tokenizer, temporary)
+        for length in config.lengths:
+            rows_folder = temporary / f"rows-{length}"
+            rows_folder.mkdir()
+            facts: dict[str, dict[str, int]] = {}
+            metrics["rows"][str(length)] = {}
+            for split in SPLITS:
+                parts = [count["rows"][f"{length}/{split}"] for count in counts]
+                copies = source_copies(manifest, parts) if split == "train" else [1.0] * len(manifest["weights"])
+                with RowWriter(rows_folder, split, length, tokenizer) as writer:
+                    for source, factor in enumerate(copies):
+                        mine = [
+                            unit
+                            for unit, shard in zip(units, manifest["shards"], strict=True)
+                            if shard["source"] == source
+                        ]
+                        append_rows(
+                            writer, [unit / f"rows-{length}" for unit in mine], split, factor, config.seed, source
+                        )
+                facts[split] = {"rows": writer.rows, "tokens": writer.tokens}
+                read, kept = (sum(part.get(key, 0) for part in parts) for key in ("tokens_read", "tokens_kept"))
+                metrics["rows"][str(length)][split] = {
+                    **facts[split],
+                    "tokens_read": read,
+                    "tokens_discarded": read - kept,
+                    "padding": round(1 - writer.tokens / max(1, writer.rows * length), 4),
+                }
+            seal(rows_folder, length, tokenizer, facts)
+        write_manifest(temporary, kind="tokens", lengths=list(config.lengths), tokenizer=tokenizer.identity)
+    first = metrics["rows"][str(config.lengths[0])]
+    kept = sum(first[split]["tokens_read"] - first[split]["tokens_discarded"] for split in SPLITS)
+    metrics["unknown_rate"] = round(total["unknown"] / max(1, kept), 6)
+    return metrics
+
+
+def source_copies(manifest: Any, parts: list[Counts]) -> list[float]:
+    """How often each source's rows are taken, so that tokens are shared as the weights say: 1 for the most abundant, more for the others."""
+    weights: list[float | None] = manifest["weights"]
+    tokens = [0] * len(weights)
+    for shard, part in zip(manifest["shards"], parts, strict=True):
+        tokens[shard["source"]] += part.get("tokens_kept", 0)
+    if None in weights:
+        return [1.0] * len(weights)
+    wanted = [weight / max(1, count) for weight, count in zip(weights, tokens, strict=True) if weight is not None]
+    least = min(ratio for ratio, count in zip(wanted, tokens, strict=True) if count)
+    return [ratio / least if count else 0.0 for ratio, count in zip(wanted, tokens, strict=True)]
+
+
+def append_rows(writer: RowWriter, folders: list[Path], split: str, copies: float, seed: int, source: int) -> None:
+    """Append the rows of `folders` to the writer, `copies` times over; a fraction takes a random part of them."""
+    counts = [shard_paths(folder, split)[1].stat().st_size // 4 for folder in folders]
+    for _ in range(int(copies)):
+        for folder, count in zip(folders, counts, strict=True):
+            writer.append_files(*shard_paths(folder, split), count)
+    extra = round((copies - int(copies)) * sum(counts))
+    chosen = np.sort(permute(np.arange(extra, dtype=np.int64), sum(counts), derive(seed, "weights", source)))
+    start = 0
+    for folder, count in zip(folders, counts, strict=True):
+        here = chosen[(chosen >= start) & (chosen < start + count)] - start
+        writer.append_files(*shard_paths(folder, split), count, here)
+        start += count
+
+
+def _check_amounts(config: TokensConfig, where: str, total: Counter[str], counts: list[Counts]) -> None:
+    """Refuse rows that nothing could be trained on, with the number that is missing."""
+    length = config.lengths[0]
+    for split, advice in (("train", "use a larger corpus"), ("valid", "raise valid_fraction or use more documents")):
+        if not total[f"documents_{split}"]:
+            raise BadInput(
+                where, f"has {total['documents']:,} documents, none of them for {split}", "at least one", advice
+            )
+    train = sum(count["rows"][f"{length}/train"].get("tokens_read", 0) for count in counts)
+    if train < max(config.lengths):
+        raise BadInput(
+            where,
+            f"has {train:,} tokens to train on",
+            f"enough for one row of {max(config.lengths):,}",
+            "use a larger corpus or shorter rows",
+        )
+    if total["unknown"] > config.maximum_unknown * total["tokens"]:
+        share = total["unknown"] / total["tokens"]
+        raise BadInput(
+            f"{where}.tokenizer",
+            f"knows too little of the text: {share:.1%} of its tokens are [UNK]",
+            f"at most {config.maximum_unknown:.1%}",
+            "use a vocabulary of the text's language, or train one",
+        )
