@@ -1,0 +1,51 @@
+"""Small made-up rows and settings for tests of the networks and the loop."""
+
+import numpy as np
+
+from electra.config import ElectraConfig, build
+from electra.model.corruption import SpecialIds
+from electra.training.loop import Data
+
+VOCAB = 60
+SPECIAL = SpecialIds(pad=0, cls=2, sep=3, mask=4)
+
+
+class MadeUpRows:
+    """`count` rows of `length` tokens: [CLS] A [SEP] B [SEP], some of them short and padded."""
+
+    def __init__(self, count, length=24, seed=0):
+        numbers = np.random.default_rng(seed)
+        kinds = numbers.integers(0, 5, (count, 1))  # learnable: a row's kind and a position give the token
+        self.ids = (5 + 11 * kinds + np.arange(length) % 11).astype(np.uint16)
+        lengths = np.where(numbers.random(count) < 0.3, numbers.integers(8, length, count), length)
+        seconds = lengths // 2
+        self.ids[:, 0] = SPECIAL.cls
+        for row, (second, total) in enumerate(zip(seconds, lengths, strict=True)):
+            self.ids[row, second - 1] = self.ids[row, total - 1] = SPECIAL.sep
+            self.ids[row, total:] = SPECIAL.pad
+        self.bounds = np.stack([seconds, lengths], 1).astype(np.uint16)
+
+    def __len__(self):
+        return len(self.ids)
+
+
+def data():
+    return Data(MadeUpRows(64), MadeUpRows(16, seed=1), SPECIAL, VOCAB)
+
+
+def config(**changes):
+    """A network that trains a step in milliseconds; `changes` are dotted keys with __ for the dot."""
+    values = {
+        "encoder": {"layers": 2, "hidden": 32, "heads": 2, "ffn": 64, "embedding": 16, "positions": 32},
+        "generator": {"width": 0.5},
+        "objective": {},
+        "pretrain": {"length": 24, "batch": 8, "steps": 20, "warmup": 2, "learning_rate": 5e-3, "threads": 1}
+        | {"log_every": 5, "eval_every": 10, "eval_batches": 2, "save_every": 6, "precision": "fp32"},
+    }
+    for key, value in changes.items():
+        *path, last = key.split("__")
+        section = values
+        for part in path:
+            section = section[part]
+        section[last] = value
+    return build(ElectraConfig, values, "test")

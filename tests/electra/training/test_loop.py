@@ -1,0 +1,253 @@
+"""The loop: learning, exact resume after any kill, polite stops, refused non-finite numbers."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+
+import pytest
+import torch
+
+from electra import files
+from electra.config import plain
+from electra.errors import BadInput, Busy, CorruptFile, NonFinite, OutOfRoom, Stopped
+from electra.files import lock_folder, read_json, sha256_file
+from electra.training import checkpoint, loop
+from electra.training.loop import pretrain
+from tests.electra.helpers import config, data
+
+FORK = multiprocessing.get_context("fork")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def train(run, settings=None, log=lambda step, numbers: None):
+    settings = settings or config()
+    return pretrain(settings, data(), run, {"config": plain(settings)}, log=log)
+
+
+def state(run):
+    """Hashes of everything that a finished run leaves: weights, optimizer, running sums, progress, numbers."""
+    newest = run / f"step-{checkpoint.steps(run)[-1]}"
+    return {path.name: sha256_file(path) for path in [*sorted(newest.iterdir()), run / "metrics.jsonl"]}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    run = tmp_path_factory.mktemp("reference")
+    train(run)
+    return state(run)
+
+
+def test_both_networks_learn(tmp_path):
+    easy = {"generator__width": 1.0, "encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
+    length = {"batch": 32, "steps": 160, "warmup": 20, "learning_rate": 3e-3, "eval_every": 80, "save_every": 160}
+    found = train(tmp_path, config(**easy, **{f"pretrain__{key}": value for key, value in length.items()}))
+    first, last = found.history[0], found.history[-1]
+    assert last["mlm_loss"] < 0.5 * first["mlm_loss"]
+    assert last["disc_loss"] < 0.5 * last["disc_baseline"]
+    assert last["disc_auc"] > 0.9 and last["disc_recall"] > 0.5
+
+
+def test_step_zero_loss_is_ln_vocabulary_plus_fifty_ln_two(tmp_path):
+    first = train(tmp_path).history[0]
+    assert abs(first["loss"] - (torch.tensor(60.0).log() + 50 * torch.tensor(2.0).log())) < 4
+    assert first["disc_majority"] > 0.8
+
+
+def test_equal_runs_leave_equal_bytes(tmp_path, expected):
+    train(tmp_path)
+    assert state(tmp_path) == expected
+
+
+def test_accumulation_changes_the_loss_by_rounding_only(tmp_path):
+    quiet = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
+    whole = train(tmp_path / "a", config(**quiet)).history[-1]["loss"]
+    parts = train(tmp_path / "b", config(**quiet, pretrain__accumulate=4)).history[-1]["loss"]
+    assert parts == pytest.approx(whole, rel=2e-5)  # fp32 sums in another order, over 20 steps
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path, expected):
+    chance, kills, attempts = random.Random(0), 0, 0
+    while kills < 30:
+        run = tmp_path / f"run-{attempts}"
+        attempts += 1
+        while True:
+            process = FORK.Process(target=train, args=(run,))
+            process.start()
+            process.join(chance.uniform(0.02, 0.6))
+            if process.exitcode is not None:
+                assert process.exitcode == 0
+                break
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+            kills += 1
+        assert state(run) == expected
+
+
+@pytest.mark.parametrize("operation", ["fsync", "replace", "rename"])
+def test_crash_at_every_file_operation_of_a_save_leaves_a_good_checkpoint(tmp_path, operation):
+    groups = {"model": {"w": torch.arange(4.0)}}
+    done = False
+    for number in range(60):
+        run = tmp_path / str(number)
+        checkpoint.save(run, 1, groups, {"step": 1}, keep=2)
+        process = FORK.Process(target=save_and_crash, args=(run, operation, number))
+        process.start()
+        process.join()
+        step, found, _ = checkpoint.load_newest(run)
+        assert step in {1, 2} and torch.equal(found["model"]["w"], torch.arange(4.0) * step)
+        if process.exitcode == 0:
+            done = True
+            break
+    assert done and number > 0
+
+
+def save_and_crash(run, operation, number):
+    """Save step 2 and leave the process, without a goodbye, before the `number`-th operation of this kind."""
+    place = os if operation == "fsync" else files.Path
+    original, calls = getattr(place, operation), iter(range(1000))
+
+    def counted(*arguments, **named):
+        if next(calls) == number:
+            os._exit(9)
+        return original(*arguments, **named)
+
+    setattr(place, operation, counted)
+    checkpoint.save(run, 2, {"model": {"w": torch.arange(4.0) * 2}}, {"step": 2}, keep=2)
+
+
+def damage(path, how, chance):
+    raw = bytearray(path.read_bytes())
+    if how == "delete":
+        path.unlink()
+        return
+    if how == "truncate":
+        raw = raw[: len(raw) // 2]
+    elif how == "empty":
+        raw = bytearray()
+    elif how == "zero":
+        raw = bytearray(len(raw))
+    else:
+        bit = chance.randrange(len(raw) * 8)
+        raw[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("how", ["truncate", "empty", "zero", "flip", "delete"])
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "progress.json", "MANIFEST.json"])
+def test_a_damaged_checkpoint_is_set_aside_and_the_run_ends_with_the_same_bytes(tmp_path, expected, file, how, capsys):
+    train(tmp_path)
+    newest = tmp_path / f"step-{checkpoint.steps(tmp_path)[-1]}"
+    damage(newest / file, how, random.Random(file + how))
+    train(tmp_path)
+    assert state(tmp_path) == expected
+    assert (tmp_path / newest.name.replace("step", "bad-step")).is_dir()
+    assert "set aside" in capsys.readouterr().err
+
+
+def test_every_flipped_bit_is_found(tmp_path):
+    checkpoint.save(tmp_path, 1, {"model": {"w": torch.randn(50)}}, {"step": 1}, keep=2)
+    path, chance = tmp_path / "step-1" / "model.safetensors", random.Random(1)
+    good = path.read_bytes()
+    for _ in range(200):
+        damage(path, "flip", chance)
+        with pytest.raises(CorruptFile):
+            files.verify_manifest(path.parent)
+        path.write_bytes(good)
+
+
+def test_checkpoints_swapped_between_steps_are_refused(tmp_path):
+    for step in (1, 2):
+        checkpoint.save(tmp_path, step, {"model": {"w": torch.full((3,), float(step))}}, {"step": step}, keep=2)
+    (tmp_path / "step-1").rename(tmp_path / "x")
+    (tmp_path / "step-2").rename(tmp_path / "step-1")
+    (tmp_path / "x").rename(tmp_path / "step-2")
+    with pytest.raises(CorruptFile, match="no checkpoint is whole"):
+        checkpoint.load_newest(tmp_path)
+
+
+def test_with_every_checkpoint_bad_nothing_restarts_by_itself(tmp_path):
+    train(tmp_path)
+    for step in checkpoint.steps(tmp_path):
+        (tmp_path / f"step-{step}" / "model.safetensors").write_bytes(b"")
+    for _ in range(2):  # the second time all of them stand aside already
+        with pytest.raises(CorruptFile):
+            train(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_says_run_again(tmp_path, expected, number):
+    def interrupt(step, numbers):
+        if step == 10:
+            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), number)  # impatience changes nothing
+            time.sleep(0.01)
+
+    with pytest.raises(Stopped) as stopped:
+        train(tmp_path, log=interrupt)
+    assert stopped.value.exit_code == 75
+    assert checkpoint.steps(tmp_path)[-1] == 10
+    train(tmp_path)
+    assert {k: v for k, v in state(tmp_path).items() if k != "metrics.jsonl"} == {k: v for k, v in expected.items() if k != "metrics.jsonl"}
+    assert state(tmp_path)["metrics.jsonl"] == expected["metrics.jsonl"]
+
+
+def test_changed_settings_start_afresh(tmp_path, capsys):
+    train(tmp_path)
+    train(tmp_path, config(pretrain__seed=2))
+    assert "starting afresh" in capsys.readouterr().err
+    assert read_json(tmp_path / "step-20" / "progress.json")["config"]["pretrain"]["seed"] == 2
+
+
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
+    with lock_folder(tmp_path), pytest.raises(Busy, match=str(os.getpid())):
+        train(tmp_path)
+
+
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_nonfinite_numbers_stop_before_the_update(tmp_path, monkeypatch, where):
+    original = loop.clip_gradients
+    calls = iter(range(1000))
+
+    def poison(parameters, limit):
+        if next(calls) == 8:
+            parameters[0].grad[0] = float("nan" if where == "loss" else "inf")
+        return original(parameters, limit)
+
+    monkeypatch.setattr(loop, "clip_gradients", poison)
+    with pytest.raises(NonFinite) as refused:
+        train(tmp_path)
+    assert refused.value.exit_code == 70 and "step 9" in str(refused.value)
+    assert json.loads((tmp_path / "nonfinite-step-9.json").read_text())["seed"] == 1
+    assert checkpoint.steps(tmp_path) == [6]
+
+
+def test_nonfinite_weights_are_not_saved(tmp_path):
+    with pytest.raises(NonFinite):
+        checkpoint.save(tmp_path, 1, {"model": {"w": torch.tensor([float("nan")])}}, {}, keep=2)
+    assert checkpoint.steps(tmp_path) == []
+
+
+def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, 1, {"model": {"w": torch.zeros(3)}}, {}, keep=2)
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutOfRoom, match="bytes free"):
+        checkpoint.save(tmp_path, 2, {"model": {"w": torch.ones(3)}}, {}, keep=2)
+    monkeypatch.undo()
+    assert checkpoint.load_newest(tmp_path)[0] == 1
+    assert not list(tmp_path.glob(".step-*"))
+
+
+def test_fewer_rows_than_a_batch_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="at least one batch of 128"):
+        train(tmp_path, config(pretrain__batch=128))
