@@ -38,6 +38,7 @@ HELP = {
     "ablation": "pre-train and fine-tune the arms of an ablation",
     "report": "draw the report of what params.yaml: run selects",
     "params": "check params.yaml and print what a run would use",
+    "compare": "set two models, or two runs of one, side by side",
     "check": "ask whether the data sources of a model (or ablation) can be reached",
     "flow": "run a Prefect flow here: pretrain, finetune, ablations or workflow",
     "serve": "offer the flows of tiny as deployments from this process",
@@ -75,6 +76,9 @@ def parser() -> argparse.ArgumentParser:
         elif command == "flow":
             sub.add_argument("flow", choices=["pretrain", "finetune", "ablations", "workflow"])
             sub.add_argument("name", help="a model in params.yaml")
+        elif command == "compare":
+            for side in ("first", "second"):
+                sub.add_argument(side, help="a model, a folder with its results, or REVISION:MODEL")
         elif command in {"report", "serve"}:
             sub.set_defaults(name="")
         else:
@@ -163,7 +167,21 @@ def serve_flows(options: argparse.Namespace) -> int:
     return flows.serve()
 
 
-COMMANDS = {"params": show_params, "check": check_sources, "flow": run_flow, "serve": serve_flows}
+def compare_runs(options: argparse.Namespace) -> int:
+    """Print the scores of two models or runs and what may be said of their differences."""
+    from pipelines.report.compare import compare
+
+    print(compare(options.first, options.second), end="")
+    return 0
+
+
+COMMANDS = {
+    "params": show_params,
+    "compare": compare_runs,
+    "check": check_sources,
+    "flow": run_flow,
+    "serve": serve_flows,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,0 +1,119 @@
+"""Two models, or two runs of one, side by side: `python -m pipelines compare FIRST SECOND`.
+
+Either is a model's name (results/NAME here), a folder that holds its results (of another clone, say), or
+REVISION:NAME for the results as they were committed (`HEAD~1:tiny`).
+"""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from electra.errors import BadInput
+from electra.files import read_json
+from electra.finetuning.tasks import GLUE
+from pipelines.report.comparison import difference
+from pipelines.report.inputs import METRIC_TITLES, number
+from pipelines.report.table import Cell, Column, Spread, Table, flops, signed
+from pipelines.report.tables import RULE, mark
+
+FILES = ("pretrain.json", "glue.json", "squad.json")
+FACTS = ("label", "flops", "steps", "seed", "rows_sha256", "tokenizer_sha256", "threads", "device", "torch")
+
+
+def compare(first: str, second: str, root: Path = Path()) -> str:
+    """The comparison as Markdown, which a terminal shows as well."""
+    names, sides = (first, second), [read(first, root), read(second, root)]
+    table = Table(
+        name="compare",
+        title=f"{first} against {second}: pre-trained arms, points on dev",
+        columns=(
+            Column("task", align="left"),
+            Column("metric", align="left"),
+            *(Column(name, 1) for name in names),
+            Column("difference"),
+            Column("in sd"),
+            Column(f"{first} is", align="left"),
+        ),
+        rows=tuple(_rows(*sides)),
+        notes=(RULE, *_cautions(names, sides)),
+    )
+    return table.markdown()
+
+
+def read(place: str, root: Path = Path()) -> dict[str, Any]:
+    """The results files that exist at a place, by file name; a place without any is a BadInput."""
+    revision, colon, name = place.partition(":")
+    if colon and not (root / place).exists():
+        found = {file: _committed(root, revision, f"results/{name}/{file}") for file in FILES}
+    else:
+        folder = root / place if "/" in place else root / "results" / place
+        found = {file: read_json(folder / file) if (folder / file).is_file() else None for file in FILES}
+    found = {file: values for file, values in found.items() if values is not None}
+    if not found:
+        raise BadInput(
+            place,
+            "has no results",
+            f"a model's name, a folder with {' or '.join(FILES)}, or REVISION:NAME",
+            "run the model first: dvc repro",
+        )
+    return found
+
+
+def _committed(root: Path, revision: str, path: str) -> Any:
+    if revision.startswith("-"):
+        raise BadInput(revision, "is not a git revision", "a commit, tag or branch")
+    command = ["git", "-C", str(root), "show", "--end-of-options", f"{revision}:./{path}"]
+    try:
+        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    except json.JSONDecodeError:
+        raise BadInput(f"{revision}:{path}", "is not JSON", "a results file") from None
+
+
+def _rows(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[Cell, ...]]:
+    rows = []
+    scores = [_scores(first), _scores(second)]
+    for key in dict.fromkeys([*scores[0], *scores[1]]):
+        pair = [of.get(key, ()) for of in scores]
+        found = difference(*pair)
+        points = None if found is None else signed(found.points)
+        sds = None if found is None or found.sds is None else signed(found.sds)
+        rows.append((*key, *map(Spread, pair), points, sds, mark(found)))
+    return rows
+
+
+def _scores(side: dict[str, Any]) -> dict[tuple[str, str], tuple[float, ...]]:
+    """(task, metric) -> the pre-trained arm's scores."""
+    found = {}
+    glue = side.get("glue.json", {})
+    for task in [task for task in GLUE if task in glue.get("tasks", {})]:
+        values = glue["tasks"][task]
+        metric = str(values.get("metric", ""))
+        found[GLUE[task].title, METRIC_TITLES.get(metric, metric)] = _of(values.get("pretrained"))
+    if "average" in glue:
+        found[str(glue["average"].get("name", "mean")), ""] = _of(glue["average"].get("pretrained"))
+    for version, values in side.get("squad.json", {}).get("versions", {}).items():
+        for metric in ("exact", "f1"):
+            part = (values.get("pretrained") or {}).get(metric)
+            found[f"SQuAD {version}", METRIC_TITLES[metric]] = _of(part)
+    return found
+
+
+def _of(part: dict[str, Any] | None) -> tuple[float, ...]:
+    return tuple(float(score) for score in (part or {}).get("scores", []) if score is not None)
+
+
+def _cautions(names: tuple[str, str], sides: list[dict[str, Any]]) -> list[str]:
+    """What differs besides the scores: other data make a comparison void, another budget makes it unfair."""
+    result = []
+    labels = [str(side.get("glue.json", side.get("squad.json", {})).get("label", "?")) for side in sides]
+    if labels[0] != labels[1]:
+        result.append(f"Not comparable: {names[0]} is measured on {labels[0]}, {names[1]} on {labels[1]}.")
+    facts = [side.get("pretrain.json", {}) for side in sides]
+    for key in FACTS[1:]:
+        if facts[0].get(key) != facts[1].get(key):
+            shown = [flops(number(of, key)) if key == "flops" else str(of.get(key)) for of in facts]
+            result.append(f"They differ in {key}: {shown[0]} and {shown[1]}.")
+    return result or ["Both were pre-trained on the same rows, with the same budget, seed, threads and versions."]
