@@ -84,13 +84,26 @@ class Table:
 
     def markdown(self) -> str:
         """A pipe table with its title and notes."""
-        heads = [f"{column.group} {column.title}".strip() for column in self.columns]
-        rules = ["---" if column.align == "left" else "--:" for column in self.columns]
-        lines = [f"**{self.title}**", "", _pipes(heads), _pipes(rules)]
+        grid = [[f"{column.group} {column.title}".strip() for column in self.columns]]
         for index, row in enumerate(self.rows):
             cells = [_text(cell, column).replace("|", "\\|") for cell, column in zip(row, self.columns, strict=True)]
-            lines.append(_pipes([f"**{cell}**" for cell in cells] if index in self.strong else cells))
-        return "\n".join([*lines, *("" for _ in self.notes[:1]), *(f"{note}  " for note in self.notes), ""])
+            grid.append([f"**{cell}**" if index in self.strong and cell else cell for cell in cells])
+        widths = [max(3, *map(len, column)) for column in zip(*grid, strict=True)]
+        left = [column.align == "left" for column in self.columns]
+        lines = [
+            _pipes(
+                [
+                    f"{cell:{'<' if is_left else '>'}{width}}"
+                    for cell, width, is_left in zip(row, widths, left, strict=True)
+                ]
+            )
+            for row in grid
+        ]
+        rule = _pipes(
+            ["-" * width if is_left else "-" * (width - 1) + ":" for width, is_left in zip(widths, left, strict=True)]
+        )
+        notes = ["", *(f"{note}  " for note in self.notes)] if self.notes else []
+        return "\n".join([f"**{self.title}**", "", lines[0], rule, *lines[1:], *notes, ""])
 
     def html(self, said: set[str] | None = None) -> str:
         """A `<figure>` with caption, scrollable table, and those notes that are not in `said` yet (they are added to it)."""

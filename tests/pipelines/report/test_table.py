@@ -33,7 +33,7 @@ def test_csv_has_every_digit_and_a_column_for_each_part_of_a_spread():
 
 def test_markdown_keeps_its_columns_when_a_cell_has_a_pipe():
     line = TABLE.markdown().splitlines()[4]
-    assert line == "| CoLA \\| a | Matthews | 31.0 ± 1.4 | higher |"
+    assert line == "| CoLA \\| a | Matthews | 31.0 ± 1.4 | higher       |"
 
 
 def test_html_escapes_and_shows_what_is_missing():
