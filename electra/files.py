@@ -221,18 +221,16 @@ def verify_manifest(folder: Path) -> dict[str, Any]:
         raise CorruptFile(
             folder / MANIFEST, "lists no files", "a manifest", "run the stage that makes the folder again"
         )
+    again = "run the stage that makes it again"
     for name, fact in manifest["files"].items():
+        size, digest = (fact.get("bytes"), fact.get("sha256")) if isinstance(fact, dict) else (None, None)
         path = safe_join(folder, name)
         if path.is_symlink() or not path.is_file():
-            raise CorruptFile(
-                path, "is missing", f"a file of {fact['bytes']:,} bytes", "run the stage that makes it again"
-            )
-        if path.stat().st_size != fact["bytes"]:
-            raise CorruptFile(
-                path, f"has {path.stat().st_size:,} bytes", f"{fact['bytes']:,}", "run the stage that makes it again"
-            )
-        if (found := sha256_file(path)) != fact["sha256"]:
-            raise CorruptFile(path, f"has sha256 {found}", fact["sha256"], "run the stage that makes it again")
+            raise CorruptFile(path, "is missing", f"a file of {size} bytes", again)
+        if path.stat().st_size != size:
+            raise CorruptFile(path, f"has {path.stat().st_size} bytes", f"{size}", again)
+        if (found := sha256_file(path)) != digest:
+            raise CorruptFile(path, f"has sha256 {found}", f"{digest}", again)
     return manifest
 
 
@@ -241,18 +239,19 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """Hold a folder for this process; a second process is refused with the holder's pid and host."""
     with room(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / ".lock").open("a+") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                handle.seek(0)
-                raise Busy(
-                    folder,
-                    f"is in use by {handle.read().strip() or 'another process'}",
-                    "a folder of its own for each run",
-                    "wait for that run or stop it",
-                ) from None
-            handle.truncate(0)
-            handle.write(f"pid {os.getpid()} on {socket.gethostname()}")
-            handle.flush()
-            yield
+        handle = (folder / ".lock").open("a+")
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            raise Busy(
+                folder,
+                f"is in use by {handle.read().strip() or 'another process'}",
+                "a folder of its own for each run",
+                "wait for that run or stop it",
+            ) from None
+        handle.truncate(0)
+        handle.write(f"pid {os.getpid()} on {socket.gethostname()}")
+        handle.flush()
+        yield

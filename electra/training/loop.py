@@ -132,7 +132,7 @@ def pretrain(
             for name, value in groups["running"].items():
                 (since_eval if name.startswith("eval/") else since_log)[name.partition("/")[2]] = value.to(device)
             print(f"{title}: resuming at step {first:,} of {steps:,}", file=sys.stderr, flush=True)
-        history.rewind(first)
+        history.rewind(first if found else -1)
         if stage_of(config, first, steps) == "discriminator" and isinstance(model.generator, Generator):
             model.generator.requires_grad_(False)
 
@@ -206,8 +206,8 @@ def pretrain(
                 add_sums(since_eval, sums)
 
                 done = step + 1
-                saving = done % settings.save_every == 0 or done == steps or bool(stop)
-                if (device.type == "cpu" or saving or done % settings.log_every == 0) and bad.item():
+                due = done % settings.save_every == 0 or done == steps
+                if (device.type == "cpu" or due or stop or done % settings.log_every == 0) and bad.item():
                     _refuse(run, config, done, logged, read_sums(sums), norm)
                 if done % settings.log_every == 0 or done == steps:
                     numbers = read_sums(since_log)
@@ -234,9 +234,10 @@ def pretrain(
                 if done % settings.eval_every == 0 or done == steps:
                     measure(done, since_eval)
                     since_eval, clock, logged = {}, time.monotonic(), done
-                if saving:
+                stopping = bool(stop) and done < steps  # read once: a signal may come at any line
+                if due or stopping:
                     save(done)
-                if stop and done < steps:
+                if stopping:
                     raise Stopped(
                         title,
                         f"stopped by signal {stop.signal} after step {done:,} of {steps:,}",

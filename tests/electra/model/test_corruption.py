@@ -57,11 +57,22 @@ def test_masking_never_touches_specials_or_padding_and_chooses_k(faithful):
 def test_faithful_masking_draws_with_replacement():
     ids, lengths = rows(length=128)
     found = masked(ObjectiveConfig(faithful_masking=True), ids, lengths)
-    repeats = sum(len(p) - len(set(p)) for p in ([q for q, w in zip(a, b, strict=True) if w] for a, b in zip(found.positions_BN.tolist(), found.weights_BN.tolist(), strict=True)))
-    assert 0.04 < repeats / found.weights_BN.sum().item() < 0.12  # about 7 % at length 128 (simulated in the literature)
+    repeats = sum(
+        len(p) - len(set(p))
+        for p in (
+            [q for q, w in zip(a, b, strict=True) if w]
+            for a, b in zip(found.positions_BN.tolist(), found.weights_BN.tolist(), strict=True)
+        )
+    )
+    assert (
+        0.04 < repeats / found.weights_BN.sum().item() < 0.12
+    )  # about 7 % at length 128 (simulated in the literature)
 
 
-@pytest.mark.parametrize(("changes", "mask_share", "random_share"), [({}, 0.85, 0.0), ({"mask_token_rate": 0.8, "random_token_rate": 0.1}, 0.8, 0.1)])
+@pytest.mark.parametrize(
+    ("changes", "mask_share", "random_share"),
+    [({}, 0.85, 0.0), ({"mask_token_rate": 0.8, "random_token_rate": 0.1}, 0.8, 0.1)],
+)
 def test_shares_of_mask_kept_and_random(changes, mask_share, random_share):
     ids, lengths = rows(3000)
     found = masked(ObjectiveConfig(**changes), ids, lengths)
@@ -101,7 +112,9 @@ def test_sampling_follows_the_softmax():
 
 def test_sampling_takes_the_cell_that_holds_the_uniform_number():
     logits = torch.tensor([[0.25, 0.0, 0.5, 0.25]]).log().expand(5, -1)
-    drawn = sample(logits, torch.tensor([0.0, 0.2499, 0.25, 0.7499, 0.999]), ObjectiveConfig(), torch.zeros(5, dtype=torch.long))
+    drawn = sample(
+        logits, torch.tensor([0.0, 0.2499, 0.25, 0.7499, 0.999]), ObjectiveConfig(), torch.zeros(5, dtype=torch.long)
+    )
     assert drawn.tolist() == [0, 0, 2, 2, 3]
 
 

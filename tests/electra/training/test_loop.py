@@ -194,7 +194,9 @@ def test_a_signal_saves_and_says_run_again(tmp_path, expected, number):
     assert stopped.value.exit_code == 75
     assert checkpoint.steps(tmp_path)[-1] == 10
     train(tmp_path)
-    assert {k: v for k, v in state(tmp_path).items() if k != "metrics.jsonl"} == {k: v for k, v in expected.items() if k != "metrics.jsonl"}
+    assert {k: v for k, v in state(tmp_path).items() if k != "metrics.jsonl"} == {
+        k: v for k, v in expected.items() if k != "metrics.jsonl"
+    }
     assert state(tmp_path)["metrics.jsonl"] == expected["metrics.jsonl"]
 
 

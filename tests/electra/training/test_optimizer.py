@@ -52,7 +52,12 @@ def test_warmup_then_decay_peaks_after_the_warmup():
 
 def test_layer_scale_published_has_one_power_more():
     published, plain = layer_scale(12, 0.8), layer_scale(12, 0.8, published=False)
-    names = {"encoder.layers.11.attention.qkv.weight": 1, "encoder.layers.0.expand.bias": 12, "encoder.embeddings.word.weight": 13, "encoder.project.weight": 13}
+    names = {
+        "encoder.layers.11.attention.qkv.weight": 1,
+        "encoder.layers.0.expand.bias": 12,
+        "encoder.embeddings.word.weight": 13,
+        "encoder.project.weight": 13,
+    }
     for name, power in names.items():
         assert plain(name) == pytest.approx(0.8**power)
         assert published(name) == pytest.approx(0.8 ** (power + 1))
