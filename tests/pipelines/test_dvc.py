@@ -1,0 +1,146 @@
+"""The two dvc.yaml files: what they name exists, what they select is what params.yaml says, and a copy really runs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipelines.__main__ import STAGES
+from pipelines.params import load
+from tests.conftest import ROOT, copy_project, environment
+
+PIPELINE = YAML(typ="safe").load((ROOT / "pipelines" / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+
+
+def dvc(folder: Path, *words: str, check: bool = True, **more: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "dvc", *words],
+        cwd=folder,
+        env=environment(folder, **more),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if check:
+        assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_every_stage_of_the_command_line_is_a_dvc_stage() -> None:
+    assert set(PIPELINE) == set(STAGES) - {"report"}
+    for stage, definition in PIPELINE.items():
+        assert definition["foreach"] == f"${{{STAGES[stage]}}}"
+        assert definition["do"]["cmd"] == f"python -m pipelines {stage} ${{key}}"
+        assert (ROOT / "pipelines" / "stages" / f"{stage}.py").is_file()
+
+
+def test_code_that_a_stage_depends_on_exists() -> None:
+    for definition in PIPELINE.values():
+        code = [path for path in definition["do"]["deps"] if not path.startswith("build/")]
+        assert code
+        for path in code:
+            assert (ROOT / path).exists(), path
+
+
+def test_settings_of_fine_tuning_do_not_touch_pre_training() -> None:
+    pretraining = [name for stage in ("corpus", "tokens", "pretrain") for name in PIPELINE[stage]["do"]["params"]]
+    assert not [name for name in pretraining if "finetune" in name or name == "models.${key}"]
+    deps = [path for stage in ("corpus", "tokens", "pretrain") for path in PIPELINE[stage]["do"]["deps"]]
+    assert not [path for path in deps if "finetuning" in path]
+
+
+def test_numbers_stay_in_git_and_outs_in_the_cache() -> None:
+    for definition in PIPELINE.values():
+        for out in definition["do"]["outs"]:
+            assert out.startswith("build/")
+        for metric in definition["do"]["metrics"]:
+            ((path, options),) = metric.items()
+            assert path.startswith("results/")
+            assert options == {"cache": False}
+
+
+@pytest.mark.slow
+def test_dvc_sees_every_stage_of_every_name() -> None:
+    """One broken dvc.yaml breaks every DVC command, so this is the test to look at first."""
+    listed = {line.split()[0] for line in dvc(ROOT, "stage", "list", "--all").splitlines()}
+    params = load(ROOT / "params.yaml")
+    for stage, section in STAGES.items():
+        for name in getattr(params, section) if section else ():
+            assert f"pipelines/dvc.yaml:{stage}@{name}" in listed
+    assert "report" in listed
+    assert {f"model@{name}" for name in params.run.models} <= listed
+    assert {f"variant@{name}" for name in params.run.ablations} <= listed
+
+
+TARGET = "pipelines/dvc.yaml:pretrain@smoke"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One small copy of the project for the tests below, which build on each other to save runs."""
+    folder = copy_project(tmp_path_factory.mktemp("dvc") / "project")
+    params = (folder / "params.yaml").read_text().replace("steps: 20", "steps: 200")
+    (folder / "params.yaml").write_text(params)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_killed_repro_resumes_and_ends_in_the_same_bytes(project: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dvc", "repro", TARGET],
+        cwd=project,
+        env=environment(project),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    run, deadline = project / "runs" / "pretrain-smoke", time.monotonic() + 120
+    while not list(run.glob("step-*")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert list(run.glob("step-*")), "no checkpoint"
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (project / "build/models/smoke").exists()
+    said = dvc(project, "repro", TARGET)
+    assert "Running stage 'pipelines/dvc.yaml:pretrain@smoke'" in said
+    assert "Running stage 'pipelines/dvc.yaml:tokens@smoke'" not in said
+    assert "resum" in said.lower() or "goes on" in said.lower(), said
+    resumed = json.loads((project / "build/models/smoke/MANIFEST.json").read_text())
+    dvc(project, "repro", "--force", "--single-item", TARGET)
+    assert json.loads((project / "build/models/smoke/MANIFEST.json").read_text()) == resumed
+
+
+@pytest.mark.slow
+def test_what_is_up_to_date_is_left_alone(project: Path) -> None:
+    started = time.monotonic()
+    assert "Running stage" not in dvc(project, "repro", TARGET)
+    assert time.monotonic() - started < 60
+    params = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(params.replace("finetune: {}\nmodels", "finetune: {workers: 1}\nmodels"))
+    assert "Running stage" not in dvc(project, "repro", "--dry", TARGET)
+    (project / "params.yaml").write_text(params.replace("1.0e-3", "2.0e-3"))
+    changed = dvc(project, "repro", "--dry", TARGET)
+    (project / "params.yaml").write_text(params)
+    assert "Running stage 'pipelines/dvc.yaml:pretrain@smoke'" in changed
+    assert "Running stage 'pipelines/dvc.yaml:tokens@smoke'" not in changed
+
+
+@pytest.mark.slow
+def test_numbers_are_dvc_metrics_and_curves_dvc_plots(project: Path) -> None:
+    assert "results/smoke/pretrain.json" in dvc(project, "metrics", "show")
+    assert "index.html" in dvc(project, "plots", "show", "results/smoke/pretrain.csv")
+
+
+@pytest.mark.slow
+def test_a_source_out_of_reach_says_so_at_once(project: Path) -> None:
+    said = dvc(project, "repro", "pipelines/dvc.yaml:pretrain@base", check=False)
+    assert "nowhere/*.jsonl" in said
+    assert "Traceback" not in said
+    assert not (project / "build/corpus/absent").exists()
