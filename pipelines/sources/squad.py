@@ -1,0 +1,113 @@
+"""SQuAD 1.1 and 2.0 in their official JSON layout (or the hub's rows), to rows
+{"id", "title", "question", "context", "answers": [{"text", "start"}], "impossible"}.
+
+A question is rejected when no answer stands in the context where it says, unless it is marked impossible.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from electra.data.text import Rejected
+from electra.errors import BadInput, SourceUnreachable
+from pipelines.sources.local import EXCERPT
+
+Row = dict[str, Any]
+FILES = {
+    "squad1": {"train": "train-v1.1.json", "dev": "dev-v1.1.json"},
+    "squad2": {"train": "train-v2.0.json", "dev": "dev-v2.0.json"},
+}
+
+
+def read_json(path: Path) -> Iterator[Row | Rejected]:
+    """The questions of one official file, in its order; raises BadInput when the file as a whole is not one."""
+    try:
+        content = json.loads(path.read_bytes().removeprefix(b"\xef\xbb\xbf").decode("utf-8"))
+        articles = content["data"]
+        if not isinstance(articles, list):
+            raise TypeError("`data` is no list")
+    except FileNotFoundError:
+        raise SourceUnreachable(path, "there is no such file") from None
+    except (ValueError, RecursionError, KeyError, TypeError, IsADirectoryError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise BadInput(path, f"is not in SQuAD's layout ({reason})", 'a JSON object with a list "data"') from None
+    seen: set[str] = set()
+    for i, article in enumerate(articles):
+        for j, paragraph in enumerate(_list(article, "paragraphs")):
+            for k, question in enumerate(_list(paragraph, "qas")):
+                where = f"{path}: data[{i}].paragraphs[{j}].qas[{k}]"
+                if not isinstance(question, dict):
+                    yield Rejected(where, "not a JSON object")
+                    continue
+                answers = [
+                    (a.get("text"), a.get("answer_start")) for a in _list(question, "answers") if isinstance(a, dict)
+                ]
+                yield make_row(
+                    question.get("id"),
+                    article.get("title", ""),
+                    question.get("question"),
+                    paragraph.get("context"),
+                    answers,
+                    question.get("is_impossible", False),
+                    seen,
+                    where,
+                )
+            if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list):
+                yield Rejected(f"{path}: data[{i}].paragraphs[{j}]", "no list of questions")
+        if not isinstance(article, dict) or not isinstance(article.get("paragraphs"), list):
+            yield Rejected(f"{path}: data[{i}]", "no list of paragraphs")
+
+
+def hub_rows(rows: Iterable[Mapping[str, Any]], task: str, where: str) -> Iterator[Row | Rejected]:
+    """The rows of a split of the hub's squad or squad_v2 (no answers: impossible, in 2.0)."""
+    seen: set[str] = set()
+    for number, row in enumerate(rows):
+        given = row.get("answers") or {}
+        answers = list(zip(given.get("text", ()), given.get("answer_start", ()), strict=False))
+        impossible = task == "squad2" and not answers
+        facts = (row.get("id"), row.get("title", ""), row.get("question"), row.get("context"))
+        yield make_row(*facts, answers, impossible, seen, f"{where}:{number}")
+
+
+def make_row(
+    identity: Any,
+    title: Any,
+    question: Any,
+    context: Any,
+    answers: Iterable[tuple[Any, Any]],
+    impossible: Any,
+    seen: set[str],
+    where: str,
+) -> Row | Rejected:
+    """A question whose answers were checked against its context."""
+    for name, value in (("id", identity), ("question", question), ("context", context)):
+        if not isinstance(value, str) or not value.strip():
+            return Rejected(where, f"no {name}", repr(value)[:EXCERPT])
+    if identity in seen:
+        return Rejected(where, "an id that occurred before", identity[:EXCERPT])
+    seen.add(identity)
+    found = [
+        {"text": text, "start": start}
+        for text, start in answers
+        if isinstance(text, str)
+        and text
+        and type(start) is int
+        and start >= 0
+        and context[start : start + len(text)] == text
+    ]
+    if not found and not impossible:
+        return Rejected(where, "no answer that stands in the context where it says", question[:EXCERPT])
+    return {
+        "id": identity,
+        "title": str(title),
+        "question": question,
+        "context": context,
+        "answers": [] if impossible else found,
+        "impossible": bool(impossible),
+    }
+
+
+def _list(value: Any, key: str) -> list[Any]:
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []

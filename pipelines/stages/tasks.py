@@ -1,0 +1,128 @@
+"""tasks@T: GLUE and SQuAD, wherever they come from → build/tasks/T/<task>/<split>.jsonl, one row a line.
+
+The sample world writes the official layouts first (build/tasks/T/official) and they are read back by the same reader
+as the official files. Rows in = rows kept + rows quarantined, for every task and split.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from electra.data.text import QuarantineConfig, Rejected, as_dict
+from electra.errors import BadInput
+from electra.files import MANIFEST, atomic_folder, sha256_file, write_json, write_jsonl, write_manifest
+from electra.progress import Progress
+from pipelines.sources import HubTasks, LocalTasks, SampleTasks, TaskSourceConfig, glue, hub, squad
+from pipelines.sources.local import require_folder
+
+if TYPE_CHECKING:
+    from pipelines.params import Params
+    from pipelines.tracking import Tracker
+
+Split = tuple[str, str, Iterator[dict[str, Any] | Rejected]]  # task, split, rows
+
+
+def run(name: str, params: "Params", tracker: "Tracker") -> None:
+    """The stage: params.yaml `tasks.<name>` → build/tasks/<name>, results/tasks/<name>.json."""
+    folder = Path("build/tasks") / name
+    metrics = gather(params.tasks[name], f"tasks.{name}", folder)
+    write_json(Path("results/tasks") / f"{name}.json", metrics)
+    tracker.summary(
+        {
+            f"{task}/{split}/{key}": value
+            for task, splits in metrics["tasks"].items()
+            for split, counts in splits.items()
+            for key, value in counts.items()
+        }
+    )
+    tracker.dataset(f"tasks/{name}", sha256_file(folder / MANIFEST), "tasks")
+
+
+def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]:
+    """Write the rows of every task that the source has to `folder`; return the rows kept and quarantined."""
+    counts: dict[str, dict[str, dict[str, int]]] = {}
+    quarantine: list[dict[str, str]] = []
+    with atomic_folder(folder) as temporary, Progress(where, 0, "rows") as progress:
+        done = 0
+        for task, split, rows in open_splits(source, where, temporary / "official"):
+            kept: list[dict[str, Any]] = []
+            bad: list[dict[str, str]] = []
+            for row in rows:
+                if isinstance(row, Rejected):
+                    bad.append(as_dict(row))
+                else:
+                    kept.append(row)
+                progress.update(done := done + 1, task=task)
+            check_split(task, split, kept, bad, where, source.quarantine)
+            write_jsonl(temporary / task / f"{split}.jsonl", kept)
+            counts.setdefault(task, {})[split] = {"rows": len(kept), "quarantined": len(bad)}
+            quarantine += bad
+        if not counts:
+            raise BadInput(where, "has none of the tasks", "official files of GLUE or SQuAD", "check the folders")
+        write_jsonl(temporary / "quarantine.jsonl", quarantine)
+        write_manifest(temporary, kind="tasks", source=source.kind, tasks=counts)
+    rows_in_all = sum(split["rows"] for splits in counts.values() for split in splits.values())
+    return {"source": source.kind, "rows": rows_in_all, "quarantined": len(quarantine), "tasks": counts}
+
+
+def check_split(
+    task: str, split: str, kept: list[dict[str, Any]], bad: list[dict[str, str]], where: str, config: QuarantineConfig
+) -> None:
+    """Stop when a split is empty or has more bad rows than the quarantine tolerates; the sentence shows the first."""
+    rows = len(kept) + len(bad)
+    if len(bad) > config.tolerated(rows):
+        raise BadInput(
+            bad[0]["where"],
+            f"{bad[0]['reason']} (the first of {len(bad):,} bad rows of {rows:,} in {task} {split})",
+            f"at most {config.tolerated(rows):,}",
+            "mend the file, or raise `quarantine` to leave such rows out",
+        )
+    if not kept:
+        raise BadInput(where, f"has no rows in {task} {split}", "at least one")
+
+
+def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterator[Split]:
+    """Every task and split that a source has, with its rows unread."""
+    if isinstance(source, SampleTasks):
+        from pipelines.sources.sample_world import write_tasks
+
+        official.mkdir(parents=True)
+        write_tasks(official, source.seed)
+        yield from local_splits(official / "glue", official / "squad", where)
+    elif isinstance(source, LocalTasks):
+        folders = [Path(text) if text else None for text in (source.glue, source.squad)]
+        yield from local_splits(folders[0], folders[1], where)
+    else:
+        yield from hub_splits(source, where)
+
+
+def local_splits(glue_folder: Path | None, squad_folder: Path | None, where: str) -> Iterator[Split]:
+    """The official files that are there; tasks and splits without a file are left out."""
+    if glue_folder:
+        require_folder(glue_folder, f"{where}.glue")
+        for task, layout in glue.LAYOUTS.items():
+            for split, name in layout.files.items():
+                if (path := glue_folder / layout.folder / name).is_file():
+                    yield task, split, glue.read_tsv(path, task, split)
+    if squad_folder:
+        require_folder(squad_folder, f"{where}.squad")
+        for task, files in squad.FILES.items():
+            for split, name in files.items():
+                if (path := squad_folder / name).is_file():
+                    yield task, split, squad.read_json(path)
+
+
+def hub_splits(source: HubTasks, where: str) -> Iterator[Split]:
+    """GLUE and SQuAD of the hub, at the commits that the settings name."""
+    if source.glue:
+        name, commit = source.glue.dataset, hub.resolve(source.glue.dataset, source.glue.revision, f"{where}.glue")
+        for task, layout in glue.LAYOUTS.items():
+            for split, theirs in layout.hub_splits.items():
+                rows = hub.read_rows(name, task, theirs, commit, f"{where}.glue")
+                yield task, split, glue.hub_rows(rows, task, f"{name}/{task}/{theirs}")
+    for task, part in (("squad1", source.squad1), ("squad2", source.squad2)):
+        if part:
+            commit = hub.resolve(part.dataset, part.revision, f"{where}.{task}")
+            for split, theirs in (("train", "train"), ("dev", "validation")):
+                rows = hub.read_rows(part.dataset, None, theirs, commit, f"{where}.{task}")
+                yield task, split, squad.hub_rows(rows, task, f"{part.dataset}/{theirs}")
