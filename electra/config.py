@@ -287,3 +287,14 @@ class ElectraConfig:
         if self.objective.sharing == "all":
             same = self.generator.kind == "network" and self.generator.width == 1 and self.generator.depth == 1
             require(same, "objective.sharing", "all", "generator width 1 and depth 1 with it")
+        if self.objective.training == "two_stage":
+            same = self.generator.kind == "network" and self.generator.width == 1 and self.generator.depth == 1
+            expected = (
+                "generator width 1, depth 1 and sharing none: the discriminator begins with the generator's weights"
+            )
+            require(same and self.objective.sharing == "none", "objective.training", "two_stage", expected)
+        if self.generator.kind != "network":
+            trains = self.objective.training == "joint" and self.objective.sharing in {"none", "embeddings"}
+            require(
+                trains, "generator.kind", self.generator.kind, "joint training and no other sharing: it has no weights"
+            )

@@ -168,6 +168,8 @@ def pretrain(
                 )
 
         # ── train ──
+        compiled = settings.compile == "on" or (settings.compile == "auto" and device.type == "cuda")
+        forward = torch.compile(model) if compiled else model
         feed, held_out = Feed(data.train, config, device, "noise"), Feed(data.valid, config, device, "valid noise")
         flops = step_flops(config, data.vocab_size)
         parameters = list(model.parameters())
@@ -195,7 +197,7 @@ def pretrain(
                 sums: dict[str, Tensor] = {"count": torch.ones((), device=device)}
                 for index in range(settings.accumulate):
                     with autocast(precision, device):
-                        outputs = model(part(batch, index, settings.accumulate), stage)
+                        outputs = forward(part(batch, index, settings.accumulate), stage)
                     outputs.loss.backward()
                     add_sums(sums, {**outputs.sums, "loss": outputs.loss.detach()})
                 norm = clip_gradients(parameters, settings.clip)

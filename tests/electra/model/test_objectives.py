@@ -1,0 +1,139 @@
+"""Each objective's equation, computed by hand; each variant trains."""
+
+import math
+
+import pytest
+import torch
+
+from electra.model.generator import Generator
+from electra.model.objectives import copy_losses, masked_token_loss, reinforce_losses, replaced_token_losses
+from electra.model.pretraining import Pretraining
+from electra.training.feed import Feed
+from electra.training.loop import pretrain, stage_of
+from tests.electra.helpers import SPECIAL, VOCAB, config, data
+
+
+def test_masked_token_loss_is_the_weighted_sum_of_surprise():
+    logits = torch.tensor([[0.2, 0.3, 0.5], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]).log() + 3
+    found = masked_token_loss(logits, torch.tensor([2, 0, 1]), torch.tensor([1.0, 1.0, 0.0]))
+    assert found.item() == pytest.approx(-math.log(0.5) - math.log(0.7), rel=1e-6)
+
+
+def test_replaced_token_losses_are_binary_cross_entropies():
+    found = replaced_token_losses(torch.tensor([[0.0, 2.0, -1.0]]), torch.tensor([[True, False, True]]))
+    sigmoid = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731
+    assert found[0].tolist() == pytest.approx(
+        [-math.log(0.5), -math.log(1 - sigmoid(2)), -math.log(sigmoid(-1))], rel=1e-6
+    )
+
+
+def test_copy_losses_mix_copy_and_softmax():
+    logits = torch.tensor([[0.2, 0.3, 0.5], [0.2, 0.3, 0.5]]).log()
+    gate = torch.tensor([1.0, 1.0])
+    d = 1 / (1 + math.exp(-1))
+    found = copy_losses(logits, gate, torch.tensor([2, 1]), torch.tensor([2, 2]))
+    assert found.tolist() == pytest.approx([-math.log(d + (1 - d) * 0.5), -math.log((1 - d) * 0.5)], rel=1e-6)
+
+
+def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():
+    logits = torch.zeros(2, 3, requires_grad=True)
+    rewards, baseline = torch.tensor([2.0, 0.1]), torch.tensor([0.0, 0.0], requires_grad=True)
+    policy, regression = reinforce_losses(logits, torch.tensor([1, 1]), rewards, baseline)
+    advantage = [2.0 - math.log(2), 0.1 - math.log(2)]
+    assert policy.tolist() == pytest.approx([a * math.log(3) for a in advantage], rel=1e-5)
+    expected = [-math.exp(-r) * math.log(0.5) - (1 - math.exp(-r)) * math.log(0.5) for r in (2.0, 0.1)]
+    assert regression.tolist() == pytest.approx(expected, rel=1e-5)
+    policy.sum().backward()
+    assert logits.grad[0, 1] < 0 < logits.grad[1, 1]  # descent raises the first sample's logit and lowers the second's
+    assert baseline.grad is None or not baseline.grad.any()  # the policy does not move the baseline
+
+
+@pytest.mark.parametrize("accumulated", [False, True])
+def test_total_is_the_weighted_sum_over_global_counts(accumulated):
+    settings = config(objective__discriminator_weight=7.0, objective__generator_weight=2.0)
+    torch.manual_seed(0)
+    model = Pretraining(settings, VOCAB, SPECIAL).eval()
+    batch = Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)
+    from electra.training.feed import part
+
+    outputs = [model(part(batch, i, 4)) for i in range(4)] if accumulated else [model(batch)]
+    sums = {key: sum(out.sums[key].item() for out in outputs) for key in outputs[0].sums}
+    expected = 2 * sums["mlm_loss"] / sums["chosen"] + 7 * sums["disc_loss"] / sums["tokens"]
+    assert sum(out.loss.item() for out in outputs) == pytest.approx(expected, rel=1e-5)
+    assert sums["chosen"] == batch.chosen.item() and sums["tokens"] == batch.tokens.item()
+
+
+def test_no_gradient_passes_from_the_discriminator_through_the_samples():
+    settings = config(objective__sharing="none", objective__generator_weight=0.0)
+    torch.manual_seed(0)
+    model = Pretraining(settings, VOCAB, SPECIAL).eval()
+    model(Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)).loss.backward()
+    assert all(p.grad is None or not p.grad.any() for p in model.generator.parameters())
+    assert all(p.grad is not None for p in model.discriminator.parameters())
+
+
+def test_sharing():
+    def shared(**changes):
+        model = Pretraining(config(**changes), VOCAB, SPECIAL)
+        generator = {id(p) for p in model.generator.encoder.parameters()}
+        return {name for name, p in model.discriminator.encoder.named_parameters() if id(p) in generator}
+
+    block = {"word.weight", "position.weight", "token_type.weight", "norm.weight", "norm.bias"}
+    assert shared(objective__sharing="none") == set()
+    assert shared(objective__sharing="tokens") == {"embeddings.word.weight"}
+    assert shared() == {f"embeddings.{name}" for name in block}
+    assert len(shared(objective__sharing="all", generator__width=1.0)) > 30
+
+
+def test_disentangled_tables_start_equal_and_keep_the_gradients_apart():
+    torch.manual_seed(0)
+    settings = config(objective__sharing="gradient_disentangled", objective__generator_weight=0.0)
+    model = Pretraining(settings, VOCAB, SPECIAL).eval()
+    ours, theirs = model.discriminator.encoder.embeddings, model.generator.encoder.embeddings
+    assert torch.equal(ours.tables()[0], theirs.tables()[0])
+    model(Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)).loss.backward()
+    assert ours.word.weight.grad.any() and (theirs.word.weight.grad is None or not theirs.word.weight.grad.any())
+
+
+VARIANTS = {
+    "electra_15": {"objective__name": "electra_15"},
+    "replace_mlm": {"objective__name": "replace_mlm"},
+    "all_tokens_mlm": {"objective__name": "all_tokens_mlm"},
+    "bert": {"objective__name": "mlm", "objective__mask_token_rate": 0.8, "objective__random_token_rate": 0.1},
+    "unigram": {"generator__kind": "unigram"},
+    "uniform": {"generator__kind": "uniform"},
+    "two_stage": {"objective__training": "two_stage", "objective__sharing": "none", "generator__width": 1.0},
+    "adversarial": {"objective__training": "adversarial"},
+    "shared": {"objective__sharing": "all", "generator__width": 1.0},
+    "disentangled": {"objective__sharing": "gradient_disentangled"},
+    "faithful": {"objective__faithful_masking": True},
+    "shallow": {"generator__depth": 0.5},
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_variant_trains(tmp_path, name):
+    quiet = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0, "pretrain__learning_rate": 3e-3}
+    settings = config(**quiet, **VARIANTS[name], pretrain__batch=16, pretrain__steps=40, pretrain__eval_every=20)
+    found = pretrain(settings, data(), tmp_path, {}, log=lambda step, numbers: None)
+    first, last = found.history[0], found.history[-1]
+    if name == "two_stage":  # the first stage has no discriminator loss, so stages are compared with themselves
+        assert found.history[1]["mlm_loss"] < first["mlm_loss"] and last["disc_loss"] < 0.6
+        assert not any(p.requires_grad for p in found.model.generator.parameters())
+    elif name == "adversarial":  # the generator is no longer asked to be right
+        assert last["disc_loss"] < first["disc_loss"]
+    else:
+        assert last["loss"] < first["loss"]
+
+
+def test_two_stage_begins_the_discriminator_with_the_generators_weights():
+    torch.manual_seed(0)
+    settings = config(**VARIANTS["two_stage"])
+    model = Pretraining(settings, VOCAB, SPECIAL)
+    assert isinstance(model.generator, Generator)
+    model.start_second_stage()
+    for ours, theirs in zip(
+        model.discriminator.encoder.parameters(), model.generator.encoder.parameters(), strict=True
+    ):
+        assert torch.equal(ours, theirs) and ours is not theirs
+    assert [stage_of(settings, step, 20) for step in (0, 9, 10, 19)] == ["generator"] * 2 + ["discriminator"] * 2
