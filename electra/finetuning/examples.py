@@ -25,8 +25,9 @@ from electra.files import read_jsonl
 from electra.finetuning.tasks import Task
 from electra.seeds import derive, permute
 
-_POOL = 16  # batches sorted by length together: large enough to spare padding, small enough to mix rows anew each epoch
+_POOL = 64  # batches sorted by length together: large enough to spare padding, small enough to mix rows anew each epoch
 _EVAL_TOKENS = 8192  # of one evaluation batch
+_EVAL_SMALL = 512  # tokens: below this, a batch costs its overhead and padding is free
 
 
 @dataclass(frozen=True)
@@ -190,12 +191,14 @@ def _shuffled(count: int, key: int) -> NDArray[np.int64]:
 
 
 def evaluation_order(length_N: NDArray[np.int64], tokens: int = _EVAL_TOKENS) -> Iterator[NDArray[np.int64]]:
-    """Each row once, shortest first, as many to a batch as `tokens` holds."""
+    """Each row once, shortest first, as many to a batch as `tokens` holds; a batch that would pad a tenth ends sooner."""
     order_N = np.argsort(length_N, kind="stable")
-    start = 0
-    while start < len(order_N):
-        end = start + 1
-        while end < len(order_N) and (end + 1 - start) * length_N[order_N[end]] <= tokens:
-            end += 1
-        yield order_N[start:end]
-        start = end
+    start, real = 0, 0
+    for end, row in enumerate(order_N):
+        longest = int(length_N[row])
+        computed = (end + 1 - start) * longest
+        if end > start and (computed > tokens or (computed > _EVAL_SMALL and computed > 1.1 * (real + longest))):
+            yield order_N[start:end]
+            start, real = end, 0
+        real += longest
+    yield order_N[start:]

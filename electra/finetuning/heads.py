@@ -6,12 +6,15 @@ Glorot-uniform, its bias at zero. Regression is one unbounded output with a squa
 Shapes: B rows, T positions, H hidden size, C classes (1 for regression).
 """
 
+import math
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.finetuning.examples import Batch
 from electra.model.dropout import dropout
-from electra.model.encoder import Encoder
+from electra.model.encoder import Encoder, Layer
 
 
 class Network(nn.Module):
@@ -28,6 +31,40 @@ class Network(nn.Module):
         raise NotImplementedError
 
 
+def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
+    """The encoder's last hidden state at position 0 alone (B, H): all that a [CLS] head reads.
+
+    The last layer then asks one query of all keys, and its feed-forward sees one position: of four layers, a fifth of
+    the work is spared. Equal to `encoder(...)[:, 0]` but for the order of additions.
+    """
+    mask = None
+    if batch.lengths_B is not None:
+        positions_T = torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device)
+        mask = (positions_T < batch.lengths_B[:, None])[:, None, None, :]
+    hidden_BTH: Tensor = encoder.project(encoder.embeddings(batch.ids_BT, batch.segments_BT))
+    *lower, last = encoder.layers
+    for layer in lower:
+        hidden_BTH = layer(hidden_BTH, mask)
+    assert isinstance(last, Layer)
+    attention = last.attention
+    rows, length, hidden = hidden_BTH.shape
+    weight, bias = attention.qkv.weight, attention.qkv.bias
+    heads = (attention.heads, hidden // attention.heads)
+    query = F.linear(hidden_BTH[:, :1], weight[:hidden], bias[:hidden]).view(rows, 1, *heads).transpose(1, 2)
+    both = F.linear(hidden_BTH, weight[hidden:], bias[hidden:]).view(rows, length, 2, *heads)
+    key, value = both.permute(2, 0, 3, 1, 4)
+    scores = (query @ key.transpose(-2, -1)) / math.sqrt(heads[1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    context = dropout(scores.softmax(-1), attention.dropout, encoder.training) @ value
+    context = attention.out(context.transpose(1, 2).reshape(rows, 1, hidden))
+    first_B1H = last.attention_norm(hidden_BTH[:, :1] + last.drop(context))
+    ffn_B1H = last.contract(F.gelu(last.expand(first_B1H)))
+    first_B1H = last.ffn_norm(first_B1H + last.drop(ffn_B1H))
+    first_BH: Tensor = first_B1H[:, 0]
+    return first_BH
+
+
 class Classifier(Network):
     """An encoder with a linear head on [CLS]; `classes` 0 is regression."""
 
@@ -42,8 +79,8 @@ class Classifier(Network):
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits (B, C)."""
-        hidden_BTH = self.encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B)
-        logits_BC: Tensor = self.head(dropout(hidden_BTH[:, 0], self.head_dropout, self.training))
+        first_BH = first_hidden(self.encoder, batch)
+        logits_BC: Tensor = self.head(dropout(first_BH, self.head_dropout, self.training))
         return logits_BC
 
     def losses(self, batch: Batch) -> Tensor:

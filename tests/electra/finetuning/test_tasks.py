@@ -1,0 +1,83 @@
+"""Settings in layers, and the published values in params.yaml."""
+
+import pytest
+
+from electra.config import build
+from electra.errors import BadConfig
+from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, FinetuneConfig, FinetuneSection, SquadConfig
+
+
+def section(**values) -> FinetuneSection:
+    return build(FinetuneSection, values, "finetune")
+
+
+def test_later_layers_win_and_sections_within_are_merged():
+    finetune = section(
+        defaults={"learning_rate": 1e-4, "epochs": 3, "scratch": {"layer_decay": 1.0}}, tasks={"rte": {"epochs": 10}}
+    )
+    assert finetune.resolve("cola", {}).epochs == 3
+    assert finetune.resolve("rte", {}).epochs == 10
+    model = {"defaults": {"epochs": 5, "scratch": {"learning_rate": 1e-3}}, "tasks": {"rte": {"batch": 8}}}
+    rte = finetune.resolve("rte", model)
+    assert (rte.epochs, rte.batch, rte.learning_rate) == (5, 8, 1e-4)
+    assert (rte.scratch.layer_decay, rte.scratch.learning_rate) == (1.0, 1e-3)
+
+
+def test_squad_has_its_own_section():
+    finetune = section(defaults={"length": 128, "epochs": 3}, squad={"length": 384, "epochs": 2, "head": "independent"})
+    config = finetune.resolve_squad({"squad": {"beam": 5}})
+    assert isinstance(config, SquadConfig)
+    assert (config.length, config.epochs, config.head, config.beam) == (384, 2, "independent", 5)
+
+
+def test_the_arm_from_scratch_changes_only_what_it_names():
+    config = build(FinetuneConfig, {"learning_rate": 1e-4, "seeds": [5], "scratch": {"learning_rate": 1e-3}}, "x")
+    assert config.of_arm("pretrained").learning_rate == 1e-4
+    assert config.of_arm("scratch").learning_rate == 1e-3
+    assert config.of_arm("scratch").layer_decay == config.layer_decay
+    assert config.of_arm("pretrained").seeds == FinetuneConfig().seeds  # seeds bear on no single run
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"tasks": {"colla": {}}}, r"finetune\.tasks\.colla: is not a task.*did you mean cola"),
+        ({"defaults": {"learningrate": 1}}, r"finetune\.defaults\.learningrate: is not a parameter.*learning_rate"),
+        ({"tasks": {"rte": {"epochs": "ten"}}}, r"finetune\.tasks\.rte\.epochs: is 'ten'; expected a number"),
+        ({"defaults": {"batch": 0}}, r"finetune\.defaults\.batch: is 0"),
+        ({"defaults": {"seeds": [1, 1]}}, r"finetune\.defaults\.seeds"),
+        ({"defaults": {"layer_decay_exponent": "publishd"}}, "did you mean published"),
+        ({"squad": {"stride": 500}}, r"squad\.stride: is 500 with question_length 64"),
+        ({"run": ["snli"]}, r"run\.snli: is not a task"),
+        ({"squad": {"versions": ["3.0"]}}, r"versions\[0\]"),
+    ],
+)
+def test_a_faulty_setting_is_named_with_its_place(values, sentence):
+    with pytest.raises(BadConfig, match=sentence):
+        section(**values)
+
+
+def test_a_models_faulty_override_is_named_with_its_place():
+    finetune = section()
+    with pytest.raises(BadConfig, match=r"models\.tiny\.finetune\.learning_rate: is not a parameter.*under defaults"):
+        finetune.resolve("cola", {"learning_rate": 1e-3}, "models.tiny.finetune")
+    with pytest.raises(BadConfig, match=r"models\.tiny\.finetune\.tasks\.cola\.bach"):
+        finetune.resolve("cola", {"tasks": {"cola": {"bach": 3}}}, "models.tiny.finetune")
+
+
+def test_published_values_of_params_yaml():
+    from pipelines.params import load
+
+    finetune = load().finetune
+    cola, rte, mrpc, stsb = (finetune.resolve(task, {}) for task in ("cola", "rte", "mrpc", "stsb"))
+    assert (cola.learning_rate, cola.layer_decay, cola.epochs, cola.warmup) == (1e-4, 0.8, 3, 0.1)
+    assert (cola.weight_decay, cola.batch, cola.length, cola.loss, cola.clip) == (0.0, 32, 128, "summed", 1.0)
+    assert not cola.bias_correction and cola.layer_decay_exponent == "published"
+    assert rte.epochs == stsb.epochs == 10 and mrpc.epochs == 3
+    assert mrpc.both_orders and stsb.both_orders and not cola.both_orders
+    squad = finetune.resolve_squad({})
+    assert (squad.length, squad.stride, squad.epochs, squad.beam, squad.null_threshold) == (512, 128, 2, 20, -2.75)
+
+
+def test_the_papers_average_has_eight_tasks():
+    assert set(GLUE) - set(PAPER_AVERAGE) == {"wnli"} and len(PAPER_AVERAGE) == 8
