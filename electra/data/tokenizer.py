@@ -3,13 +3,14 @@
 Differs from a plain use of the `tokenizers` library in three ways:
 1. Special tokens written in a text ("[MASK]") are ordinary text, as in the original ELECTRA: no corpus can forge one.
 2. A word has the same pieces wherever it stands, so `encode_bytes` looks every space-separated chunk up in a bounded
-   memory and asks the library only for new ones: the same ids, several times faster.
+   memory and asks the library only for new words: the same ids, several times faster.
 3. Training is deterministic. The library numbers continuation letters ("##a") in the order of a randomly seeded hash
    map; here they are numbered beforehand, in alphabetical order.
 """
 
 import functools
 import json
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -89,6 +90,15 @@ class Tokenizer:
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocabulary[token] for token in SPECIALS)
         self.dtype = id_dtype(self.vocab_size)
         self._words: dict[str, bytes] = {}
+        self._pieces = {piece: np.array([i], dtype=self.dtype).tobytes() for piece, i in vocabulary.items()}
+        rules = json.loads(raw.to_str())
+        normalizer, splitter, model = (rules[part] or {} for part in ("normalizer", "pre_tokenizer", "model"))
+        self._plain_rules = (
+            (normalizer.get("type"), normalizer.get("clean_text")) == ("BertNormalizer", True)
+            and splitter.get("type") == "BertPreTokenizer"
+            and (model.get("type"), model.get("continuing_subword_prefix")) == ("WordPiece", CONTINUATION)
+        )
+        self._lowercase, self._longest_word = normalizer.get("lowercase"), model.get("max_input_chars_per_word", 0)
 
     def pieces(self) -> list[str]:
         """The vocabulary in the order of its ids."""
@@ -103,22 +113,48 @@ class Tokenizer:
         """The ids of `encode_lines` as the bytes of an array of `dtype`, from the word memory."""
         chunks = [line.split(" ") for line in lines]
         words = self._words
-        new = {chunk for line in chunks for chunk in line}.difference(words)
+        new = set().union(*chunks).difference(words)
         if len(words) + len(new) > MEMORY_WORDS:
             words.clear()
-            new = {chunk for line in chunks for chunk in line}
-        ordered = list(new)
-        for start in range(0, len(ordered), BATCH):
-            batch = ordered[start : start + BATCH]
+            new = set().union(*chunks)
+        others = []
+        for chunk in new:
+            if self._plain_rules and chunk.isascii() and chunk.isprintable():
+                words[chunk] = b"".join(map(self._encode_plain, _PLAIN.findall(chunk)))
+            else:
+                others.append(chunk)
+        for start in range(0, len(others), BATCH):
+            batch = others[start : start + BATCH]
             encodings = self.raw.encode_batch_fast(batch, add_special_tokens=False)
             for chunk, encoding in zip(batch, encodings, strict=True):
                 words[chunk] = np.array(encoding.ids, dtype=self.dtype).tobytes()
         return [b"".join(map(words.__getitem__, line)) for line in chunks]
 
+    def _encode_plain(self, word: str) -> bytes:
+        """WordPiece itself, for a run of ASCII letters and digits or one other ASCII sign: the longest piece first."""
+        if (known := self._words.get(word)) is not None:
+            return known
+        text = word.lower() if self._lowercase else word
+        start, prefix, found = 0, "", []
+        while start < len(text) <= self._longest_word:
+            end = len(text)
+            while end > start and prefix + text[start:end] not in self._pieces:
+                end -= 1
+            if end == start:
+                break
+            found.append(self._pieces[prefix + text[start:end]])
+            start, prefix = end, CONTINUATION
+        self._words[word] = encoded = b"".join(found) if start == len(text) else self._pieces[UNK]
+        return encoded
+
     @functools.cached_property
     def identity(self) -> str:
         """The sha256 of the tokenizer's JSON."""
         return identity(self)
+
+
+# The words of printable ASCII by BERT's rules: runs of letters and digits, and single other signs.
+_PLAIN = re.compile(r"[A-Za-z0-9]+|[!-/:-@\[-`{-~]")
 
 
 def id_dtype(vocab_size: int) -> np.dtype[Any]:
