@@ -5,6 +5,7 @@ Whatever goes wrong on the way there is one sentence within seconds: out of reac
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,6 @@ def reaching(name: str, where: str) -> Iterator[None]:
             "",
             "unset it, or use a `local` source instead",
         )
-    import httpx
     from huggingface_hub import errors
 
     try:
@@ -118,7 +118,7 @@ def reaching(name: str, where: str) -> Iterator[None]:
         raise SourceUnreachable(
             where, f"{name} has no such file or part ({_first_line(error)})", "", "check its name"
         ) from None
-    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, httpx.HTTPError, OSError) as error:
+    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, *_transport_errors(), OSError) as error:
         raise SourceUnreachable(
             where, f"cannot reach the hub for {name} ({_first_line(error)})", "an answer within seconds", WAYS
         ) from None
@@ -126,6 +126,13 @@ def reaching(name: str, where: str) -> Iterator[None]:
         raise SourceUnreachable(
             where, f"{name} cannot be used ({_first_line(error)})", "a data set of files", "check `config` and `split`"
         ) from None
+
+
+def _transport_errors() -> Iterator[type[Exception]]:
+    """What the library's HTTP client raises; which client it is depends on the library's version."""
+    for name in ("httpx2", "httpx", "requests"):
+        if module := sys.modules.get(name):
+            yield getattr(module, "HTTPError", None) or module.exceptions.RequestException
 
 
 def _first_line(error: Exception) -> str:
