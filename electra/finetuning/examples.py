@@ -25,6 +25,8 @@ from electra.files import read_jsonl
 from electra.finetuning.tasks import Task
 from electra.seeds import derive, permute
 
+Row = dict[str, Any]
+
 _POOL = 64  # batches sorted by length together: large enough to spare padding, small enough to mix rows anew each epoch
 _EVAL_TOKENS = 8192  # of one evaluation batch
 _EVAL_SMALL = 512  # tokens: below this, a batch costs its overhead and padding is free
@@ -72,7 +74,7 @@ def _tensor(array: NDArray[Any], device: torch.device | str) -> Tensor:
     return torch.from_numpy(array).to(device)
 
 
-def read_rows(path: Path, task: Task, *, labelled: bool = True) -> list[dict[str, Any]]:
+def read_rows(path: Path, task: Task, *, labelled: bool = True) -> list[Row]:
     """The rows of one split, checked. Raises BadInput naming line, id and value: bad label, bad score, repeated id, no rows."""
     rows = read_jsonl(path)
     if not rows:
@@ -102,7 +104,7 @@ def _check_label(label: object, task: Task, where: str) -> None:
         raise BadInput(where, f"has the label {label!r}", f"one of {', '.join(task.labels)}", "mend or remove the row")
 
 
-def encode(rows: list[dict[str, Any]], task: Task, tokenizer: Tokenizer, length: int) -> Examples:
+def encode(rows: list[Row], task: Task, tokenizer: Tokenizer, length: int) -> Examples:
     """Rows to arrays. The target `label` is a class index or the scaled score; rows without a label get -1 or 0."""
     first = tokenizer.encode_lines([row["a"] for row in rows])
     second = tokenizer.encode_lines([row.get("b") or "" for row in rows])
@@ -146,7 +148,7 @@ def _cut(a: list[int], b: list[int], room: int) -> tuple[list[int], list[int]]:
     return a[: len(a) - from_a], b[: len(b) - from_b]
 
 
-def both_orders(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def both_orders(rows: list[Row]) -> list[Row]:
     """Each pair as it is and turned round, as MRPC and STS-B are trained on."""
     turned = [
         {**row, "id": f"{row['id']}-turned", "a": row["b"], "b": row["a"]} for row in rows if row["b"] is not None

@@ -16,8 +16,6 @@ import torch
 
 import electra
 from electra.config import code_digest, digest
-from electra.data import tokenizer as tokenizers
-from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.export import fresh_encoder, load_encoder, read_config
 from electra.files import (
@@ -29,17 +27,16 @@ from electra.files import (
     write_jsonl,
     write_manifest,
 )
-from electra.finetuning import examples, predictions, squad, squad_answers, squad_metrics
-from electra.finetuning.examples import Examples
+from electra.finetuning import predictions, reading, squad_answers, squad_metrics
 from electra.finetuning.heads import Classifier
 from electra.finetuning.loop import Training, count_steps, read_outputs, train
+from electra.finetuning.reading import Split
 from electra.finetuning.squad_head import SpanFinder
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig, SquadConfig
 from electra.model.encoder import Encoder
 from electra.seeds import derive
 
 Record = dict[str, Any]
-Row = dict[str, Any]
 
 _SCORE = "score.json"
 _CODE = (
@@ -66,6 +63,7 @@ class Job:
     folder: Path
     fingerprint: str
     data: str = ""  # digest of the rows
+    tokenizer: str = ""  # sha256 of its file
     cost: float = 0.0  # estimate for the order of jobs, in bytes of training rows read
     device: str = "cpu"
 
@@ -97,11 +95,15 @@ def plan(task: str, config: FinetuneConfig, *, rows: Path, model: Path, state: P
                 rows / f"{split}.jsonl", "there is no such file", f"the {split} rows of {task}", "run the tasks stage"
             )
     files = {name: sha256_file(path) for name in ("train", *splits) if (path := rows / f"{name}.jsonl").is_file()}
-    tokenizer = load_tokenizer(model, vocab_size)
+    tokenizer = sha256_file(model / "tokenizer.json")
+    if (pieces := reading.tokenizer(model, tokenizer).vocab_size) != vocab_size:
+        raise BadInput(
+            model, f"holds a tokenizer of {pieces:,} pieces", f"the model's {vocab_size:,}", "pre-train again"
+        )
     common = (
         task,
         files,
-        tokenizer.identity,
+        tokenizer,
         dataclasses.asdict(encoder),
         vocab_size,
         code(),
@@ -125,6 +127,7 @@ def plan(task: str, config: FinetuneConfig, *, rows: Path, model: Path, state: P
                 folder=state / task / f"{arm}-seed{seed}",
                 fingerprint=digest(*common, arm, seed, own, weights),
                 data=digest(files),
+                tokenizer=tokenizer,
                 cost=size * epochs,
                 device=device,
             )
@@ -171,7 +174,7 @@ def run(job: Job) -> Record:
 def _classify(job: Job, folder: Path) -> Record:
     """GLUE: train, then predict and score every evaluation split."""
     task, config = GLUE[job.task], job.config
-    train_rows, ready = _glue_split(job, "train")
+    train_rows, ready = reading.glue(_split(job, "train"), task.name, config.both_orders)
     encoder = _encoder(job)
     torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
     model = Classifier(encoder, len(task.labels), config.head_dropout).to(job.device)
@@ -180,7 +183,7 @@ def _classify(job: Job, folder: Path) -> Record:
     for split in task.evaluation:
         if split != task.evaluation[0] and not (job.rows / f"{split}.jsonl").is_file():
             continue
-        rows, held_out = _glue_split(job, split)
+        rows, held_out = reading.glue(_split(job, split), task.name)
         logits_NC = read_outputs(model, held_out, job.device)["logits"]
         write_jsonl(folder / f"{split}.jsonl", predictions.lines(task, rows, logits_NC))
         suffix = split.removeprefix(task.evaluation[0])  # "" or "_mismatched"
@@ -196,26 +199,25 @@ def _answer(job: Job, folder: Path) -> Record:
     config = job.config
     assert isinstance(config, SquadConfig)
     version: squad_metrics.Version = "2.0" if job.task == "squad2" else "1.1"
-    source = _squad_split(job, "train")
+    cut = (config.stride, config.question_length)
+    source = reading.questions(_split(job, "train"), *cut)
     ready = source.examples
     encoder = _encoder(job)
     torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
     model = SpanFinder(encoder, config).to(job.device)
     training = train(model, ready, config, seed=job.seed, stream=f"finetune/{job.task}", device=job.device)
     record = _record(training, len(source.rows), len(ready), config)
-    reading = _squad_split(job, "dev")
-    outputs = read_outputs(model, reading.examples, job.device, tokens=4096)
+    dev = reading.questions(_split(job, "dev"), *cut)
+    outputs = read_outputs(model, dev.examples, job.device, tokens=4096)
     finite = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
-    answers = squad_answers.find(reading, {key: predictions.finite(value) for key, value in outputs.items()}, config)
+    answers = squad_answers.find(dev, {key: predictions.finite(value) for key, value in outputs.items()}, config)
     threshold = config.null_threshold if version == "2.0" else None
     given = answers.given(threshold)
     write_json(folder / "dev.json", given)
     write_json(folder / "dev-null-odds.json", answers.null)
     write_json(folder / "dev-nbest.json", {key: [list(pair) for pair in best] for key, best in answers.n_best.items()})
-    record["metrics"] = squad_metrics.evaluate(
-        reading.rows, answers.spans, answers.null, version, config.null_threshold
-    )
-    record["dev_rows"] = len(reading.rows)
+    record["metrics"] = squad_metrics.evaluate(dev.rows, answers.spans, answers.null, version, config.null_threshold)
+    record["dev_rows"] = len(dev.rows)
     if not (training.finite and finite):
         record["failed"] = "the loss or the outputs stopped being finite"
     elif len(given) > 1 and len(set(given.values())) == 1:
@@ -243,52 +245,9 @@ def _encoder(job: Job) -> Encoder:
     return fresh_encoder(config, vocab_size, derive(job.seed, f"finetune/{job.task}/scratch"))
 
 
-def _glue_split(job: Job, split: str) -> tuple[list[Row], Examples]:
-    config = job.config
-    training = split == "train"
-    most = config.max_train_rows if training else None
-    path = job.rows / f"{split}.jsonl"
-    return _read_glue(path, job.task, job.model, config.length, most, training and config.both_orders)
-
-
-def _squad_split(job: Job, split: str) -> squad.Reading:
-    config = job.config
-    assert isinstance(config, SquadConfig)
-    most = config.max_train_rows if split == "train" else None
-    path = job.rows / f"{split}.jsonl"
-    return _read_squad(path, job.model, config.length, config.stride, config.question_length, most)
-
-
-@functools.lru_cache(maxsize=6)  # jobs of one task follow each other: its splits are read once a process
-def _read_glue(
-    path: Path, task: str, model: Path, length: int, most: int | None, turned: bool
-) -> tuple[list[Row], Examples]:
-    rows = examples.subset(examples.read_rows(path, GLUE[task]), most, seed=0)
-    seen = examples.both_orders(rows) if turned else rows
-    return rows, examples.encode(seen, GLUE[task], _tokenizer(model), length)
-
-
-@functools.lru_cache(maxsize=2)
-def _read_squad(
-    path: Path, model: Path, length: int, stride: int, question_length: int, most: int | None
-) -> squad.Reading:
-    rows = examples.subset(squad.read_rows(path), most, seed=0)
-    return squad.encode(rows, _tokenizer(model), length=length, stride=stride, question_length=question_length)
-
-
-def load_tokenizer(model: Path, vocab_size: int) -> Tokenizer:
-    """The tokenizer in a model's folder; BadInput if the model has another vocabulary size."""
-    tokenizer = _tokenizer(model)
-    if tokenizer.vocab_size != vocab_size:
-        raise BadInput(
-            model,
-            f"holds a tokenizer of {tokenizer.vocab_size:,} pieces",
-            f"the model's {vocab_size:,}",
-            "pre-train again",
-        )
-    return tokenizer
-
-
-@functools.lru_cache(maxsize=4)
-def _tokenizer(folder: Path) -> Tokenizer:
-    return tokenizers.load(folder)
+def _split(job: Job, name: str) -> Split:
+    most = job.config.max_train_rows if name == "train" else None
+    path = job.rows / f"{name}.jsonl"
+    return Split(
+        path=path, data=job.data, model=job.model, tokenizer=job.tokenizer, length=job.config.length, most=most
+    )

@@ -13,52 +13,53 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 
 import torch
 
 from electra.errors import Stopped, UserError
 from electra.finetuning.jobs import Job, Record, finished, run
 
+Records = dict[Path, Record]  # by the folder that a job leaves, which no two jobs share
+
 _PR_SET_PDEATHSIG = 1
 
 
 def run_all(
     jobs: Sequence[Job], workers: int, on_done: Callable[[Job, Record], None] = lambda job, record: None
-) -> dict[str, Record]:
-    """Run all jobs, at most `workers` at once; records by job name. Jobs already done are only read.
+) -> list[Record]:
+    """Run all jobs, at most `workers` at once; their records in the order of `jobs`. Jobs already done are only read.
 
     `on_done` hears of each in the order in which they end. A job's UserError is raised here and ends the others; what
     they had finished stays.
     """
-    records: dict[str, Record] = {}
+    records: Records = {}
     waiting: list[Job] = []
     for job in sorted(jobs, key=lambda job: (-job.cost, job.name)):
         if (record := finished(job)) is None:
             waiting.append(job)
         else:
-            records[job.name] = record
+            records[job.folder] = record
             on_done(job, record)
     if min(workers, len(waiting)) <= 1:
         _run_here(waiting, records, on_done)
     else:
         _run_apart(waiting, min(workers, len(waiting)), records, on_done)
-    return records
+    return [records[job.folder] for job in jobs]
 
 
-def _run_here(waiting: list[Job], records: dict[str, Record], on_done: Callable[[Job, Record], None]) -> None:
+def _run_here(waiting: list[Job], records: Records, on_done: Callable[[Job, Record], None]) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for job in waiting:
-            records[job.name] = run(job)
-            on_done(job, records[job.name])
+            records[job.folder] = run(job)
+            on_done(job, records[job.folder])
     finally:
         torch.set_num_threads(threads)
 
 
-def _run_apart(
-    waiting: list[Job], workers: int, records: dict[str, Record], on_done: Callable[[Job, Record], None]
-) -> None:
+def _run_apart(waiting: list[Job], workers: int, records: Records, on_done: Callable[[Job, Record], None]) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["electra.finetuning.preload"])
     busy: dict[Connection, Job] = {}
@@ -77,11 +78,11 @@ def _run_apart(
             for connection in wait(list(busy)):
                 assert isinstance(connection, Connection)
                 job = busy.pop(connection)
-                records[job.name] = _receive(connection, job)
+                records[job.folder] = _receive(connection, job)
                 if (following := next(queue, None)) is not None:
                     connection.send(following)
                     busy[connection] = following
-                on_done(job, records[job.name])
+                on_done(job, records[job.folder])
     finally:
         for process in processes:
             process.terminate()

@@ -204,6 +204,7 @@ class FinetuneSection:
         """SQuAD's settings."""
         config = self.resolve("squad", overrides, where)
         assert isinstance(config, SquadConfig)
+        config.check_windows(f"{where}.squad" if overrides else "finetune.squad")
         return config
 
     def selected(self, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> tuple[str, ...]:
@@ -235,8 +236,6 @@ class FinetuneSection:
                 raise BadConfig(place, f"is {layer!r}", "a section of keys and values")
             values = _merge(values, layer)
             config = build(kind, values, place)
-        if isinstance(config, SquadConfig):
-            config.check_windows(f"{prefix}squad")
         return config
 
 

@@ -47,7 +47,6 @@ def test_the_arm_from_scratch_changes_only_what_it_names():
         ({"defaults": {"batch": 0}}, r"finetune\.defaults\.batch: is 0"),
         ({"defaults": {"seeds": [1, 1]}}, r"finetune\.defaults\.seeds"),
         ({"defaults": {"layer_decay_exponent": "publishd"}}, "did you mean published"),
-        ({"squad": {"stride": 500}}, r"squad\.stride: is 500 with question_length 64"),
         ({"run": ["snli"]}, r"run\.snli: is not a task"),
         ({"squad": {"versions": ["3.0"]}}, r"versions\[0\]"),
     ],
@@ -63,6 +62,13 @@ def test_a_models_faulty_override_is_named_with_its_place():
         finetune.resolve("cola", {"learning_rate": 1e-3}, "models.tiny.finetune")
     with pytest.raises(BadConfig, match=r"models\.tiny\.finetune\.tasks\.cola\.bach"):
         finetune.resolve("cola", {"tasks": {"cola": {"bach": 3}}}, "models.tiny.finetune")
+
+
+def test_windows_that_would_skip_text_are_refused():
+    with pytest.raises(BadConfig, match=r"finetune\.squad\.stride: is 500 with question_length 64"):
+        section(squad={"stride": 500}).resolve_squad({})
+    with pytest.raises(BadConfig, match=r"models\.tiny\.finetune\.squad\.stride"):
+        section().resolve_squad({"defaults": {"length": 64}}, "models.tiny.finetune")
 
 
 def test_published_values_of_params_yaml():

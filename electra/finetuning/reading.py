@@ -1,0 +1,48 @@
+"""Splits of a task, read, checked and tokenised once a process: the jobs of one task follow each other.
+
+What is remembered goes by content, not by name: a changed file is read again.
+"""
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import Tokenizer
+from electra.finetuning import examples, squad
+from electra.finetuning.examples import Examples, Row
+from electra.finetuning.tasks import GLUE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """Which rows, through which tokenizer, to what length."""
+
+    path: Path
+    data: str  # digest of the task's rows
+    model: Path
+    tokenizer: str  # sha256 of the tokenizer's file
+    length: int
+    most: int | None = None  # rows drawn from it; null: all
+
+
+@functools.lru_cache(maxsize=6)
+def glue(split: Split, task: str, turned: bool = False) -> tuple[list[Row], Examples]:
+    """Rows of a GLUE split and their arrays; `turned` adds every pair in the other order to the arrays alone."""
+    rows = examples.subset(examples.read_rows(split.path, GLUE[task]), split.most, seed=0)
+    seen = examples.both_orders(rows) if turned else rows
+    return rows, examples.encode(seen, GLUE[task], tokenizer(split.model, split.tokenizer), split.length)
+
+
+@functools.lru_cache(maxsize=2)
+def questions(split: Split, stride: int, question_length: int) -> squad.Reading:
+    """Questions of a SQuAD split and their windows."""
+    rows = examples.subset(squad.read_rows(split.path), split.most, seed=0)
+    through = tokenizer(split.model, split.tokenizer)
+    return squad.encode(rows, through, length=split.length, stride=stride, question_length=question_length)
+
+
+@functools.lru_cache(maxsize=4)
+def tokenizer(folder: Path, sha256: str) -> Tokenizer:
+    """The tokenizer in a model's folder; its hash is what tells a new one from the remembered."""
+    return tokenizers.load(folder)

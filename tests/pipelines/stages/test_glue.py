@@ -1,0 +1,223 @@
+"""The glue stage on a random encoder and made-up rows: files, summary, names of averages, resumption."""
+
+import json
+import random
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from electra.config import EncoderConfig
+from electra.data import tokenizer as tokenizers
+from electra.errors import BadConfig, BadInput, CorruptFile
+from electra.export import config_json, encoder_tensors, fresh_encoder, write_folder
+from electra.files import read_jsonl, write_jsonl, write_manifest
+from electra.finetuning import jobs, summary
+from electra.finetuning.tasks import GLUE, PAPER_AVERAGE
+from pipelines.params import load
+from pipelines.stages import glue
+
+WORDS = ["red", "blue", "green", "cat", "dog", "bird", "runs", "sleeps"]
+PARAMS = """
+corpora: {c: {sources: [{kind: sample}]}}
+tokens: {t: {corpus: c, tokenizer: {kind: train, vocab_size: 800}, lengths: [16]}}
+tasks: {made_up: {kind: sample}, own: {kind: local, glue: here}}
+finetune:
+  defaults: {seeds: [1, 2], epochs: 1, learning_rate: 1.0e-3, length: 16, scratch: {layer_decay: 1.0}}
+  tasks: {mrpc: {both_orders: true}}
+models:
+  small: &model
+    tokens: t
+    tasks: made_up
+    encoder: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16, positions: 16}
+    pretrain: {length: 16, batch: 8, steps: 10, warmup: 1, learning_rate: 1.0e-3, threads: 1}
+    finetune: {run: [cola, mnli, mrpc, stsb], tasks: {cola: {arms: [pretrained]}}}
+  misspelt: {<<: *model, finetune: {defaults: {epoch: 3}}}
+"""
+
+
+class Notes:
+    """A tracker that remembers."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name, self.children, self.final, self.curve, self.data = name, [], {}, [], []
+
+    def metrics(self, step, values):
+        self.curve.append((step, values))
+
+    def summary(self, values):
+        self.final |= values
+
+    def dataset(self, name, digest, context):
+        self.data.append(name)
+
+    @contextmanager
+    def child(self, name, params):
+        self.children.append(Notes(name))
+        yield self.children[-1]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(PARAMS)
+    tokenizer = tokenizers.from_pieces([*tokenizers.SPECIALS, *WORDS], lowercase=True, strip_accents=None)
+    tokenizers.save(tokenizer, Path("tokenizer"))
+    config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=16)
+    files = {path.name: path.read_text() for path in Path("tokenizer").iterdir()}
+    encoder = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, 1))
+    values = config_json(config, tokenizer.vocab_size, "ElectraModel")
+    write_folder(Path("build/models/small/encoder"), encoder, values, files, "")
+    draw = random.Random(1)
+    for name in ("cola", "mnli", "mrpc", "stsb"):
+        for split in ("train", *GLUE[name].evaluation):
+            rows = [
+                {
+                    "id": str(number),
+                    "a": " ".join(draw.choices(WORDS, k=4)),
+                    "b": None if name == "cola" else " ".join(draw.choices(WORDS, k=5)),
+                    "label": (GLUE[name].labels or (0.5, 2.0, 4.5))[number % len(GLUE[name].labels or "abc")],
+                }
+                for number in range(20)
+            ]
+            write_jsonl(Path("build/tasks/made_up") / name / f"{split}.jsonl", rows)
+    write_manifest(Path("build/tasks/made_up"))
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_stage_leaves_predictions_a_summary_and_a_record(workspace):
+    notes = Notes()
+    glue.run("small", load(), notes)
+    result = json.loads(Path("results/small/glue.json").read_text())
+    assert result["source"] == "made_up" and result["label"] == "sample world"
+    assert list(result["tasks"]) == ["cola", "mnli", "mrpc", "stsb"]
+    mnli = result["tasks"]["mnli"]
+    assert mnli["metric"] == "accuracy" and mnli["train_rows"] == mnli["dev_rows"] == 20
+    for arm in ("pretrained", "scratch"):
+        assert set(mnli[arm]) >= {"scores", "mean", "std", "median", "best", "failed", "all", "seeds"}
+        assert len(mnli[arm]["scores"]) == 2 and set(mnli[arm]["all"]) == {"accuracy", "accuracy_mismatched"}
+    assert result["tasks"]["mrpc"]["train_rows"] == 20  # rows of the source, though each is seen in both orders
+    assert "scratch" not in result["tasks"]["cola"]
+    average = result["average"]
+    assert average["name"] == "mean over four tasks (sample world)" and "GLUE" not in average["name"]
+    assert "scratch" not in average  # one task has no such arm
+    means = [sum(result["tasks"][task]["pretrained"]["scores"][k] for task in average["tasks"]) / 4 for k in (0, 1)]
+    assert average["pretrained"]["scores"] == pytest.approx(means, abs=1e-3)
+    lines = read_jsonl(Path("build/glue/small/mnli/pretrained-seed1.jsonl"))
+    assert len(lines) == 20 and set(lines[0]) == {"id", "prediction", "label", "logits"}
+    assert Path("build/glue/small/mnli/scratch-seed2-mismatched.jsonl").is_file()
+    hits = sum(line["prediction"] == line["label"] for line in lines)
+    assert mnli["pretrained"]["scores"][0] == 100 * hits / 20
+    assert sorted(child.name for child in notes.children) == ["cola", "mnli", "mrpc", "stsb"]
+    assert notes.final == {"average/pretrained": average["pretrained"]["mean"]}
+    assert all(child.final and child.curve for child in notes.children)
+
+
+def test_a_second_start_computes_nothing_and_leaves_the_same_bytes(workspace, monkeypatch):
+    glue.run("small", load(), Notes())
+    before = contents(Path("build/glue")), contents(Path("results"))
+    monkeypatch.setattr(jobs, "_classify", lambda *_: pytest.fail("was computed again"))
+    glue.run("small", load(), Notes())
+    assert (contents(Path("build/glue")), contents(Path("results"))) == before
+
+
+def test_an_interrupted_stage_goes_on_where_it_was(workspace, monkeypatch):
+    glue.run("small", load(), Notes())
+    whole = contents(Path("build/glue")), contents(Path("results"))
+    for folder in ("build/glue", "results", "runs"):
+        glue_folder = Path(folder)
+        glue_folder.rename(f"{folder}-before")
+    count, real = 0, jobs._classify
+
+    def stop_at_fifth(*arguments):
+        nonlocal count
+        count += 1
+        if count == 5:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(jobs, "_classify", stop_at_fifth)
+    with pytest.raises(KeyboardInterrupt):
+        glue.run("small", load(), Notes())
+    assert not Path("build/glue").exists() and not Path("results").exists()
+    glue.run("small", load(), Notes())
+    assert count == 5 + 14 - 4  # fourteen jobs, four of which were done
+    assert (contents(Path("build/glue")), contents(Path("results"))) == whole
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "error", "sentence"),
+    [
+        (
+            "misspelt",
+            None,
+            BadConfig,
+            r"models\.misspelt\.finetune\.defaults\.epoch: is not a parameter.*did you mean epochs",
+        ),
+        ("small", "cola/dev.jsonl", CorruptFile, r"cola/dev\.jsonl"),
+        ("small", "gone", BadInput, r"config\.json: there is no such file"),
+    ],
+)
+def test_what_is_wrong_is_said_before_any_run(workspace, name, harm, error, sentence):
+    if harm == "gone":
+        Path("build/models/small").rename("elsewhere")
+    elif harm:
+        Path("build/tasks/made_up", harm).write_text("{}\n")
+    with pytest.raises(error, match=sentence):
+        glue.run(name, load(), Notes())
+    assert not Path("build/glue").exists()
+
+
+def fake(task: str, rows: int, score: float = 80.0) -> dict:
+    runs = [
+        {
+            "task": task,
+            "arm": arm,
+            "seed": seed,
+            "metrics": dict.fromkeys(GLUE[task].metrics, score + seed),
+            "failed": None,
+            "train_rows": rows,
+            "dev_rows": 9,
+            "steps": 3,
+            "loss": [],
+        }
+        for arm in ("pretrained", "scratch")
+        for seed in (1, 2)
+    ]
+    return summary.of_task(task, runs)
+
+
+def test_only_the_complete_official_tasks_make_a_glue_average():
+    full = {task: fake(task, facts.train_rows, 0.0 if task == "wnli" else 80.0) for task, facts in GLUE.items()}
+    average = summary.average(full, sample=False)
+    assert average["name"] == "GLUE average (mean of eight tasks, without WNLI)"
+    assert average["tasks"] == list(PAPER_AVERAGE) and average["pretrained"]["scores"] == [81.0, 82.0]
+    assert average["pretrained"]["std"] == pytest.approx(0.7071, abs=1e-4)
+    assert summary.average(full, sample=True)["name"] == "mean over nine tasks (sample world)"
+    part = {**full, "qnli": fake("qnli", 8999)}
+    assert "GLUE average" not in summary.average(part, sample=False)["name"]
+    assert "QNLI (subset of 8,999 rows)" in summary.average(part, sample=False)["name"]
+    del full["qqp"]
+    assert summary.average(full, sample=False)["name"].startswith("mean over CoLA, SST-2, MRPC, STS-B, MNLI")
+
+
+def test_a_failed_seed_is_named_and_keeps_its_score():
+    records = [
+        {
+            "arm": "pretrained",
+            "seed": seed,
+            "metrics": {"matthews": value, "accuracy": 50.0},
+            "failed": why,
+            "train_rows": 5,
+            "dev_rows": 5,
+            "steps": 1,
+        }
+        for seed, value, why in ((2, 0.0, "1 was predicted for every row"), (1, 30.0, None), (3, 33.0, None))
+    ]
+    arm = summary.of_task("cola", records)["pretrained"]
+    assert arm["scores"] == [30.0, 0.0, 33.0] and arm["mean"] == 21.0 and arm["median"] == 30.0 and arm["best"] == 33.0
+    assert arm["failed"] == ["seed 2: 1 was predicted for every row"]

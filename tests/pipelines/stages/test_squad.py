@@ -1,0 +1,102 @@
+"""The squad stage on a random encoder: official files, agreeing scores, the same bytes again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from electra.config import EncoderConfig
+from electra.data import tokenizer as tokenizers
+from electra.export import config_json, encoder_tensors, fresh_encoder, write_folder
+from electra.files import read_jsonl, write_jsonl, write_manifest
+from electra.finetuning.squad_metrics import question_scores
+from pipelines.params import load
+from pipelines.stages import squad
+from pipelines.tracking import Tracker
+
+WORDS = ["the", "cat", "dog", "bird", "is", "red", "blue", "green", ".", "?"]
+PARAMS = """
+corpora: {c: {sources: [{kind: sample}]}}
+tokens: {t: {corpus: c, tokenizer: {kind: train, vocab_size: 800}, lengths: [16]}}
+tasks: {made_up: {kind: sample}}
+finetune:
+  defaults: {seeds: [1, 2], learning_rate: 1.0e-3, length: 24}
+  squad: {versions: ["1.1", "2.0"], stride: 6, question_length: 6, null_threshold: 0.0}
+models:
+  small:
+    tokens: t
+    tasks: made_up
+    encoder: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16, positions: 24}
+    pretrain: {length: 16, batch: 8, steps: 10, warmup: 1, learning_rate: 1.0e-3, threads: 1}
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(PARAMS)
+    tokenizer = tokenizers.from_pieces([*tokenizers.SPECIALS, *WORDS], lowercase=True, strip_accents=None)
+    tokenizers.save(tokenizer, Path("tokenizer"))
+    config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=24)
+    files = {path.name: path.read_text() for path in Path("tokenizer").iterdir()}
+    encoder = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, 1))
+    values = config_json(config, tokenizer.vocab_size, "ElectraModel")
+    write_folder(Path("build/models/small/encoder"), encoder, values, files, "")
+    context = "the cat is red. the dog is blue. the bird is green. the cat is red. the dog is blue."
+    for task in ("squad1", "squad2"):
+        rows = []
+        for number, (animal, colour) in enumerate([("cat", "red"), ("dog", "blue"), ("bird", "green")] * 4):
+            none = task == "squad2" and number % 4 == 0
+            answers = [] if none else [{"text": colour, "start": context.index(f"{animal} is") + len(animal) + 4}]
+            question = "the is red?" if none else f"the {animal} is?"
+            rows.append(
+                {
+                    "id": f"q{number}",
+                    "title": "t",
+                    "question": question,
+                    "context": context,
+                    "answers": answers,
+                    "impossible": none,
+                }
+            )
+        for split in ("train", "dev"):
+            write_jsonl(Path("build/tasks/made_up") / task / f"{split}.jsonl", rows)
+    write_manifest(Path("build/tasks/made_up"))
+    return tmp_path
+
+
+def contents(folder: str) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def test_the_stage_leaves_official_answers_that_score_what_it_says(workspace):
+    squad.run("small", load(), Tracker(None))
+    result = json.loads(Path("results/small/squad.json").read_text())
+    assert result["label"] == "sample world" and list(result["versions"]) == ["1.1", "2.0"]
+    for version, task in (("1.1", "squad1"), ("2.0", "squad2")):
+        rows = read_jsonl(Path("build/tasks/made_up") / task / "dev.jsonl")
+        values = result["versions"][version]
+        assert values["dev_rows"] == 12
+        for arm in ("pretrained", "scratch"):
+            for place, seed in enumerate(values[arm]["seeds"]):
+                answers = json.loads(Path(f"build/squad/small/{version}/{arm}-seed{seed}.json").read_text())
+                scores = question_scores(rows, answers, version)
+                for index, metric in enumerate(("exact", "f1")):
+                    mean = 100 * sum(pair[index] for pair in scores.values()) / len(rows)
+                    assert values[arm][metric]["scores"][place] == pytest.approx(mean, abs=1e-4)
+    odds = json.loads(Path("build/squad/small/2.0/pretrained-seed1-null-odds.json").read_text())
+    answers = json.loads(Path("build/squad/small/2.0/pretrained-seed1.json").read_text())
+    assert set(odds) == set(answers) and all(answers[key] == "" for key in odds if odds[key] > 0)
+    assert (
+        "best_f1" in result["versions"]["2.0"]["pretrained"]
+        and "best_f1" not in result["versions"]["1.1"]["pretrained"]
+    )
+
+
+def test_the_same_bytes_again_from_nothing(workspace):
+    squad.run("small", load(), Tracker(None))
+    first = contents("build/squad") | contents("results")
+    for folder in ("build/squad", "results", "runs"):
+        Path(folder).rename(f"{folder}-before")
+    squad.run("small", load(), Tracker(None))
+    assert contents("build/squad") | contents("results") == first
