@@ -14,7 +14,7 @@ from pipelines import tracking
 ROOT = Path(__file__).resolve().parent.parent
 CARRIED = ("electra", "pipelines", ".dvc", "dvc.yaml", "prefect.yaml", "prefect.toml", ".dvcignore", ".gitignore")
 
-os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////nonexistent/mlflow.db"  # a test that tracks says where
+os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////dev/null/mlflow.db"  # a test that tracks says where
 os.environ.pop(tracking.PARENT, None)
 
 SMOKE = """

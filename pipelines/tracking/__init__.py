@@ -95,6 +95,8 @@ class Pipe:
                 if len(self._waiting) < BUFFER_BYTES:
                     self._waiting += json.dumps(message).encode() + b"\n"
                 self._push()
+            except BrokenPipeError:  # the recorder has given up, and has said why
+                self._waiting.clear()
             except (OSError, ValueError, TypeError) as error:
                 self.warn(error)
 
@@ -114,9 +116,13 @@ class Pipe:
             while not self._push() and time.monotonic() < deadline:
                 time.sleep(0.05)
             self._file.close()
-            self._process.wait(max(1.0, deadline - time.monotonic()))
+        except BrokenPipeError:
+            pass
         except (OSError, ValueError) as error:
             self.warn(error)
+        try:
+            if code := self._process.wait(max(1.0, deadline - time.monotonic())):
+                self.warn(f"the recorder ended with {code}")
         except subprocess.TimeoutExpired:
             self.warn(f"no answer within {CLOSE_SECONDS:.0f} s")
         finally:

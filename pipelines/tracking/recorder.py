@@ -253,7 +253,7 @@ def _log_params(mlflow: Any, run_id: str, values: dict[str, str]) -> None:
 def record(lines: IO[bytes]) -> None:
     """Read messages until the pipe closes."""
     recorder: Recorder | None = None
-    failures = 0
+    failures, warned = 0, False
     for message in _messages(lines):
         try:
             if recorder is None:
@@ -265,8 +265,9 @@ def record(lines: IO[bytes]) -> None:
             failures = 0
         except Exception as error:
             failures += 1
-            if failures == 1:
+            if not warned:
                 warn(error)
+            warned = True
             if recorder is None or failures == 3:
                 return
     if recorder is not None and not recorder.done:

@@ -1,0 +1,188 @@
+"""A real Prefect server, a real worker and real deployments, on loopback, with a small copy of the project."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from ruamel.yaml import YAML
+
+from pipelines.params import load
+from tests.conftest import ROOT, copy_project, environment
+
+DEPLOYMENTS = YAML(typ="safe").load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
+MODELS = ("tiny", "mini", "small", "base", "large")
+
+
+def test_deployments_name_flows_and_models_that_exist() -> None:
+    params = load(ROOT / "params.yaml")
+    named = {f"{deployment['entrypoint'].rpartition(':')[2]}/{deployment['name']}" for deployment in DEPLOYMENTS}
+    for model in MODELS:
+        assert {f"{flow}/electra-{model}" for flow in ("pretrain", "finetune", "workflow")} <= named
+    assert "ablations/electra-tiny" in named
+    for deployment in DEPLOYMENTS:
+        path, _, flow = deployment["entrypoint"].rpartition(":")
+        assert f"def {flow}(" in (ROOT / path).read_text(encoding="utf-8")
+        model = deployment["parameters"]["model"]
+        assert deployment["name"] == f"electra-{model}"
+        assert model in params.models
+        if flow == "ablations":
+            assert [name for name, ablation in params.ablations.items() if ablation.model == model]
+
+
+@dataclass
+class Server:
+    """A server with a worker, and the means to ask both."""
+
+    folder: Path
+    url: str
+    environment: dict[str, str]
+    worker: subprocess.Popen[bytes]
+    log: Path
+
+    def prefect(self, *words: str) -> str:
+        command = [sys.executable, "-m", "prefect", *words]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def ask(self, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}{path}", data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.load(answer)
+
+    def start(self, deployment: str) -> str:
+        """`prefect deployment run`; returns the id of the flow run."""
+        self.prefect("deployment", "run", deployment)
+        runs = self.ask("/flow_runs/filter", {"sort": "EXPECTED_START_TIME_DESC", "limit": 1})
+        return str(runs[0]["id"])
+
+    def wait(self, run: str, *states: str, seconds: float = 300) -> dict[str, Any]:
+        deadline = time.monotonic() + seconds
+        while True:
+            found = self.ask(f"/flow_runs/{run}")
+            if found["state"]["type"] in states:
+                return dict(found)
+            assert time.monotonic() < deadline, f"{found['state']}\n{self.log.read_text()[-4000:]}"
+            time.sleep(0.3)
+
+    def lines(self, run: str) -> list[str]:
+        body = {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC", "limit": 200}
+        return [record["message"] for record in self.ask("/logs/filter", body)]
+
+    def stages(self) -> list[psutil.Process]:
+        """Processes that run a stage, DVC or a recorder of this copy."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                words = " ".join(process.cmdline())
+                if process.cwd() == str(self.folder) and ("dvc" in words or "-m pipelines" in words):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """`make server`, `make deploy`, `make worker`, as their recipes do, with a free port and a folder of its own."""
+    folder = copy_project(tmp_path_factory.mktemp("prefect") / "project")
+    text = (folder / "params.yaml").read_text().replace("steps: 20", "steps: 40")
+    (folder / "params.yaml").write_text(text)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/api"
+    values = environment(folder, PREFECT_API_URL=url, PREFECT_HOME=str(folder / ".prefect"), DO_NOT_TRACK="true")
+    for name in ("PREFECT_SERVER_ANALYTICS_ENABLED", "PREFECT_RUNNER_SERVER_ENABLE"):
+        values[name] = "false"
+    values |= {"PREFECT_LOGGING_TO_API_BATCH_INTERVAL": "0.3", "PREFECT_WORKER_QUERY_SECONDS": "1"}
+    log = folder / "worker.log"
+
+    def begin(*words: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "prefect", *words]
+        with log.open("ab") as out:
+            return subprocess.Popen(
+                command, cwd=folder, env=values, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    processes = [begin("server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-services")]
+    try:
+        made = Server(folder, url, values, processes[0], log)
+        deadline = time.monotonic() + 180
+        while True:
+            try:
+                made.ask("/health")
+                break
+            except OSError:
+                assert time.monotonic() < deadline and processes[0].poll() is None, log.read_text()[-4000:]
+                time.sleep(0.3)
+        made.ask("/work_pools/", {"name": "electra", "type": "process", "concurrency_limit": 1})
+        (folder / "prefect.yaml").write_text((folder / "prefect.yaml").read_text().replace("model: tiny", "model: smoke"))
+        made.prefect("--no-prompt", "deploy", "--all")
+        made.worker = begin("worker", "start", "--pool", "electra")
+        processes.append(made.worker)
+        yield made
+    finally:
+        for process in reversed(processes):
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            process.wait()
+
+
+@pytest.mark.slow
+def test_a_deployment_runs_with_live_lines_and_a_result_page(server: Server) -> None:
+    run = server.start("pretrain/electra-tiny")
+    done = server.wait(run, "COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+    lines = server.lines(run)
+    assert done["state"]["type"] == "COMPLETED", "\n".join(lines)
+    assert any("python -m pipelines pretrain smoke" in line for line in lines)
+    assert any("step" in line for line in lines)
+    artifacts = server.ask("/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [run]}}})
+    found = {artifact["key"]: artifact["data"] for artifact in artifacts}
+    assert set(found) == {"pretrain-smoke", "pretrain-smoke-numbers"}
+    assert "results/smoke/pretrain.json" in found["pretrain-smoke"]
+    assert (server.folder / "build/models/smoke/encoder/model.safetensors").is_file()
+    assert not server.stages()
+
+
+@pytest.mark.slow
+def test_a_corpus_out_of_reach_fails_early_with_what_to_set(server: Server) -> None:
+    run = server.start("pretrain/electra-base")
+    done = server.wait(run, "COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+    assert done["state"]["type"] == "FAILED"
+    assert "nowhere/*.jsonl" in done["state"]["message"]
+    assert not any("dvc" in line for line in server.lines(run)), "nothing should have been started"
+
+
+@pytest.mark.slow
+def test_cancelling_leaves_no_process(server: Server) -> None:
+    params = server.folder / "params.yaml"
+    params.write_text(params.read_text().replace("steps: 40", "steps: 200000"))
+    run = server.start("pretrain/electra-tiny")
+    server.wait(run, "RUNNING")
+    deadline = time.monotonic() + 180
+    while not any("pipelines pretrain" in " ".join(process.cmdline()) for process in server.stages()):
+        assert time.monotonic() < deadline, server.log.read_text()[-4000:]
+        time.sleep(0.2)
+    server.prefect("flow-run", "cancel", run)
+    server.wait(run, "CANCELLED")
+    deadline = time.monotonic() + 40
+    while server.stages() and time.monotonic() < deadline:
+        time.sleep(0.3)
+    assert not server.stages()

@@ -1,0 +1,275 @@
+"""Tracking: what a stage says arrives, a resumed stage goes on in its run, and no failure reaches the stage."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import tracking
+from pipelines.tracking import PARENT, Tracker, flatten, open_run, recorder
+from tests.conftest import ROOT, environment
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An MLflow database with its tables, made once: it takes seconds."""
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    old = os.environ["MLFLOW_TRACKING_URI"]
+    os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{path}"
+    try:
+        recorder.client()
+    finally:
+        os.environ["MLFLOW_TRACKING_URI"] = old
+    return path
+
+
+@pytest.fixture
+def store(migrated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A fresh database, and a client of it."""
+    path = tmp_path / "mlflow.db"
+    shutil.copy(migrated, path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
+    monkeypatch.setattr(recorder, "FLUSH_SECONDS", 0.1)
+    yield recorder.client()
+
+
+def runs(store: Any) -> dict[str, Any]:
+    client, experiment = store
+    return {run.info.run_name: run for run in client.search_runs([experiment])}
+
+
+def points(store: Any, run: Any, key: str) -> list[tuple[int, float]]:
+    return [(point.step, point.value) for point in store[0].get_metric_history(run.info.run_id, key)]
+
+
+class Lines:
+    """A recorder in this process, fed like the one behind the pipe."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.sent.append(message)
+
+
+def told(messages: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "_messages", lambda _: iter(messages))
+    recorder.record(None)  # type: ignore[arg-type]
+
+
+def opening(folder: Path | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "what": "open",
+        "run": "",
+        "name": "pretrain@tiny",
+        "params": {"a.b": "1"},
+        "tags": {"stage": "pretrain"},
+        "folder": str(folder) if folder else None,
+        "fingerprint": "f",
+        "workflow": "test-1",
+        "upstream": [],
+        **more,
+    }
+
+
+def metric(step: int | None, run: str = "", **values: float) -> dict[str, Any]:
+    return {"what": "metrics", "run": run, "step": step, "values": values, "time": 1.0}
+
+
+CLOSE = {"what": "close", "run": "", "status": "FINISHED"}
+
+
+def test_settings_are_flattened() -> None:
+    assert flatten({"a": {"b": 1, "c": {}}, "d": [1, 2], "e": "x", "f": None}) == {
+        "a.b": "1",
+        "a.c": "{}",
+        "d": "[1, 2]",
+        "e": "x",
+        "f": "null",
+    }
+
+
+def test_without_tracking_everything_is_a_no_op(tmp_path: Path) -> None:
+    with open_run("glue", "tiny", {}, {}, tracking="none", run_folder=tmp_path / "runs") as tracker:
+        tracker.metrics(1, {"a": 1.0})
+        tracker.figure(tmp_path / "nothing.png")
+        with tracker.child("cola", {}) as child:
+            child.summary({"a": 1.0})
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_tracker_says_what_happened() -> None:
+    lines = Lines()
+    tracker = Tracker(lines)  # type: ignore[arg-type]
+    with tracker.child("cola", {"rate": {"peak": 1e-3}}) as child, child.child("seed1", {}) as seed:
+        seed.metrics(3, {"loss": 1, "text": "dropped"})  # type: ignore[dict-item]
+    with pytest.raises(RuntimeError), tracker.child("rte", {}):
+        raise RuntimeError
+    said = [(message["what"], message["run"]) for message in lines.sent]
+    assert said == [
+        ("open", "cola"),
+        ("open", "cola/seed1"),
+        ("metrics", "cola/seed1"),
+        ("close", "cola/seed1"),
+        ("close", "cola"),
+        ("open", "rte"),
+        ("close", "rte"),
+    ]
+    assert lines.sent[0]["params"] == {"rate.peak": "0.001"}
+    assert lines.sent[2]["values"] == {"loss": 1.0}
+    assert lines.sent[-1]["status"] == "FAILED"
+
+
+def test_runs_are_nested_and_complete(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "curve.csv").write_text("step,loss\n")
+    told(
+        [
+            opening(),
+            metric(1, loss=2.0),
+            metric(2, loss=1.0),
+            {"what": "dataset", "run": "", "name": "rows", "digest": "a" * 64, "context": "train"},
+            {"what": "artifact", "run": "", "file": str(tmp_path / "curve.csv"), "folder": ""},
+            {"what": "open", "run": "cola", "name": "cola", "params": {"rate": "0.1"}},
+            metric(None, run="cola", **{"score, %": 0.5}),
+            {"what": "tags", "run": "cola", "values": {"status": "ok"}},
+            {"what": "close", "run": "cola", "status": "FINISHED"},
+            CLOSE,
+        ],
+        monkeypatch,
+    )
+    found = runs(store)
+    assert set(found) == {"dvc repro", "pretrain@tiny", "cola"}
+    stage, child = found["pretrain@tiny"], found["cola"]
+    assert stage.data.tags["mlflow.parentRunId"] == found["dvc repro"].info.run_id
+    assert child.data.tags["mlflow.parentRunId"] == stage.info.run_id
+    assert child.data.tags["status"] == "ok"
+    assert {run.info.status for run in found.values()} == {"FINISHED"}
+    assert stage.data.params == {"a.b": "1"}
+    assert points(store, stage, "loss") == [(1, 2.0), (2, 1.0)]
+    assert child.data.metrics == {"score_ _": 0.5}
+    assert stage.inputs.dataset_inputs[0].dataset.digest == "a" * 36
+    assert len(stage.data.tags["mlflow.source.git.commit"]) == 40
+    assert stage.data.tags["git.dirty"] in {"true", "false"}
+
+
+def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(
+    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "runs" / "pretrain-tiny"
+    told([opening(folder), *(metric(step, loss=1.0) for step in range(5))], monkeypatch)
+    assert runs(store)["pretrain@tiny"].info.status == "KILLED"
+    told([opening(folder), *(metric(step, loss=2.0) for step in range(3, 8)), CLOSE], monkeypatch)
+    found = runs(store)
+    assert len(store[0].search_runs([store[1]])) == 2
+    assert points(store, found["pretrain@tiny"], "loss") == [*((s, 1.0) for s in range(5)), *((s, 2.0) for s in (5, 6, 7))]
+    assert found["pretrain@tiny"].info.status == "FINISHED"
+    assert not (folder / recorder.STATE).exists()
+
+
+def test_changed_settings_begin_a_new_run(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "runs" / "pretrain-tiny"
+    told([opening(folder)], monkeypatch)
+    told([opening(folder, fingerprint="g"), CLOSE], monkeypatch)
+    stages = [run for run in store[0].search_runs([store[1]]) if run.info.run_name == "pretrain@tiny"]
+    assert sorted(run.info.status for run in stages) == ["FINISHED", "KILLED"]
+
+
+def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    parent = recorder.open_parent("pretrain tiny", {"model": "tiny"}, "prefect-1", store)
+    assert recorder.open_parent("pretrain tiny", {}, "prefect-1", store) == parent
+    monkeypatch.setenv(PARENT, parent)
+    told([opening(), CLOSE], monkeypatch)
+    found = runs(store)
+    assert set(found) == {"pretrain tiny", "pretrain@tiny"}
+    assert found["pretrain tiny"].info.status == "RUNNING"
+    hashes = {"pretrain@tiny": {"build/models/tiny": "abc.dir"}}
+    monkeypatch.setattr(recorder, "dvc_hashes", lambda: hashes)
+    recorder.close_parent(parent, "FINISHED")
+    found = runs(store)
+    assert found["pretrain tiny"].info.status == "FINISHED"
+    assert found["pretrain@tiny"].data.tags["dvc.out.build/models/tiny"] == "abc.dir"
+
+
+def test_what_a_stage_reads_is_tagged_with_dvcs_hashes(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "dvc_hashes", lambda: {"tokens@x": {"build/tokens/x": "123.dir"}})
+    told([opening(upstream=["tokens@x", "tasks@y"]), CLOSE], monkeypatch)
+    assert runs(store)["pretrain@tiny"].data.tags["dvc.in.build/tokens/x"] == "123.dir"
+
+
+def test_one_call_that_fails_costs_one_line(
+    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = {"what": "artifact", "run": "", "file": str(tmp_path / "absent.png"), "folder": "figures"}
+    told([opening(), broken, metric(1, loss=1.0), broken, CLOSE], monkeypatch)
+    assert runs(store)["pretrain@tiny"].data.metrics == {"loss": 1.0}
+    assert capsys.readouterr().err.count("warning: tracking:") == 1
+
+
+STAGE = """
+import os, sys, time
+from pathlib import Path
+from pipelines.tracking import open_run
+with open_run("pretrain", "x", {{}}, {{}}, tracking="mlflow", run_folder=Path("runs/x")) as tracker:
+    for step in range(20000):
+        tracker.metrics(step, {{"loss": 1.0}})
+    {then}
+print("the stage is done", flush=True)
+"""
+
+
+def stage(tmp_path: Path, then: str, **more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", STAGE.format(then=then)],
+        cwd=tmp_path,
+        env=environment(ROOT, **more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+def test_through_the_pipe_twenty_thousand_points_cost_the_stage_nothing(store: Any, tmp_path: Path) -> None:
+    then = "took = time.process_time(); print(took, flush=True)"
+    process = stage(tmp_path, then, MLFLOW_TRACKING_URI=os.environ["MLFLOW_TRACKING_URI"])
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0 and "the stage is done" in out, err
+    assert err == ""
+    assert len(points(store, runs(store)["pretrain@x"], "loss")) == 20000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("uri", ["sqlite:////dev/null/mlflow.db", "http://127.0.0.1:9"])
+def test_a_dead_store_never_stops_a_stage(uri: str, tmp_path: Path) -> None:
+    values = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "2"}
+    out, err = stage(tmp_path, "pass", MLFLOW_TRACKING_URI=uri, **values).communicate(timeout=120)
+    assert "the stage is done" in out
+    assert err.count("warning: tracking:") == 1
+    assert len(err.splitlines()) == 1, err
+
+
+@pytest.mark.slow
+def test_a_stage_that_is_killed_is_recorded_as_killed(store: Any, tmp_path: Path) -> None:
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    process = stage(tmp_path, "print('up', flush=True); time.sleep(60)", MLFLOW_TRACKING_URI=uri)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (run := runs(store).get("pretrain@x")) and run.info.status != "RUNNING":
+            break
+        time.sleep(0.3)
+    assert run.info.status == "KILLED"
+
+
+def test_stages_of_one_dvc_share_a_workflow_and_others_share_the_day() -> None:
+    assert tracking._workflow_key().startswith(("by-hand-", "dvc-"))
