@@ -1,0 +1,100 @@
+"""Rows on disk: written, found again, and refused when a single bit differs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from electra.data.shards import Rows, RowWriter, seal
+from electra.data.tokenizer import Tokenizer, from_pieces
+from electra.errors import BadInput, CorruptFile
+
+LENGTH = 12
+
+
+def tokenizer_of(size: int) -> Tokenizer:
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    return from_pieces([*specials, *(f"w{i}" for i in range(size - 5))], lowercase=True, strip_accents=None)
+
+
+def write(folder: Path, tokenizer: Tokenizer, rows: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = np.random.default_rng(0)
+    ids = numbers.integers(0, tokenizer.vocab_size, (rows, LENGTH))
+    bounds = np.stack([np.full(rows, 5), numbers.integers(6, LENGTH + 1, rows)], 1)
+    facts = {}
+    for split, count in (("train", rows), ("valid", 0)):
+        with RowWriter(folder, split, LENGTH, tokenizer) as writer:
+            for start in range(0, count, 7):
+                writer.write(ids[start : start + 7], bounds[start : start + 7])
+        facts[split] = {"rows": writer.rows, "tokens": writer.tokens}
+    seal(folder, LENGTH, tokenizer, facts)
+    return ids, bounds
+
+
+@pytest.mark.parametrize(("vocabulary", "dtype"), [(65_536, "<u2"), (65_537, "<u4")])
+def test_rows_come_back(tmp_path: Path, vocabulary: int, dtype: str) -> None:
+    tokenizer = tokenizer_of(vocabulary)
+    ids, bounds = write(tmp_path, tokenizer)
+    rows = Rows.open(tmp_path, "train", tokenizer=tokenizer.identity)
+    assert len(rows) == 40 and rows.length == LENGTH and rows.pad_id == 0 and rows.vocab_size == vocabulary
+    assert rows.ids.dtype == np.dtype(dtype) and (rows.ids == ids).all() and (rows.bounds == bounds).all()
+    assert rows.tokens == bounds[:, 1].sum()
+    with pytest.raises(ValueError, match="read-only"):
+        rows.ids[0, 0] = 1
+
+
+def test_damage_is_found(tmp_path: Path) -> None:
+    tokenizer = tokenizer_of(300)
+    write(tmp_path, tokenizer)
+    for name in ("train-00000.ids", "train-00000.bounds"):
+        file = tmp_path / name
+        good = file.read_bytes()
+        for bad in (flip(good, 3), flip(good, len(good) * 8 - 1), good[:-1], good + b"\0", b"", bytes(len(good))):
+            file.write_bytes(bad)
+            with pytest.raises(CorruptFile, match=name):
+                Rows.open(tmp_path, "train")
+        file.unlink()
+        with pytest.raises(CorruptFile, match="missing"):
+            Rows.open(tmp_path, "train")
+        file.write_bytes(good)
+    Rows.open(tmp_path, "train")
+
+
+def flip(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"length": 24}, {"dtype": "<u4"}, {"kind": "corpus"}, {"vocab_size": "many"}, {"splits": {}}, {"length": 0}],
+    ids=str,
+)
+def test_a_manifest_that_makes_no_sense_is_refused(tmp_path: Path, change: dict) -> None:
+    write(tmp_path, tokenizer_of(300))
+    path = tmp_path / "MANIFEST.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(CorruptFile):
+        Rows.open(tmp_path, "train")
+
+
+def test_wrong_uses_have_their_sentences(tmp_path: Path) -> None:
+    tokenizer = tokenizer_of(300)
+    write(tmp_path / "rows", tokenizer)
+    with pytest.raises(BadInput, match="was made with tokenizer"):
+        Rows.open(tmp_path / "rows", "train", tokenizer=tokenizer_of(301).identity)
+    with pytest.raises(BadInput, match="no valid rows"):
+        Rows.open(tmp_path / "rows", "valid")
+    with pytest.raises(BadInput, match="run the tokens stage"):
+        Rows.open(tmp_path / "nowhere", "train")
+
+
+def test_an_id_beyond_the_vocabulary_is_never_written(tmp_path: Path) -> None:
+    with (
+        RowWriter(tmp_path, "train", LENGTH, tokenizer_of(300)) as writer,
+        pytest.raises(AssertionError, match="beyond the vocabulary"),
+    ):
+        writer.write(np.full((1, LENGTH), 300), np.array([[2, 3]]))
