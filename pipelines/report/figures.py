@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.report import paper
 from pipelines.report.comparison import difference, mean, sd
 from pipelines.report.inputs import Ablation, Inputs, Measured, ModelResults, held_out, number, training
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save
@@ -156,9 +155,7 @@ def arms(ablation: Ablation) -> "Figure | None":
     shown = [arm for arm in ablation.arms if arm.scores]
     if not shown:
         return None
-    published = {name: score for name, _, score in paper.TABLE_5}
-    published |= {name: score for name, _, score in paper.TYING}
-    beside = any(arm.name in published for arm in ablation.arms)
+    beside = ablation.paper
     figure = new_figure(4.5 if beside else 4.2, 0.95 + 0.34 * len(ablation.arms))
     grid = figure.subplots(1, 2 if beside else 1, sharey=True, squeeze=False)[0]
     ours = grid[0]
@@ -184,18 +181,19 @@ def arms(ablation: Ablation) -> "Figure | None":
     if beside:
         theirs = grid[1]
         for place, arm in enumerate(ablation.arms):
-            if arm.name in published:
-                theirs.plot(published[arm.name], place, "D", color=GREY, markersize=5)
+            if arm.name in beside.arms:
+                _, score = beside.arms[arm.name]
+                theirs.plot(score, place, "D", color=GREY, markersize=5)
                 theirs.annotate(
-                    f"{published[arm.name]:.1f}",
-                    (published[arm.name], place),
+                    f"{score:.1f}",
+                    (score, place),
                     (7, 0),
                     textcoords="offset points",
                     va="center",
                     color=MUTED,
                 )
         theirs.margins(x=0.3)
-        theirs.set_title("paper, Table 5" if ablation.arms[0].name == "electra" else "paper")
+        theirs.set_title(beside.source)
         theirs.set_xlabel("GLUE dev, base size")
     for axes in grid:
         axes.grid(axis="y", visible=False)

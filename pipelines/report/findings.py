@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from pipelines.report import paper
 from pipelines.report.comparison import Difference, difference, mean, sd
 from pipelines.report.inputs import (
     ARM_TITLES,
@@ -136,11 +135,11 @@ def _discriminator(model: ModelResults) -> list[str]:
 
 def orders(ablation: Ablation) -> list[str]:
     """Whether each neighbouring pair of the paper's order came out here."""
-    published = [(name, label, score) for name, label, score in paper.TABLE_5]
-    if not any(arm.name == "electra_15" for arm in ablation.arms):
-        published = sorted(paper.TYING, key=lambda row: -row[2])
+    beside = ablation.paper
+    if beside is None:
+        return []
     arms: dict[str, Arm] = {arm.name: arm for arm in ablation.arms if arm.scores}
-    ranked = [row for row in published if row[0] in arms]
+    ranked = [(name, *row) for name, row in beside.arms.items() if name in arms]
     result = []
     for (upper, upper_label, high), (lower, lower_label, low) in pairwise(ranked):
         found = difference(arms[upper].scores, arms[lower].scores)

@@ -33,7 +33,10 @@ METRIC_TITLES = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One metric of one task: a score (in points, 0 to 100) per seed for either arm, and the seeds that failed."""
+    """One metric of one task: a score (in points, 0 to 100) per seed for either arm, and the seeds that failed.
+
+    `others` holds the task's other metrics, by name and arm.
+    """
 
     name: str
     title: str
@@ -42,6 +45,7 @@ class Measured:
     failed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     train_rows: int | None = None
     dev_rows: int | None = None
+    others: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
 
     @property
     def metric_title(self) -> str:
@@ -101,6 +105,17 @@ class Ablation:
     model: str
     data: str
     arms: tuple[Arm, ...]
+
+    @property
+    def paper(self) -> paper.Beside | None:
+        """The paper's numbers for it, if it is one of the paper's."""
+        return paper.beside({arm.name: arm.settings for arm in self.arms})
+
+    @property
+    def reference(self) -> Arm | None:
+        """The arm that the others are compared with: BERT where it is one of them, else the first."""
+        plain = (arm for arm in self.arms if arm.settings.get("objective.name") == "mlm")
+        return next(plain, self.arms[0] if self.arms else None)
 
 
 @dataclass(frozen=True)
@@ -205,7 +220,11 @@ def _measured(
             reader.missing.append(f"{where}, {ARM_TITLES[arm]}: failed {', '.join(failed[arm])}")
         elif not scores[arm] and where and key != "f1":
             reader.missing.append(f"{where}, {ARM_TITLES[arm]}: no scores")
-    return Measured(name, title, metric, scores, failed, values.get("train_rows"), values.get("dev_rows"))
+    others: dict[str, dict[str, tuple[float, ...]]] = {}
+    for arm in ARMS if key is None else ():
+        for other, found in ((values.get(arm) or {}).get("all") or {}).items():
+            others.setdefault(other, {})[arm] = tuple(map(float, found))
+    return Measured(name, title, metric, scores, failed, values.get("train_rows"), values.get("dev_rows"), others)
 
 
 def _squad(reader: _Reader, model: str, version: str, metric: str, values: dict[str, Any]) -> Measured:
@@ -217,8 +236,10 @@ def _ablation(reader: _Reader, name: str, params: Any) -> Ablation | None:
     values = reader.json(f"results/ablations/{name}.json")
     if not values:
         return None
-    known = [arm for arm, _, _ in paper.TABLE_5]
-    order = sorted(params.ablations[name].arms, key=lambda arm: known.index(arm) if arm in known else len(known))
+    order = list(params.ablations[name].arms)
+    if beside := paper.beside(params.ablations[name].arms):
+        known = list(beside.arms)
+        order.sort(key=lambda arm: known.index(arm) if arm in known else len(known))
     arms = []
     for arm, part in sorted(
         values.get("arms", {}).items(), key=lambda item: order.index(item[0]) if item[0] in order else 99
@@ -238,7 +259,7 @@ def _ablation(reader: _Reader, name: str, params: Any) -> Ablation | None:
                 scores=tuple(float(score) for score in (part.get("average") or {}).get("scores", [])),
                 tasks={task: tuple(map(float, scores)) for task, scores in (part.get("glue") or {}).items()},
                 pretrain=part.get("pretrain") or {},
-                settings=part.get("settings") or {},
+                settings=part.get("settings") or params.ablations[name].arms.get(arm) or {},
             )
         )
     for arm in order:

@@ -188,6 +188,8 @@ def _results(report: Report) -> str:
     for model in report.inputs.models:
         drawn = report.figures.get(f"{model.name}-tasks") if by_flops else None
         table = report.table(f"{model.name}-tasks")
+        if more := report.table(f"{model.name}-metrics"):
+            table += f"<details><summary>Every metric</summary>{more}</details>"
         parts.append(f'<div class="pair">{table}{figure(drawn, model.name)}</div>' if drawn else table)
     return "".join(parts)
 

@@ -3,7 +3,9 @@
 Each table names its number in the paper. Where the paper only plots (Figures 3 and 4), there is nothing to carry over.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 CITATION = (
     "Clark, Luong, Le, Manning: ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators. ICLR 2020"
@@ -78,3 +80,26 @@ TYING: tuple[tuple[str, str, float], ...] = (
     ("tokens", "token embeddings", 84.3),
     ("all", "all weights", 84.4),
 )
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What the paper says of an ablation: its source, and by our arm's name the paper's name and score, best first."""
+
+    source: str
+    arms: dict[str, tuple[str, float]]
+
+
+def beside(settings: Mapping[str, Mapping[str, Any]]) -> Beside | None:
+    """Recognise an ablation of the paper by what its arms change (arm -> {dotted key: value}); None if it has no table."""
+    keys = {key for changed in settings.values() for key in changed}
+    for key, default, source, rows in (
+        ("objective.name", "electra", "paper, Table 5", TABLE_5),
+        ("objective.sharing", "embeddings", "paper, section 3.2", TYING),
+    ):
+        if key in keys:
+            value_of = {str(changed.get(key, default)): arm for arm, changed in settings.items()}
+            found = {value_of[value]: (name, score) for value, name, score in rows if value in value_of}
+            ranked = dict(sorted(found.items(), key=lambda item: -item[1][1]))
+            return Beside(source, ranked) if len(ranked) > 1 else None
+    return None

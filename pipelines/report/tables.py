@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pipelines.report import paper
 from pipelines.report.comparison import WORDS, Difference, difference, mean
-from pipelines.report.inputs import Ablation, Inputs, Measured, ModelResults
+from pipelines.report.inputs import ARM_TITLES, ARMS, METRIC_TITLES, Ablation, Inputs, Measured, ModelResults
 from pipelines.report.table import Cell, Column, Mark, Spread, Table, signed
 
 NOT_COMPARABLE = (
@@ -30,6 +30,8 @@ def all_tables(inputs: Inputs) -> list[Table]:
     for model in inputs.models:
         if model.tasks:
             tables.append(tasks(model))
+        if any(task.others for task in model.tasks):
+            tables.append(metrics(model))
         if model.squad:
             tables.append(squad(model))
     for ablation in inputs.ablations:
@@ -93,6 +95,25 @@ def tasks(model: ModelResults) -> Table:
     )
 
 
+def metrics(model: ModelResults) -> Table:
+    """Every metric of every task, for those who want another than the one that counts."""
+    rows = [
+        (task.title, METRIC_TITLES.get(name, name.replace("_", " ")), *(Spread(arms.get(arm, ())) for arm in ARMS))
+        for task in model.tasks
+        for name, arms in task.others.items()
+    ]
+    return Table(
+        name=f"{model.name}-metrics",
+        title=f"{model.name}: every metric, points on dev ({model.data})",
+        columns=(
+            Column("task", align="left"),
+            Column("metric", align="left"),
+            *(Column(ARM_TITLES[arm], 1) for arm in ARMS),
+        ),
+        rows=tuple(rows),
+    )
+
+
 def squad(model: ModelResults) -> Table:
     """Question answering, both arms."""
     rows = [(row.title, row.metric_title, *_comparison(row)) for metrics in model.squad.values() for row in metrics]
@@ -106,43 +127,42 @@ def squad(model: ModelResults) -> Table:
 
 
 def arms(ablation: Ablation) -> Table:
-    """The paper's Table 5 and its relatives: the paper's score and ours in separate columns."""
-    published = {name: score for name, _, score in (*paper.TABLE_5, *paper.TYING)}
-    table_5 = any(arm.name == "electra_15" for arm in ablation.arms)
-    last = next((arm for arm in ablation.arms if arm.name == "mlm"), ablation.arms[-1] if ablation.arms else None)
+    """The paper's Table 5 and its relatives: the paper's score, where it has one, and ours in separate columns."""
+    beside, reference = ablation.paper, ablation.reference
+    against = f"against {reference.label}" if reference else "against the first"
+    ours = f"ours, {ablation.model}, {ablation.data}"
     rows: list[tuple[Cell, ...]] = []
     for arm in ablation.arms:
-        found = difference(arm.scores, last.scores) if last and arm is not last else None
+        found = difference(arm.scores, reference.scores) if reference and arm is not reference else None
+        reading = Mark("the reference") if arm is reference else mark(found)
+        published: tuple[Cell, ...] = (beside.arms.get(arm.name, ("", None))[1],) if beside else ()
         rows.append(
             (
                 arm.label,
-                published.get(arm.name),
+                *published,
                 Spread(arm.scores),
                 None if found is None else signed(found.points),
                 None if found is None or found.sds is None else f"{signed(found.sds)} sd",
-                Mark("the reference") if arm is last else Mark(arm.status, "bad") if arm.failed else mark(found),
+                Mark(arm.status, "bad") if arm.failed else reading,
                 arm.flops,
                 arm.steps,
             )
         )
-    against = last.label if last else "the last arm"
-    source = "paper, Table 5" if table_5 else "paper, section 3.2"
-    ours = f"ours, {ablation.model}, {ablation.data}"
     return Table(
         name=f"ablation-{ablation.name}",
         title=f"{ablation.title} (ours: {ablation.data})",
         columns=(
             Column("arm", align="left"),
-            Column("GLUE dev", 1, group=source),
+            *((Column("GLUE dev", 1, group=beside.source),) if beside else ()),
             Column("mean of the tasks", 1, group=ours),
-            Column(f"against {against}", group=ours),
-            Column("in sd", under=f"against {against}"),
+            Column(against, group=ours),
+            Column("in sd", under=against),
             Column("reading", align="left", group=ours),
             Column("FLOPs", group=ours),
             Column("steps", under="FLOPs"),
         ),
         rows=tuple(rows),
-        notes=(NOT_COMPARABLE, SPREAD_OF_ARMS, RULE),
+        notes=(*((NOT_COMPARABLE,) if beside else ()), SPREAD_OF_ARMS, RULE),
     )
 
 

@@ -56,7 +56,7 @@ class Finetune:
 class Experiment:
     title: str = "Table 5: what the main network is asked"
     model: str = "tiny"
-    arms: dict[str, Any] = field(default_factory=lambda: {name: {} for name in ARMS})
+    arms: dict[str, Any] = field(default_factory=lambda: {name: {"objective.name": name} for name in ARMS})
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,13 @@ def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3,
             "scratch": [SCRATCH[name] + chance.gauss(0, 1.1) for _ in range(seeds)],
         }
         tasks[name] = {"metric": task.metrics[0], "train_rows": 3000, "dev_rows": 500} | {
-            arm: {"scores": scores, "mean": sum(scores) / len(scores), "failed": []} for arm, scores in arms.items()
+            arm: {
+                "scores": scores,
+                "mean": sum(scores) / len(scores),
+                "failed": [],
+                "all": dict.fromkeys(task.metrics, scores),
+            }
+            for arm, scores in arms.items()
         }
     average = {
         arm: {"scores": [sum(tasks[name][arm]["scores"][seed] for name in GLUE) / len(GLUE) for seed in range(seeds)]}
