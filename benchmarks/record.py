@@ -1,0 +1,96 @@
+"""Keep the results of a finished model with their provenance: `python benchmarks/record.py mini`.
+
+Reads what the stages of the model left (results/M, results/{corpus,tokens,tasks}, runs/timings.json) and writes
+benchmarks/results/M.json (everything in one record), M.csv (the pre-training curve) and M/ (report, figures, tables).
+"""
+
+import dataclasses
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from electra.config import digest, plain
+from electra.files import read_json, write_json
+from pipelines import report
+from pipelines.params import RunConfig, load
+
+RESULTS = Path("benchmarks/results")
+VERSIONS = ("torch", "numpy", "tokenizers", "safetensors", "dvc")
+
+
+def processor() -> str:
+    """The processor's name, where Linux tells it."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
+
+
+def record(name: str) -> dict[str, Any]:
+    """One model's settings, results, times and machine."""
+    params = load()
+    params.require("models", name)
+    model = params.models[name]
+    tokens = params.tokens[model.tokens]
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    timings = read_json(Path("runs/timings.json"))
+    stages = [
+        f"corpus-{tokens.corpus}",
+        f"tokens-{model.tokens}",
+        f"tasks-{model.tasks}",
+        *(f"{s}-{name}" for s in ("pretrain", "glue", "squad")),
+    ]
+    pretrain = read_json(Path(f"results/{name}/pretrain.json"))
+    seconds = timings.get(f"pretrain-{name}", {}).get("seconds")
+    seen = pretrain["steps"] * pretrain["batch"] * pretrain["length"]
+    return {
+        "command": [f"dvc repro pipelines/dvc.yaml:{stage}@{name}" for stage in ("pretrain", "glue", "squad")]
+        + [f"python benchmarks/record.py {name}"],
+        "settings": {
+            "model": plain(model),
+            "tokens": plain(tokens),
+            "corpus": plain(params.corpora[tokens.corpus]),
+            "finetune": plain(params.finetune),
+        },
+        "settings_digest": digest(model, tokens, params.corpora[tokens.corpus], params.finetune),
+        "data": {
+            kind: read_json(Path(f"results/{kind}/{key}.json"))
+            for kind, key in (("corpus", tokens.corpus), ("tokens", model.tokens), ("tasks", model.tasks))
+        },
+        "pretrain": pretrain,
+        "glue": read_json(Path(f"results/{name}/glue.json")),
+        "squad": read_json(Path(f"results/{name}/squad.json")),
+        "seconds": {stage: timings[stage]["seconds"] for stage in stages if stage in timings},
+        "tokens_per_second": round(seen / seconds) if seconds else None,
+        "tokens_per_second_counts": "positions of all training rows over the wall time of the whole stage, evaluation and checkpoints included",
+        "machine": {
+            "processor": processor(),
+            "cores": os.cpu_count(),
+            "system": platform.platform(),
+            "python": platform.python_version(),
+        },
+        "versions": {package: version(package) for package in VERSIONS},
+        "commit": commit,
+        "recorded": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def main() -> None:
+    name = sys.argv[1]
+    write_json(RESULTS / f"{name}.json", record(name))
+    shutil.copyfile(f"results/{name}/pretrain.csv", RESULTS / f"{name}.csv")
+    params = load()
+    report.build(dataclasses.replace(params, run=RunConfig(models=(name,))), RESULTS / name)
+    print(f"recorded {RESULTS / name}.json and {RESULTS / name}/")
+
+
+if __name__ == "__main__":
+    main()
