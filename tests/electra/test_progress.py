@@ -1,0 +1,64 @@
+"""What a person sees of a long task."""
+
+import io
+
+import pytest
+
+from electra import progress
+from electra.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_log_gets_a_line_every_few_seconds_and_a_last_one(clock: list[float]) -> None:
+    stream = io.StringIO()
+    with Progress("tiny", 100, "steps", stream) as bar:
+        for step in range(1, 101):
+            clock[0] += 0.125
+            bar.update(step, loss=2.5 / step)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3 and "\r" not in stream.getvalue()
+    assert lines[0] == "tiny   40%  40/100 steps  8/s  0:08 left  loss 0.0625"
+    assert lines[2].startswith("tiny  100%  100/100 steps  8/s")
+
+
+def test_a_terminal_gets_one_line_that_is_drawn_again(clock: list[float]) -> None:
+    stream = Terminal()
+    with Progress("tiny", 100, "steps", stream) as bar:
+        for step in range(1, 101):
+            clock[0] += 0.1001
+            bar.update(step)
+    text = stream.getvalue()
+    assert text.count("\r\x1b[2K") == 101 and text.count("\n") == 1 and "━" in text
+
+
+def test_a_resumed_task_measures_its_rate_from_where_it_began(clock: list[float]) -> None:
+    bar = Progress("tiny", 1000, "steps", io.StringIO())
+    bar.update(900)
+    clock[0] += 10
+    bar.update(950)
+    assert bar.line(10.0) == "tiny   95%  950/1,000 steps  5/s  0:10 left"
+
+
+def test_an_unknown_total_shows_the_count(clock: list[float]) -> None:
+    bar = Progress("rows", 0, "rows", io.StringIO())
+    bar.update(0)
+    bar.update(25_000, task="rte", seen=3_000_000)
+    assert bar.line(2.0) == "rows  25,000 rows  12.5k/s  task rte  seen 3.0M"
+
+
+def test_nothing_is_written_when_nothing_was_done() -> None:
+    stream = io.StringIO()
+    with Progress("tiny", 10, "steps", stream):
+        pass
+    assert stream.getvalue() == ""

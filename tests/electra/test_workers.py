@@ -1,0 +1,93 @@
+"""Units of work in several processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from electra.errors import BadConfig, BadInput, Stopped
+from electra.workers import VARIABLE, run_units, worker_count
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def fail(number: int) -> int:
+    if number == 3:
+        raise BadInput("file:3", "is bad", "good")
+    return number
+
+
+def die(number: int) -> int:
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.1)
+    return number
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_unit_is_done_once(workers: int) -> None:
+    assert sorted(run_units(square, range(7), workers)) == [(i, i * i) for i in range(7)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_error_of_a_unit_comes_back_whole(workers: int) -> None:
+    with pytest.raises(BadInput, match="file:3: is bad; expected good"):
+        list(run_units(fail, range(6), workers))
+
+
+def test_a_killed_worker_is_a_sentence() -> None:
+    with pytest.raises(Stopped, match="killed from outside"):
+        list(run_units(die, range(6), 2))
+
+
+PROGRAM = """
+import os, time
+from electra.workers import run_units
+
+def slow(seconds):
+    time.sleep(seconds)
+    return os.getpid()
+
+if __name__ == "__main__":
+    for _, pid in run_units(slow, [0.5, 0.5, 60, 60], 2):
+        print(pid, flush=True)
+"""
+
+
+def test_workers_die_with_their_parent(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, str(tmp_path / "program.py")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        assert parent.stdout
+        pids = {int(parent.stdout.readline()) for _ in range(2)}
+        parent.kill()
+    deadline = time.monotonic() + 20
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_the_number_of_workers_is_the_machines_business(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "3")
+    assert worker_count() == 3
+    monkeypatch.delenv(VARIABLE)
+    assert worker_count() >= 1
+    for bad in ("0", "-1", "many"):
+        monkeypatch.setenv(VARIABLE, bad)
+        with pytest.raises(BadConfig, match=VARIABLE):
+            worker_count()
