@@ -1,6 +1,6 @@
 """The report: results/** in, one self-contained page, figures and tables out (`results/report/`).
 
-    inputs  ->  comparison, findings  ->  table, tables  style, figures  examples  provenance  ->  page
+    inputs  ->  comparison, findings  ->  table, tables  style, figures  data  examples  provenance  ->  page
 
 `build` writes everything but run.js deterministically: same inputs, same bytes.
 """
@@ -13,12 +13,12 @@ from electra.files import atomic_folder, write_atomic
 
 def build(params: Any, out: Path, root: Path = Path()) -> "Path":
     """Draw the report of what `params.run` selects from the results below `root` into `out`; returns index.html."""
-    from pipelines.report import figures, inputs, page, provenance, tables
+    from pipelines.report import data, figures, inputs, page, provenance, tables
 
     found = inputs.load(params, root)
     with atomic_folder(out / "figures") as folder:
         drawn = figures.draw_all(found, folder)
-    made = {table.name: table for table in tables.all_tables(found)}
+    made = {table.name: table for table in [*tables.all_tables(found), *data.all_tables(found)]}
     with atomic_folder(out / "tables") as folder:
         for table in made.values():
             write_atomic(folder / f"{table.name}.csv", table.csv())

@@ -68,9 +68,10 @@ def render(report: Report) -> str:
         ("answers", "Question answering", _question_answering(report)),
         ("pretraining", "Pre-training", _pretraining(report)),
         ("ablations", "Ablations", "".join(_ablation(report, ablation) for ablation in inputs.ablations)),
+        ("short", "What fell short, what is missing", _short(report)),
         ("examples", "Examples", _examples(report)),
         ("paper", "Beside the paper", _paper(report)),
-        ("short", "What fell short, what is missing", _short(report)),
+        ("data", "Data", "".join(report.table(name) for name in report.tables if name.startswith("data-"))),
         ("provenance", "Provenance", _provenance(report)),
     ]
     sections = [section for section in sections if section[2]]
@@ -146,7 +147,7 @@ def what_was_run(report: Report, model: ModelResults) -> list[tuple[str, str]]:
     """The facts a reader asks first."""
     config = report.params.models[model.name]
     encoder = config.encoder
-    steps = number(model.pretrain, "steps", "step") or (model.curve.get("step") or [None])[-1]
+    steps = number(model.pretrain, "steps") or number(vars(config.pretrain), "steps")
     size = parameters(model)
     rows = [
         (

@@ -184,10 +184,20 @@ def write_ablation(root: Path, seeds: int = 3, failed: str = "") -> None:
 
 
 def write_data(root: Path) -> None:
-    facts = {"documents": 5200, "lines": 31_000, "bytes": 4_100_000, "quarantined": 0, "dropped": {"short": 12}}
+    facts = {
+        "documents": 5200,
+        "lines": 31_000,
+        "bytes": 4_100_000,
+        "quarantined": 2,
+        "reasons": {"not UTF-8": 2},
+        "dropped": {"short": 12},
+    }
     write_json(root / "results/corpus/sample_world.json", facts)
-    write_json(root / "results/tokens/sample_world.json", {"vocab_size": 800, "rows": {"train": 9000, "valid": 180}})
-    write_json(root / "results/tasks/sample_world.json", {"cola": {"train": 3000, "dev": 500}})
+    split = {"rows": 8160, "tokens": 912_823, "padding": 0.126}
+    rows = {"128": {"train": split, "valid": {"rows": 172, "tokens": 19_189, "padding": 0.128}}}
+    write_json(root / "results/tokens/sample_world.json", {"vocab_size": 800, "rows": rows, "unknown_rate": 0.0})
+    counts = {"train": {"rows": 999, "quarantined": 1}, "dev": {"rows": 400, "quarantined": 0}}
+    write_json(root / "results/tasks/sample_world.json", {"tasks": dict.fromkeys([*GLUE, "squad2"], counts)})
 
 
 def write_examples(root: Path, model: str) -> None:

@@ -90,6 +90,17 @@ def test_paper_and_ours_stand_in_columns_of_their_own(root):
     assert electra.startswith("ELECTRA,85,")
 
 
+def test_what_was_left_out_is_counted(page, root):
+    shown = text(page)
+    assert "12 short" in shown and "2 (2 not UTF-8)" in shown
+    cola = next(
+        line
+        for line in (root / "results/report/tables/data-tasks-sample_world.csv").read_text().splitlines()
+        if "CoLA" in line
+    )
+    assert cola == "CoLA,999,400,1"
+
+
 def test_run_js_holds_clock_and_machine(root):
     source = (root / "results/report/run.js").read_text(encoding="utf-8")
     run = json.loads(source.removeprefix("window.electraRun = ").rstrip().removesuffix(";"))
