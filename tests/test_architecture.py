@@ -1,7 +1,8 @@
 """The house rules, read off the syntax tree: who may import whom, who may do what, how long a file may be."""
 
 import ast
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
@@ -39,7 +41,8 @@ def statements(node: ast.AST, *, functions: bool) -> Iterator[ast.stmt]:
         yield from statements(child, functions=functions)
 
 
-def imports(path: Path, *, functions: bool) -> set[str]:
+@functools.cache
+def imports(path: Path, *, functions: bool) -> frozenset[str]:
     """Everything a file imports, as dotted names; `from a import b` counts as a and a.b."""
     found: set[str] = set()
     for node in statements(tree(path), functions=functions):
@@ -49,14 +52,15 @@ def imports(path: Path, *, functions: bool) -> set[str]:
             assert node.level == 0, f"{path}: relative import; say the whole name"
             found.add(str(node.module))
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return found
+    return frozenset(found)
 
 
+@functools.cache
 def calls(path: Path) -> list[tuple[str, ast.Call]]:
     return [(ast.unparse(node.func), node) for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
 
 
-def uses(found: set[str], names: set[str]) -> set[str]:
+def uses(found: Iterable[str], names: set[str]) -> set[str]:
     return {name for name in found for banned in names if name == banned or name.startswith(f"{banned}.")}
 
 
@@ -116,7 +120,16 @@ def test_heavy_libraries_are_imported_where_they_are_used() -> None:
 
 
 def test_only_files_renames_fsyncs_and_deletes() -> None:
-    banned = {"os.rename", "os.replace", "os.remove", "os.unlink", "os.rmdir", "os.fsync", "shutil.rmtree", "shutil.move"}
+    banned = {
+        "os.rename",
+        "os.replace",
+        "os.remove",
+        "os.unlink",
+        "os.rmdir",
+        "os.fsync",
+        "shutil.rmtree",
+        "shutil.move",
+    }
     methods = {"unlink", "rename", "rmdir", "fsync"}
     for path in SOURCES:
         if path == ROOT / "electra" / "files.py":

@@ -131,7 +131,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
                 assert time.monotonic() < deadline and processes[0].poll() is None, log.read_text()[-4000:]
                 time.sleep(0.3)
         made.ask("/work_pools/", {"name": "electra", "type": "process", "concurrency_limit": 1})
-        (folder / "prefect.yaml").write_text((folder / "prefect.yaml").read_text().replace("model: tiny", "model: smoke"))
+        (folder / "prefect.yaml").write_text(
+            (folder / "prefect.yaml").read_text().replace("model: tiny", "model: smoke")
+        )
         made.prefect("--no-prompt", "deploy", "--all")
         made.worker = begin("worker", "start", "--pool", "electra")
         processes.append(made.worker)

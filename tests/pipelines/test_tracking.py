@@ -168,7 +168,10 @@ def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(
     told([opening(folder), *(metric(step, loss=2.0) for step in range(3, 8)), CLOSE], monkeypatch)
     found = runs(store)
     assert len(store[0].search_runs([store[1]])) == 2
-    assert points(store, found["pretrain@tiny"], "loss") == [*((s, 1.0) for s in range(5)), *((s, 2.0) for s in (5, 6, 7))]
+    assert points(store, found["pretrain@tiny"], "loss") == [
+        *((s, 1.0) for s in range(5)),
+        *((s, 2.0) for s in (5, 6, 7)),
+    ]
     assert found["pretrain@tiny"].info.status == "FINISHED"
     assert not (folder / recorder.STATE).exists()
 

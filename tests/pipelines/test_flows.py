@@ -1,0 +1,193 @@
+"""Flows: what they run and in what order, what is tried again, and the pages they leave. DVC is played by a list."""
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electra.errors import BadConfig, SourceUnreachable
+from pipelines import ROOT, repro, tracking
+from pipelines.repro import Outcome, StageFailed
+from tests.conftest import SMOKE
+
+ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace("ablations: []", "ablations: [a]").removesuffix(
+    "ablations: {}\n"
+) + (
+    "ablations:\n  a: {title: t, model: smoke, tokens: smoke, data: smoke, arms: {one: {}}}\n"
+    "  b: {title: t, model: smoke, tokens: smoke, data: smoke, arms: {one: {}}}\n"
+)
+
+
+class Dvc:
+    """Stands where DVC stands: notes targets, answers, and fails as it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, bool]] = []
+        self.parents: list[str | None] = []
+        self.failures: list[StageFailed] = []
+
+    def repro(self, *targets: str, single: bool, log: Any, seconds: float | None, environment: Any) -> Outcome:
+        name = targets[0].rpartition(":")[2]
+        self.calls.append((name, single))
+        self.parents.append(environment.get(tracking.PARENT))
+        log(f"Running stage '{name}':")
+        if self.failures:
+            raise self.failures.pop(0)
+        return Outcome(ran=[name])
+
+
+@pytest.fixture
+def dvc(prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dvc:
+    """Flows in a folder of their own, on one temporary server."""
+    from pipelines.flows import steps
+
+    (tmp_path / "params.yaml").write_text(ABLATION)
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.txt").write_text("some text")
+    for path in ("smoke/pretrain", "smoke/glue", "smoke/squad", "ablations/a", "ablations/b"):
+        (tmp_path / "results" / path).parent.mkdir(parents=True, exist_ok=True)
+        numbers = {"loss": 1.23456, "tasks": {"cola": {"mean": 0.5, "scores": [0.4, 0.6]}}, "label": "smoke"}
+        (tmp_path / "results" / f"{path}.json").write_text(json.dumps(numbers))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(steps, "ROOT", tmp_path)
+    played = Dvc()
+    monkeypatch.setattr(steps, "repro", played.repro)
+    monkeypatch.setattr(steps.run_stage, "retry_delay_seconds", 0)
+    return played
+
+
+def artifacts() -> dict[str, str]:
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        return {str(artifact.key): str(artifact.data) for artifact in client.read_artifacts()}
+
+
+@pytest.mark.slow
+def test_pretrain_checks_runs_and_leaves_a_page(dvc: Dvc) -> None:
+    from pipelines.flows.pretrain import pretrain
+
+    assert pretrain("smoke") == "ran"
+    assert dvc.calls == [("pretrain@smoke", False)]
+    pages = artifacts()
+    assert "results/smoke/pretrain.json" in pages["pretrain-smoke"]
+    assert "tasks.cola.mean" in pages["pretrain-smoke-numbers"]
+
+
+@pytest.mark.slow
+def test_a_killed_stage_is_tried_again_and_a_mistake_is_not(dvc: Dvc) -> None:
+    from pipelines.flows.pretrain import pretrain
+
+    dvc.failures = [StageFailed("pretrain@smoke", "killed", 137), StageFailed("pretrain@smoke", "stopped", 75)]
+    assert pretrain("smoke") == "ran"
+    assert len(dvc.calls) == 3
+    dvc.calls.clear()
+    dvc.failures = [StageFailed("pretrain@smoke", "params.yaml: models.smoke.x: is not a parameter", 64)]
+    with pytest.raises(StageFailed, match="is not a parameter"):
+        pretrain("smoke")
+    assert len(dvc.calls) == 1
+
+
+@pytest.mark.slow
+def test_a_source_out_of_reach_ends_the_flow_before_dvc(dvc: Dvc) -> None:
+    from pipelines.flows.workflow import workflow
+
+    with pytest.raises((SourceUnreachable, Exception), match=r"nowhere/\*\.jsonl"):
+        workflow("base")
+    assert dvc.calls == []
+
+
+@pytest.mark.slow
+def test_the_workflow_is_the_whole_road_of_a_model(dvc: Dvc) -> None:
+    from pipelines.flows.workflow import workflow
+
+    done = workflow("smoke")
+    assert [name for name, _ in dvc.calls] == [
+        *("pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b", "report"),
+    ]
+    assert set(done.values()) == {"ran"}
+
+
+@pytest.mark.slow
+def test_ablations_share_their_ancestors_and_then_run_alone(dvc: Dvc) -> None:
+    from pipelines.flows.ablations import ablations
+
+    assert ablations("smoke") == {"a": "ran", "b": "ran"}
+    assert dvc.calls[:2] == [("tokens@smoke", False), ("tasks@smoke", False)]
+    assert sorted(dvc.calls[2:]) == [("ablation@a", True), ("ablation@b", True)]
+    with pytest.raises(BadConfig, match="none of the model"):
+        ablations("base")
+
+
+@pytest.mark.slow
+def test_stages_hang_below_the_flows_run(dvc: Dvc, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipelines.flows.finetune import finetune
+    from pipelines.tracking import recorder
+
+    params = Path("params.yaml")
+    params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
+    closed: list[tuple[str, str]] = []
+    monkeypatch.setattr(recorder, "open_parent", lambda name, params, key: f"parent of {name}")
+    monkeypatch.setattr(recorder, "close_parent", lambda run, status: closed.append((run, status)))
+    finetune("smoke")
+    assert dvc.parents == ["parent of finetune smoke"] * 3
+    assert closed == [("parent of finetune smoke", "FINISHED")]
+    dvc.failures = [StageFailed("pretrain@smoke", "no", 65)]
+    with pytest.raises(StageFailed):
+        finetune("smoke")
+    assert closed[1] == ("parent of finetune smoke", "FAILED")
+
+
+@pytest.mark.slow
+def test_a_dead_tracking_store_does_not_stop_a_flow(dvc: Dvc, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipelines.flows.pretrain import pretrain
+    from pipelines.tracking import recorder
+
+    def dead(*_: Any) -> str:
+        raise OSError("no store")
+
+    Path("params.yaml").write_text(ABLATION.replace("tracking: none", "tracking: mlflow"))
+    monkeypatch.setattr(recorder, "open_parent", dead)
+    assert pretrain("smoke") == "ran"
+    assert dvc.parents == [None]
+
+
+def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    from pipelines import flows
+
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+
+    class Answer:
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(flows.socket, "create_connection", lambda *_, **__: Answer())
+    flows.choose_server()
+    assert "PREFECT_API_URL" not in os.environ
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(flows.socket, "create_connection", refuse)
+    flows.choose_server()
+    assert os.environ["PREFECT_API_URL"] == ""
+    monkeypatch.delenv("PREFECT_API_URL")
+
+
+def test_nothing_of_prefect_is_cached_or_persisted() -> None:
+    from prefect.cache_policies import NO_CACHE
+
+    from pipelines.flows import steps
+
+    for task in (steps.check, steps.run_stage):
+        assert task.cache_policy == NO_CACHE
+        assert task.persist_result is False
+    assert steps.run_stage.retries == 2
+    assert str(uuid.uuid4()) and repro.ROOT == ROOT

@@ -1,0 +1,131 @@
+"""The command line: one sentence and an exit code for a user, a traceback for a programmer, nothing heavy for `--help`."""
+
+import argparse
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from electra.errors import BadConfig, BadInput, Stopped
+from pipelines import __main__ as command_line
+from pipelines.__main__ import HELP, STAGES, main
+from tests.conftest import ROOT, SMOKE, environment
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with params.yaml as the working folder."""
+    (tmp_path / "params.yaml").write_text(SMOKE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def stage_that(error: BaseException | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Put a stage in place of `corpus` that notes its name and raises."""
+    ran: list[str] = []
+
+    def run(name: str, params: object, tracker: object) -> None:
+        ran.append(name)
+        if error is not None:
+            raise error
+
+    module = types.SimpleNamespace(run=run)
+    monkeypatch.setattr(command_line.importlib, "import_module", lambda name: module)
+    return ran
+
+
+def test_help_needs_nothing_heavy() -> None:
+    heavy = ("torch", "mlflow", "datasets", "prefect", "matplotlib", "numpy", "dvc")
+    code = (
+        "import sys\nfrom pipelines.__main__ import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"print('HEAVY', [name for name in {heavy!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment(ROOT), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("HEAVY []\n"), done.stdout
+    for command in HELP:
+        assert command in done.stdout
+
+
+def test_every_stage_has_a_module_and_a_line_of_help() -> None:
+    assert set(STAGES) <= set(HELP)
+    for stage in STAGES:
+        assert (ROOT / "pipelines" / "stages" / f"{stage}.py").is_file()
+
+
+def test_a_stage_runs_and_its_duration_is_noted(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = stage_that(None, monkeypatch)
+    assert main(["corpus", "smoke"]) == 0
+    assert ran == ["smoke"]
+    timings = json.loads((here / "runs" / "timings.json").read_text())
+    assert timings["corpus-smoke"]["seconds"] >= 0
+    (here / "runs" / "timings.json").write_text("broken")
+    assert main(["corpus", "smoke"]) == 0
+
+
+def test_a_misspelt_name_is_a_sentence(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["corpus", "smokey"]) == 64
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "did you mean smoke?" in said
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(BadConfig("a.b", "is 1"), 64), (BadInput("file", "is empty"), 65), (Stopped("run", "was stopped"), 75)],
+)
+def test_a_users_error_is_one_line_and_its_code(
+    error: Exception, code: int, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage_that(error, monkeypatch)
+    assert main(["corpus", "smoke"]) == code
+    assert capsys.readouterr().err == f"error: {error}\n"
+    assert not (here / "runs" / "timings.json").exists()
+    assert main(["corpus", "smoke", "--debug"]) == code
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_bug_keeps_its_traceback(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage_that(ZeroDivisionError("x"), monkeypatch)
+    assert main(["corpus", "smoke"]) == 70
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_params_shows_what_a_run_would_use(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["params", "smoke"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["objective"]["discriminator_weight"] == 50.0
+    assert main(["params"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["models"]) == {"smoke", "base"}
+
+
+def test_check_asks_every_source_of_a_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "text").mkdir()
+    (here / "text" / "a.txt").write_text("some text")
+    assert main(["check", "smoke"]) == 0
+    capsys.readouterr()
+    assert main(["check", "base"]) in {65, 69}
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "nowhere/*.jsonl" in said
+
+
+def test_commands_and_options_are_these_and_no_others() -> None:
+    """The user's surface is frozen: adding to it means editing this list."""
+    choices = next(
+        action.choices for action in command_line.parser()._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    assert set(choices) == {
+        *("corpus", "tasks", "tokens", "pretrain", "glue", "squad", "ablation", "report"),
+        *("params", "compare", "check", "flow", "serve"),
+    }
+    for sub in choices.values():
+        options = {option for action in sub._actions for option in action.option_strings}
+        assert options == {"-h", "--help", "--debug"}

@@ -1,0 +1,152 @@
+"""Every command in the documentation: the cheap ones are run, the others are held to what their tool would accept."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipelines.__main__ import parser
+from pipelines.params import load
+from tests.conftest import ROOT, environment
+from tests.pipelines.test_prefect import DEPLOYMENTS
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TOOLS = (
+    "make",
+    "dvc",
+    "python",
+    "prefect",
+    "mlflow",
+    "source",
+    "git",
+    "pip",
+    ".ci/run",
+    "docker",
+    "pre-commit",
+    "torchrun",
+)
+CHEAP = {  # commands that are run as they stand, in a second or two each
+    "python -m pipelines --help",
+    "python -m pipelines check tiny",
+    "python -m pipelines params tiny",
+    "dvc stage list --all",
+}
+
+
+def commands(page: Path) -> list[str]:
+    """The commands of a page: lines of its sh blocks, and code spans in its tables and text that begin with a tool."""
+    text = page.read_text(encoding="utf-8")
+    found = [
+        line.split(" #")[0].strip()
+        for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
+        for line in block.replace("\\\n", " ").splitlines()
+    ]
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    found += [span for span in re.findall(r"`([^`\n]+)`", prose) if span.split()[0] in TOOLS and " " in span]
+    return [command.removeprefix("$ ") for command in found if command and not command.startswith("#")]
+
+
+ALL = sorted({(page.relative_to(ROOT).as_posix(), command) for page in PAGES for command in commands(page)})
+
+
+def run(command: str) -> subprocess.CompletedProcess[str]:
+    words = shlex.split(command)
+    if words[0] == "python":
+        words[0] = sys.executable
+    elif words[0] in {"dvc", "prefect"}:
+        words[:1] = [sys.executable, "-m", words[0]]
+    return subprocess.run(
+        words, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_the_first_two_commands_of_the_readme_are_the_two() -> None:
+    first = [command for command in commands(ROOT / "README.md") if command.startswith("make ")][:2]
+    assert first == ["make demo", "make test"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", sorted({command for _, command in ALL} & CHEAP))
+def test_a_cheap_command_works(command: str) -> None:
+    done = run(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("page", "command"), ALL)
+def test_a_command_is_one_that_its_tool_knows(page: str, command: str) -> None:
+    if "<" in command or "…" in command or "..." in command:
+        return  # a pattern, not a command
+    words = shlex.split(command)
+    check = {"make": check_make, "python": check_python, "dvc": check_dvc, "prefect": check_prefect}.get(words[0])
+    if check is not None:
+        check(words[1:])
+    elif words[0] == "source":
+        assert words[1] == ".venv/bin/activate"
+    elif words[0] == ".ci/run":
+        assert (ROOT / ".ci" / "run").stat().st_mode & 0o100
+    else:
+        assert words[0] in TOOLS or "=" in words[0], f"{page}: {command}"
+
+
+def check_make(words: list[str]) -> None:
+    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    assert targets
+    for word in words:
+        assert "=" in word or word in targets[1].split(), word
+
+
+def check_python(words: list[str]) -> None:
+    if words[:2] == ["-m", "pipelines"]:
+        if words[2:] == ["--help"]:
+            return
+        options = parser().parse_args(words[2:])
+        params = load(ROOT / "params.yaml")
+        known = {*params.corpora, *params.tokens, *params.tasks, *params.models, *params.ablations, ""}
+        assert getattr(options, "name", "") in known
+    elif words[0] == "-m":
+        assert (ROOT / Path(*words[1].split("."))).with_suffix(".py").is_file() or words[1] in {"pytest", "venv", "pip"}
+    elif not words[0].startswith("-"):
+        assert (ROOT / words[0]).is_file()
+
+
+def check_dvc(words: list[str]) -> None:
+    assert words[0] in {"repro", "stage", "metrics", "plots", "exp", "config", "status", "push", "pull", "queue", "dag"}
+    values = YAML(typ="safe").load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    sections = {"corpus": "corpora", "tokens": "tokens", "tasks": "tasks", "ablation": "ablations"}
+    for word in words[1:]:
+        if match := re.fullmatch(r"pipelines/dvc\.yaml:(\w+)@(.+)", word):
+            assert match[2] in values[sections.get(match[1], "models")], word
+        elif match := re.fullmatch(r"([\w.+-]+)=.*", word):
+            section = values
+            for key in match[1].split("."):
+                assert key in section, word
+                section = section[key]
+
+
+def check_prefect(words: list[str]) -> None:
+    if words[:2] == ["deployment", "run"]:
+        names = {f"{entry['entrypoint'].rpartition(':')[2]}/{entry['name']}" for entry in DEPLOYMENTS}
+        assert words[2] in names
+    else:
+        assert words[0] in {"--no-prompt", "server", "worker", "work-pool", "flow-run", "deploy"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+        if not re.match(r"[a-z]+:", target):
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_paths_in_code_spans_exist(page: Path) -> None:
+    """A path that the text names as part of the project, and that a run does not make, is there."""
+    for span in re.findall(
+        r"`((?:electra|pipelines|tests|docs|benchmarks)/[\w./+-]+)`", page.read_text(encoding="utf-8")
+    ):
+        if "dvc.lock" not in span:
+            assert (ROOT / span).exists(), span

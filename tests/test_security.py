@@ -1,0 +1,168 @@
+"""Nothing executes, listens abroad or leaks: what tests/test_architecture.py cannot read off the syntax tree."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+import pipelines
+from electra.errors import BadInput, UserError
+from electra.files import safe_join, verify_manifest, write_json, write_manifest
+from tests.conftest import ROOT, environment
+
+TRACKED = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split(
+    "\0"
+)[:-1]
+TEXT = [path for path in TRACKED if not path.endswith((".png", ".gz", ".xz", ".zst", ".parquet", ".woff2"))]
+
+
+def test_names_in_data_stay_in_their_folder(tmp_path: Path) -> None:
+    for name in ("../up", "/etc/passwd", "a/../../up"):
+        with pytest.raises(BadInput, match="outside"):
+            safe_join(tmp_path, name)
+    assert safe_join(tmp_path, "a/b") == (tmp_path / "a" / "b").resolve()
+
+
+def test_a_manifest_cannot_point_outside_or_at_a_link(tmp_path: Path) -> None:
+    folder = tmp_path / "step-1"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"x")
+    manifest = write_manifest(folder)
+    assert verify_manifest(folder) == manifest
+    (tmp_path / "secret").write_bytes(b"x")
+    write_json(folder / "MANIFEST.json", {"files": {"../secret": manifest["files"]["model.safetensors"]}})
+    with pytest.raises(BadInput):
+        verify_manifest(folder)
+    write_json(folder / "MANIFEST.json", manifest)
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to(tmp_path / "secret")
+    with pytest.raises(UserError):
+        verify_manifest(folder)
+
+
+def test_telemetry_is_off_wherever_a_tool_is_started() -> None:
+    code = "import os, pipelines; print(*(os.environ[name] for name in pipelines.ENVIRONMENT))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment(ROOT), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == list(pipelines.ENVIRONMENT.values())
+    makefile = (ROOT / "Makefile").read_text()
+    for name in ("DO_NOT_TRACK", "DVC_NO_ANALYTICS", "MLFLOW_DISABLE_TELEMETRY", "PREFECT_SERVER_ANALYTICS_ENABLED"):
+        assert re.search(rf"^export {name} := {pipelines.ENVIRONMENT[name]}$", makefile, re.M), name
+        assert f"{name}={pipelines.ENVIRONMENT[name]}" in (ROOT / "Dockerfile").read_text()
+    assert "analytics = false" in (ROOT / ".dvc" / "config").read_text()
+    assert tomllib.loads((ROOT / "prefect.toml").read_text())["server"]["analytics_enabled"] is False
+
+
+def test_what_the_user_has_set_wins() -> None:
+    code = "import os, pipelines; print(os.environ['PREFECT_HOME'])"
+    values = environment(ROOT, PREFECT_HOME="/elsewhere")
+    done = subprocess.run([sys.executable, "-c", code], env=values, capture_output=True, text=True, check=True)
+    assert done.stdout == "/elsewhere\n"
+
+
+def test_servers_listen_on_loopback() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for line in re.findall(r"^\t.*(?:server start|mlflow ui).*$", makefile, re.M):
+        assert "--host 127.0.0.1" in line
+    assert "0.0.0.0" not in "".join((ROOT / name).read_text() for name in ("Makefile", "prefect.toml", "prefect.yaml"))
+
+
+def test_no_secret_and_no_machine_in_the_tree() -> None:
+    private_key = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+    token = re.compile(r"\b(?:hf_[A-Za-z0-9]{30,}|ghp_[A-Za-z0-9]{30,}|AKIA[A-Z0-9]{16}|sk-[A-Za-z0-9]{32,})\b")
+    home = re.compile(r"(?<![\w.])/(?:home|Users)/(?!electra\b)\w+")
+    for name in TEXT:
+        path = ROOT / name
+        if not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for pattern in (private_key, token, home):
+            assert not pattern.search(text) or path == Path(__file__), f"{name}: {pattern.pattern}"
+
+
+def test_the_lock_has_exact_versions_and_no_address() -> None:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    packages = [line for line in lines if line and not line.startswith(("#", " "))]
+    assert len(packages) > 100
+    for line in packages:
+        assert re.fullmatch(r"[A-Za-z0-9._-]+(\[[a-z0-9,]+\])?==[^ ;]+( ;.*)?", line), line
+    names = {line.split("==")[0] for line in packages}
+    assert not names & {"torch", "triton"} and not [name for name in names if name.startswith("nvidia-")]
+
+
+def test_the_lock_keeps_what_must_be_kept() -> None:
+    """fastapi's bound is the difference between flows that start and flows that do not; the others are security floors."""
+    locked = dict(
+        line.split("==") for line in (ROOT / "requirements.lock").read_text().splitlines() if re.match(r"[a-z]", line)
+    )
+
+    def version(name: str) -> tuple[int, ...]:
+        return tuple(int(part) for part in locked[name].split(".")[:2])
+
+    assert version("fastapi") < (0, 151)
+    assert version("mlflow") >= (3, 15)
+    assert version("prefect") >= (3, 8)
+
+
+def test_the_image_is_pinned_small_and_without_rights() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert re.search(r"^ARG BASE=[\w./-]+:[\w.-]+$", dockerfile, re.M)
+    assert ":latest" not in dockerfile
+    users = re.findall(r"^USER (\S+)$", dockerfile, re.M)
+    assert users and users[-1] not in {"root", "0"}
+    assert "requirements.lock" in dockerfile
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert "*" in ignored, "what is not named stays outside"
+    assert not [line for line in ignored if line.startswith(("!.git", "!build", "!runs", "!mlruns", "!.venv"))]
+
+
+def test_workflows_of_prefect_name_no_secret_and_no_path() -> None:
+    text = (ROOT / "prefect.yaml").read_text()
+    YAML(typ="safe").load(text)
+    assert str(ROOT) not in text
+    assert not re.search(r"(?i)password|secret|api_key|/root|/home", text)
+
+
+@pytest.mark.slow
+def test_a_secret_in_the_environment_is_written_nowhere(project: Path) -> None:
+    canary = "canary-7f3a91c2"
+    values = environment(project, HF_TOKEN=canary, MY_SECRET=canary, MLFLOW_TRACKING_URI=f"sqlite:///{project}/m.db")
+    params = project / "params.yaml"
+    params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines", "corpus", "smoke"],
+        cwd=project,
+        env=values,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (project / "m.db").is_file()
+    written = [path for path in project.rglob("*") if path.is_file()]
+    assert not [path for path in written if canary.encode() in path.read_bytes()]
+    assert canary not in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to take the network away")
+def test_a_stage_needs_no_network(project: Path) -> None:
+    done = subprocess.run(
+        ["unshare", "-n", sys.executable, "-m", "pipelines", "corpus", "smoke"],
+        cwd=project,
+        env=environment(project),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if "unshare failed" in done.stderr:
+        pytest.skip("the kernel does not let us")
+    assert done.returncode == 0, done.stderr
