@@ -61,7 +61,7 @@ def copy_project(folder: Path) -> Path:
             shutil.copy(ROOT / name, folder / name)
     (folder / "params.yaml").write_text(SMOKE)
     (folder / "text").mkdir()
-    words = "the old miller keeps a grey cat and sells good bread in a small town near some river".split()
+    words = ["the", "old", "miller", "keeps", "a", "grey", "cat", "and", "sells", "good", "bread", "in", "a", "small", "town", "near", "some", "river"]
     documents = (
         "\n".join(" ".join(words[(i * 7 + j * 3 + k * k) % len(words)] for k in range(9)) + "." for j in range(6))
         for i in range(60)
