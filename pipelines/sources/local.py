@@ -14,8 +14,8 @@ from typing import Any
 
 from electra.data.text import Document, Rejected, unwrap
 from electra.errors import BadInput, SourceUnreachable
-from pipelines.sources import LocalCorpus
-from pipelines.sources.streams import LONGEST_LINE, first_bytes, plain_suffix, read_lines
+from pipelines.sources import LocalCorpus, streams
+from pipelines.sources.streams import first_bytes, plain_suffix, read_lines
 
 Item = Document | Rejected
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
@@ -35,8 +35,8 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
         files = [file for file in files if file.is_file() and not file.name.startswith(".")]
         if not files:
             found_instead = f"no file matches {pattern!r}"
-            root = Path(re.split(r"[*?\[]", pattern)[0])
-            if not (root if root.is_dir() else root.parent).is_dir():
+            folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
+            if folder and not Path(folder).is_dir():
                 raise SourceUnreachable(
                     where, f"{found_instead}: its folder is not there", "", "put the files there or change `files`"
                 )
@@ -87,7 +87,7 @@ def decoded_lines(path: Path) -> Iterator[tuple[int, str] | Rejected]:
     for number, line in read_lines(path):
         where = f"{path}:{number}"
         if line is None:
-            yield Rejected(where, f"a line longer than {LONGEST_LINE >> 20} MiB")
+            yield Rejected(where, f"a line longer than {streams.LONGEST_LINE >> 20} MiB")
             continue
         try:
             yield number, line.decode("utf-8")

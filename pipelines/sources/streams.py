@@ -21,8 +21,8 @@ def plain_suffix(path: Path) -> str:
     return (Path(path.stem) if path.suffix in COMPRESSIONS else path).suffix.lower()
 
 
-def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[tuple[int, bytes | None]]:
-    """Yield (line number from 1, bytes without the line's end), or None for a line longer than `longest`.
+def read_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
+    """Yield (line number from 1, bytes without the line's end), or None for a line longer than LONGEST_LINE.
 
     Raises SourceUnreachable when the file is not there, BadInput when it cannot be decompressed to its end or changes
     while it is read.
@@ -30,7 +30,7 @@ def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[tuple[int, b
     try:
         before = path.stat()
         with _open(path) as stream:
-            yield from _lines(stream, longest)
+            yield from _lines(stream, LONGEST_LINE)
         after = path.stat()
     except FileNotFoundError:
         raise SourceUnreachable(path, "there is no such file") from None

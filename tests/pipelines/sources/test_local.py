@@ -1,0 +1,259 @@
+"""Local files of every format and compression, good ones and bad ones."""
+
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from electra.data.text import Document, Rejected
+from electra.errors import BadInput, SourceUnreachable, UserError
+from pipelines.sources import LocalCorpus, local, streams
+from pipelines.sources.local import find_files, read_documents
+
+COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+ROWS = [{"id": f"d{i}", "title": "t", "text": f"Text {i} — ünï\nsecond line"} for i in range(50)]
+JSONL = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()
+
+
+def corpus(**settings: object) -> LocalCorpus:
+    return LocalCorpus(kind="local", files=("x",), **settings)
+
+
+def read(path: Path, **settings: object) -> list[Document | Rejected]:
+    return list(read_documents(path, corpus(**settings)))
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_jsonl(tmp_path: Path, compression: str) -> None:
+    path = tmp_path / f"a.jsonl{compression}"
+    path.write_bytes(COMPRESS[compression](b"\xef\xbb\xbf" + JSONL.replace(b"\n", b"\r\n") + b"\n"))
+    assert read(path) == [Document(row["id"], row["text"]) for row in ROWS]
+
+
+@pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])
+def test_members_one_after_another_are_one_file(tmp_path: Path, compression: str) -> None:
+    path = tmp_path / f"a.jsonl{compression}"
+    path.write_bytes(COMPRESS[compression](JSONL) * 3)
+    assert len(read(path)) == 150
+
+
+@pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("damage", ["short", "long", "flipped", "other"])
+def test_a_damaged_archive_stops_with_a_sentence(tmp_path: Path, compression: str, damage: str) -> None:
+    whole = COMPRESS[compression](JSONL * 20)
+    middle = len(whole) // 2
+    bad = {
+        "short": whole[:-9],
+        "long": whole + b"garbage that is no member",
+        "flipped": whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :],
+        "other": JSONL,
+    }
+    path = tmp_path / f"a.jsonl{compression}"
+    path.write_bytes(bad[damage])
+    if damage == "flipped" and compression == ".zst":
+        pytest.skip("zstd files written by this library carry no checksum: JSON is the only witness")
+    if damage == "long" and compression == ".xz":
+        assert len(read(path)) == 20 * len(ROWS)  # xz readers stop at the end of the last stream
+        return
+    with pytest.raises(BadInput, match="damaged or cut short"):
+        read(path)
+
+
+def test_parquet(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([*ROWS, {"id": "x", "title": "t", "text": None}]), path)
+    *good, bad = read(path)
+    assert good == [Document(row["id"], row["text"]) for row in ROWS]
+    assert isinstance(bad, Rejected) and bad.where.endswith("a.parquet:51") and "is not text" in bad.reason
+    with pytest.raises(BadInput, match="has no column 'body'; expected one of id, title, text"):
+        read(path, text="body")
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(BadInput, match="cannot be read"):
+        read(path)
+
+
+def test_text_files_are_one_document_or_one_for_each_block(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one\ntwo\n\n\nthree\n  \nfour")
+    assert read(path) == [Document("a.txt", "one\ntwo\n\n\nthree\n  \nfour")]
+    blocks = read(path, documents="blank_lines")
+    assert [block.text.split() for block in blocks] == [["one", "two"], ["three"], ["four"]]
+    assert [block.id for block in blocks] == ["a.txt#0", "a.txt#1", "a.txt#2"]
+
+
+def test_a_very_long_text_file_is_cut_at_line_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "LONGEST_DOCUMENT", 1000)
+    path = tmp_path / "a.txt"
+    lines = [f"line {i} of a long book" for i in range(500)]
+    path.write_text("\n".join(lines))
+    pieces = read(path)
+    assert len(pieces) > 5 and all(len(piece.text) < 1100 for piece in pieces)
+    assert [line for piece in pieces for line in piece.text.split("\n")] == lines
+
+
+def test_wikiextractor_output(tmp_path: Path) -> None:
+    path = tmp_path / "wiki_00"
+    path.write_text(
+        '<doc id="12" url="http://x?curid=12" title="A &amp; B">\nA & B\n\nFish &amp; chips.\n</doc>\n\n'
+        '<doc id="13" url="u" title="C">\nC\n\nText.\n</doc>\nstray\n<doc id="14" title="D">\ncut'
+    )
+    assert read(path) == [
+        Document("12", "A & B\n\nFish & chips."),
+        Document("13", "C\n\nText."),
+        Rejected(f"{path}:12", "text outside <doc>", "stray"),
+        Rejected(f"{path}:13", "a <doc> without </doc>", "14"),
+    ]
+
+
+def test_hard_wrapped_books_are_joined(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"id": "b", "text": "a line that is filled to the very end\nand goes on here."}))
+    assert read(path, hard_wrapped=True)[0].text == "a line that is filled to the very end and goes on here."
+
+
+BAD_LINES = [
+    (b"\xff\xfe{}", "invalid UTF-8"),
+    (b'{"text": "cut', "not JSON"),
+    (b"[1, 2]", "not a JSON object"),
+    (b'"text"', "not a JSON object"),
+    (b'{"body": "x"}', "no field 'text'"),
+    (b'{"text": 5}', "field 'text' is not text"),
+    (b'{"text": null}', "field 'text' is not text"),
+    (b'{"text": "a", "text": "b"}', "a key twice in one object"),
+    (b'{"text": "a", "score": NaN}', "NaN is not JSON"),
+    (b'{"text": "a \\ud800 b"}', "lone surrogate"),
+    (b'{"text": "\x01"}', "not JSON"),
+    (b"[" * 100_000, "not JSON"),
+    (b'{"text": "' + b"x" * 2000, "a line longer than 0 MiB"),
+]
+
+
+@pytest.mark.parametrize(("line", "reason"), BAD_LINES, ids=[reason for _, reason in BAD_LINES])
+def test_a_bad_line_is_rejected_with_its_place_and_the_rest_is_read(
+    tmp_path: Path, line: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "longer" in reason:
+        monkeypatch.setattr(streams, "LONGEST_LINE", 1000)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"text": "good"}\n' + line + b'\n{"id": 7, "text": "good too"}\n')
+    first, bad, last = read(path)
+    assert first == Document("a.jsonl:1", "good") and last == Document("7", "good too")
+    assert isinstance(bad, Rejected) and bad.where == f"{path}:2" and bad.reason == reason
+    bad.excerpt.encode()
+
+
+def test_a_long_line_is_never_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tracemalloc
+
+    monkeypatch.setattr(streams, "LONGEST_LINE", 2 << 20)
+    path = tmp_path / "bomb.jsonl.xz"
+    with lzma.open(path, "wb") as file:
+        for _ in range(24):
+            file.write(b"x" * (1 << 20))
+        file.write(b'\n{"text": "after"}\n')
+    tracemalloc.start()
+    items = read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [type(item) for item in items] == [Rejected, Document]
+    assert peak < 18 << 20
+
+
+def test_a_file_that_changes_under_the_reader_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(JSONL)
+    reader = read_documents(path, corpus())
+    next(reader)
+    path.write_bytes(JSONL * 2)
+    with pytest.raises(BadInput, match="changed while it was read"):
+        list(reader)
+
+
+def test_globs_folders_and_paths_name_files_once_and_in_order(tmp_path: Path) -> None:
+    for name in ("b/2.txt", "b/1.txt", "b/c/3.txt", "a.txt", "b/.hidden"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    patterns = (f"{tmp_path}/a.txt", f"{tmp_path}/b", f"{tmp_path}/**/*.txt")
+    found = [str(path.relative_to(tmp_path)) for path in find_files(patterns, "corpora.x")]
+    assert found == ["a.txt", "b/1.txt", "b/2.txt", "b/c/3.txt"]
+
+
+def test_no_file_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"corpora\.x: no file matches '.*\*\.txt'"):
+        find_files((f"{tmp_path}/*.txt",), "corpora.x")
+    with pytest.raises(SourceUnreachable, match="its folder is not there"):
+        find_files((f"{tmp_path}/nowhere/*.txt",), "corpora.x")
+    with pytest.raises(SourceUnreachable, match="no such file"):
+        read(tmp_path / "a.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    with pytest.raises(BadInput, match="is a folder"):
+        read(tmp_path / "folder.jsonl")
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=30),
+            st.sampled_from([line for line, _ in BAD_LINES[:-2]]),
+            st.text(max_size=20).map(lambda text: json.dumps({"text": text}).encode()),
+            st.recursive(st.none() | st.floats() | st.text(max_size=5), st.lists, max_leaves=4).map(
+                lambda value: json.dumps(value).encode()
+            ),
+        ),
+        max_size=6,
+    ),
+    st.sampled_from(["jsonl", "text", "wikiextractor"]),
+)
+def test_any_bytes_are_documents_or_rejected_rows_never_a_traceback(
+    tmp_path: Path, lines: list[bytes], form: str
+) -> None:
+    path = tmp_path / "any"
+    path.write_bytes(b"\n".join(lines))
+    items = read(path, format=form)
+    for item in items:
+        assert isinstance(item, Document | Rejected)
+        (item.text if isinstance(item, Document) else item.reason + item.excerpt).encode()
+    if form == "jsonl":
+        filled = [line for line in path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n") if not blank(line)]
+        assert len(items) == len(filled)
+
+
+def blank(line: bytes) -> bool:
+    try:
+        return not line.removesuffix(b"\r").decode().strip()
+    except UnicodeDecodeError:
+        return False
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([".gz", ".xz", ".zst", ".parquet"]))
+def test_any_damage_to_an_archive_is_a_sentence_or_rejected_rows(
+    tmp_path: Path, place: int, length: int, suffix: str
+) -> None:
+    if suffix == ".parquet":
+        import pyarrow
+        import pyarrow.parquet
+
+        path = tmp_path / "a.parquet"
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
+        whole = bytearray(path.read_bytes())
+    else:
+        path = tmp_path / f"a.jsonl{suffix}"
+        whole = bytearray(COMPRESS[suffix](JSONL))
+    for i in range(length):
+        whole[(place + i) % len(whole)] ^= 1 + (place + i) % 255
+    path.write_bytes(whole)
+    try:
+        for item in read(path):
+            assert isinstance(item, Document | Rejected)
+    except UserError as error:
+        assert str(path) in str(error)
