@@ -28,7 +28,7 @@ from electra.files import (
     write_manifest,
 )
 from electra.finetuning import predictions, reading, squad_answers, squad_metrics
-from electra.finetuning.heads import Classifier
+from electra.finetuning.heads import Classifier, narrow
 from electra.finetuning.loop import Training, count_steps, read_outputs, train
 from electra.finetuning.reading import Split
 from electra.finetuning.squad_head import SpanFinder
@@ -175,16 +175,16 @@ def _classify(job: Job, folder: Path) -> Record:
     """GLUE: train, then predict and score every evaluation split."""
     task, config = GLUE[job.task], job.config
     train_rows, ready = reading.glue(_split(job, "train"), task.name, config.both_orders)
+    splits = [split for split in task.evaluation if (job.rows / f"{split}.jsonl").is_file()]
+    held_out = {split: reading.glue(_split(job, split), task.name) for split in splits}
     encoder = _encoder(job)
+    ready, *narrowed = narrow(encoder, [ready, *(examples for _, examples in held_out.values())])
     torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
     model = Classifier(encoder, len(task.labels), config.head_dropout).to(job.device)
     training = train(model, ready, config, seed=job.seed, stream=f"finetune/{job.task}", device=job.device)
     record = _record(training, len(train_rows), len(ready), config)
-    for split in task.evaluation:
-        if split != task.evaluation[0] and not (job.rows / f"{split}.jsonl").is_file():
-            continue
-        rows, held_out = reading.glue(_split(job, split), task.name)
-        logits_NC = read_outputs(model, held_out, job.device)["logits"]
+    for (split, (rows, _)), examples in zip(held_out.items(), narrowed, strict=True):
+        logits_NC = read_outputs(model, examples, job.device)["logits"]
         write_jsonl(folder / f"{split}.jsonl", predictions.lines(task, rows, logits_NC))
         suffix = split.removeprefix(task.evaluation[0])  # "" or "_mismatched"
         record["metrics"] |= {f"{k}{suffix}": v for k, v in predictions.scores(task, rows, logits_NC).items()}
@@ -201,14 +201,14 @@ def _answer(job: Job, folder: Path) -> Record:
     version: squad_metrics.Version = "2.0" if job.task == "squad2" else "1.1"
     cut = (config.stride, config.question_length)
     source = reading.questions(_split(job, "train"), *cut)
-    ready = source.examples
+    dev = reading.questions(_split(job, "dev"), *cut)
     encoder = _encoder(job)
+    ready, dev_examples = narrow(encoder, [source.examples, dev.examples])
     torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
     model = SpanFinder(encoder, config).to(job.device)
     training = train(model, ready, config, seed=job.seed, stream=f"finetune/{job.task}", device=job.device)
     record = _record(training, len(source.rows), len(ready), config)
-    dev = reading.questions(_split(job, "dev"), *cut)
-    outputs = read_outputs(model, dev.examples, job.device, tokens=4096)
+    outputs = read_outputs(model, dev_examples, job.device, tokens=4096)
     finite = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
     answers = squad_answers.find(dev, {key: predictions.finite(value) for key, value in outputs.items()}, config)
     threshold = config.null_threshold if version == "2.0" else None

@@ -8,7 +8,7 @@ import torch
 
 from electra.export import load_encoder
 from electra.finetuning.examples import encode, steps_per_epoch, training_order
-from electra.finetuning.heads import Classifier, first_hidden
+from electra.finetuning.heads import Classifier, first_hidden, narrow
 from electra.finetuning.loop import count_steps, read_outputs, train
 from electra.finetuning.tasks import GLUE, FinetuneConfig
 
@@ -43,6 +43,17 @@ def test_the_first_position_alone_equals_the_whole_encoder(model, examples, rows
     batch = examples.batch(np.array(rows))
     whole = encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B)[:, 0]
     assert torch.allclose(first_hidden(encoder, batch), whole, atol=1e-5)
+
+
+def test_a_narrow_vocabulary_trains_to_the_same_outputs(model, examples):
+    whole, narrowed = classifier(model), classifier(model)
+    (fewer,) = narrow(narrowed.encoder, [examples])
+    assert narrowed.encoder.embeddings.word.num_embeddings == len(np.unique(examples.ids_NL)) < whole.encoder.vocab_size
+    config = dataclasses.replace(CONFIG, weight_decay=0.01)
+    train(whole, examples, config, seed=1, stream="t")
+    train(narrowed, fewer, config, seed=1, stream="t")
+    expected, found = read_outputs(whole, examples)["logits"], read_outputs(narrowed, fewer)["logits"]
+    assert np.abs(expected - found).max() < 1e-4
 
 
 def test_steps_are_whole_epochs_of_rounded_up_batches():
