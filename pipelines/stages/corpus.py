@@ -106,7 +106,7 @@ def read_unit(job: Job, folder: Path) -> dict[str, Any]:
 
 def check_quarantine(bad: list[dict[str, str]], rows: int, config: QuarantineConfig) -> None:
     """Stop when more rows are bad than the quarantine tolerates; the sentence shows the first."""
-    if len(bad) > config.tolerated(rows):
+    if len(bad) > config.tolerated(rows) or (bad and len(bad) == rows):
         raise BadInput(
             bad[0]["where"],
             f"{bad[0]['reason']} (the first of {len(bad):,} bad rows of {rows:,})",

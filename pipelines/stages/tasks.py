@@ -70,7 +70,7 @@ def check_split(
 ) -> None:
     """Stop when a split is empty or has more bad rows than the quarantine tolerates; the sentence shows the first."""
     rows = len(kept) + len(bad)
-    if len(bad) > config.tolerated(rows):
+    if len(bad) > config.tolerated(rows) or (bad and not kept):
         raise BadInput(
             bad[0]["where"],
             f"{bad[0]['reason']} (the first of {len(bad):,} bad rows of {rows:,} in {task} {split})",

@@ -1,0 +1,100 @@
+"""SQuAD's official files, and every way a question can be wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electra.data.text import Rejected
+from electra.errors import BadInput, SourceUnreachable
+from pipelines.sources.squad import hub_rows, read_json
+
+CONTEXT = "Super Bowl 50 was played in Santa Clara."
+ANSWER = {"text": "Santa Clara", "answer_start": CONTEXT.index("Santa")}
+
+
+def question(**changes: Any) -> dict[str, Any]:
+    return {"id": "q1", "question": "Where?", "answers": [ANSWER], **changes}
+
+
+def write(tmp_path: Path, *questions: Any, **changes: Any) -> Path:
+    paragraph = {"context": CONTEXT, "qas": list(questions), **changes}
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps({"version": "v2.0", "data": [{"title": "Super_Bowl", "paragraphs": [paragraph]}]}))
+    return path
+
+
+def test_rows(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        question(),
+        question(id="q2", answers=[ANSWER, {"text": "50", "answer_start": 11}], is_impossible=False),
+        question(id="q3", answers=[], is_impossible=True, plausible_answers=[ANSWER]),
+    )
+    common = {"title": "Super_Bowl", "question": "Where?", "context": CONTEXT}
+    santa = {"text": "Santa Clara", "start": 28}
+    assert list(read_json(path)) == [
+        {"id": "q1", **common, "answers": [santa], "impossible": False},
+        {"id": "q2", **common, "answers": [santa, {"text": "50", "start": 11}], "impossible": False},
+        {"id": "q3", **common, "answers": [], "impossible": True},
+    ]
+
+
+@pytest.mark.parametrize(("bad", "reason"), [
+    (question(answers=[]), "no answer that stands in the context"),
+    (question(answers=[{"text": "Santa Clara", "answer_start": 3}]), "no answer that stands in the context"),
+    (question(answers=[{"text": "", "answer_start": 3}]), "no answer that stands in the context"),
+    (question(answers=[{"text": "Super", "answer_start": -1}]), "no answer that stands in the context"),
+    (question(answers=[{"text": "Super", "answer_start": "0"}, 5]), "no answer that stands in the context"),
+    (question(answers=None), "no answer that stands in the context"),
+    (question(id=""), "no id"),
+    (question(id=7), "no id"),
+    (question(question=None), "no question"),
+    ("a string", "not a JSON object"),
+])  # fmt: skip
+def test_a_bad_question_is_rejected_with_its_place(tmp_path: Path, bad: Any, reason: str) -> None:
+    rejected, good = read_json(write(tmp_path, bad, question(id="q2")))
+    assert isinstance(rejected, Rejected) and rejected.reason.startswith(reason)
+    assert rejected.where.endswith("train.json: data[0].paragraphs[0].qas[0]")
+    assert isinstance(good, dict) and good["id"] == "q2"
+
+
+def test_a_wrong_answer_beside_a_right_one_is_left_out(tmp_path: Path) -> None:
+    (row,) = read_json(write(tmp_path, question(answers=[{"text": "Bowl", "answer_start": 0}, ANSWER])))
+    assert isinstance(row, dict) and [answer["text"] for answer in row["answers"]] == ["Santa Clara"]
+
+
+def test_an_id_twice_is_rejected(tmp_path: Path) -> None:
+    _, second = read_json(write(tmp_path, question(), question()))
+    assert isinstance(second, Rejected) and second.reason == "an id that occurred before"
+
+
+def test_missing_parts_are_rejected(tmp_path: Path) -> None:
+    assert [type(row) for row in read_json(write(tmp_path, qas=None))] == [Rejected]
+    assert [type(row) for row in read_json(write(tmp_path, question(), context=None))] == [Rejected]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"data": [{"title": "no paragraphs"}, 5]}))
+    assert [type(row) for row in read_json(path)] == [Rejected, Rejected]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"data": 5}', b'{"data": [', b"\xff\xff", b"[" * 100_000])
+def test_a_file_in_another_layout_is_a_sentence(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match="is not in SQuAD's layout"):
+        list(read_json(path))
+    with pytest.raises(SourceUnreachable, match="no such file"):
+        list(read_json(tmp_path / "nowhere.json"))
+
+
+def test_rows_of_the_hub() -> None:
+    row = {"id": "q1", "title": "T", "question": "Where?", "context": CONTEXT}
+    answers = {"text": ["Santa Clara"], "answer_start": [28]}
+    none: dict[str, list[Any]] = {"text": [], "answer_start": []}
+    (answered,) = hub_rows([{**row, "answers": answers}], "squad2", "x")
+    (impossible,) = hub_rows([{**row, "answers": none}], "squad2", "x")
+    (rejected,) = hub_rows([{**row, "answers": none}], "squad1", "x")
+    assert isinstance(answered, dict) and answered["answers"] == [{"text": "Santa Clara", "start": 28}]
+    assert isinstance(impossible, dict) and impossible["impossible"]
+    assert isinstance(rejected, Rejected)

@@ -1,0 +1,173 @@
+"""The corpus stage: everything accounted for, the same bytes however it was run, nothing half-written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electra.config import build
+from electra.errors import BadConfig, BadInput, OutOfRoom, SourceUnreachable
+from electra.files import verify_manifest
+from electra.workers import VARIABLE
+from pipelines.sources import CorpusConfig, sample_world
+from pipelines.stages import corpus
+from pipelines.stages.corpus import gather
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting workers takes seconds; the tests that are about them ask for more."""
+    monkeypatch.setenv(VARIABLE, "1")
+
+
+def documents(folder: Path) -> list[dict[str, str]]:
+    files = sorted(folder.glob("documents-*.jsonl"))
+    return [json.loads(line) for file in files for line in file.open(encoding="utf-8")]
+
+
+def write(folder: Path, files: int = 5, rows: int = 40) -> None:
+    folder.mkdir(exist_ok=True)
+    for number in range(files):
+        lines = [json.dumps({"id": f"{number}-{i}", "text": f"Text {i} of {number}.\nA line é."}) for i in range(rows)]
+        (folder / f"{number}.jsonl").write_text("\n".join(lines))
+
+
+def config(tmp_path: Path, **settings: Any) -> CorpusConfig:
+    sources = settings.pop("sources", [{"kind": "local", "files": [f"{tmp_path}/text/*"]}])
+    return build(CorpusConfig, {"sources": sources, **settings}, "corpora.x")
+
+
+def run(tmp_path: Path, settings: CorpusConfig, name: str = "out") -> dict[str, Any]:
+    return gather(settings, "corpora.x", tmp_path / name, tmp_path / f"work-{name}")
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+def test_documents_in_order_and_numbers_that_add_up(tmp_path: Path) -> None:
+    write(tmp_path / "text")
+    (tmp_path / "text/0.jsonl").open("a").write('\n{"text": "  "}\n{"text": "no id"}\n[]')
+    metrics = run(tmp_path, config(tmp_path))
+    found = documents(tmp_path / "out")
+    assert [row["id"] for row in found[:42]] == [*(f"0-{i}" for i in range(40)), "0.jsonl:42", "1-0"]
+    assert found[0] == {"id": "0-0", "text": "Text 0 of 0.\nA line é."}
+    assert metrics["rows"] == 203 and metrics["documents"] == len(found) == 201 and metrics["lines"] == 401
+    assert metrics["dropped"] == {"duplicate_documents": 0, "empty_documents": 1}
+    assert metrics["quarantined"] == 1 and metrics["reasons"] == {"not a JSON object": 1}
+    assert metrics["rows"] == metrics["documents"] + metrics["quarantined"] + sum(metrics["dropped"].values())
+    assert metrics["bytes"] == sum(len(row["text"].encode()) for row in found)
+    (entry,) = [json.loads(line) for line in (tmp_path / "out/quarantine.jsonl").open()]
+    assert entry == {"where": f"{tmp_path}/text/0.jsonl:43", "reason": "not a JSON object", "excerpt": "[]"}
+    verify_manifest(tmp_path / "out")
+    assert not (tmp_path / "work-out").exists()
+
+
+def test_the_same_bytes_from_one_and_three_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "text")
+    settings = config(tmp_path, cleaning={"duplicate_documents": "drop"})
+    results = []
+    for workers in (1, 3):
+        monkeypatch.setenv(VARIABLE, str(workers))
+        results.append((run(tmp_path, settings, f"w{workers}"), bytes_of(tmp_path / f"w{workers}")))
+    assert results[0] == results[1]
+
+
+def test_large_sources_become_several_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "text")
+    whole = run(tmp_path, config(tmp_path), "whole")
+    monkeypatch.setattr(corpus, "PART_BYTES", 500)
+    parts = run(tmp_path, config(tmp_path), "parts")
+    assert documents(tmp_path / "parts") == documents(tmp_path / "whole")
+    assert whole["shards"] == 5 and parts["shards"] == 20
+    assert {**parts, "shards": 0} == {**whole, "shards": 0}
+
+
+def test_repeated_documents_are_dropped_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "PART_BYTES", 300)
+    write(tmp_path / "text", files=3)
+    (tmp_path / "text/9.jsonl").write_bytes((tmp_path / "text/1.jsonl").read_bytes())
+    kept = run(tmp_path, config(tmp_path), "kept")
+    dropped = run(tmp_path, config(tmp_path, cleaning={"duplicate_documents": "drop"}), "dropped")
+    assert kept["documents"] == 160 and dropped["documents"] == 120
+    assert dropped["dropped"]["duplicate_documents"] == 40
+    assert documents(tmp_path / "dropped") == documents(tmp_path / "kept")[:120]
+    assert dropped["lines"] == 240 and dropped["bytes"] == kept["bytes"] * 3 // 4
+
+
+def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "text")
+    expected = run(tmp_path, config(tmp_path), "whole")
+    calls: list[str] = []
+    read = corpus.documents.Unit.read
+
+    def stopping(unit: Any) -> Any:
+        calls.append(unit.path.name)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return read(unit)
+
+    monkeypatch.setattr(corpus.documents.Unit, "read", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, config(tmp_path))
+    assert not (tmp_path / "out").exists()
+    assert run(tmp_path, config(tmp_path)) == expected
+    assert calls == ["0.jsonl", "1.jsonl", "2.jsonl", "3.jsonl", "3.jsonl", "4.jsonl"]
+    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+
+
+def test_a_changed_file_or_setting_starts_afresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "text", files=2)
+    monkeypatch.setattr(corpus, "collect", lambda *_: pytest.fail("collected"))
+    with pytest.raises(pytest.fail.Exception):
+        run(tmp_path, config(tmp_path))
+    assert len(list((tmp_path / "work-out").glob("unit-*"))) == 2
+    monkeypatch.undo()
+    (tmp_path / "text/1.jsonl").write_text('{"id": "new", "text": "new"}')
+    assert run(tmp_path, config(tmp_path))["documents"] == 41
+
+
+def test_the_sample_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_world, "ARTICLES", 60)
+    metrics = run(tmp_path, config(tmp_path, sources=[{"kind": "sample", "seed": 1}]))
+    assert metrics["documents"] == 60 and metrics["quarantined"] == 0
+    assert metrics["sources"][0]["kind"] == "sample"
+
+
+@pytest.mark.parametrize(("content", "settings", "sentence"), [
+    (b"", {}, r"corpora\.x: holds no document \(0 rows read, 0 quarantined, 0 dropped\)"),
+    (b'{"text": " "}\n{"text": "\\n"}', {}, r"corpora\.x: holds no document \(2 rows read, 0 quarantined, 2 dropped\)"),
+    (b'{"text": "a"}', {"cleaning": {"minimum_document": 9}}, "1 dropped"),
+    (b'{"text": "a"}\n' + b"\xff\n" * 6, {}, r"0\.jsonl:2: invalid UTF-8 \(the first of 6 bad rows of 7\); expected at most 5"),
+    (b'{"text": "a"}\n{', {"quarantine": {"handful": 0}}, r"0\.jsonl:2: not JSON \(the first of 1 bad rows of 2\)"),
+    (b"\xff\n\xff", {}, r"0\.jsonl:1: invalid UTF-8"),
+])  # fmt: skip
+def test_useless_input_is_a_sentence_and_leaves_nothing(
+    tmp_path: Path, content: bytes, settings: dict[str, Any], sentence: str
+) -> None:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text/0.jsonl").write_bytes(content)
+    with pytest.raises(BadInput, match=sentence):
+        run(tmp_path, config(tmp_path, **settings))
+    assert not (tmp_path / "out").exists()
+
+
+def test_hopeless_input_stops_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "HOPELESS", 20)
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text/0.jsonl").write_bytes(b"[]\n" * 5000)
+    with pytest.raises(BadInput, match="the first of 21 bad rows of 21"):
+        run(tmp_path, config(tmp_path))
+
+
+def test_a_source_that_is_not_there_is_a_sentence_at_once(tmp_path: Path) -> None:
+    with pytest.raises(
+        SourceUnreachable, match=r"corpora\.x\.sources\[0\]: no file matches .* its folder is not there"
+    ):
+        run(tmp_path, config(tmp_path))
+    write(tmp_path / "text", files=1)
+    with pytest.raises(OutOfRoom, match="GB free"):
+        run(tmp_path, config(tmp_path, expected={"tokens": 1e15, "gigabytes": 1e9}))
+    with pytest.raises(BadConfig, match=r"corpora\.x\.sources"):
+        config(tmp_path, sources=[])

@@ -1,0 +1,114 @@
+"""The tasks stage: official files in, rows out, every row accounted for."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from electra.config import build
+from electra.data.text import QuarantineConfig
+from electra.errors import BadInput, SourceUnreachable
+from electra.files import verify_manifest
+from pipelines.sources import HubTasks, LocalTasks, SampleTasks
+from pipelines.stages.tasks import gather
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+HEADER = "index\tsentence1\tsentence2\tlabel\n"
+ROW = "{}\tA man sleeps.\tA man rests.\tentailment\n"
+
+
+def rte(folder: Path, *, rows: int = 40, bad: int = 0, split: str = "train") -> LocalTasks:
+    (folder / "RTE").mkdir(parents=True, exist_ok=True)
+    lines = [ROW.format(i) for i in range(rows)] + ["9\tA.\tB.\tmaybe\n"] * bad
+    (folder / "RTE" / f"{split}.tsv").write_text(HEADER + "".join(lines))
+    return LocalTasks(kind="local", glue=str(folder))
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the folder shared/data is not beside this checkout")
+def test_rows_of_the_real_files_are_as_many_as_their_owners_say(tmp_path: Path) -> None:
+    source = LocalTasks(
+        kind="local", glue=str(DATA / "glue"), squad=str(DATA / "squad"), quarantine=QuarantineConfig(handful=0)
+    )
+    counts = gather(source, "tasks.local", tmp_path / "tasks")["tasks"]
+    rows = {task: tuple(split["rows"] for split in splits.values()) for task, splits in counts.items()}
+    assert rows == {
+        "cola": (8_551, 1_043, 1_063),
+        "sst2": (67_349, 872, 1_821),
+        "mrpc": (3_668, 408, 1_725),
+        "stsb": (5_749, 1_500, 1_379),
+        "rte": (2_490, 277, 3_000),
+        "wnli": (635, 71, 146),
+        "qnli": (8_999, 5_463, 5_463),
+        "qqp": (23_421, 1_000),
+        "mnli": (8_999, 1_000),
+        "squad1": (7_228, 10_570),
+        "squad2": (7_228 + 3_490, 1_545),
+    }
+    assert all(split["quarantined"] == 0 for splits in counts.values() for split in splits.values())
+    impossible = [json.loads(line)["impossible"] for line in (tmp_path / "tasks/squad2/dev.jsonl").open()]
+    assert sum(impossible) == 870
+
+
+def test_the_sample_world_goes_through_its_official_files(tmp_path: Path) -> None:
+    first = gather(SampleTasks(kind="sample", seed=1), "tasks.s", tmp_path / "a")
+    assert set(first["tasks"]) >= {"cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "squad2"}
+    assert first["quarantined"] == 0
+    again = gather(LocalTasks(kind="local", glue=str(tmp_path / "a/official/glue"), squad=str(tmp_path / "a/official/squad")), "tasks.l", tmp_path / "b")  # fmt: skip
+    assert again["tasks"] == first["tasks"]
+    for file in sorted((tmp_path / "b").rglob("*.jsonl")):
+        assert file.read_bytes() == (tmp_path / "a" / file.relative_to(tmp_path / "b")).read_bytes()
+    verify_manifest(tmp_path / "a")
+
+
+def test_a_handful_of_bad_rows_is_quarantined_and_counted(tmp_path: Path) -> None:
+    metrics = gather(rte(tmp_path / "glue", bad=5), "tasks.x", tmp_path / "out")
+    assert metrics["tasks"]["rte"]["train"] == {"rows": 40, "quarantined": 5} and metrics["quarantined"] == 5
+    entries = [json.loads(line) for line in (tmp_path / "out/quarantine.jsonl").open()]
+    assert len(entries) == 5 and entries[0]["where"].endswith("train.tsv:42")
+    assert entries[0]["reason"] == "unknown label 'maybe', not one of entailment, not_entailment"
+
+
+def test_more_than_a_handful_stops_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"train.tsv:42: unknown label 'maybe'.*\(the first of 6 bad rows of 46"):
+        gather(rte(tmp_path / "glue", bad=6), "tasks.x", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["glue"]
+
+
+def test_a_wrong_layout_or_an_empty_split_stops(tmp_path: Path) -> None:
+    source = rte(tmp_path / "glue")
+    with pytest.raises(BadInput, match="has no rows in rte dev"):
+        rte(tmp_path / "glue", rows=0, split="dev")
+        gather(source, "tasks.x", tmp_path / "out")
+    (tmp_path / "glue/RTE/dev.tsv").write_text("a\tb\n1\t2\n")
+    with pytest.raises(BadInput, match=r"dev.tsv:1: has no column 'sentence1'"):
+        gather(source, "tasks.x", tmp_path / "out")
+    shutil.rmtree(tmp_path / "glue/RTE")
+    with pytest.raises(BadInput, match=r"tasks\.x: has none of the tasks"):
+        gather(source, "tasks.x", tmp_path / "out")
+    shutil.rmtree(tmp_path / "glue")
+    with pytest.raises(SourceUnreachable, match=r"tasks\.x\.glue: there is no folder"):
+        gather(source, "tasks.x", tmp_path / "out")
+
+
+def test_rows_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipelines.sources import hub
+
+    asked = []
+
+    def read_rows(dataset: str, config: str | None, split: str, revision: str, where: str):
+        asked.append((dataset, config, split, revision))
+        answers = {"text": ["text"], "answer_start": [5]}
+        pairs = {f"{name}{i}": "Some text." for name in ("sentence", "question") for i in (1, 2)}
+        texts = dict.fromkeys(("sentence", "question", "premise", "hypothesis", "context"), "Some text.")
+        return [{**texts, **pairs, "id": f"q{i}", "title": "t", "label": i % 2, "answers": answers} for i in range(3)]
+
+    monkeypatch.setattr(hub, "read_rows", read_rows)
+    monkeypatch.setattr(hub, "resolve", lambda name, revision, where: f"commit-of-{revision}")
+    part = {"dataset": "nyu-mll/glue", "revision": "main"}
+    source = build(HubTasks, {"kind": "hub", "glue": part, "squad2": {**part, "dataset": "squad_v2"}}, "tasks.hub")
+    metrics = gather(source, "tasks.hub", tmp_path / "out")
+    assert metrics["tasks"]["mnli"].keys() == {"train", "dev", "dev_mismatched", "test", "test_mismatched"}
+    assert metrics["tasks"]["squad2"]["dev"] == {"rows": 3, "quarantined": 0}
+    assert ("nyu-mll/glue", "mnli", "validation_matched", "commit-of-main") in asked
+    assert json.loads((tmp_path / "out/rte/train.jsonl").open().readline())["label"] == "entailment"

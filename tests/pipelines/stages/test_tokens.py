@@ -1,0 +1,227 @@
+"""The tokens stage: rows of every length from one reading, a split that never leaks, the same bytes however it was run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from electra.config import build
+from electra.data import tokenizer as wordpiece
+from electra.data.packing import TokensConfig
+from electra.data.shards import Rows
+from electra.errors import BadInput, CorruptFile
+from electra.files import read_json, verify_manifest, write_jsonl, write_manifest
+from electra.workers import VARIABLE
+from pipelines.stages import tokens
+from pipelines.stages.tokens import make_rows, source_copies, split_of
+
+WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "klmnrst"]
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting workers takes seconds; the tests that are about them ask for more."""
+    monkeypatch.setenv(VARIABLE, "1")
+
+
+def write_corpus(folder: Path, shards: int = 4, documents: int = 30, weights: list[float | None] | None = None) -> Path:
+    folder.mkdir(parents=True)
+    numbers = np.random.default_rng(0)
+    sources = len(weights or [None])
+    facts = []
+    for shard in range(shards):
+        rows = []
+        for i in range(documents):
+            lines = [
+                " ".join(numbers.choice(WORDS, numbers.integers(1, 30))) + "." for _ in range(numbers.integers(1, 8))
+            ]
+            rows.append({"id": f"{shard}-{i}", "text": "\n".join(lines)})
+        write_jsonl(folder / f"documents-{shard:05d}.jsonl", rows)
+        facts.append(
+            {"file": f"documents-{shard:05d}.jsonl", "source": min(shard, sources - 1), "documents": documents}
+        )
+    write_manifest(folder, kind="corpus", shards=facts, weights=weights or [None])
+    return folder
+
+
+def config(**settings: Any) -> TokensConfig:
+    base = {
+        "corpus": "x",
+        "tokenizer": {"kind": "train", "vocab_size": 150},
+        "lengths": [32, 64],
+        "valid_fraction": 0.1,
+    }
+    return build(TokensConfig, {**base, **settings}, "tokens.x")
+
+
+def run(tmp_path: Path, corpus: Path, name: str = "out", **settings: Any) -> dict[str, Any]:
+    return make_rows(config(**settings), "tokens.x", corpus, tmp_path / name, tmp_path / f"work-{name}")
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+def test_rows_hold_the_corpus_and_nothing_else(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    metrics = run(tmp_path, corpus, packing={"overflow": "carry"})
+    tokenizer = wordpiece.load(tmp_path / "out")
+    texts = [json.loads(line)["text"] for file in sorted(corpus.glob("*.jsonl")) for line in file.open()]
+    given = {split: Counter[int]() for split in ("train", "valid")}
+    for text in texts:
+        for ids in tokenizer.encode_lines(text.split("\n")):
+            given[split_of(text, 1, 0.1)].update(ids)
+    assert metrics["documents"] == 120 and 3 <= metrics["documents_valid"] <= 25
+    for length in (32, 64):
+        for split, expected in given.items():
+            rows = Rows.open(tmp_path / f"out/rows-{length}", split, tokenizer=tokenizer.identity)
+            kept = Counter(rows.ids[rows.ids > 4].tolist())
+            assert kept == {token: n for token, n in expected.items() if token > 4}
+            counts = metrics["rows"][str(length)][split]
+            assert counts["tokens_discarded"] == 0 and counts["rows"] == len(rows) and counts["tokens"] == rows.tokens
+            assert counts["tokens_read"] == expected.total()
+    verify_manifest(tmp_path / "out")
+    assert not (tmp_path / "work-out").exists()
+    assert metrics["unknown_rate"] == 0 and metrics["tokenizer"] == tokenizer.identity
+
+
+def test_the_same_bytes_from_one_and_three_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    results = []
+    for workers in (1, 3):
+        monkeypatch.setenv(VARIABLE, str(workers))
+        results.append((run(tmp_path, corpus, f"w{workers}"), bytes_of(tmp_path / f"w{workers}")))
+    assert results[0] == results[1]
+    assert len(results[0][1]) == 4 + 2 * 5
+
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+import test_tokens as t
+from pipelines.stages import tokens
+
+wait = tokens.lines_of
+def slowly(text, config):
+    time.sleep(0.01)
+    return wait(text, config)
+tokens.lines_of = slowly
+folder = Path({folder!r})
+tokens.make_rows(t.config(), "tokens.x", folder / "corpus", folder / "out", folder / "work-out")
+"""
+
+
+def test_kill_9_and_run_again_gives_the_same_bytes(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    run(tmp_path, corpus, "whole")
+    root = Path(__file__).resolve().parents[3]
+    program = PROGRAM.format(tests=str(Path(__file__).parent), folder=str(tmp_path))
+    environment = {**os.environ, "PYTHONPATH": str(root), VARIABLE: "1"}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "work-out/unit-00001").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    finished = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "work-out").glob("unit-*")}
+    assert "unit-00001" in finished and "unit-00003" not in finished and not (tmp_path / "out").exists()
+    run(tmp_path, corpus)
+    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+
+
+def test_finished_shards_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    made: list[int] = []
+    pack = tokens.pack_shard
+
+    def stopping(job: tokens.Job, folder: Path) -> dict[str, Any]:
+        made.append(job.number)
+        if made == [0, 1, 2]:
+            raise KeyboardInterrupt
+        return pack(job, folder)
+
+    monkeypatch.setattr(tokens, "pack_shard", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, corpus)
+    run(tmp_path, corpus)
+    assert made == [0, 1, 2, 2, 3]
+    made.clear()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, corpus)
+    run(tmp_path, corpus, seed=2)
+    assert made == [0, 1, 2, 0, 1, 2, 3], "a changed setting starts afresh"
+
+
+def test_a_document_is_held_out_by_its_text_alone(tmp_path: Path) -> None:
+    texts = [f"document {i}" for i in range(4000)]
+    valid = {text for text in texts if split_of(text, 1, 0.05) == "valid"}
+    assert 130 < len(valid) < 270
+    assert valid <= {text for text in texts if split_of(text, 1, 0.1) == "valid"}
+    assert valid != {text for text in texts if split_of(text, 2, 0.05) == "valid"}
+
+
+def test_weights_share_the_tokens(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", shards=3, documents=60, weights=[1.0, 1.0])
+    metrics = run(tmp_path, corpus, lengths=[32], valid_fraction=0.05)
+    plain = write_corpus(tmp_path / "plain", shards=3, documents=60, weights=[None, None])
+    natural = run(tmp_path, plain, "natural", lengths=[32], valid_fraction=0.05)
+    rows, base = (m["rows"]["32"]["train"]["rows"] for m in (metrics, natural))
+    assert rows == pytest.approx(base * 4 / 3, rel=0.08)  # one shard against two: the first is taken about twice
+    assert metrics["rows"]["32"]["valid"] == natural["rows"]["32"]["valid"]
+    manifest = {"weights": [2.0, 1.0, 1.0], "shards": [{"source": 0}, {"source": 1}, {"source": 2}]}
+    assert source_copies(manifest, [{"tokens_kept": 100}, {"tokens_kept": 50}, {"tokens_kept": 200}]) == [4.0, 4.0, 1.0]
+    assert source_copies({**manifest, "weights": [None] * 3}, [{"tokens_kept": 1}] * 3) == [1.0] * 3
+
+
+def test_a_published_vocabulary(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    vocabulary = wordpiece.train_wordpiece(WORDS, 200)
+    wordpiece.save(vocabulary, tmp_path / "published")
+    metrics = run(tmp_path, corpus, tokenizer={"kind": "vocab", "file": str(tmp_path / "published/vocab.txt")})
+    assert metrics["tokenizer"] == vocabulary.identity
+    assert (tmp_path / "out/vocab.txt").read_bytes() == (tmp_path / "published/vocab.txt").read_bytes()
+
+
+def test_a_vocabulary_of_another_language_is_a_sentence(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    wordpiece.save(wordpiece.train_wordpiece(["日本語"], 30), tmp_path / "other")
+    with pytest.raises(
+        BadInput, match=r"tokens\.x\.tokenizer: knows too little of the text: .*% of its tokens are \[UNK\]"
+    ):
+        run(tmp_path, corpus, tokenizer={"kind": "vocab", "file": str(tmp_path / "other/vocab.txt")})
+    with pytest.raises(BadInput, match="there is no such file"):
+        run(tmp_path, corpus, tokenizer={"kind": "vocab", "file": str(tmp_path / "nowhere.txt")})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_corpus_too_small_is_a_sentence(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", shards=1, documents=2)
+    with pytest.raises(BadInput, match=r"tokens\.x: has 2 documents, none of them for valid; expected at least one"):
+        run(tmp_path, corpus, valid_fraction=0.001)
+    with pytest.raises(BadInput, match=r"has \d+ tokens to train on; expected enough for one row of 4,096"):
+        run(tmp_path, corpus, valid_fraction=0.5, lengths=[4096], seed=seed_that_splits(corpus))
+
+
+def seed_that_splits(corpus: Path) -> int:
+    texts = [json.loads(line)["text"] for line in (corpus / "documents-00000.jsonl").open()]
+    return next(seed for seed in range(99) if len({split_of(text, seed, 0.5) for text in texts}) == 2)
+
+
+def test_a_missing_or_damaged_corpus_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no finished corpus"):
+        run(tmp_path, tmp_path / "nowhere")
+    corpus = write_corpus(tmp_path / "corpus")
+    shard = corpus / "documents-00002.jsonl"
+    shard.write_bytes(shard.read_bytes().replace(b"a", b"e", 1))
+    with pytest.raises(CorruptFile, match=r"documents-00002.jsonl: is missing or damaged"):
+        run(tmp_path, corpus)
+    assert not (tmp_path / "out").exists()
+    assert read_json(corpus / "MANIFEST.json")["kind"] == "corpus"
