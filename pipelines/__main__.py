@@ -37,6 +37,7 @@ HELP = {
     "squad": "fine-tune a model on SQuAD",
     "ablation": "pre-train and fine-tune the arms of an ablation",
     "report": "draw the report of what params.yaml: run selects",
+    "summary": "note the headline numbers of a model or ablation for `dvc metrics`",
     "params": "check params.yaml and print what a run would use",
     "compare": "set two models, or two runs of one, side by side",
     "check": "ask whether the data sources of a model (or ablation) can be reached",
@@ -153,6 +154,15 @@ def check_sources(options: argparse.Namespace) -> int:
     return 0
 
 
+def note_summary(options: argparse.Namespace) -> int:
+    """Write the headline numbers of a model or ablation."""
+    from pipelines.params import load
+    from pipelines.summary import summarise
+
+    summarise(options.name, load())
+    return 0
+
+
 def run_flow(options: argparse.Namespace) -> int:
     """Run a flow in this process."""
     from pipelines import flows
@@ -177,6 +187,7 @@ def compare_runs(options: argparse.Namespace) -> int:
 
 COMMANDS = {
     "params": show_params,
+    "summary": note_summary,
     "compare": compare_runs,
     "check": check_sources,
     "flow": run_flow,

@@ -30,7 +30,7 @@ tasks:
   smoke: {kind: sample, seed: 1}
 finetune: {}
 models:
-  smoke: &smoke
+  smoke:
     tokens: smoke
     tasks: smoke
     encoder: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16}
@@ -39,7 +39,14 @@ models:
     pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1,
                log_every: 2, eval_every: 10, eval_batches: 2, save_every: 5}
     finetune: {}
-  base: {<<: *smoke, tokens: absent}
+  base:
+    tokens: absent
+    tasks: smoke
+    encoder: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16}
+    generator: {}
+    objective: {}
+    pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3}
+    finetune: {}
 ablations: {}
 """
 
@@ -61,7 +68,26 @@ def copy_project(folder: Path) -> Path:
             shutil.copy(ROOT / name, folder / name)
     (folder / "params.yaml").write_text(SMOKE)
     (folder / "text").mkdir()
-    words = ["the", "old", "miller", "keeps", "a", "grey", "cat", "and", "sells", "good", "bread", "in", "a", "small", "town", "near", "some", "river"]
+    words = [
+        "the",
+        "old",
+        "miller",
+        "keeps",
+        "a",
+        "grey",
+        "cat",
+        "and",
+        "sells",
+        "good",
+        "bread",
+        "in",
+        "a",
+        "small",
+        "town",
+        "near",
+        "some",
+        "river",
+    ]
     documents = (
         "\n".join(" ".join(words[(i * 7 + j * 3 + k * k) % len(words)] for k in range(9)) + "." for j in range(6))
         for i in range(60)

@@ -124,7 +124,7 @@ def test_commands_and_options_are_these_and_no_others() -> None:
     )
     assert set(choices) == {
         *("corpus", "tasks", "tokens", "pretrain", "glue", "squad", "ablation", "report"),
-        *("params", "compare", "check", "flow", "serve"),
+        *("params", "summary", "compare", "check", "flow", "serve"),
     }
     for sub in choices.values():
         options = {option for action in sub._actions for option in action.option_strings}

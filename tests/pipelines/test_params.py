@@ -38,6 +38,14 @@ def test_the_shipped_file_states_every_section_that_dvc_reads() -> None:
     assert {"models", "ablations"} <= set(values["run"])
 
 
+def test_the_shipped_file_has_no_anchors() -> None:
+    """`dvc exp run -S` does not change a section that another one is merged from, and says nothing."""
+    from ruamel.yaml.tokens import AliasToken, AnchorToken
+
+    tokens = YAML(typ="safe", pure=True).scan(SHIPPED.read_text(encoding="utf-8"))
+    assert not [token for token in tokens if isinstance(token, AliasToken | AnchorToken)]
+
+
 def test_numbers_are_read_as_yaml_1_2_like_dvc_does(tmp_path: Path) -> None:
     text = SMOKE.replace("learning_rate: 1.0e-3", "learning_rate: 1e-4, compile: off, steps: {flops: 8.9e16}")
     text = text.replace("steps: 20,", "").replace("warmup: 2", "warmup: 0")

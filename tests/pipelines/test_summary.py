@@ -1,0 +1,52 @@
+"""Headline numbers: taken from the right places, and the report's checksums change with any result."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from electra.errors import BadConfig, BadInput
+from pipelines.params import load
+from pipelines.summary import of_ablation, of_model, summarise
+from tests.conftest import SMOKE
+
+PRETRAIN = {"mlm_accuracy": 0.5, "disc_auc": 0.9, "disc_recall": None, "flops": 1e12, "loss": 3.0}
+GLUE = {
+    "tasks": {"cola": {"metric": "matthews", "pretrained": {"mean": 50.0}, "scratch": {"mean": 10.0}}},
+    "average": {"name": "mean", "pretrained": {"mean": 60.0}},
+}
+SQUAD = {"versions": {"2.0": {"pretrained": {"f1": {"mean": 70.0}, "exact": {"mean": 1.0}}}}}
+
+
+def test_a_models_numbers() -> None:
+    assert of_model(PRETRAIN, GLUE, SQUAD) == {
+        "mlm_accuracy": 0.5,
+        "disc_auc": 0.9,
+        "flops": 1e12,
+        "pretrained": {"cola": 50.0, "squad2.0_f1": 70.0, "average": 60.0},
+        "scratch": {"cola": 10.0},
+    }
+
+
+def test_an_arm_that_failed_has_no_number() -> None:
+    arms = {"electra": {"average": {"mean": 1.5}}, "mlm": {"status": "failed: x", "average": None}, "other": {}}
+    assert of_ablation({"arms": arms}) == {"electra": 1.5}
+
+
+def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(SMOKE)
+    params = load()
+    with pytest.raises(BadConfig, match="did you mean smoke"):
+        summarise("smokey", params)
+    with pytest.raises(BadInput, match=r"results/smoke/pretrain\.json"):
+        summarise("smoke", params)
+    Path("results/smoke").mkdir(parents=True)
+    for stage, values in (("pretrain", PRETRAIN), ("glue", GLUE), ("squad", SQUAD)):
+        Path(f"results/smoke/{stage}.json").write_text(json.dumps(values))
+    summarise("smoke", params)
+    assert json.loads(Path("results/summary/smoke.json").read_text())["disc_auc"] == 0.9
+    before = Path("build/selected/smoke").read_text()
+    Path("results/smoke/glue.json").write_text(json.dumps({**GLUE, "note": 1}))
+    summarise("smoke", params)
+    assert Path("build/selected/smoke").read_text() != before
