@@ -79,7 +79,7 @@ def narrow(encoder: Encoder, splits: Sequence[Examples]) -> list[Examples]:
     place_V = np.zeros(word.num_embeddings, dtype=np.int32)
     place_V[used_U] = np.arange(len(used_U), dtype=np.int32)
     weight_UE = word.weight.detach()[torch.from_numpy(used_U.astype(np.int64))].clone()
-    encoder.embeddings.word = nn.Embedding(*weight_UE.shape, _weight=weight_UE)
+    encoder.embeddings.word = nn.Embedding(len(used_U), weight_UE.shape[1], _weight=weight_UE)
     return [dataclasses.replace(split, ids_NL=place_V[split.ids_NL]) for split in splits]
 
 
