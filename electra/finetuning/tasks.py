@@ -198,7 +198,18 @@ class FinetuneSection:
                     f"one of {', '.join(_LAYERS)}",
                     nearest(str(key), _LAYERS) or "put settings for every task under defaults",
                 )
+        tasks = overrides.get("tasks", {})
+        if not isinstance(tasks, Mapping):
+            raise BadConfig(f"{where}.tasks", f"is {tasks!r}", "task names, each with a section")
+        for name in tasks:
+            _known_task(name, f"{where}.tasks")
         return self._resolve(task, overrides, "finetune.", where)
+
+    def check(self, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> None:
+        """Raise BadConfig for whatever is wrong with a model's overrides, before anything is trained."""
+        for name in (*GLUE, "squad"):
+            self.resolve(name, overrides, where)
+        self.selected(overrides, where)
 
     def resolve_squad(self, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> SquadConfig:
         """SQuAD's settings."""
@@ -209,10 +220,11 @@ class FinetuneSection:
 
     def selected(self, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> tuple[str, ...]:
         """The GLUE tasks to run for a model."""
-        names = tuple(overrides.get("run", self.run))
+        names = overrides.get("run", self.run)
+        require(isinstance(names, list | tuple), f"{where}.run", names, "a list of tasks")
         for name in names:
             _known_task(name, f"{where}.run")
-        return names
+        return tuple(names)
 
     def _resolve(
         self, task: str, overrides: Mapping[str, Any], prefix: str, where: str = "models.*.finetune"
@@ -226,7 +238,7 @@ class FinetuneSection:
             (f"{where}.defaults", overrides.get("defaults", {})),
             (
                 f"{where}.{section}",
-                overrides.get("squad", {}) if squad else (overrides.get("tasks") or {}).get(task, {}),
+                overrides.get("squad", {}) if squad else overrides.get("tasks", {}).get(task, {}),
             ),
         ]
         values: dict[str, Any] = {}

@@ -71,6 +71,23 @@ def test_windows_that_would_skip_text_are_refused():
         section().resolve_squad({"defaults": {"length": 64}}, "models.tiny.finetune")
 
 
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ({"tasks": {"colla": {}}}, r"m\.finetune\.tasks\.colla: is not a task.*did you mean cola"),
+        ({"tasks": ["cola"]}, r"m\.finetune\.tasks: is \['cola'\]"),
+        ({"defaults": None}, r"m\.finetune\.defaults: is None"),
+        ({"run": "cola"}, r"m\.finetune\.run: is 'cola'; expected a list of tasks"),
+        ({"run": ["colla"]}, r"m\.finetune\.run\.colla: is not a task"),
+        ({"squad": {"haed": "independent"}}, r"m\.finetune\.squad\.haed: is not a parameter"),
+    ],
+)
+def test_a_check_finds_what_no_task_would_ever_read(overrides, sentence):
+    section().check({"run": ["cola"], "tasks": {"rte": {"epochs": 5}}}, "m.finetune")
+    with pytest.raises(BadConfig, match=sentence):
+        section().check(overrides, "m.finetune")
+
+
 def test_published_values_of_params_yaml():
     from pipelines.params import load
 
