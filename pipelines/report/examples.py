@@ -20,6 +20,7 @@ from pipelines.report.inputs import ModelResults
 
 SENTENCES, TOKENS = 6, 96
 ANSWERS, MISTAKES = 3, 2
+SHADED = 20  # per cent below which an original word is left unshaded
 CONTEXT = 260  # characters of context shown around an answer
 
 CLOSING = frozenset(".,;:!?)]’”")
@@ -118,7 +119,7 @@ def _word(word: Word) -> str:
         return '<i class="sep">/</i>'
     percent = round(100 * word.probability)
     title = f"P(replaced) {percent} %"
-    if word.kind == "plain" and percent < 10:
+    if word.kind == "plain" and percent < SHADED:
         return escape(word.text)
     shown = f'<b class="w {word.kind}" style="--p:{percent}" title="{title}">{escape(word.text)}</b>'
     return f"<ruby>{shown}<rt>{escape(word.original)}</rt></ruby>" if word.replaced else shown

@@ -7,9 +7,11 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from electra.finetuning.tasks import GLUE
 from pipelines.report.comparison import Difference, difference, mean, sd
 from pipelines.report.inputs import (
     ARM_TITLES,
+    ARMS,
     Ablation,
     Arm,
     Inputs,
@@ -22,7 +24,7 @@ from pipelines.report.inputs import (
 from pipelines.report.table import signed
 
 POINTS_WANTED, SDS_WANTED = 5.0, 3.0
-CEILING = 99.0
+CEILING, CHANCE = 99.0, 2.0
 COLLAPSE_AUC = 0.55
 
 
@@ -84,37 +86,52 @@ def goals(model: ModelResults) -> list[tuple[bool, str]]:
         if found is None:
             continue
         met = found.points >= POINTS_WANTED and (found.sds or 0) >= SDS_WANTED and found.counts
-        name = "mean of the tasks" if row is model.average else f"{row.title} {row.metric_title}"
-        result.append(
-            (
-                met,
-                f"{model.name}, {name}: pre-trained minus from scratch is {size(found)}; the mark is 5 points and 3 standard deviations.",
-            )
-        )
+        name = "mean of the tasks" if row is model.average else _name(row)
+        result.append((met, f"{model.name}, {name}: pre-trained minus from scratch is {size(found)}; {_mark(met)}."))
     return result
+
+
+def _mark(met: bool) -> str:
+    return f"{'above' if met else 'below'} the mark of {POINTS_WANTED:g} points and {SDS_WANTED:g} standard deviations"
 
 
 def shortfalls(model: ModelResults) -> list[str]:
     """What a reader should hold against this model's numbers."""
-    result = [sentence.replace("; the mark", ", below the mark: the mark") for met, sentence in goals(model) if not met]
+    result = [sentence for met, sentence in goals(model) if not met]
     everything = [*model.tasks, *(row for metrics in model.squad.values() for row in metrics)]
-    compared = [(row, difference(row.scores["pretrained"], row.scores["scratch"])) for row in everything]
-    lower = [_name(row) for row, found in compared if found and found.verdict == "lower"]
-    noise = [_name(row) for row, found in compared if found and found.verdict == "noise"]
-    single = [_name(row) for row, found in compared if found and found.verdict == "one seed"]
-    flat = [_name(row) for row, found in compared if found and found.verdict == "no spread"]
-    full = [_name(row) for row, _ in compared if all((mean(s) or 0) >= CEILING for s in row.scores.values())]
+    by_verdict: dict[str, list[str]] = {}
+    for row in everything:
+        if found := difference(row.scores["pretrained"], row.scores["scratch"]):
+            by_verdict.setdefault(found.verdict, []).append(_name(row))
+    at_chance = {arm: [row.title for row in model.tasks if _at_chance(row, arm)] for arm in ARMS}
     for names, sentence in (
-        (lower, "pre-training made it worse on"),
-        (noise, "no difference that stands out of the noise on"),
-        (single, "one seed an arm, so no claim, on"),
-        (flat, "every seed of both arms scores the same, so there is no spread to judge by, on"),
-        (full, "both arms are at the ceiling, which cannot tell them apart, on"),
+        (by_verdict.get("lower"), "pre-training made it worse on"),
+        (by_verdict.get("noise"), "no difference that stands out of the noise on"),
+        (by_verdict.get("one seed"), "one seed an arm, so no claim, on"),
+        (by_verdict.get("no spread"), "every seed of an arm scores the same, so there is no spread to judge by, on"),
+        (at_chance["pretrained"], "the pre-trained arm is at chance on"),
+        (at_chance["scratch"], "the arm from scratch is at chance on"),
+        (
+            [_name(row) for row in everything if _full(row)],
+            "both arms are at the ceiling, which cannot tell them apart, on",
+        ),
     ):
         if names:
             result.append(f"{model.name}: {sentence} {', '.join(names)}.")
-    result += _discriminator(model)
-    return result
+    return result + _discriminator(model)
+
+
+def _at_chance(row: Measured, arm: str) -> bool:
+    """Within two points of guessing: of one class in so many, or of no correlation."""
+    middle = mean(row.scores[arm])
+    if middle is None or row.name not in GLUE:
+        return False
+    guessing = 100 / len(GLUE[row.name].labels) if row.metric == "accuracy" else 0.0
+    return middle < guessing + CHANCE
+
+
+def _full(row: Measured) -> bool:
+    return all((mean(scores) or 0) >= CEILING for scores in row.scores.values())
 
 
 def _name(row: Measured) -> str:

@@ -217,7 +217,7 @@ def _measured(
         scores[arm] = tuple(float(score) for score in chosen.get("scores", []) if score is not None)
         failed[arm] = tuple(str(seed) for seed in [*part.get("failed", []), *(chosen.get("failed", []) if key else [])])
         if failed[arm] and where:
-            reader.missing.append(f"{where}, {ARM_TITLES[arm]}: failed {', '.join(failed[arm])}")
+            reader.missing.append(f"{where}, {ARM_TITLES[arm]}: failed, {'; '.join(failed[arm])}")
         elif not scores[arm] and where and key != "f1":
             reader.missing.append(f"{where}, {ARM_TITLES[arm]}: no scores")
     others: dict[str, dict[str, tuple[float, ...]]] = {}

@@ -19,11 +19,12 @@ MISSING = "–"
 
 @dataclass(frozen=True)
 class Column:
-    """`digits`: places after the point of numbers; `under`: the title of the column below which HTML shows this one."""
+    """`digits`: places after the point; `under`: the column below which HTML shows this one, with `suffix` after the cell."""
 
     title: str
     digits: int | None = None
     under: str = ""
+    suffix: str = ""
     align: Literal["left", "right"] = "right"
     group: str = ""  # a heading over neighbouring columns of the same group
 
@@ -116,7 +117,9 @@ class Table:
             for i in upper:
                 column = self.columns[i]
                 inner = _html(row[i], column)
-                small = [_html(row[j], self.columns[j]) for j in below[i] if row[j] is not None]
+                small = [
+                    _html(row[j], self.columns[j]) + self.columns[j].suffix for j in below[i] if row[j] is not None
+                ]
                 if small:
                     inner += f"<small>{', '.join(small)}</small>"
                 tag = "th scope=row" if i == 0 else "td"

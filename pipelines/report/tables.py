@@ -58,7 +58,7 @@ def _comparison(row: Measured) -> tuple[Cell, ...]:
         Spread(row.scores["pretrained"]),
         Spread(row.scores["scratch"]),
         None if found is None else signed(found.points),
-        None if found is None or found.sds is None else f"{signed(found.sds)} sd",
+        None if found is None or found.sds is None else signed(found.sds),
         mark(found),
     )
 
@@ -67,7 +67,7 @@ _ARMS = (
     Column("pre-trained", 1),
     Column("from scratch", 1),
     Column("difference"),
-    Column("in sd", under="difference"),
+    Column("in sd", under="difference", suffix=" sd"),
     Column("pre-trained is", align="left"),
 )
 
@@ -77,17 +77,15 @@ def tasks(model: ModelResults) -> Table:
     rows = [*model.tasks, *([model.average] if model.average else [])]
     cells = []
     for row in rows:
-        size = f"{row.train_rows:,} train".replace(",", "\u202f") if row.train_rows else None
-        dev = f"{row.dev_rows:,} dev".replace(",", "\u202f") if row.dev_rows else None
-        cells.append((row.title, row.metric_title or None, size, dev, *_comparison(row)))
+        cells.append((row.title, row.metric_title or None, row.train_rows, row.dev_rows, *_comparison(row)))
     return Table(
         name=f"{model.name}-tasks",
         title=f"{model.name}: tasks, both arms, points on dev ({model.data})",
         columns=(
             Column("task", align="left"),
             Column("metric", under="task", align="left"),
-            Column("train rows", under="task"),
-            Column("dev rows", under="task"),
+            Column("train rows", under="task", suffix=" train"),
+            Column("dev rows", under="task", suffix=" dev"),
             *_ARMS,
         ),
         rows=tuple(cells),
@@ -143,7 +141,7 @@ def arms(ablation: Ablation) -> Table:
                 *published,
                 Spread(arm.scores),
                 None if found is None else signed(found.points),
-                None if found is None or found.sds is None else f"{signed(found.sds)} sd",
+                None if found is None or found.sds is None else signed(found.sds),
                 Mark(arm.status, "bad") if arm.failed else reading,
                 arm.flops,
                 arm.steps,
@@ -157,10 +155,10 @@ def arms(ablation: Ablation) -> Table:
             *((Column("GLUE dev", 1, group=beside.source),) if beside else ()),
             Column("mean of the tasks", 1, group=ours),
             Column(against, group=ours),
-            Column("in sd", under=against),
+            Column("in sd", under=against, suffix=" sd"),
             Column("reading", align="left", group=ours),
             Column("FLOPs", group=ours),
-            Column("steps", under="FLOPs"),
+            Column("steps", under="FLOPs", suffix=" steps"),
         ),
         rows=tuple(rows),
         notes=(*(_caution([ablation]) if beside else ()), SPREAD_OF_ARMS, RULE),

@@ -1,5 +1,6 @@
 import pytest
 
+from electra.files import read_json, write_json
 from pipelines.report import figures, findings, inputs
 from tests.pipelines.report import made_up
 
@@ -55,3 +56,16 @@ def test_arms_with_unequal_flops_are_told(tmp_path):
     assert findings.unequal(ablation) is None
     arms = [inputs.Arm(**{**vars(arm), "flops": 1e14 * (2 if arm.name == "mlm" else 1)}) for arm in ablation.arms]
     assert "largest / smallest = 2.00" in findings.unequal(inputs.Ablation(**{**vars(ablation), "arms": tuple(arms)}))
+
+
+def test_chance_is_told(tmp_path, params):
+    made_up.write(tmp_path)
+    sentences = findings.shortfalls(inputs.load(params, tmp_path).models[0])
+    assert "tiny: the arm from scratch is at chance on RTE." not in sentences
+    path = tmp_path / "results/tiny/glue.json"
+    glue = read_json(path)
+    glue["tasks"]["rte"]["scratch"]["scores"] = [50.0, 50.4, 49.9]
+    write_json(path, glue)
+    assert "tiny: the arm from scratch is at chance on RTE." in findings.shortfalls(
+        inputs.load(params, tmp_path).models[0]
+    )

@@ -128,6 +128,6 @@ def test_failed_seeds_broken_files_and_a_missing_arm_are_named(tmp_path):
     (tmp_path / "results/tiny/pretrain.csv").unlink()
     index = report.build(made_up.Params(run=made_up.Run(ablations=())), tmp_path / "results/report", tmp_path)
     shown = text(index.read_text(encoding="utf-8"))
-    assert "tiny, CoLA, pre-trained: failed seed 2: loss was not finite" in shown
+    assert "tiny, CoLA, pre-trained: failed, seed 2: loss was not finite" in shown
     assert "tiny, RTE, from scratch: no scores" in shown
     assert "results/tiny/squad.json: is not JSON" in shown
