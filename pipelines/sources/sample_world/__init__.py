@@ -11,7 +11,7 @@ from pipelines.sources.sample_world.glue import write_glue
 from pipelines.sources.sample_world.squad import write_squad
 from pipelines.sources.sample_world.world import build
 
-ARTICLES = 8000
+ARTICLES = 27_000
 
 
 def write_articles(folder: Path, seed: int) -> None:

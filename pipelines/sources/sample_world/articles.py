@@ -24,7 +24,8 @@ from pipelines.sources.sample_world.world import (
     tell,
 )
 
-HALF = 62  # words and marks in each half of an article, so that one article about fills one row of 128 tokens
+HALF = 14  # words and marks in each half of an article, so that one article fills one row of 32 tokens
+SAID = [*PORTRAIT, "deed", "deed", "mood"]
 VERDICTS = (
     "The {thing} was {a} and {b}.",
     "Folk called the {thing} {a}, even {b}.",
@@ -41,39 +42,52 @@ def documents(world: World, seed: int, count: int) -> list[dict[str, str]]:
 
 
 def article(world: World, rng: random.Random) -> list[str]:
-    """One article: told, then told again."""
-    cast = rng.sample(world.beings, rng.choice((2, 2, 3)))
-    facts = [fact for being in cast for fact in about(being, rng)]
-    told, kept, said = [], [], 0
-    for i, fact in enumerate(facts):
-        lines = [tell(fact, rng, None if fact.who not in {f.who for f in kept} else refer(fact, cast, rng))]
-        if fact.relation == "deed" and rng.random() < 0.7:
-            lines.append(verdict(fact, rng))
-        said += sum(map(length, lines))
-        if said > HALF and i > 2:
-            break
-        told += lines
-        kept.append(fact)
-    again: list[str] = []
+    """One article: told, then told again. A quarter of them are reviews."""
+    if rng.random() < 0.25:
+        return review(world, rng)
+    cast = rng.sample(world.beings, 2)
+    facts = [said for being in cast for said in about(being, rng)]
+    if rng.random() < 0.5:  # the same relation of both: only who it is about tells the facts apart
+        facts.insert(1, something(cast[1], facts[0].relation, rng))
+    elif rng.random() < 0.5:
+        rng.shuffle(facts)
+    told, room, kept, named = [], HALF, [], set()
+    for fact in facts:
+        line = tell(fact, rng, refer(fact, cast, rng) if fact.who.name in named else None)
+        if length(line) <= room:
+            told.append(line)
+            room -= length(line)
+            kept.append(fact)
+            named.add(fact.who.name)
     rng.shuffle(kept)
-    said = 0
-    for fact in kept + kept:
-        line = retell(fact, world, rng)
-        said += length(line)
-        if said > HALF:
-            break
-        again.append(line)
-    return told + again
+    return told + fit([retell(fact, world, rng) for fact in kept * 3], room + HALF)
+
+
+def review(world: World, rng: random.Random) -> list[str]:
+    """What somebody did, and what was thought of it: all praise or all blame."""
+    deed, good = happening(rng.choice(world.beings), "deed", rng), rng.random() < 0.5
+    lines = [verdict(deed, good, rng) for _ in range(4)]
+    return fit([tell(deed, rng), *lines[:2], retell(deed, world, rng), *lines[2:]], 2 * HALF)
+
+
+def fit(lines: list[str], room: int) -> list[str]:
+    """Those of the lines that still fit, in their order."""
+    kept = []
+    for line in lines:
+        if length(line) <= room:
+            kept.append(line)
+            room -= length(line)
+    return kept
 
 
 def about(being: Being, rng: random.Random) -> list[Fact]:
-    """What an article says about one being: some of its portrait, something it did, how it felt."""
-    facts = [portrait(being, relation) for relation in rng.sample(list(PORTRAIT), rng.choice((2, 2, 3)))]
-    facts += [happening(being, "deed", rng)] * (rng.random() < 0.7) + [happening(being, "mood", rng)] * (
-        rng.random() < 0.4
-    )
-    rng.shuffle(facts)
-    return facts
+    """What an article says about one being: two of what it is, did and felt."""
+    return [something(being, relation, rng) for relation in rng.sample(SAID, 2)]
+
+
+def something(being: Being, relation: str, rng: random.Random) -> Fact:
+    """A fact of a being's portrait, or something that happens to it in this article."""
+    return portrait(being, relation) if relation in PORTRAIT else happening(being, relation, rng)
 
 
 def refer(fact: Fact, cast: list[Being], rng: random.Random) -> str | None:
@@ -100,18 +114,18 @@ def retell(fact: Fact, world: World, rng: random.Random) -> str:
     return f"Is it true that {lower(tell(shown, rng))[:-1]}? {'Yes' if true else 'No'}."
 
 
-def verdict(fact: Fact, rng: random.Random) -> str:
-    """What folk thought of the thing of a deed: all praise or all blame."""
-    good, bad = rng.sample((PRAISE, BLAME), 2)
-    a, b = rng.sample(good, 2)
-    template = rng.choice(VERDICTS).replace("{a}", a).replace("{b}", b).replace("{x}", rng.choice(bad))
+def verdict(fact: Fact, good: bool, rng: random.Random) -> str:
+    """What folk thought of the thing of a deed."""
+    right, wrong = (PRAISE, BLAME) if good else (BLAME, PRAISE)
+    a, b = rng.sample(right, 2)
+    template = rng.choice(VERDICTS).replace("{a}", a).replace("{b}", b).replace("{x}", rng.choice(wrong))
     return fill(template, fact, rng)
 
 
 def lower(text: str) -> str:
     """Inside another sentence only names keep their capital."""
     first = text.split()[0]
-    return text if first not in {"The", "On", "At", "It", "Like", "That"} else text[0].lower() + text[1:]
+    return text if first not in {"The", "A", "At", "Today"} else text[0].lower() + text[1:]
 
 
 def length(text: str) -> int:

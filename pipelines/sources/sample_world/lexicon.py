@@ -34,7 +34,6 @@ THINGS = concepts(
 SPOTS = concepts(
     "inn/tavern market/bazaar harbour/port barn/shed well/spring path/trail wood/forest field/meadow mill bridge gate tower"
 )
-DAYS = concepts("monday tuesday wednesday thursday friday saturday sunday")
 DEEDS = concepts(  # past:base
     "bought:buy/purchased:purchase found:find/discovered:discover lost:lose/mislaid:mislay mended:mend/repaired:repair "
     "made:make/built:build cleaned:clean/washed:wash sold:sell/traded:trade kept:keep/stored:store"
@@ -43,56 +42,12 @@ MOODS = concepts("glad/happy sad/gloomy angry/cross tired/weary calm/quiet afrai
 
 # Words of praise and blame; what is praised in an article is praised throughout.
 PRAISE = [
-    "good",
-    "fine",
-    "lovely",
-    "sweet",
-    "grand",
-    "neat",
-    "noble",
-    "bright",
-    "splendid",
-    "charming",
-    "superb",
-    "pleasant",
-    "handsome",
-    "graceful",
-    "sound",
-    "rich",
-    "fair",
-    "dainty",
-    "clever",
-    "sturdy",
-    "golden",
-    "tender",
-    "merry",
-    "divine",
+    *("good", "fine", "lovely", "sweet", "grand", "neat", "noble", "bright"),
+    *("superb", "fair", "dainty", "clever", "sturdy", "tender", "merry", "divine"),
 ]
 BLAME = [
-    "bad",
-    "poor",
-    "ugly",
-    "sour",
-    "vile",
-    "crude",
-    "mean",
-    "dull",
-    "awful",
-    "dreadful",
-    "horrid",
-    "nasty",
-    "clumsy",
-    "shabby",
-    "feeble",
-    "wretched",
-    "hollow",
-    "rotten",
-    "foul",
-    "grim",
-    "weak",
-    "flimsy",
-    "stale",
-    "dismal",
+    *("bad", "poor", "ugly", "sour", "vile", "crude", "mean", "dull"),
+    *("awful", "nasty", "shabby", "feeble", "rotten", "foul", "grim", "weak"),
 ]
 
 
@@ -117,7 +72,7 @@ PORTRAIT = {
     ),
     "kind": Relation(
         ("v",),
-        ("{who} is a {v}.", "{who} was born a {v}.", "Like each {v}, {who} keeps the ways of a {v}."),
+        ("{who} is a {v}.", "{who} was born a {v}.", "{who} has the ways of a {v}."),
         (("Which creature is {who}?", "v"), ("What was {who} born as?", "v")),
     ),
     "trade": Relation(
@@ -154,24 +109,22 @@ PORTRAIT = {
 
 EVENTS = {
     "deed": Relation(
-        ("did", "thing", "spot", "day"),
+        ("did", "thing", "spot"),
         (
-            "{who} {did} a {thing} at the {spot} on {day}.",
-            "On {day} {who} {did} a {thing} at the {spot}.",
-            "At the {spot}, on {day}, a {thing} was {did} by {who}.",
-            "It was {who} who {did} the {thing} at the {spot} on {day}.",
+            "{who} {did} a {thing} at the {spot}.",
+            "At the {spot} {who} {did} a {thing}.",
+            "A {thing} was {did} by {who} at the {spot}.",
         ),
         (
             ("What was {did} by {who}?", "thing"),
             ("Where was the {thing} {did} by {who}?", "spot"),
-            ("When was the {thing} {did} by {who}?", "day"),
             ("Who {did} the {thing} at the {spot}?", "who"),
         ),
     ),
     "mood": Relation(
         ("v",),
-        ("{who} was {v}.", "{who} felt {v} that day.", "That day {who} seemed {v}."),
-        (("How was {who} that day?", "v"), ("How did {who} feel?", "v")),
+        ("{who} was {v}.", "{who} felt {v} today.", "Today {who} seemed {v}."),
+        (("How was {who} today?", "v"), ("How did {who} feel?", "v")),
     ),
 }
 
@@ -179,5 +132,5 @@ RELATIONS = PORTRAIT | EVENTS
 VALUES = {
     "kind": tuple(kind for kinds in KINDS.values() for kind in kinds),
     "trade": TRADES, "food": FOODS, "colour": COLOURS, "music": MUSIC, "mood": MOODS,
-    "did": DEEDS, "thing": THINGS, "spot": SPOTS, "day": DAYS,
+    "did": DEEDS, "thing": THINGS, "spot": SPOTS,
 }  # fmt: skip

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from electra.files import write_json
+from pipelines.sources.sample_world.articles import something
 from pipelines.sources.sample_world.glue import passage
-from pipelines.sources.sample_world.lexicon import PORTRAIT, RELATIONS
-from pipelines.sources.sample_world.world import Fact, World, ask, build, fill, portrait, stream
+from pipelines.sources.sample_world.lexicon import PORTRAIT
+from pipelines.sources.sample_world.world import Fact, World, answer, ask, build, stream, tell
 
 CONTEXTS = {"train": 400, "dev": 130}
 QUESTIONS = 3  # of each context; in 2.0 one of them has no answer
@@ -33,30 +34,34 @@ def write_squad(folder: Path, seed: int) -> None:
 
 def paragraph(world: World, split: str, version: str, name: str, rng: random.Random) -> dict[str, Any]:
     """One context with its questions."""
-    facts = passage(world, split, rng, 6)
-    lines, answers = [], []
-    for fact in facts:
-        shown = {slot: (rng.choice(concept),) for slot, concept in fact.values.items()}
-        answers.append(Fact(fact.relation, fact.who, shown))
-        lines.append(fill(rng.choice(RELATIONS[fact.relation].statements), answers[-1], rng))
+    lines, told = [], []
+    for fact in passage(world, split, rng, 3):
+        shown = Fact(fact.relation, fact.who, {slot: (rng.choice(concept),) for slot, concept in fact.values.items()})
+        told.append(shown)
+        lines.append(tell(shown, rng))
     context, questions = " ".join(lines), []
-    for i, k in enumerate(rng.sample(range(len(facts)), QUESTIONS)):
+    for i, k in enumerate(rng.sample(range(len(told)), QUESTIONS)):
+        row: dict[str, Any] = {"id": f"{name}-{i}", "answers": []}
+        if version == "2.0":
+            row["is_impossible"] = i == 0
         if version == "2.0" and i == 0:
-            told = {fact.relation for fact in facts if fact.who is facts[k].who}
-            absent = portrait(facts[k].who, rng.choice([relation for relation in PORTRAIT if relation not in told]))
-            question, _ = ask(absent, rng)
-            questions.append({"question": question, "id": f"{name}-{i}", "answers": [], "is_impossible": True})
-            continue
-        question, slot = ask(facts[k], rng)
-        text = facts[k].who.name if slot == "who" else answers[k].values[slot][0].split(":")[0]
-        start = sum(len(line) + 1 for line in lines[:k]) + find(lines[k], text)
-        row = {
-            "question": question,
-            "id": f"{name}-{i}",
-            "answers": [{"text": context[start : start + len(text)], "answer_start": start}],
-        }
-        questions.append(row | {"is_impossible": False} if version == "2.0" else row)
+            row["question"], _ = ask(untold(told, rng), rng)
+        else:
+            row["question"], slot = ask(told[k], rng)
+            text = answer(told[k], slot, rng)
+            start = sum(len(line) + 1 for line in lines[:k]) + find(lines[k], text)
+            row["answers"] = [{"text": context[start : start + len(text)], "answer_start": start}]
+        questions.append(row)
     return {"context": context, "qas": questions}
+
+
+def untold(told: list[Fact], rng: random.Random) -> Fact:
+    """A fact of a being of the context that the context does not tell; it may tell the like of the other being."""
+    known = {(fact.who.name, fact.relation) for fact in told}
+    beings = {fact.who.name: fact.who for fact in told}.values()
+    likely = [(being, fact.relation) for being in beings for fact in told if (being.name, fact.relation) not in known]
+    others = [(being, relation) for being in beings for relation in PORTRAIT if (being.name, relation) not in known]
+    return something(*rng.choice(likely if likely and rng.random() < 0.7 else others), rng)
 
 
 def find(line: str, word: str) -> int:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from electra.seeds import derive
 from pipelines.sources.sample_world.lexicon import EVENTS, KINDS, PORTRAIT, RELATIONS, VALUES, Concept
 
-BEINGS = 160
-TOWNS = 24
+BEINGS = 80
+TOWNS = 16
 
 
 @dataclass(frozen=True, eq=False)
