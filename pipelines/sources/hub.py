@@ -4,6 +4,7 @@ Whatever goes wrong on the way there is one sentence within seconds: out of reac
 """
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -71,6 +72,7 @@ def splits(dataset: str, config: str | None, revision: str, where: str) -> list[
         return list(datasets.get_dataset_split_names(dataset, config, revision=revision))
 
 
+@functools.lru_cache(maxsize=1)  # a worker reads many shards of one split, and asking for it takes a dozen requests
 def _stream(source: HubCorpus) -> Any:
     import datasets
 

@@ -1,0 +1,130 @@
+"""A server on loopback that speaks as much of the hub's protocol as the `datasets` library asks for, with faults on order."""
+
+import hashlib
+import json
+import re
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class Hub:
+    """`with Hub({"made/up": {"data/train-00000-of-00001.parquet": bytes}}) as hub: hub.url`; `hub.asked` counts requests.
+
+    `faults` maps a path to what happens to its first request: 503, or "cut" (the connection ends in the middle).
+    """
+
+    def __init__(self, files: dict[str, dict[str, bytes]], faults: dict[str, int | str] | None = None) -> None:
+        self.files, self.faults = files, dict(faults or {})
+        self.asked: Counter[str] = Counter()
+        handler = type("Handler", (_Handler,), {"hub": self})
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def __enter__(self) -> "Hub":
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    hub: Hub
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.answer()
+
+    def do_HEAD(self) -> None:
+        self.answer()
+
+    def do_POST(self) -> None:
+        self.body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.answer()
+
+    def answer(self) -> None:
+        path = unquote(urlsplit(self.path).path)
+        self.hub.asked[f"{self.command} {path}"] += 1
+        if path.startswith("/api/datasets/"):
+            self.describe(path.removeprefix("/api/datasets/"))
+        elif match := re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+            self.send_file(*match.groups())
+        else:
+            self.send_json({"error": "not here"}, 404)
+
+    def describe(self, path: str) -> None:
+        match = re.fullmatch(r"([^/]+/[^/]+?)(?:/(revision|tree|paths-info)/([^/]+)(?:/(.*))?)?", path)
+        name = match[1] if match else ""
+        if name not in self.hub.files:
+            self.send_json({"error": "Repository not found"}, 404, **{"X-Error-Code": "RepoNotFound"})
+            return
+        assert match
+        _, kind, revision, folder = match.groups()
+        if revision not in {None, "main", COMMIT}:
+            self.send_json({"error": "Invalid rev id"}, 404, **{"X-Error-Code": "RevisionNotFound"})
+            return
+        files = self.hub.files[name]
+        if kind == "tree":
+            prefix = f"{folder}/" if folder else ""
+            below = {file.removeprefix(prefix): data for file, data in files.items() if file.startswith(prefix)}
+            folders = {prefix + file.partition("/")[0] for file in below if "/" in file}
+            self.send_json(
+                [{"type": "directory", "path": path, "oid": "0" * 40, "size": 0} for path in sorted(folders)]
+                + [entry(prefix + file, data) for file, data in below.items() if "/" not in file]
+            )
+        elif kind == "paths-info":
+            wanted = json.loads(self.body).get("paths", [])
+            self.send_json([entry(file, data) for file, data in files.items() if file in wanted])
+        else:
+            siblings = [{"rfilename": file} for file in files]
+            self.send_json({"id": name, "sha": COMMIT, "private": False, "gated": False, "disabled": False, "downloads": 0, "likes": 0, "tags": [], "siblings": siblings, "lastModified": "2024-01-01T00:00:00.000Z", "createdAt": "2024-01-01T00:00:00.000Z"})  # fmt: skip
+
+    def send_file(self, name: str, revision: str, file: str) -> None:
+        data = self.hub.files.get(name, {}).get(file)
+        if data is None:
+            self.send_json(
+                {"error": "Entry not found"}, 404, **{"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT}
+            )
+            return
+        fault = self.hub.faults.pop(file, None) if self.command == "GET" else None
+        if isinstance(fault, int):
+            self.send_json({"error": "try again"}, fault)
+            return
+        start, end = 0, len(data)
+        if ranged := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
+            start, end = int(ranged[1]), min(end, int(ranged[2]) + 1 if ranged[2] else end)
+        self.send_response(206 if ranged else 200)
+        self.send_header("Content-Length", str(end - start))
+        if ranged:
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.end_headers()
+        if self.command == "GET":
+            piece = data[start:end]
+            self.wfile.write(piece[: len(piece) // 2] if fault == "cut" else piece)
+            self.close_connection = fault == "cut"
+
+    def send_json(self, value: object, status: int = 200, **headers: str) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        for key, text in headers.items():
+            self.send_header(key, text)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+def entry(file: str, data: bytes) -> dict[str, object]:
+    return {"type": "file", "path": file, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}

@@ -1,0 +1,137 @@
+"""The hub: the library's real code against a server on loopback, with the faults that networks have."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electra.data.text import Document, Rejected
+from electra.errors import SourceUnreachable
+from pipelines.sources import HubCorpus, HubTasks, SampleTasks, check, hub
+from tests.pipelines.sources.hub_server import COMMIT, Hub
+
+ROOT = Path(__file__).resolve().parents[3]
+README = "---\nconfigs:\n- config_name: en\n  data_files:\n  - split: train\n    path: data/train-*\n---\n"
+PARTS = [f"data/train-0000{i}-of-00003.parquet" for i in range(3)]
+
+PROGRAM = """
+import json, sys, time
+from pathlib import Path
+import huggingface_hub
+from electra.errors import UserError
+from pipelines.sources import CorpusConfig, HubCorpus, documents
+
+for name, config, split, revision in json.loads(sys.argv[1]):
+    started = time.monotonic()
+    try:
+        source = HubCorpus(kind="hub", dataset=name, config=config, split=split, revision=revision)
+        found, units = documents.plan(CorpusConfig(sources=(source,)), "corpora.x", Path("scratch"))
+        rows = [[item.id, item.text] for unit in units for item in unit.read()]
+        print(json.dumps({"revision": found.sources[0].revision, "units": len(units), "rows": rows}))
+    except UserError as error:
+        print(json.dumps({"error": str(error), "code": error.exit_code, "seconds": time.monotonic() - started}))
+"""
+
+
+def parquet(rows: list[dict[str, Any]]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer)
+    return buffer.getvalue()
+
+
+def ask(tmp_path: Path, endpoint: str, *questions: tuple[str, str | None, str, str]) -> list[dict[str, Any]]:
+    """Ask in a process of its own, since the library reads its settings once."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    environment = {**kept, "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PROGRAM, json.dumps(questions)]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.slow
+def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path: Path) -> None:
+    texts = [[{"id": f"{part}-{i}", "text": f"Text {i} of {part}."} for i in range(20)] for part in range(3)]
+    files = {"README.md": README.encode(), **{name: parquet(rows) for name, rows in zip(PARTS, texts, strict=True)}}
+    with Hub({"made/up": files}, {PARTS[1]: 503, PARTS[2]: "cut"}) as server:
+        good, *bad = ask(
+            tmp_path,
+            server.url,
+            ("made/up", "en", "train", "main"),
+            ("made/up", "en", "train", "f" * 40),
+            ("no/such", None, "train", "main"),
+            ("made/up", "de", "train", "main"),
+            ("made/up", "en", "test", "main"),
+        )
+        assert not server.faults, "both faults were met"
+    assert (good["revision"], good["units"]) == (COMMIT, 3)
+    assert good["rows"] == [[row["id"], row["text"]] for rows in texts for row in rows]
+    assert [(error["code"], error["error"].partition("; ")[0].partition(" (")[0]) for error in bad] == [
+        (69, "corpora.x.sources[0]: made/up has no such revision"),
+        (69, "corpora.x.sources[0]: the hub has no no/such"),
+        (69, "corpora.x.sources[0]: made/up cannot be used"),
+        (69, "corpora.x.sources[0]: made/up cannot be used"),
+    ]
+
+
+@pytest.mark.slow
+def test_no_network_is_a_sentence_within_seconds(tmp_path: Path) -> None:
+    (error,) = ask(tmp_path, "http://127.0.0.1:9", ("made/up", None, "train", "main"))
+    assert error["code"] == 69 and error["seconds"] < 60
+    assert error["error"].startswith("corpora.x.sources[0]: cannot reach the hub for made/up (")
+    assert error["error"].endswith("check the network, set HF_ENDPOINT to a mirror, or use a `local` source instead")
+
+
+@pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"])
+def test_offline_by_choice_is_a_sentence_at_once(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "1")
+    source = HubCorpus(kind="hub", dataset="made/up", revision="main")
+    with pytest.raises(SourceUnreachable, match="needs made/up from the hub, but HF_HUB_OFFLINE"):
+        hub.resolve("made/up", "main", "corpora.x")
+    with pytest.raises(SourceUnreachable, match="unset it"):
+        check(source, "corpora.x")
+    with pytest.raises(SourceUnreachable):
+        check(HubTasks(kind="hub", squad1=hub_dataset()), "tasks.x")
+    check(SampleTasks(kind="sample"))
+
+
+def hub_dataset() -> Any:
+    from pipelines.sources import HubDataset
+
+    return HubDataset(dataset="made/up", revision="main")
+
+
+class Stream:
+    """What `datasets.load_dataset(streaming=True)` gives, as far as we use it."""
+
+    num_shards = 2
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows = rows
+
+    def shard(self, num_shards: int, index: int) -> "Stream":
+        return Stream(self.rows[index::num_shards])
+
+    def __iter__(self) -> Any:
+        return iter(self.rows)
+
+
+def test_bad_rows_of_a_data_set_are_rejected_with_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"id": 1, "text": "a"}, {"id": 2, "text": None}, {"title": "no id", "text": "c"}, {"id": 4}]
+    monkeypatch.setattr(hub, "_stream", lambda source: Stream(rows))
+    source = HubCorpus(kind="hub", dataset="made/up", revision="c0ffee")
+    assert hub.count_shards(source, "corpora.x") == 2
+    first, second = (list(hub.read_documents(source, shard, 2)) for shard in range(2))
+    assert first == [Document("1", "a"), Document("train-00000:2", "c")]
+    assert [item.where for item in second if isinstance(item, Rejected)] == [
+        "made/up@c0ffee/train-00001:1",
+        "made/up@c0ffee/train-00001:2",
+    ]
