@@ -21,6 +21,7 @@ from electra.export import fresh_encoder, load_encoder, read_config
 from electra.files import (
     atomic_folder,
     read_json,
+    remove,
     sha256_file,
     verify_manifest,
     write_json,
@@ -37,6 +38,7 @@ from electra.model.encoder import Encoder
 from electra.seeds import derive
 
 Record = dict[str, Any]
+Files = dict[str, Any]  # content by name: rows of a .jsonl, or one JSON value
 
 _SCORE = "score.json"
 _CODE = (
@@ -163,15 +165,19 @@ def run(job: Job) -> Record:
     """Do a job, or read it if it is done. Deterministic at one thread; leaves the whole folder or nothing."""
     if (record := finished(job)) is not None:
         return record
+    for stale in job.folder.parent.glob(f".{job.folder.name}.tmp-*"):  # of a process that was killed while it wrote
+        remove(stale)
+    facts, files = _answer(job) if isinstance(job.config, SquadConfig) else _classify(job)
+    record = {"task": job.task, "arm": job.arm, "seed": job.seed, **facts}
     with atomic_folder(job.folder) as folder:
-        facts = _answer(job, folder) if isinstance(job.config, SquadConfig) else _classify(job, folder)
-        record = {"task": job.task, "arm": job.arm, "seed": job.seed, **facts}
         write_json(folder / _SCORE, record)
+        for name, content in files.items():
+            (write_jsonl if name.endswith(".jsonl") else write_json)(folder / name, content)
         write_manifest(folder, fingerprint=job.fingerprint)
     return record
 
 
-def _classify(job: Job, folder: Path) -> Record:
+def _classify(job: Job) -> tuple[Record, Files]:
     """GLUE: train, then predict and score every evaluation split."""
     task, config = GLUE[job.task], job.config
     train_rows, ready = reading.glue(_split(job, "train"), task.name, config.both_orders)
@@ -183,18 +189,19 @@ def _classify(job: Job, folder: Path) -> Record:
     model = Classifier(encoder, len(task.labels), config.head_dropout).to(job.device)
     training = train(model, ready, config, seed=job.seed, stream=f"finetune/{job.task}", device=job.device)
     record = _record(training, len(train_rows), len(ready), config)
+    files: Files = {}
     for (split, (rows, _)), examples in zip(held_out.items(), narrowed, strict=True):
         logits_NC = read_outputs(model, examples, job.device)["logits"]
-        write_jsonl(folder / f"{split}.jsonl", predictions.lines(task, rows, logits_NC))
+        files[f"{split}.jsonl"] = predictions.lines(task, rows, logits_NC)
         suffix = split.removeprefix(task.evaluation[0])  # "" or "_mismatched"
         record["metrics"] |= {f"{k}{suffix}": v for k, v in predictions.scores(task, rows, logits_NC).items()}
         if not suffix:
             record["dev_rows"] = len(rows)
             record["failed"] = predictions.fault(task, rows, logits_NC, training.finite)
-    return record
+    return record, files
 
 
-def _answer(job: Job, folder: Path) -> Record:
+def _answer(job: Job) -> tuple[Record, Files]:
     """SQuAD: train, then answer and score the dev split."""
     config = job.config
     assert isinstance(config, SquadConfig)
@@ -213,16 +220,14 @@ def _answer(job: Job, folder: Path) -> Record:
     answers = squad_answers.find(dev, {key: predictions.finite(value) for key, value in outputs.items()}, config)
     threshold = config.null_threshold if version == "2.0" else None
     given = answers.given(threshold)
-    write_json(folder / "dev.json", given)
-    write_json(folder / "dev-null-odds.json", answers.null)
-    write_json(folder / "dev-nbest.json", {key: [list(pair) for pair in best] for key, best in answers.n_best.items()})
     record["metrics"] = squad_metrics.evaluate(dev.rows, answers.spans, answers.null, version, config.null_threshold)
     record["dev_rows"] = len(dev.rows)
     if not (training.finite and finite):
         record["failed"] = "the loss or the outputs stopped being finite"
     elif len(given) > 1 and len(set(given.values())) == 1:
         record["failed"] = f"{next(iter(given.values()))!r} was the answer to every question"
-    return record
+    n_best = {key: [list(pair) for pair in best] for key, best in answers.n_best.items()}
+    return record, {"dev.json": given, "dev-null-odds.json": answers.null, "dev-nbest.json": n_best}
 
 
 def _record(training: Training, rows: int, examples: int, config: FinetuneConfig) -> Record:

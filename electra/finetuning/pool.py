@@ -6,10 +6,8 @@ it and with the caller, however these die.
 """
 
 import contextlib
-import ctypes
 import multiprocessing
 import signal
-import sys
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
@@ -19,10 +17,9 @@ import torch
 
 from electra.errors import Stopped, UserError
 from electra.finetuning.jobs import Job, Record, finished, run
+from electra.finetuning.lifeline import die_with_parent
 
 Records = dict[Path, Record]  # by the folder that a job leaves, which no two jobs share
-
-_PR_SET_PDEATHSIG = 1
 
 
 def run_all(
@@ -109,7 +106,7 @@ def _receive(connection: Connection, job: Job) -> Record:
 
 def _work(connection: Connection) -> None:
     """A worker's life: one job after the other until the parent goes."""
-    _die_with_parent()
+    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, and the parent ends the workers
     torch.set_num_threads(1)
     with contextlib.suppress(EOFError, BrokenPipeError):
@@ -122,9 +119,3 @@ def _work(connection: Connection) -> None:
             except Exception:
                 result = traceback.format_exc()
             connection.send(result)
-
-
-def _die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent ends; elsewhere the closed pipe ends it after the running job."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -135,3 +135,12 @@ def test_a_workers_user_error_reaches_the_caller(task_rows, model, tmp_path):
     jobs = plan("cola", CONFIG, rows=rows, model=model, state=tmp_path / "state")
     with pytest.raises(BadInput, match=r"train\.jsonl:2 \(id cola-1\): has the label 'maybe'; expected one of 0, 1"):
         run_all(jobs, 2)
+
+
+def test_what_a_killed_writer_left_is_cleared_away(task_rows, model, tmp_path):
+    (job, *_) = plan("sst2", CONFIG, rows=task_rows / "sst2", model=model, state=tmp_path)
+    left = job.folder.with_name(f".{job.folder.name}.tmp-12345")
+    left.mkdir(parents=True)
+    (left / "dev.jsonl").write_text("half a li")
+    run(job)
+    assert [path.name for path in job.folder.parent.iterdir()] == [job.folder.name]
