@@ -135,7 +135,7 @@ class Table:
         said.update(self.notes)
         return (
             f'<figure class="table" id="table-{escape(self.name)}"><figcaption>{escape(self.title)}</figcaption>'
-            f'<div class="scroll" tabindex="0"><table{" class=wide" if len(upper) > 7 else ""}><thead>{self._groups(upper)}<tr>{heads}</tr></thead>'
+            f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(self.title)}"><table{" class=wide" if len(upper) > 7 else ""}><thead>{self._groups(upper)}<tr>{heads}</tr></thead>'
             f"<tbody>{''.join(rows)}</tbody></table></div>"
             f'<div class="notes">{notes}</div></figure>'
         )
@@ -182,8 +182,11 @@ def _text(cell: Cell, column: Column) -> str:
 
 
 def _unbroken(title: str) -> str:
-    """Names such as SST-2 keep to one line."""
-    return " ".join(f"<span class=nb>{escape(word)}</span>" if "-" in word else escape(word) for word in title.split())
+    """Short names such as SST-2 keep to one line."""
+    return " ".join(
+        f"<span class=nb>{escape(word)}</span>" if "-" in word and len(word) < 7 else escape(word)
+        for word in title.split()
+    )
 
 
 def _html(cell: Cell, column: Column) -> str:
