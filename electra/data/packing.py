@@ -58,6 +58,8 @@ class TokensConfig:
         require(len(set(self.lengths)) == len(self.lengths), "lengths", list(self.lengths), "each length once")
         for length in self.lengths:
             require(8 <= length <= LONGEST, "lengths", length, f"row lengths from 8 to {LONGEST:,}")
+        shortest = self.packing.shortest
+        require(shortest <= min(self.lengths), "packing.shortest", shortest, "at most the shortest of lengths")
         require(0 < self.valid_fraction < 1, "valid_fraction", self.valid_fraction, "a fraction between 0 and 1")
         require(0 < self.maximum_unknown <= 1, "maximum_unknown", self.maximum_unknown, "a fraction up to 1")
 

@@ -29,7 +29,7 @@ from electra.files import sha256_bytes, write_atomic, write_json
 PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION = "##"
 MAX_WORD = 100  # characters; longer words are [UNK] (transformers' value, the original ELECTRA has 200)
-MEMORY_WORDS = 300_000  # chunks a tokenizer remembers: some 60 MB
+MEMORY_WORDS = 500_000  # chunks a tokenizer remembers: some 100 MB
 BATCH = 4096  # new chunks given to the library at once
 
 

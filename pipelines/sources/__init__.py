@@ -20,6 +20,9 @@ class SampleCorpus:
     seed: int = 1
     weight: float | None = None
 
+    def __post_init__(self) -> None:
+        _check_weight(self.weight)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LocalCorpus:

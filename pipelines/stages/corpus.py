@@ -23,6 +23,7 @@ from electra.errors import BadInput, OutOfRoom
 from electra.files import (
     atomic_folder,
     link_or_copy,
+    lock_folder,
     remove,
     room,
     sha256_bytes,
@@ -56,15 +57,16 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
 def gather(config: CorpusConfig, where: str, folder: Path, work: Path) -> dict[str, Any]:
     """Write the documents of a corpus to `folder` and return what was read, kept and dropped; `work` keeps finished units."""
     _check_room(config, where, folder)
-    found, units = documents.plan(config, where, work)
-    here = Path(__file__)
-    code = code_digest(here, here.parents[1] / "sources", here.parents[2] / "electra" / "data" / "text.py")
-    fingerprint = digest(found, [unit.state() for unit in units], code)
-    jobs = [Job(unit, config.cleaning, config.quarantine) for unit in units]
-    sizes = [unit.bytes or 1 for unit in units]
-    counts = finish_units(work, fingerprint, read_unit, jobs, title=where, sizes=sizes, shown="documents")
-    metrics = collect(found, units, counts, where, work, folder)
-    remove(work)
+    with lock_folder(work):
+        found, units = documents.plan(config, where, work)
+        here = Path(__file__)
+        code = code_digest(here, here.parents[1] / "sources", here.parents[2] / "electra" / "data" / "text.py")
+        fingerprint = digest(found, [unit.state() for unit in units], code)
+        jobs = [Job(unit, config.cleaning, config.quarantine) for unit in units]
+        sizes = [unit.bytes or 1 for unit in units]
+        counts = finish_units(work, fingerprint, read_unit, jobs, title=where, sizes=sizes, shown="documents")
+        metrics = collect(found, units, counts, where, work, folder)
+        remove(work)
     return metrics
 
 

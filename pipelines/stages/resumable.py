@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from electra.files import atomic_folder, lock_folder, read_json, remove, write_json
+from electra.files import atomic_folder, read_json, remove, write_json
 from electra.progress import Progress
 from electra.workers import run_units, worker_count
 
@@ -26,21 +26,21 @@ def finish_units(
     """Call `function(job, folder)` for every job whose folder `work`/unit-NNNNN is not finished; return all counts.
 
     `function` writes its files into an empty folder and returns JSON values. Folders made under another `fingerprint`
-    are removed first. `sizes` are bytes for the progress bar, `shown` the count shown beside it.
+    are removed first. `sizes` are bytes for the progress bar (1 each where unknown), `shown` the count shown beside it.
+    The caller holds the work folder's lock.
     """
-    with lock_folder(work):
-        begin(work, fingerprint)
-        folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
-        counts: list[Counts] = [read_json(folder / COUNTS) if folder.exists() else {} for folder in folders]
-        missing = [index for index, found in enumerate(counts) if not found]
-        tasks = [(function, jobs[index], folders[index]) for index in missing]
-        done = sum(sizes) - sum(sizes[index] for index in missing)
-        with Progress(title, sum(sizes), "bytes") as progress:
-            progress.update(done)
-            for position, result in run_units(_finish, tasks, worker_count()):
-                counts[missing[position]] = result
-                done += sizes[missing[position]]
-                progress.update(done, **{shown: sum(count.get(shown, 0) for count in counts)})
+    begin(work, fingerprint)
+    folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
+    counts: list[Counts] = [read_json(folder / COUNTS) if folder.exists() else {} for folder in folders]
+    missing = [index for index, found in enumerate(counts) if not found]
+    tasks = [(function, jobs[index], folders[index]) for index in missing]
+    done = sum(sizes) - sum(sizes[index] for index in missing)
+    with Progress(title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards") as progress:
+        progress.update(done)
+        for position, result in run_units(_finish, tasks, worker_count()):
+            counts[missing[position]] = result
+            done += sizes[missing[position]]
+            progress.update(done, **{shown: sum(count.get(shown, 0) for count in counts)})
     return counts
 
 

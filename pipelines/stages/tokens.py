@@ -26,7 +26,17 @@ from electra.data.shards import SPLITS, RowWriter, seal, shard_paths
 from electra.data.text import sentences
 from electra.data.tokenizer import HubTokenizer, Tokenizer, TrainTokenizer
 from electra.errors import BadInput, CorruptFile
-from electra.files import MANIFEST, atomic_folder, read_json, remove, room, sha256_file, write_json, write_manifest
+from electra.files import (
+    MANIFEST,
+    atomic_folder,
+    lock_folder,
+    read_json,
+    remove,
+    room,
+    sha256_file,
+    write_json,
+    write_manifest,
+)
 from electra.seeds import derive, permute
 from pipelines.sources import hub
 from pipelines.stages.resumable import begin, finish_units
@@ -66,32 +76,29 @@ def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work
     here = Path(__file__)
     code = code_digest(here, here.parents[2] / "electra" / "data")
     fingerprint = digest(config, manifest["files"], code)
-    begin(work, fingerprint)
-    tokenizer = prepare_tokenizer(config, where, corpus, manifest, work / "unit-tokenizer")
-    jobs = [
-        Job(
-            path=corpus / shard["file"],
-            sha256=manifest["files"][shard["file"]]["sha256"],
-            number=number,
-            tokenizer=work / "unit-tokenizer",
-            config=config,
-        )
-        for number, shard in enumerate(manifest["shards"])
-    ]
-    sizes = [manifest["files"][shard["file"]]["bytes"] for shard in manifest["shards"]]
-    counts = finish_units(work, fingerprint, pack_shard, jobs, title=where, sizes=sizes, shown="tokens")
-    metrics = collect(config, where, manifest, tokenizer, counts, work, folder)
-    remove(work)
+    shards = [shard["file"] for shard in manifest["shards"]]
+    hashes = {name: manifest["files"][name]["sha256"] for name in shards}
+    sizes = [manifest["files"][name]["bytes"] for name in shards]
+    with lock_folder(work):
+        begin(work, fingerprint)
+        made = work / "unit-tokenizer"
+        tokenizer = prepare_tokenizer(config, where, corpus, hashes, made)
+        jobs = [Job(corpus / name, hashes[name], number, made, config) for number, name in enumerate(shards)]
+        counts = finish_units(work, fingerprint, pack_shard, jobs, title=where, sizes=sizes, shown="tokens")
+        metrics = collect(config, where, manifest, tokenizer, counts, work, folder)
+        remove(work)
     return metrics
 
 
-def prepare_tokenizer(config: TokensConfig, where: str, corpus: Path, manifest: Any, folder: Path) -> Tokenizer:
+def prepare_tokenizer(
+    config: TokensConfig, where: str, corpus: Path, hashes: dict[str, str], folder: Path
+) -> Tokenizer:
     """Train the tokenizer or take the published one, and leave it in `folder` for the workers."""
     if not folder.exists():
         settings = config.tokenizer
         cased = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
         if isinstance(settings, TrainTokenizer):
-            lines = sample_lines(corpus, manifest, settings.megabytes << 20)
+            lines = sample_lines(corpus, hashes, settings.megabytes << 20)
             made = wordpiece.train_wordpiece(lines, settings.vocab_size, alphabet=settings.alphabet, **cased)
         elif isinstance(settings, HubTokenizer):
             file = hub.fetch_file(settings.repo, settings.file, settings.revision, f"{where}.tokenizer")
@@ -103,15 +110,14 @@ def prepare_tokenizer(config: TokensConfig, where: str, corpus: Path, manifest: 
     return wordpiece.load(folder)
 
 
-def sample_lines(corpus: Path, manifest: Any, most: int) -> Iterator[str]:
+def sample_lines(corpus: Path, hashes: dict[str, str], most: int) -> Iterator[str]:
     """Lines of the corpus for training a tokenizer: the beginning of every shard, `most` bytes in all."""
-    share = most // len(manifest["shards"])
-    for shard in manifest["shards"]:
+    for name, sha256 in hashes.items():
         taken = 0
-        for text in read_texts(corpus / shard["file"], manifest["files"][shard["file"]]["sha256"]):
+        for text in read_texts(corpus / name, sha256):
             yield from text.split("\n")
             taken += len(text.encode())
-            if taken >= share:
+            if taken >= most // len(hashes):
                 break
 
 
