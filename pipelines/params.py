@@ -115,6 +115,7 @@ class Params:
         for name, model in self.models.items():
             self.require("tokens", model.tokens, f"models.{name}.tokens")
             self.require("tasks", model.tasks, f"models.{name}.tasks")
+            self.finetune.check(model.finetune, f"models.{name}.finetune")
             lengths = self.tokens[model.tokens].lengths
             expected = f"one of tokens.{model.tokens}.lengths ({', '.join(map(str, lengths))})"
             length = model.pretrain.length
@@ -163,6 +164,28 @@ class Params:
         if stage == "ablation":
             return (f"tokens@{self.ablations[name].tokens}", f"tasks@{self.ablations[name].data}")
         return ()
+
+    def data(self, stage: str, name: str) -> str:
+        """What the numbers of a stage stand on: `sample world`, or the names of the corpora and task sources."""
+        labels: list[str] = []
+        for key in (f"{stage}@{name}", *self.ancestors(stage, name)):
+            kind, _, source = key.partition("@")
+            if kind == "corpus":
+                sample = any(one.kind == "sample" for one in self.corpora[source].sources)
+            elif kind == "tasks":
+                sample = self.tasks[source].kind == "sample"
+            else:
+                continue
+            labels.append("sample world" if sample else source)
+        return " + ".join(dict.fromkeys(labels))
+
+    def ancestors(self, stage: str, name: str) -> tuple[str, ...]:
+        """All stages that a stage rests on, nearest first."""
+        found: dict[str, None] = {}
+        for key in self.upstream(stage, name):
+            found[key] = None
+            found.update(dict.fromkeys(self.ancestors(*key.split("@", 1))))
+        return tuple(found)
 
     def facts(self, stage: str, section: str, name: str) -> dict[str, Any]:
         """What a stage was asked to do, for its record; `section` is where its name stands."""

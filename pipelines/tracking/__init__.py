@@ -165,7 +165,7 @@ def open_run(
         folder=str(run_folder.absolute()) if run_folder else None,
         fingerprint=digest(stage, name, json.loads(json.dumps(params, default=str))),
         upstream=list(upstream),
-        workflow=None if os.environ.get(PARENT) else _workflow_key(),
+        workflow=None if os.environ.get(PARENT) else _workflow(),
     )
     try:
         yield tracker
@@ -194,15 +194,19 @@ def _pythonpath() -> str:
     return os.environ.get("PYTHONPATH", "")
 
 
-def _workflow_key() -> str:
-    """Stages of one `dvc repro` share a parent: the dvc process that started them, else the commit and the day."""
+def _workflow() -> tuple[str, str]:
+    """A key and a name: stages of one `dvc repro` share a parent, and so do those that a person starts on one day."""
     import psutil
 
     with contextlib.suppress(psutil.Error):
         for process in reversed(psutil.Process().parents()):
-            if any(Path(word).name in {"dvc", "dvc.exe"} for word in process.cmdline()[:3]):
-                return f"dvc-{socket.gethostname()}-{process.pid}-{int(process.create_time())}"
-    return f"by-hand-{time.strftime('%Y-%m-%d')}"
+            words = process.cmdline()
+            at = next((i for i, word in enumerate(words[:3]) if Path(word).name in {"dvc", "dvc.exe"}), None)
+            if at is not None:
+                key = f"dvc-{socket.gethostname()}-{process.pid}-{int(process.create_time())}"
+                return key, " ".join(["dvc", *(word.rpartition(":")[2] for word in words[at + 1 :])])[:200]
+    day = time.strftime("%Y-%m-%d")
+    return f"by-hand-{day}", f"by hand, {day}"
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, str]:

@@ -125,13 +125,18 @@ class Recorder:
         self.done = False
         self._remember()
         self.found_parent = PARENT not in os.environ
-        self.parent = os.environ.get(PARENT) or open_parent("dvc repro", {}, first["workflow"], store)
+        self.data = {"data": first["tags"]["data"]} if first["tags"].get("data") else {}
+        self.parent = os.environ.get(PARENT, "")
+        if not self.parent:
+            key, title = first["workflow"]
+            self.parent = open_parent(title, {}, key, store)
         self.open(first)
 
     def _remember(self) -> None:
         with contextlib.suppress(Exception):
             state = read_json(self.folder / STATE) if self.folder else {}
             if state.get("fingerprint") == self.fingerprint and state.get("uri") == uri():
+                self.mlflow.get_run(state["runs"][""])  # it may have been deleted since
                 self.runs = dict(state["runs"])
                 self.resumed = {run_id: {} for run_id in self.runs.values()}
 
@@ -147,7 +152,7 @@ class Recorder:
             self.mlflow.update_run(self.runs[path], status="RUNNING")
         else:
             above = self.runs[path.rpartition("/")[0]] if path else self.parent
-            tags = {"mlflow.parentRunId": above, **git_facts(), **message.get("tags", {})}
+            tags = {"mlflow.parentRunId": above, **git_facts(), **self.data, **message.get("tags", {})}
             if stage := os.environ.get("DVC_STAGE"):
                 tags["dvc.stage"] = stage
             self.runs[path] = self.mlflow.create_run(self.experiment, tags=tags, run_name=message["name"]).info.run_id

@@ -148,3 +148,16 @@ def test_upstream_names_the_stages_as_dvc_does(tmp_path: Path) -> None:
     assert params.upstream("pretrain", "smoke") == ("tokens@smoke",)
     assert params.upstream("squad", "smoke") == ("tasks@smoke", "pretrain@smoke")
     assert params.upstream("ablation", "a") == ("tokens@smoke", "tasks@smoke")
+
+
+def test_data_is_named_and_the_sample_world_is_called_so(tmp_path: Path) -> None:
+    params = load(written(tmp_path, with_ablation()))
+    assert params.ancestors("glue", "smoke") == ("tasks@smoke", "pretrain@smoke", "tokens@smoke", "corpus@smoke")
+    assert params.data("pretrain", "smoke") == "smoke"
+    assert params.data("squad", "smoke") == "sample world + smoke"
+    assert params.data("tasks", "smoke") == "sample world"
+    assert params.data("report", "") == ""
+    shipped = load(SHIPPED)
+    for stage in ("pretrain", "glue", "squad"):
+        assert shipped.data(stage, "tiny") == "sample world"
+    assert "sample world" not in shipped.data("glue", "base")

@@ -1,5 +1,6 @@
 """Tracking: what a stage says arrives, a resumed stage goes on in its run, and no failure reaches the stage."""
 
+import json
 import os
 import shutil
 import signal
@@ -70,10 +71,10 @@ def opening(folder: Path | None = None, **more: Any) -> dict[str, Any]:
         "run": "",
         "name": "pretrain@tiny",
         "params": {"a.b": "1"},
-        "tags": {"stage": "pretrain"},
+        "tags": {"stage": "pretrain", "data": "sample world"},
         "folder": str(folder) if folder else None,
         "fingerprint": "f",
-        "workflow": "test-1",
+        "workflow": ["test-1", "dvc repro"],
         "upstream": [],
         **more,
     }
@@ -150,6 +151,7 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path, monkeypatch: p
     assert stage.data.tags["mlflow.parentRunId"] == found["dvc repro"].info.run_id
     assert child.data.tags["mlflow.parentRunId"] == stage.info.run_id
     assert child.data.tags["status"] == "ok"
+    assert child.data.tags["data"] == stage.data.tags["data"] == "sample world"
     assert {run.info.status for run in found.values()} == {"FINISHED"}
     assert stage.data.params == {"a.b": "1"}
     assert points(store, stage, "loss") == [(1, 2.0), (2, 1.0)]
@@ -274,5 +276,16 @@ def test_a_stage_that_is_killed_is_recorded_as_killed(store: Any, tmp_path: Path
     assert run.info.status == "KILLED"
 
 
-def test_stages_of_one_dvc_share_a_workflow_and_others_share_the_day() -> None:
-    assert tracking._workflow_key().startswith(("by-hand-", "dvc-"))
+def test_a_run_that_was_deleted_is_not_gone_on_in(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "runs" / "pretrain-tiny"
+    told([opening(folder)], monkeypatch)
+    state = json.loads((folder / recorder.STATE).read_text())
+    (folder / recorder.STATE).write_text(json.dumps({**state, "runs": {"": "0" * 32}}))
+    told([opening(folder), CLOSE], monkeypatch)
+    assert len([run for run in store[0].search_runs([store[1]]) if run.info.run_name == "pretrain@tiny"]) == 2
+
+
+def test_a_workflow_is_the_dvc_that_runs_or_the_day() -> None:
+    key, title = tracking._workflow()
+    assert key.startswith(("by-hand-", "dvc-"))
+    assert title
