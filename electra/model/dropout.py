@@ -12,25 +12,29 @@ _LEVELS = 1 << 16
 
 
 def keep_mask(like: Tensor, rate: float) -> Tensor:
-    """Boolean mask of the shape of `like`, true with probability 1 - rate, from torch's global CPU generator."""
+    """Mask of the shape of `like`, 1 with probability 1 - rate and else 0, from torch's global CPU generator.
+
+    Of the type of `like`: a boolean one would be converted at each product, which takes longer than the product.
+    """
     count = like.numel()
     draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     threshold = round(rate * _LEVELS) - _LEVELS // 2
-    return (draws.view(torch.int16)[:count] >= threshold).view(like.shape)
+    return torch.ge(draws.view(torch.int16)[:count], threshold, out=torch.empty(count, dtype=like.dtype)).view(
+        like.shape
+    )
 
 
 class _Drop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, hidden: Tensor, rate: float) -> Tensor:
-        keep = keep_mask(hidden, rate)
-        ctx.save_for_backward(keep)
-        ctx.scale = 1 / (1 - rate)  # type: ignore[attr-defined]
-        return hidden.mul(keep).mul_(ctx.scale)  # type: ignore[attr-defined]
+        scaled = keep_mask(hidden, rate).mul_(1 / (1 - rate))
+        ctx.save_for_backward(scaled)
+        return hidden * scaled
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor, None]:
-        (keep,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        return grad.mul(keep).mul_(ctx.scale), None  # type: ignore[attr-defined]
+        (scaled,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        return grad * scaled, None
 
 
 def dropout(hidden: Tensor, rate: float, training: bool) -> Tensor:

@@ -176,7 +176,7 @@ def pretrain(
         bad = torch.zeros(
             (), device=device
         )  # latches to 1 at the first non-finite step; the fused kernel then skips updates
-        optimizer.found_inf = bad  # type: ignore[attr-defined]
+        optimizer.found_inf = bad
         clock, logged = time.monotonic(), first
         model.train()
         if first == 0:

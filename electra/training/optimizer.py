@@ -5,9 +5,13 @@
 No bias correction (electra: AdamWeightDecayOptimizer), which makes early updates larger by (1-β1^t)/√(1-β2^t). torch's
 kernel divides by 1-β^t; a step count that starts at a million makes both factors exactly 1 in fp32 and fp64, so the one
 fused kernel serves both forms. Decay excludes biases, LayerNorms and the vocabulary bias, not the embedding tables.
+
+The kernel is called directly: building a `torch.optim.AdamW` imports torch's compiler, which takes a process some
+five seconds and gives the same bits.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +19,59 @@ from torch import Tensor, nn
 _NO_CORRECTION = 1_000_000.0  # 0.999^1e6 is below the smallest number of either precision
 
 Named = Iterable[tuple[str, nn.Parameter]]
+
+
+class AdamW:
+    """torch's fused AdamW over groups `{params, scale, weight_decay, lr}`; state as in torch.optim."""
+
+    def __init__(
+        self, groups: list[dict[str, Any]], *, beta1: float, beta2: float, eps: float, first_step: float
+    ) -> None:
+        self.param_groups = groups
+        self.beta1, self.beta2, self.eps = beta1, beta2, eps
+        self.found_inf: Tensor | None = None  # a scalar on the device: while it is 1, steps change nothing
+        self.state: dict[Tensor, dict[str, Tensor]] = {
+            parameter: {
+                "step": torch.tensor(first_step, device=parameter.device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+            for group in groups
+            for parameter in group["params"]
+        }
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One update of every parameter that has a gradient."""
+        for group in self.param_groups:
+            updated = [parameter for parameter in group["params"] if parameter.grad is not None]
+            states = [self.state[parameter] for parameter in updated]
+            steps = [state["step"] for state in states]
+            if updated:
+                torch._foreach_add_(steps, 1)
+                torch._fused_adamw_(
+                    updated,
+                    [parameter.grad for parameter in updated],
+                    [state["exp_avg"] for state in states],
+                    [state["exp_avg_sq"] for state in states],
+                    [],
+                    steps,
+                    lr=group["lr"],
+                    beta1=self.beta1,
+                    beta2=self.beta2,
+                    weight_decay=group["weight_decay"],
+                    eps=self.eps,
+                    amsgrad=False,
+                    maximize=False,
+                    found_inf=self.found_inf,
+                )
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop all gradients."""
+        assert set_to_none, "gradients are dropped, never zeroed"
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
 
 
 def build_optimizer(
@@ -26,7 +83,7 @@ def build_optimizer(
     eps: float = 1e-6,
     bias_correction: bool = False,
     scale: Callable[[str], float] = lambda name: 1.0,
-) -> torch.optim.AdamW:
+) -> AdamW:
     """Fused AdamW over named parameters; `scale` maps a name to its share of the learning rate (layer-wise decay).
 
     Parameters with one dimension or less (biases, norms) are not decayed.
@@ -34,27 +91,19 @@ def build_optimizer(
     groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, parameter in parameters:
         groups.setdefault((scale(name), parameter.ndim > 1), []).append(parameter)
-    optimizer = torch.optim.AdamW(
+    return AdamW(
         [
-            {"params": members, "scale": share, "weight_decay": weight_decay if decayed else 0.0}
+            {"params": members, "scale": share, "weight_decay": weight_decay if decayed else 0.0, "lr": 0.0}
             for (share, decayed), members in groups.items()
         ],
-        lr=0.0,
-        betas=(beta1, beta2),
+        beta1=beta1,
+        beta2=beta2,
         eps=eps,
-        fused=True,
+        first_step=0.0 if bias_correction else _NO_CORRECTION,
     )
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            optimizer.state[parameter] = {
-                "step": torch.tensor(0.0 if bias_correction else _NO_CORRECTION, device=parameter.device),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
-    return optimizer
 
 
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+def set_rate(optimizer: AdamW, rate: float) -> None:
     """Give every group its share of the rate."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group["scale"]
@@ -84,14 +133,12 @@ def layer_scale(layers: int, decay: float, *, published: bool = True) -> Callabl
     return scale
 
 
-def state_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str]) -> dict[str, Tensor]:
+def state_tensors(optimizer: AdamW, names: Mapping[Tensor, str]) -> dict[str, Tensor]:
     """Optimizer state as named tensors, for a checkpoint."""
     return {f"{key}.{names[p]}": value for p, state in optimizer.state.items() for key, value in state.items()}
 
 
-def load_state_tensors(
-    optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str], tensors: dict[str, Tensor]
-) -> None:
+def load_state_tensors(optimizer: AdamW, names: Mapping[Tensor, str], tensors: dict[str, Tensor]) -> None:
     """Put named tensors back, in place."""
     for parameter, state in optimizer.state.items():
         for key, value in state.items():
