@@ -30,13 +30,15 @@ WORKDIR /app
 
 # Packages change less often than code, and torch less often than the rest: one layer each.
 COPY requirements.lock ./
+# hadolint ignore=DL3013
 RUN python -m pip install "${TORCH}"
+# hadolint ignore=DL3059
 RUN python -m pip install --requirement requirements.lock
 
 COPY --chown=electra:electra . .
 RUN python -m pip install --no-deps --no-build-isolation --editable .
 
-USER electra
+USER 1000
 # The history stays outside of the image (.dockerignore), and DVC is told so.
 RUN dvc config --local core.no_scm true
 
