@@ -36,7 +36,7 @@ setup: $(STAMP)
 $(STAMP): requirements.lock pyproject.toml
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	python -m pip install --quiet "$(TORCH)"
-	if command -v uv >/dev/null; then uv pip install --quiet --python $(VENV)/bin/python -r requirements.lock; \
+	if command -v uv >/dev/null; then uv pip install --quiet --compile-bytecode --python $(VENV)/bin/python -r requirements.lock; \
 	else python -m pip install --quiet -r requirements.lock; fi
 	python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
