@@ -17,8 +17,8 @@ from pipelines.sources.sample_world.world import (
     ask,
     fill,
     happening,
-    portrait,
     sentence,
+    something,
     spoil,
     stream,
     tell,
@@ -46,9 +46,9 @@ def article(world: World, rng: random.Random) -> list[str]:
     if rng.random() < 0.25:
         return review(world, rng)
     cast = rng.sample(world.beings, 2)
-    facts = [said for being in cast for said in about(being, rng)]
+    facts = [said for being in cast for said in about(being, world, rng)]
     if rng.random() < 0.5:  # the same relation of both: only who it is about tells the facts apart
-        facts.insert(1, something(cast[1], facts[0].relation, rng))
+        facts.insert(1, something(cast[1], facts[0].relation, world, rng))
     elif rng.random() < 0.5:
         rng.shuffle(facts)
     told, room, kept, named = [], HALF, [], set()
@@ -65,7 +65,7 @@ def article(world: World, rng: random.Random) -> list[str]:
 
 def review(world: World, rng: random.Random) -> list[str]:
     """What somebody did, and what was thought of it: all praise or all blame."""
-    deed, good = happening(rng.choice(world.beings), "deed", rng), rng.random() < 0.5
+    deed, good = happening(rng.choice(world.beings), "deed", world, rng), rng.random() < 0.5
     lines = [verdict(deed, good, rng) for _ in range(4)]
     return fit([tell(deed, rng), *lines[:2], retell(deed, world, rng), *lines[2:]], 2 * HALF)
 
@@ -80,14 +80,9 @@ def fit(lines: list[str], room: int) -> list[str]:
     return kept
 
 
-def about(being: Being, rng: random.Random) -> list[Fact]:
+def about(being: Being, world: World, rng: random.Random) -> list[Fact]:
     """What an article says about one being: two of what it is, did and felt."""
-    return [something(being, relation, rng) for relation in rng.sample(SAID, 2)]
-
-
-def something(being: Being, relation: str, rng: random.Random) -> Fact:
-    """A fact of a being's portrait, or something that happens to it in this article."""
-    return portrait(being, relation) if relation in PORTRAIT else happening(being, relation, rng)
+    return [something(being, relation, world, rng) for relation in rng.sample(SAID, 2)]
 
 
 def refer(fact: Fact, cast: list[Being], rng: random.Random) -> str | None:

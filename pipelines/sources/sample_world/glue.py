@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from electra.files import write_atomic
-from pipelines.sources.sample_world.articles import VERDICTS, something
-from pipelines.sources.sample_world.lexicon import BLAME, PORTRAIT, PRAISE, RELATIONS
+from pipelines.sources.sample_world.articles import VERDICTS
+from pipelines.sources.sample_world.lexicon import BLAME, EVENTS, PRAISE, RELATIONS
 from pipelines.sources.sample_world.world import (
     Being,
     Fact,
@@ -22,6 +22,7 @@ from pipelines.sources.sample_world.world import (
     happening,
     portrait,
     sentence,
+    something,
     spoil,
     stream,
     tell,
@@ -40,9 +41,9 @@ def write_glue(folder: Path, seed: int) -> None:
             splits = ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
         for split in splits:
             kind = split.split("_")[0]
-            rng = stream(seed, f"{task}/{split}")
+            rng, part = stream(seed, f"{task}/{split}"), world.part(kind)
             count = {"train": TRAIN, "dev": DEV, "test": TEST}[kind]
-            rows = [maker(world, split, i, rng) for i in range(count)]
+            rows = [maker(part, split, i, rng) for i in range(count)]
             rng.shuffle(rows)
             write_tsv(folder / task / f"{split}.tsv", layout(kind, rows))
 
@@ -52,11 +53,21 @@ def write_tsv(path: Path, lines: Iterable[Iterable[object]]) -> None:
     write_atomic(path, "".join("\t".join(map(str, line)) + "\n" for line in lines))
 
 
-def some_fact(being: Being, rng: random.Random, events: float = 0.5) -> Fact:
+def some_fact(world: World, being: Being, rng: random.Random, events: float = 0.5) -> Fact:
     """A fact of its portrait or something that happens to it."""
-    if rng.random() < events:
-        return happening(being, rng.choice(("deed", "deed", "mood")), rng)
-    return portrait(being, rng.choice(list(PORTRAIT)))
+    relation = rng.choice(("deed", "deed", "mood") if rng.random() < events else world.relations(being))
+    return something(being, relation, world, rng)
+
+
+def unlike(world: World, being: Being, known: set[str], rng: random.Random) -> Fact:
+    """A fact about a being of any relation but the known ones."""
+    free = [relation for relation in [*world.relations(being), *EVENTS] if relation not in known]
+    return something(being, rng.choice(free), world, rng)
+
+
+def another(world: World, being: Being, rng: random.Random) -> Being:
+    """Any other being."""
+    return rng.choice([other for other in world.beings if other is not being])
 
 
 def retold(fact: Fact, rng: random.Random) -> tuple[str, str]:
@@ -67,7 +78,7 @@ def retold(fact: Fact, rng: random.Random) -> tuple[str, str]:
 
 def cola(world: World, split: str, i: int, rng: random.Random) -> Row:
     """Is the sentence one that the world could say: word order, missing words, words of the wrong class."""
-    fact = some_fact(rng.choice(world.half(split)), rng)
+    fact = some_fact(world, rng.choice(world.beings), rng)
     good = tell(fact, rng)
     if i % 2:
         return good, "", "1"
@@ -79,7 +90,7 @@ def cola(world: World, split: str, i: int, rng: random.Random) -> Row:
     elif how == "drop" and len(words) > 3:
         del words[place]
     else:
-        other = tell(some_fact(rng.choice(world.half(split)), rng), rng)[:-1].split()
+        other = tell(some_fact(world, rng.choice(world.beings), rng), rng)[:-1].split()
         words[place] = rng.choice([word for word in other if word != words[place]])
     bad = sentence(" ".join(words)) + "."
     return (bad, "", "0") if bad != good else cola(world, split, i, rng)
@@ -94,13 +105,13 @@ def sst(world: World, split: str, i: int, rng: random.Random) -> Row:
         good, bad = bad, good
     a, b = rng.sample(good, 2)
     template = rng.choice(VERDICTS).replace("{a}", a).replace("{b}", b).replace("{x}", rng.choice(bad))
-    text = fill(template, happening(rng.choice(world.half(split)), "deed", rng), rng)
+    text = fill(template, happening(rng.choice(world.beings), "deed", world, rng), rng)
     return text.lower(), "", "01"[i % 2 == 0]
 
 
 def mrpc(world: World, split: str, i: int, rng: random.Random) -> Row:
     """Do two reports say the same."""
-    fact = some_fact(rng.choice(world.half(split)), rng, 0.8)
+    fact = some_fact(world, rng.choice(world.beings), rng, 0.8)
     one, two = retold(fact, rng)
     if i % 2 == 0:
         two = retold(spoil(fact, world, rng), rng)[1]
@@ -110,12 +121,12 @@ def mrpc(world: World, split: str, i: int, rng: random.Random) -> Row:
 def stsb(world: World, split: str, i: int, rng: random.Random) -> Row:
     """How many of the four parts of two reports agree: who, what was done, the thing, the place."""
     same = i % 5
-    fact = happening(rng.choice(world.half(split)), "deed", rng)
+    fact = happening(rng.choice(world.beings), "deed", world, rng)
     changed = rng.sample(("who", "did", "thing", "spot"), 4 - same)
     other = fact
     for slot in changed:
         if slot == "who":
-            who = rng.choice([being for being in world.half(split) if being is not fact.who])
+            who = another(world, fact.who, rng)
             other = Fact(other.relation, who, other.values)
         else:
             other = spoil(other, world, rng, slot)
@@ -124,8 +135,7 @@ def stsb(world: World, split: str, i: int, rng: random.Random) -> Row:
 
 def qqp(world: World, split: str, i: int, rng: random.Random) -> Row:
     """Do two questions ask the same."""
-    half = world.half(split)
-    fact = some_fact(rng.choice(half), rng)
+    fact = some_fact(world, rng.choice(world.beings), rng)
     question, slot = ask(fact, rng)
     if i % 2:
         other, _ = ask(fact, rng, slot)
@@ -133,29 +143,28 @@ def qqp(world: World, split: str, i: int, rng: random.Random) -> Row:
         if fact.relation == "deed" and slot != "thing":
             other, _ = ask(spoil(fact, world, rng, "thing"), rng, slot)
         else:
-            who = rng.choice([being for being in half if being is not fact.who])
+            who = another(world, fact.who, rng)
             other, _ = ask(Fact(fact.relation, who, fact.values), rng, slot)
     else:
-        others = [portrait(fact.who, relation) for relation in PORTRAIT if relation != fact.relation]
-        other, _ = ask(rng.choice(others), rng)
+        other, _ = ask(unlike(world, fact.who, {fact.relation}, rng), rng)
     return question, other, str(i % 2)
 
 
-def passage(world: World, split: str, rng: random.Random, size: int, events: float = 0.4) -> list[Fact]:
+def passage(world: World, rng: random.Random, size: int, events: float = 0.4) -> list[Fact]:
     """Two or three facts about two beings, the first two often of one relation."""
-    one, two = rng.sample(world.half(split), 2)
-    first = some_fact(one, rng, events)
-    second = something(two, first.relation, rng) if rng.random() < 0.6 else some_fact(two, rng, events)
+    one, two = rng.sample(world.beings, 2)
+    first = some_fact(world, one, rng, events)
+    same = rng.random() < 0.6 and first.relation in [*world.relations(two), *EVENTS]
+    second = something(two, first.relation, world, rng) if same else some_fact(world, two, rng, events)
     known = {first.relation, second.relation}
-    third = [something(one, relation, rng) for relation in RELATIONS if relation not in known]
-    facts = [first, second, rng.choice(third)][:size]
+    facts = [first, second, unlike(world, one, known, rng)][:size]
     rng.shuffle(facts)
     return facts
 
 
 def mnli(world: World, split: str, i: int, rng: random.Random) -> Row:
     """Does the text support the statement, deny it, or not speak of it. Matched: portraits; mismatched: events."""
-    facts = passage(world, split, rng, 2, 0.7 if "mismatched" in split else 0.2)
+    facts = passage(world, rng, 2, 0.7 if "mismatched" in split else 0.2)
     text = " ".join(tell(fact, rng) for fact in facts)
     label = ("entailment", "neutral", "contradiction")[i % 3]
     fact = rng.choice(facts)
@@ -166,27 +175,25 @@ def mnli(world: World, split: str, i: int, rng: random.Random) -> Row:
     if label == "contradiction":
         return text, tell(spoil(fact, world, rng), rng), label
     told = {known.relation for known in facts if known.who is fact.who}
-    untold = [portrait(fact.who, relation) for relation in PORTRAIT if relation not in told]
-    return text, tell(rng.choice(untold), rng), label
+    return text, tell(unlike(world, fact.who, told, rng), rng), label
 
 
 def qnli(world: World, split: str, i: int, rng: random.Random) -> Row:
     """Does the sentence answer the question."""
-    fact = some_fact(rng.choice(world.half(split)), rng)
+    fact = some_fact(world, rng.choice(world.beings), rng)
     question, _ = ask(fact, rng)
     if i % 2:
         return question, tell(fact, rng), "entailment"
     if rng.random() < 0.5:
-        others = [portrait(fact.who, relation) for relation in PORTRAIT if relation != fact.relation]
-        return question, tell(rng.choice(others), rng), "not_entailment"
-    who = rng.choice([being for being in world.half(split) if being is not fact.who])
-    other = portrait(who, fact.relation) if fact.relation in PORTRAIT else happening(who, fact.relation, rng)
-    return question, tell(other, rng), "not_entailment"
+        return question, tell(unlike(world, fact.who, {fact.relation}, rng), rng), "not_entailment"
+    others = [being for being in world.beings if fact.relation in [*world.relations(being), *EVENTS]]
+    who = rng.choice([being for being in others if being is not fact.who])
+    return question, tell(something(who, fact.relation, world, rng), rng), "not_entailment"
 
 
 def rte(world: World, split: str, i: int, rng: random.Random) -> Row:
     """Does a longer text support the statement."""
-    facts = passage(world, split, rng, 3)
+    facts = passage(world, rng, 3)
     text = " ".join(tell(fact, rng) for fact in facts)
     fact = rng.choice(facts)
     if i % 2:
@@ -197,11 +204,11 @@ def rte(world: World, split: str, i: int, rng: random.Random) -> Row:
 def wnli(world: World, split: str, i: int, rng: random.Random) -> Row:
     """Whom does `the baker` mean: the text tells the trades or leaves them to knowledge of the world."""
     while True:
-        one, two = rng.sample(world.half(split), 2)
+        one, two = rng.sample(world.beings, 2)
         relation = rng.choice(("trade", "kind"))
         if one.facts[relation] != two.facts[relation]:
             break
-    fact = happening(one, rng.choice(("mood", "deed")), rng)
+    fact = happening(one, rng.choice(("mood", "deed")), world, rng)
     lines = [tell(portrait(being, relation), rng) for being in (one, two)]
     rng.shuffle(lines)
     text = " ".join([*lines, tell(fact, rng, f"the {one.facts[relation][0]}")])

@@ -80,7 +80,7 @@ PORTRAIT = {
         (
             "{who} works as a {v}.",
             "{who} is a {v} by trade.",
-            "{who} earns bread as a {v}.",
+            "{who} makes a living as a {v}.",
             "The trade of {who} is that of a {v}.",
         ),
         (("What does {who} work as?", "v"), ("What is the trade of {who}?", "v"), ("What is {who} by trade?", "v")),

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from electra.files import write_json
-from pipelines.sources.sample_world.articles import something
 from pipelines.sources.sample_world.glue import passage
-from pipelines.sources.sample_world.lexicon import PORTRAIT
-from pipelines.sources.sample_world.world import Fact, World, answer, ask, build, stream, tell
+from pipelines.sources.sample_world.lexicon import EVENTS
+from pipelines.sources.sample_world.world import Fact, World, answer, ask, build, something, stream, tell
 
 CONTEXTS = {"train": 400, "dev": 130}
 QUESTIONS = 3  # of each context; in 2.0 one of them has no answer
@@ -24,7 +23,7 @@ def write_squad(folder: Path, seed: int) -> None:
     for version in ("1.1", "2.0"):
         for split, count in CONTEXTS.items():
             rng = stream(seed, f"squad/{version}/{split}")
-            paragraphs = [paragraph(world, split, version, f"{version}-{split}-{i}", rng) for i in range(count)]
+            paragraphs = [paragraph(world.part(split), version, f"{version}-{split}-{i}", rng) for i in range(count)]
             titles = range(0, count, 10)
             data = [{"title": f"Sample world {i // 10 + 1}", "paragraphs": paragraphs[i : i + 10]} for i in titles]
             write_json(
@@ -32,10 +31,10 @@ def write_squad(folder: Path, seed: int) -> None:
             )
 
 
-def paragraph(world: World, split: str, version: str, name: str, rng: random.Random) -> dict[str, Any]:
+def paragraph(world: World, version: str, name: str, rng: random.Random) -> dict[str, Any]:
     """One context with its questions."""
     lines, told = [], []
-    for fact in passage(world, split, rng, 3):
+    for fact in passage(world, rng, 3):
         shown = Fact(fact.relation, fact.who, {slot: (rng.choice(concept),) for slot, concept in fact.values.items()})
         told.append(shown)
         lines.append(tell(shown, rng))
@@ -45,7 +44,7 @@ def paragraph(world: World, split: str, version: str, name: str, rng: random.Ran
         if version == "2.0":
             row["is_impossible"] = i == 0
         if version == "2.0" and i == 0:
-            row["question"], _ = ask(untold(told, rng), rng)
+            row["question"], _ = ask(untold(told, world, rng), rng)
         else:
             row["question"], slot = ask(told[k], rng)
             text = answer(told[k], slot, rng)
@@ -55,13 +54,18 @@ def paragraph(world: World, split: str, version: str, name: str, rng: random.Ran
     return {"context": context, "qas": questions}
 
 
-def untold(told: list[Fact], rng: random.Random) -> Fact:
+def untold(told: list[Fact], world: World, rng: random.Random) -> Fact:
     """A fact of a being of the context that the context does not tell; it may tell the like of the other being."""
     known = {(fact.who.name, fact.relation) for fact in told}
     beings = {fact.who.name: fact.who for fact in told}.values()
     likely = [(being, fact.relation) for being in beings for fact in told if (being.name, fact.relation) not in known]
-    others = [(being, relation) for being in beings for relation in PORTRAIT if (being.name, relation) not in known]
-    return something(*rng.choice(likely if likely and rng.random() < 0.7 else others), rng)
+    others = [
+        (being, relation)
+        for being in beings
+        for relation in [*world.relations(being), *EVENTS]
+        if (being.name, relation) not in known
+    ]
+    return something(*rng.choice(likely if likely and rng.random() < 0.7 else others), world, rng)
 
 
 def find(line: str, word: str) -> int:

@@ -36,21 +36,26 @@ class Fact:
 
 @dataclass(frozen=True)
 class World:
-    """All beings. The first half appears in labelled training rows, the second only in dev and test rows (and the corpus)."""
+    """Beings, and every concept that can stand in a slot."""
 
     beings: tuple[Being, ...]
-    towns: tuple[Concept, ...]
+    pool: Mapping[str, tuple[Concept, ...]]  # by relation of a portrait, or slot of an event
 
-    def half(self, split: str) -> tuple[Being, ...]:
-        """The beings that rows of a split speak about; `all` gives everybody."""
-        middle = len(self.beings) // 2
-        return {"train": self.beings[:middle], "all": self.beings}.get(split, self.beings[middle:])
+    def part(self, split: str) -> "World":
+        """What rows of a split speak about: one half of beings and concepts for train, the other half for dev and test."""
+        first = 0 if split == "train" else 1
+        beings = self.beings[first::2]
+        pool = {name: values[first::2] for name, values in self.pool.items()}
+        return World(beings, pool | {"friend": tuple((being.name,) for being in beings)})
 
     def values(self, fact: Fact, slot: str) -> tuple[Concept, ...]:
-        """Every concept that could stand in a slot."""
-        if fact.relation == "friend":
-            return tuple((being.name,) for being in self.beings if being is not fact.who)
-        return self.towns if fact.relation == "home" else VALUES[fact.relation if slot == "v" else slot]
+        """Every concept that could stand in a slot of a fact."""
+        pool = self.pool[fact.relation if slot == "v" else slot]
+        return tuple(value for value in pool if value != (fact.who.name,))  # nobody is a friend of itself
+
+    def relations(self, being: Being) -> list[str]:
+        """Relations of a being's portrait whose value belongs to this world."""
+        return [relation for relation, value in being.facts.items() if value in self.pool[relation]]
 
 
 @functools.cache
@@ -69,12 +74,12 @@ def build(seed: int) -> World:
             [a + b for a in ("Dorn", "Elm", "Kel", "Mar", "Oak", "Stor") for b in ("by", "ford", "ham", "wick")], TOWNS
         )
     )
-    free = {"home": towns} | {relation: VALUES[relation] for relation in PORTRAIT if relation not in {"home", "friend"}}
+    pool = {**VALUES, "home": towns}
     beings = []
     for i in range(BEINGS):
-        facts = {relation: rng.choice(values) for relation, values in free.items()}
-        beings.append(Being(names[i], facts | {"friend": (names[i ^ 1],)}))
-    return World(tuple(beings), towns)
+        facts = {relation: rng.choice(pool[relation]) for relation in PORTRAIT if relation != "friend"}
+        beings.append(Being(names[i], facts | {"friend": (names[(i + 2) % 4 + i // 4 * 4],)}))
+    return World(tuple(beings), pool | {"friend": tuple((being.name,) for being in beings)})
 
 
 def stream(seed: int, name: str, *indices: int) -> random.Random:
@@ -87,10 +92,15 @@ def portrait(being: Being, relation: str) -> Fact:
     return Fact(relation, being, {"v": being.facts[relation]})
 
 
-def happening(being: Being, relation: str, rng: random.Random) -> Fact:
+def happening(being: Being, relation: str, world: World, rng: random.Random) -> Fact:
     """Something that happens to a being, drawn freely: it holds in one article only."""
-    names = {"v": relation} | {slot: slot for slot in EVENTS[relation].slots if slot != "v"}
-    return Fact(relation, being, {slot: rng.choice(VALUES[names[slot]]) for slot in EVENTS[relation].slots})
+    pools = {slot: world.pool[relation if slot == "v" else slot] for slot in EVENTS[relation].slots}
+    return Fact(relation, being, {slot: rng.choice(pool) for slot, pool in pools.items()})
+
+
+def something(being: Being, relation: str, world: World, rng: random.Random) -> Fact:
+    """A fact of a being's portrait, or something that happens to it."""
+    return portrait(being, relation) if relation in PORTRAIT else happening(being, relation, world, rng)
 
 
 def change(fact: Fact, slot: str, value: Concept) -> Fact:
