@@ -118,7 +118,7 @@ def tasks(model: ModelResults) -> "Figure":
     axes.grid(axis="y", visible=False)
     low = min(min(scores) for row in [*rows, *squad] for scores in row.scores.values() if scores)
     axes.set_xlim(min(0.0, low) - 2 if low < 20 else 10 * math.floor(low / 10) - 2, 102)
-    axes.set_xlabel(f"score, points ({model.data})")
+    axes.set_xlabel(_on("score, points", model.data))
     handles = [
         axes.plot([], [], "o", color=GREY, markerfacecolor=PAPER, markersize=6, markeredgewidth=1.4)[0],
         axes.plot([], [], "o", color=BLUE, markersize=6)[0],
@@ -176,7 +176,7 @@ def arms(ablation: Ablation) -> "Figure | None":
     ours.set_yticks(range(len(ablation.arms)), [arm.label for arm in ablation.arms], color=INK)
     ours.set_ylim(len(ablation.arms) - 0.45, -0.6)
     ours.set_title("ours")
-    ours.set_xlabel(f"mean, {ablation.data}")
+    ours.set_xlabel(_on("mean", ablation.data))
     ours.margins(x=0.12)
     if beside:
         theirs = grid[1]
@@ -316,6 +316,11 @@ def _lines(
     if len(lines) + bool(line) > 1:
         axes.legend(loc="best", frameon=False, fontsize=8.5, labelcolor="linecolor", handlelength=1.4)
     return figure
+
+
+def _on(what: str, data: str) -> str:
+    """An axis label that names its data, on a line of its own where it is long."""
+    return f"{what} ({data})" if len(data) < 16 else f"{what}\n({data})"
 
 
 def _any_scores(row: Measured) -> bool:

@@ -10,6 +10,7 @@ Only what `params.yaml: run` selects is read, so the page depends on nothing tha
 
 import csv
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -189,7 +190,7 @@ def _model(reader: _Reader, name: str, config: Any, params: Any) -> ModelResults
     average = glue.get("average")
     return ModelResults(
         name=name,
-        data=str(glue.get("label") or squad.get("label") or _label(config, params)),
+        data=_label(config, params, measured),
         sample=_is_sample(config.tasks, params),
         corpus=params.tokens[config.tokens].corpus,
         tasks_source=config.tasks,
@@ -197,7 +198,7 @@ def _model(reader: _Reader, name: str, config: Any, params: Any) -> ModelResults
         pretrain=reader.json(f"results/{name}/pretrain.json"),
         curve=reader.curve(f"results/{name}/pretrain.csv"),
         tasks=tuple(measured),
-        average=_measured(reader, "", "average", str(average.get("name", "mean")), "", average) if average else None,
+        average=_measured(reader, "", "average", _average_name(average), "", average) if average else None,
         squad={
             version: tuple(_squad(reader, name, version, metric, values) for metric in ("exact", "f1"))
             for version, values in sorted(squad.get("versions", {}).items())
@@ -266,7 +267,7 @@ def _ablation(reader: _Reader, name: str, params: Any) -> Ablation | None:
         if arm not in values.get("arms", {}):
             reader.missing.append(f"ablation {name}: the arm {arm} has no result")
     config = params.ablations[name]
-    data = str(values.get("data_label") or _label(params.models[config.model], params))
+    data = _label(params.models[config.model], params)
     return Ablation(name, config.title, config.model, data, tuple(arms))
 
 
@@ -274,8 +275,23 @@ def _is_sample(tasks: str, params: Any) -> bool:
     return str(params.tasks[tasks].kind) == "sample"
 
 
-def _label(config: Any, params: Any) -> str:
-    return "sample world" if _is_sample(config.tasks, params) else str(config.tasks)
+def _label(config: Any, params: Any, measured: Sequence[Measured] = ()) -> str:
+    """What the tasks' numbers stand for, in a few words."""
+    if _is_sample(config.tasks, params):
+        return "sample world"
+    kind = str(params.tasks[config.tasks].kind)
+    return f"GLUE and SQuAD, {kind}" + (" subsets" if any(map(is_subset, measured)) else "")
+
+
+def is_subset(row: Measured) -> bool:
+    """Whether a task was trained on fewer rows than its official train split has."""
+    return row.name in GLUE and row.train_rows is not None and row.train_rows < GLUE[row.name].train_rows
+
+
+def _average_name(average: dict[str, Any]) -> str:
+    """Its exact name, unless that lists the tasks, which the table does better."""
+    name, tasks = str(average.get("name", "mean")), average.get("tasks") or []
+    return name if len(name) < 60 else f"mean over {len(tasks)} tasks"
 
 
 def _float(text: str | None) -> float:

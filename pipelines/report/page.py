@@ -246,9 +246,10 @@ def _paper(report: Report) -> str:
 
 def _short(report: Report) -> str:
     met = [sentence for model in report.inputs.models for reached, sentence in findings.goals(model) if reached]
+    sample = any(model.sample for model in report.inputs.models)
+    marks = bullets(met, "None of the marks set for the sample world is reached (or it was not run).")
     return (
-        "<h3>Marks reached</h3>"
-        + bullets(met, "None of the marks set for the sample world is reached (or it was not run).")
+        (f"<h3>Marks reached</h3>{marks}" if sample else "")
         + "<h3>Fell short</h3>"
         + bullets(findings.all_shortfalls(report.inputs), "Nothing that these results show.")
         + "<h3>Missing or failed</h3>"
