@@ -18,7 +18,7 @@ from electra.finetuning.squad_metrics import golds, question_scores
 from electra.finetuning.tasks import GLUE, SQUAD
 from pipelines.report.inputs import ModelResults
 
-SENTENCES, TOKENS = 6, 96
+SENTENCES, TOKENS = 8, 96
 ANSWERS, MISTAKES = 3, 2
 SHADED = 20  # per cent below which an original word is left unshaded
 CONTEXT = 260  # characters of context shown around an answer
