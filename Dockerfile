@@ -7,7 +7,6 @@
 ARG BASE=python:3.11.14-slim-bookworm
 FROM ${BASE}
 
-SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 ARG TORCH=torch==2.13.0
 ENV DO_NOT_TRACK=true \
     DVC_NO_ANALYTICS=1 \
