@@ -203,15 +203,33 @@ def read_parquet(path: Path, source: LocalCorpus) -> Iterator[Item]:
             columns = [source.text, *([source.id] if source.id in names and source.id != source.text else [])]
             number = 0
             for batch in file.iter_batches(batch_size=1000, columns=columns):
-                for row in batch.to_pylist():
+                # Strings are stored without a check: as bytes, one that is not UTF-8 costs its row and not the file.
+                fields = [_strings_as_bytes(batch.column(column)).to_pylist() for column in columns]
+                for row in zip(*fields, strict=True):
                     number += 1
-                    place = f"{path.name}:{number}"
-                    yield make_document(row[source.text], row.get(source.id), f"{path}:{number}", source.text, place)
+                    where, place = f"{path}:{number}", f"{path.name}:{number}"
+                    try:
+                        text, identity = (_decoded(row[0]), _decoded(row[1]) if len(row) > 1 else None)
+                    except UnicodeDecodeError:
+                        yield Rejected(where, "invalid UTF-8", str(row)[:EXCERPT])
+                        continue
+                    yield make_document(text, identity, where, source.text, place)
     except FileNotFoundError:
         raise SourceUnreachable(path, "there is no such file") from None
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         sentence = str(error).splitlines()[0]
         raise BadInput(path, f"cannot be read ({sentence})", "a whole parquet file", "get the file again") from None
+
+
+def _strings_as_bytes(column: Any) -> Any:
+    import pyarrow
+
+    kinds = {pyarrow.string(): pyarrow.binary(), pyarrow.large_string(): pyarrow.large_binary()}
+    return column.cast(kinds[column.type]) if column.type in kinds else column
+
+
+def _decoded(value: Any) -> Any:
+    return value.decode("utf-8") if isinstance(value, bytes) else value
 
 
 class _BadJson(ValueError):

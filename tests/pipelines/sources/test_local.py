@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from electra.data.text import Document, Rejected
@@ -234,8 +234,23 @@ def blank(line: bytes) -> bool:
         return False
 
 
+def test_a_parquet_string_that_is_not_utf8_costs_its_row_alone(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "a.parquet"
+    texts = pyarrow.array([b"one good text", b"a b\xf3d one", b"another good text"]).cast(pyarrow.binary())
+    broken = pyarrow.StringArray.from_buffers(3, texts.buffers()[1], texts.buffers()[2])  # as damage leaves it
+    pyarrow.parquet.write_table(pyarrow.table({"text": broken}), path)
+    first, second, third = read(path)
+    assert isinstance(first, Document) and isinstance(third, Document)
+    assert isinstance(second, Rejected)
+    assert (second.where, second.reason) == (f"{path}:2", "invalid UTF-8")
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([".gz", ".xz", ".zst", ".parquet"]))
+@example(6318, 1, ".parquet")
 def test_any_damage_to_an_archive_is_a_sentence_or_rejected_rows(
     tmp_path: Path, place: int, length: int, suffix: str
 ) -> None:
