@@ -150,7 +150,10 @@ def pretrain(
                 run, step, groups, {"step": step, "precision": precision, "config": plain(config)}, keep=settings.keep
             )
 
+        collapse_known = False
+
         def measure(step: int, running: dict[str, Tensor]) -> None:
+            nonlocal collapse_known
             stage = stage_of(config, min(step, steps - 1), steps)
             with autocast(precision, device):
                 numbers = evaluate(model, ((held_out.batch(i), stage) for i in range(settings.eval_batches)))
@@ -160,9 +163,12 @@ def pretrain(
                 record["train_loss"] = sums["loss"] / sums["count"]
             history.append(record)
             log(step, {f"valid/{name}": value for name, value in numbers.items()})
-            if stage != "generator" and step > settings.warmup and collapsed(numbers):
+            known, collapse_known = collapse_known, collapsed(numbers)
+            if (
+                stage != "generator" and step > settings.warmup and collapse_known and not known
+            ):  # once, not at every look
                 print(
-                    f"{title}: WARNING at step {step:,}: the discriminator calls (nearly) everything original (recall {numbers['disc_recall']:.3f}, AUC {numbers['disc_auc']:.3f}); a lower pretrain.learning_rate or a smaller generator usually cures this",
+                    f"{title}: WARNING at step {step:,}: the discriminator does not tell replaced tokens from original ones (recall {numbers['disc_recall']:.3f}, AUC {numbers['disc_auc']:.3f}); if this stays, a lower pretrain.learning_rate or a smaller generator usually cures it",
                     file=sys.stderr,
                     flush=True,
                 )

@@ -54,6 +54,12 @@ def test_both_networks_learn(tmp_path):
     assert last["disc_auc"] > 0.9 and last["disc_recall"] > 0.5
 
 
+def test_a_discriminator_that_tells_nothing_apart_is_told_once(tmp_path, capsys):
+    still = {"learning_rate": 1e-9, "steps": 6, "warmup": 1, "eval_every": 2, "save_every": 6}
+    train(tmp_path, config(**{f"pretrain__{key}": value for key, value in still.items()}))
+    assert capsys.readouterr().err.count("does not tell replaced tokens from original ones") == 1
+
+
 def test_step_zero_loss_is_ln_vocabulary_plus_fifty_ln_two(tmp_path):
     first = train(tmp_path).history[0]
     assert abs(first["loss"] - (torch.tensor(60.0).log() + 50 * torch.tensor(2.0).log())) < 4
