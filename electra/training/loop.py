@@ -150,10 +150,10 @@ def pretrain(
                 run, step, groups, {"step": step, "precision": precision, "config": plain(config)}, keep=settings.keep
             )
 
-        collapse_known = False
+        collapse_told = False
 
         def measure(step: int, running: dict[str, Tensor]) -> None:
-            nonlocal collapse_known
+            nonlocal collapse_told
             stage = stage_of(config, min(step, steps - 1), steps)
             with autocast(precision, device):
                 numbers = evaluate(model, ((held_out.batch(i), stage) for i in range(settings.eval_batches)))
@@ -163,10 +163,9 @@ def pretrain(
                 record["train_loss"] = sums["loss"] / sums["count"]
             history.append(record)
             log(step, {f"valid/{name}": value for name, value in numbers.items()})
-            known, collapse_known = collapse_known, collapsed(numbers)
-            if (
-                stage != "generator" and step > settings.warmup and collapse_known and not known
-            ):  # once, not at every look
+            given_up = stage != "generator" and step > settings.warmup and collapsed(numbers)
+            told, collapse_told = collapse_told, given_up
+            if given_up and not told:  # once, not at every look
                 print(
                     f"{title}: WARNING at step {step:,}: the discriminator does not tell replaced tokens from original ones (recall {numbers['disc_recall']:.3f}, AUC {numbers['disc_auc']:.3f}); if this stays, a lower pretrain.learning_rate or a smaller generator usually cures it",
                     file=sys.stderr,

@@ -54,9 +54,9 @@ def test_both_networks_learn(tmp_path):
     assert last["disc_auc"] > 0.9 and last["disc_recall"] > 0.5
 
 
-def test_a_discriminator_that_tells_nothing_apart_is_told_once(tmp_path, capsys):
-    still = {"learning_rate": 1e-9, "steps": 6, "warmup": 1, "eval_every": 2, "save_every": 6}
-    train(tmp_path, config(**{f"pretrain__{key}": value for key, value in still.items()}))
+def test_a_discriminator_that_tells_nothing_apart_is_told_once(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(loop, "collapsed", lambda numbers: True)
+    train(tmp_path, config(pretrain__warmup=1, pretrain__eval_every=2))
     assert capsys.readouterr().err.count("does not tell replaced tokens from original ones") == 1
 
 
