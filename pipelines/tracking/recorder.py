@@ -23,6 +23,7 @@ from pipelines import ROOT
 from pipelines.tracking import PARENT, flatten, warn
 
 EXPERIMENT = "electra"
+KIND = {"mlflow.experimentKind": "custom_model_development"}  # the UI then opens on the runs and not on LLM traces
 STATE = "tracking.json"
 FLUSH_SECONDS = 3.0
 BATCH = 900  # MLflow takes 1000 metrics a call
@@ -48,7 +49,7 @@ def client() -> Any:
     for _attempt in range(3):  # two processes that meet at a new database: one makes the tables, the other looks again
         try:
             found = made.get_experiment_by_name(EXPERIMENT)
-            return made, found.experiment_id if found else made.create_experiment(EXPERIMENT)
+            return made, found.experiment_id if found else made.create_experiment(EXPERIMENT, tags=KIND)
         except Exception as error:
             problem = error
             time.sleep(1.0)

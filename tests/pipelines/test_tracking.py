@@ -161,6 +161,11 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path, monkeypatch: p
     assert stage.data.tags["git.dirty"] in {"true", "false"}
 
 
+def test_the_ui_opens_the_experiment_on_its_runs(store: Any) -> None:
+    mlflow, experiment = recorder.client()
+    assert mlflow.get_experiment(experiment).tags["mlflow.experimentKind"] == "custom_model_development"
+
+
 def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(
     store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
