@@ -16,6 +16,10 @@ export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export PREFECT_HOME := $(CURDIR)/.prefect
 
+# Made by whichever comes first, worker or deploy, even when both come at once.
+POOL = prefect work-pool inspect electra >/dev/null 2>&1 || prefect work-pool create electra --type process \
+	|| prefect work-pool inspect electra >/dev/null
+
 .PHONY: demo test lint setup ui server worker deploy serve lock clean-state
 
 demo: setup
@@ -48,12 +52,12 @@ server: setup
 	prefect server start --host 127.0.0.1
 
 worker: setup
-	prefect work-pool inspect electra >/dev/null 2>&1 || prefect work-pool create electra --type process
+	$(POOL)
 	prefect work-pool set-concurrency-limit electra 1
 	prefect worker start --pool electra
 
 deploy: setup
-	prefect work-pool inspect electra >/dev/null 2>&1 || prefect work-pool create electra --type process
+	$(POOL)
 	prefect --no-prompt deploy --all
 
 serve: setup
