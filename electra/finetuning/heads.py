@@ -3,11 +3,10 @@
 Unlike in the textbook (and in transformers) there is no pooler and no hidden layer in the head. Its weight starts
 Glorot-uniform, its bias at zero. Regression is one unbounded output with a squared error.
 
-Shapes: B rows, T positions, H hidden size, C classes (1 for regression).
+Shapes: B rows, H hidden size, C classes (1 for regression).
 """
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,9 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.finetuning.examples import Batch, Examples
+from electra.finetuning.batches import Batch, Examples
+from electra.finetuning.unpadded import first_hidden
 from electra.model.dropout import dropout
-from electra.model.encoder import Encoder, Layer
+from electra.model.encoder import Encoder
 
 
 class Network(nn.Module):
@@ -34,40 +34,6 @@ class Network(nn.Module):
         raise NotImplementedError
 
 
-def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
-    """The encoder's last hidden state at position 0 alone (B, H): all that a [CLS] head reads.
-
-    The last layer then asks one query of all keys, and its feed-forward sees one position: of four layers, a fifth of
-    the work is spared. Equal to `encoder(...)[:, 0]` but for the order of additions.
-    """
-    mask = None
-    if batch.lengths_B is not None:
-        positions_T = torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device)
-        mask = (positions_T < batch.lengths_B[:, None])[:, None, None, :]
-    hidden_BTH: Tensor = encoder.project(encoder.embeddings(batch.ids_BT, batch.segments_BT))
-    *lower, last = encoder.layers
-    for layer in lower:
-        hidden_BTH = layer(hidden_BTH, mask)
-    assert isinstance(last, Layer)
-    attention = last.attention
-    rows, length, hidden = hidden_BTH.shape
-    weight, bias = attention.qkv.weight, attention.qkv.bias
-    heads = (attention.heads, hidden // attention.heads)
-    query = F.linear(hidden_BTH[:, :1], weight[:hidden], bias[:hidden]).view(rows, 1, *heads).transpose(1, 2)
-    both = F.linear(hidden_BTH, weight[hidden:], bias[hidden:]).view(rows, length, 2, *heads)
-    key, value = both.permute(2, 0, 3, 1, 4)
-    scores = (query @ key.transpose(-2, -1)) / math.sqrt(heads[1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
-    context = dropout(scores.softmax(-1), attention.dropout, encoder.training) @ value
-    context = attention.out(context.transpose(1, 2).reshape(rows, 1, hidden))
-    first_B1H = last.attention_norm(hidden_BTH[:, :1] + last.drop(context))
-    ffn_B1H = last.contract(F.gelu(last.expand(first_B1H)))
-    first_B1H = last.ffn_norm(first_B1H + last.drop(ffn_B1H))
-    first_BH: Tensor = first_B1H[:, 0]
-    return first_BH
-
-
 def narrow(encoder: Encoder, splits: Sequence[Examples]) -> list[Examples]:
     """Keep only the word vectors that these splits use, in place; returns the splits with ids of the narrow table.
 
@@ -75,12 +41,12 @@ def narrow(encoder: Encoder, splits: Sequence[Examples]) -> list[Examples]:
     dozen short sentences a step, clipping and updating the whole table would take as long as everything else.
     """
     word = encoder.embeddings.word
-    used_U = np.unique(np.concatenate([np.unique(split.ids_NL) for split in splits]))
+    used_U = np.unique(np.concatenate([np.unique(split.ids_S) for split in splits]))
     place_V = np.zeros(word.num_embeddings, dtype=np.int32)
     place_V[used_U] = np.arange(len(used_U), dtype=np.int32)
     weight_UE = word.weight.detach()[torch.from_numpy(used_U.astype(np.int64))].clone()
     encoder.embeddings.word = nn.Embedding(len(used_U), weight_UE.shape[1], _weight=weight_UE)
-    return [dataclasses.replace(split, ids_NL=place_V[split.ids_NL]) for split in splits]
+    return [dataclasses.replace(split, ids_S=place_V[split.ids_S]) for split in splits]
 
 
 class Classifier(Network):

@@ -1,7 +1,8 @@
 """The short training on a task, and the pass that reads its outputs.
 
-As published: Adam without bias correction, layer-wise decay of the rate, warm-up × linear decay, the loss summed over
-the batch and then clipped to norm 1, the last step evaluated (no best checkpoint is chosen).
+As published: batches of one global shuffle, Adam without bias correction, layer-wise decay of the rate, warm-up × linear
+decay, the loss summed over the batch and then clipped to norm 1, the last step evaluated (no best checkpoint is chosen).
+A batch goes through in parts of bounded size; gradients add up, so parts bear on memory and on nothing else.
 """
 
 from dataclasses import dataclass
@@ -12,12 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from electra.finetuning.examples import Examples, evaluation_order, steps_per_epoch, training_order
+from electra.finetuning.batches import Examples, parts, steps_per_epoch, training_order
 from electra.finetuning.heads import Network
 from electra.finetuning.tasks import FinetuneConfig
 from electra.training.optimizer import build_optimizer, clip_gradients, layer_scale, set_rate
 from electra.training.schedule import learning_rate
 
+_TOKENS = {"cpu": 1024, "cuda": 16384}  # at most in one part: fills the caches of a core, or a GPU
 _CURVE_POINTS = 20
 _CHECK_EVERY = 50  # steps between two looks at the loss: reading it makes the host wait for the device
 
@@ -61,19 +63,23 @@ def train(
         scale=layer_scale(model.encoder.config.layers, config.layer_decay, published=published),
     )
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    batches = training_order(examples.length_N, config.batch, seed, stream)
+    batches = training_order(len(examples), config.batch, seed, stream)
     curve: list[Tensor] = []
     model.train()
     for step in range(steps):
         set_rate(optimizer, learning_rate(step, peak=config.learning_rate, warmup=warmup, steps=steps))
-        losses_B = model.losses(examples.batch(next(batches), device))
-        loss = losses_B.sum() if config.loss == "summed" else losses_B.mean()
+        rows_B = next(batches)
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        total = torch.zeros((), device=device)
+        for part in parts(rows_B, examples.length_N, _TOKENS[torch.device(device).type]):
+            loss = model.losses(examples.batch(part, device)).sum()
+            total += loss.detach()
+            loss = loss if config.loss == "summed" else loss / len(rows_B)
+            loss.backward()  # type: ignore[no-untyped-call]
         clip_gradients(parameters, config.clip)
         optimizer.step()
-        curve.append(losses_B.detach().mean())
-        if (step + 1) % _CHECK_EVERY == 0 and not bool(loss.isfinite()):
+        curve.append(total / len(rows_B))
+        if (step + 1) % _CHECK_EVERY == 0 and not bool(total.isfinite()):
             return Training(False, [])
     finite = all(bool(parameter.isfinite().all()) for parameter in parameters)
     return Training(finite, _thinned(torch.stack(curve).cpu().numpy()) if finite else [])
@@ -87,12 +93,12 @@ def _thinned(loss_S: NDArray[np.float32]) -> list[tuple[int, float]]:
 
 @torch.inference_mode()
 def read_outputs(
-    model: Network, examples: Examples, device: torch.device | str = "cpu", tokens: int = 8192
+    model: Network, examples: Examples, device: torch.device | str = "cpu", tokens: int = 4096
 ) -> dict[str, NDArray[Any]]:
-    """Every output for every row, in the order of the rows; `tokens` bounds a batch."""
+    """Every output for every row, in the order of the rows; `tokens` bounds a part."""
     outputs: dict[str, NDArray[Any]] = {}
     model.eval()
-    for rows_B in evaluation_order(examples.length_N, tokens):
+    for rows_B in parts(np.arange(len(examples)), examples.length_N, tokens):
         for name, value in model.outputs(examples.batch(rows_B, device)).items():
             values = value.float().cpu().numpy() if value.is_floating_point() else value.cpu().numpy()
             if name not in outputs:

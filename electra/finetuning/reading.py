@@ -10,7 +10,8 @@ from pathlib import Path
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
 from electra.finetuning import examples, squad
-from electra.finetuning.examples import Examples, Row
+from electra.finetuning.batches import Examples
+from electra.finetuning.examples import Row
 from electra.finetuning.tasks import GLUE
 
 

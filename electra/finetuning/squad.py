@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.files import read_jsonl
-from electra.finetuning.examples import Examples, stack
+from electra.finetuning.batches import Examples, stack
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def encode(
     impossible_N = np.array([rows[window.question]["impossible"] for window in windows], dtype=np.float32)
     targets: dict[str, NDArray[Any]] = {"start": span_N2[:, 0], "end": span_N2[:, 1], "impossible": impossible_N}
     names = [rows[window.question]["id"] for window in windows]
-    examples = stack(sequences, starts, targets, names, tokenizer.pad_id)
+    examples = stack(sequences, starts, targets, names)
     return Reading(rows, examples, windows, [contexts[row["context"]][1] for row in rows])
 
 

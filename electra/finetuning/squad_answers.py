@@ -69,7 +69,7 @@ def _candidates(
     reading: Reading, outputs: Outputs, config: SquadConfig
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Window, start, end and score of each allowed candidate (C)."""
-    longest = reading.examples.ids_NL.shape[1]
+    longest = int(reading.examples.length_N.max())
     owned_WL = np.zeros((len(reading.windows), longest), dtype=bool)  # where an answer may begin
     inside_WL = np.zeros((len(reading.windows), longest), dtype=bool)  # where it may end
     for row, window in enumerate(reading.windows):

@@ -7,16 +7,17 @@
 In training the end sees the gold start; in prediction each of the `beam` best starts gets its `beam` best ends. Only
 [CLS], the context and the last [SEP] are possible positions (the others lose 1000). There is no dropout in the head.
 
-Shapes: B rows, T positions, H hidden size, M = 512 hidden units of both MLPs, K beam.
+Shapes: B rows, T positions, P tokens of all rows, H hidden size, M = 512 hidden units of both MLPs, K beam.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.finetuning.examples import Batch
+from electra.finetuning.batches import Batch
 from electra.finetuning.heads import Network
 from electra.finetuning.tasks import SquadConfig
+from electra.finetuning.unpadded import hidden
 from electra.model.encoder import Encoder
 
 _MLP = 512
@@ -28,50 +29,56 @@ class SpanFinder(Network):
 
     def __init__(self, encoder: Encoder, config: SquadConfig) -> None:
         super().__init__()
-        hidden = encoder.config.hidden
+        size = encoder.config.hidden
         self.encoder = encoder
         self.beam = config.beam
         self.conditional = config.head == "conditional"
         self.answerability = config.answerability
         self.answerability_weight = config.answerability_weight
-        self.start = nn.Linear(hidden, 1)
+        self.start = nn.Linear(size, 1)
         if self.conditional:
-            self.end = _Pair(hidden)
+            self.end = _Pair(size)
         else:
-            self.end_alone = nn.Linear(hidden, 1)
+            self.end_alone = nn.Linear(size, 1)
         if self.answerability:
-            self.null = _Pair(hidden)
+            self.null = _Pair(size)
         for name, part in self.named_modules():
             if isinstance(part, nn.Linear) and not name.startswith("encoder."):
                 nn.init.xavier_uniform_(part.weight)
                 nn.init.zeros_(part.bias)
 
-    def _read(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        hidden_BTH = self.encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B)
-        allowed_BT = batch.segments_BT.bool()
-        allowed_BT[:, 0] = True
-        forbidden_BT = (~allowed_BT) * _FORBIDDEN
-        return hidden_BTH, forbidden_BT, self.start(hidden_BTH).squeeze(-1) + forbidden_BT
+    def _read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        hidden_PH = hidden(self.encoder, batch)
+        return hidden_PH, self._logits(self.start(hidden_PH), batch)
 
-    def _null_logit(self, hidden_BTH: Tensor, start_BT: Tensor) -> Tensor:
-        summary_BH = torch.einsum("bt,bth->bh", start_BT.softmax(-1), hidden_BTH)
-        logit: Tensor = self.null(hidden_BTH[:, 0], summary_BH)
+    def _logits(self, score_P1: Tensor, batch: Batch) -> Tensor:
+        """One score for each token as logits (B, T): lowered where no answer may be, -inf where the row has ended."""
+        allowed_P = (batch.segments_P + (batch.positions_P == 0)).clamp(max=1)
+        return batch.grid(score_P1.squeeze(-1) + (1 - allowed_P) * _FORBIDDEN, float("-inf"))
+
+    def _null_logit(self, hidden_PH: Tensor, start_BT: Tensor, batch: Batch) -> Tensor:
+        share_P = start_BT.softmax(-1).reshape(-1)[batch.cell_P]
+        summary_BH = hidden_PH.new_zeros(len(batch), hidden_PH.shape[1]).index_add(
+            0, batch.row_P, share_P[:, None] * hidden_PH
+        )
+        logit: Tensor = self.null(hidden_PH[batch.first_B], summary_BH)
         return logit
 
     def losses(self, batch: Batch) -> Tensor:
         """(start + end) / 2 + 0.5 × answerability, for each window."""
-        hidden_BTH, forbidden_BT, start_BT = self._read(batch)
+        hidden_PH, start_BT = self._read(batch)
         gold_B = batch.targets["start"]
         if self.conditional:
-            gold_BH = hidden_BTH[torch.arange(len(gold_B), device=gold_B.device), gold_B]
-            end_BT = self.end(gold_BH[:, None], hidden_BTH) + forbidden_BT
+            first_BM = self.end.first(hidden_PH[batch.first_B + gold_B])
+            end_P = self.end.join(first_BM[batch.row_P], self.end.second(hidden_PH))
         else:
-            end_BT = self.end_alone(hidden_BTH).squeeze(-1) + forbidden_BT
+            end_P = self.end_alone(hidden_PH)
+        end_BT = self._logits(end_P, batch)
         start_B = F.cross_entropy(start_BT, gold_B, reduction="none")
         end_B = F.cross_entropy(end_BT, batch.targets["end"], reduction="none")
         loss_B = (start_B + end_B) / 2
         if self.answerability:
-            null_B = self._null_logit(hidden_BTH, start_BT)
+            null_B = self._null_logit(hidden_PH, start_BT, batch)
             flag_B = batch.targets["impossible"]
             null_loss_B = F.binary_cross_entropy_with_logits(null_B, flag_B, reduction="none")
             loss_B = loss_B + self.answerability_weight * null_loss_B
@@ -83,28 +90,29 @@ class SpanFinder(Network):
         Without the answerability head `null` is the log-probability that both ends point at [CLS]. Rows of fewer
         than K positions are filled with position 0.
         """
-        hidden_BTH, forbidden_BT, start_BT = self._read(batch)
+        hidden_PH, start_BT = self._read(batch)
         log_start_BT = start_BT.log_softmax(-1)
         start_score_BK, start_BK = self._top(log_start_BT)
         if self.conditional:
-            part_BTM = self.end.second(hidden_BTH)
-            rows_B = torch.arange(len(hidden_BTH), device=hidden_BTH.device)
-            tops = []
-            for k in range(start_BK.shape[1]):  # one start at a time: (B, K, T, M) at once would not fit
-                start_BH = hidden_BTH[rows_B, start_BK[:, k]]
-                end_BT = self.end.join(self.end.first(start_BH)[:, None], part_BTM) + forbidden_BT
-                tops.append(self._top(end_BT.log_softmax(-1)))
-            end_score_BKK, end_BKK = (torch.stack(parts, 1) for parts in zip(*tops, strict=True))
-            cls_BT = self.end.join(self.end.first(hidden_BTH[:, 0])[:, None], part_BTM) + forbidden_BT
+            part_PM = self.end.second(hidden_PH)
+
+            def end_after(start_B: Tensor) -> Tensor:
+                first_BM = self.end.first(hidden_PH[batch.first_B + start_B])
+                return self._logits(self.end.join(first_BM[batch.row_P], part_PM), batch).log_softmax(-1)
+
+            # one start at a time: (K, P, M) at once would not fit
+            tops = [self._top(end_after(start_B)) for start_B in start_BK.unbind(1)]
+            end_score_BKK, end_BKK = (torch.stack(each, 1) for each in zip(*tops, strict=True))
+            log_cls_BT = end_after(torch.zeros_like(start_BK[:, 0]))
         else:
-            cls_BT = self.end_alone(hidden_BTH).squeeze(-1) + forbidden_BT
-            end_score_BK, end_BK = self._top(cls_BT.log_softmax(-1))
+            log_cls_BT = self._logits(self.end_alone(hidden_PH), batch).log_softmax(-1)
+            end_score_BK, end_BK = self._top(log_cls_BT)
             shape = (-1, start_BK.shape[1], -1)
             end_score_BKK, end_BKK = end_score_BK[:, None].expand(*shape), end_BK[:, None].expand(*shape)
         null_B = (
-            self._null_logit(hidden_BTH, start_BT)
+            self._null_logit(hidden_PH, start_BT, batch)
             if self.answerability
-            else log_start_BT[:, 0] + cls_BT.log_softmax(-1)[:, 0]
+            else log_start_BT[:, 0] + log_cls_BT[:, 0]
         )
         return {
             "start": start_BK,
@@ -141,9 +149,10 @@ class _Pair(nn.Module):
         return F.linear(b_H, self.both.weight[:, b_H.shape[-1] :])
 
     def join(self, first_M: Tensor, second_M: Tensor) -> Tensor:
-        """Both halves to one number for each pair."""
-        return self.out(F.gelu(first_M + second_M)).squeeze(-1)  # type: ignore[no-any-return]
+        """Both halves to one number for each pair (..., 1)."""
+        score: Tensor = self.out(F.gelu(first_M + second_M))
+        return score
 
     def forward(self, a_H: Tensor, b_H: Tensor) -> Tensor:
         """Pairs of vectors, broadcast against each other, to one number each."""
-        return self.join(self.first(a_H), self.second(b_H))
+        return self.join(self.first(a_H), self.second(b_H)).squeeze(-1)

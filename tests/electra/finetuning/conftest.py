@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -132,3 +133,9 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+def padded(batch: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Ids and segments (B, T) and lengths (B,) of the same rows, as a padded encoder takes them."""
+    lengths = torch.bincount(batch.row_P)
+    return batch.grid(batch.ids_P, 0), batch.grid(batch.segments_P, 0), lengths

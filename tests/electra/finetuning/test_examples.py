@@ -1,9 +1,7 @@
-"""Rows to arrays: what is refused, what is cut, and an order of batches that hardly pads."""
+"""Rows to arrays: what is refused, what is cut."""
 
 import itertools
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from electra.errors import BadInput
@@ -12,10 +10,8 @@ from electra.finetuning.examples import (
     _cut,
     both_orders,
     encode,
-    evaluation_order,
     read_rows,
     subset,
-    training_order,
 )
 from electra.finetuning.tasks import GLUE
 
@@ -61,14 +57,10 @@ def test_layout_of_single_sentences_and_pairs(tokenizer):
     examples = encode(rows, GLUE["mrpc"], tokenizer, 16)
     the, cat, dog, runs, fish = (tokenizer.raw.token_to_id(word) for word in ("the", "cat", "dog", "runs", "fish"))
     a = tokenizer.raw.token_to_id("a")
-    cls, sep, pad = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
-    assert examples.ids_NL.tolist() == [[cls, the, cat, sep, a, dog, runs, sep], [cls, fish, sep, *[pad] * 5]]
+    cls, sep = tokenizer.cls_id, tokenizer.sep_id
+    assert examples.ids_S.tolist() == [cls, the, cat, sep, a, dog, runs, sep, cls, fish, sep]
     assert examples.length_N.tolist() == [8, 3] and examples.targets["label"].tolist() == [1, 0]
-    batch = examples.batch(np.array([0, 1]))
-    assert batch.segments_BT.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0] * 8]
-    assert batch.lengths_B is not None and batch.lengths_B.tolist() == [8, 3]
-    alone = examples.batch(np.array([1]))
-    assert alone.lengths_B is None and alone.ids_BT.shape == (1, 3)
+    assert examples.second_N.tolist() == [4, 3]
 
 
 def test_scores_are_scaled_as_published(tokenizer):
@@ -86,32 +78,6 @@ def test_cutting_takes_single_pieces_from_the_longer_side(sizes, room):
     assert _cut(a, b, room) == (slow_a, slow_b)
 
 
-def test_an_epoch_holds_each_row_once_in_an_order_of_its_seed():
-    lengths = np.random.default_rng(0).integers(3, 60, 1000)
-    epochs = list(itertools.islice(training_order(lengths, 32, 5, "x"), 64))
-    for epoch in (epochs[:32], epochs[32:]):
-        assert sorted(np.concatenate(epoch).tolist()) == list(range(1000))
-    again = list(itertools.islice(training_order(lengths, 32, 5, "x"), 64))
-    assert all((one == two).all() for one, two in zip(epochs, again, strict=True))
-    other = next(training_order(lengths, 32, 6, "x"))
-    assert epochs[0].tolist() != other.tolist()
-    assert {tuple(sorted(batch)) for batch in epochs[:32]} != {tuple(sorted(batch)) for batch in epochs[32:]}
-
-
-@pytest.mark.parametrize(("mean", "rows"), [(11, 8551), (13, 3000), (40, 1000), (70, 2490)])
-def test_hardly_any_padding_is_computed(mean, rows):
-    """Lengths spread like those of real sentences (log-normal, the longest cut)."""
-    lengths = np.clip(np.random.default_rng(1).lognormal(np.log(mean), 0.5, rows).astype(int), 4, 128)
-    steps = -(-rows // 32)
-    batches = list(itertools.islice(training_order(lengths, 32, 1, "x"), steps))
-    computed = sum(len(batch) * lengths[batch].max() for batch in batches)
-    assert computed <= 1.10 * lengths.sum()
-    held_out = list(evaluation_order(lengths, tokens=4096))
-    assert sorted(np.concatenate(held_out).tolist()) == list(range(rows))
-    assert sum(len(batch) * lengths[batch].max() for batch in held_out) <= 1.10 * lengths.sum()
-    assert all(len(batch) == 1 or len(batch) * lengths[batch].max() <= 4096 for batch in held_out)
-
-
 def test_both_orders_and_subsets():
     rows = [row(id=str(n), a=f"a{n}", b=f"b{n}") for n in range(50)]
     turned = both_orders(rows)
@@ -120,13 +86,3 @@ def test_both_orders_and_subsets():
     few = subset(rows, 10, 0)
     assert len(few) == 10 and few == subset(rows, 10, 0) and few == sorted(few, key=lambda r: int(r["id"]))
     assert subset(rows, None, 0) == subset(rows, 50, 0) == rows
-
-
-REAL = Path("../shared/data/glue/CoLA/train.tsv")
-
-
-@pytest.mark.skipif(not REAL.is_file(), reason="the folder of real task files is absent")
-def test_hardly_any_padding_on_real_sentences(tokenizer):
-    lengths = np.array([len(line.split("\t")[3].split()) + 2 for line in REAL.read_text(encoding="utf-8").splitlines()])
-    batches = list(itertools.islice(training_order(lengths, 32, 1, "x"), -(-len(lengths) // 32)))
-    assert sum(len(batch) * lengths[batch].max() for batch in batches) <= 1.10 * lengths.sum()

@@ -12,6 +12,8 @@ from electra.finetuning.squad_answers import find
 from electra.finetuning.squad_head import SpanFinder
 from electra.finetuning.tasks import SquadConfig
 
+from .conftest import padded
+
 CONTEXT = "the red cat sleeps in the old house"
 CONFIG = SquadConfig(length=40, stride=12, question_length=10, beam=2, n_best=3, answer_length=3)
 LOW = -50.0
@@ -103,7 +105,7 @@ def test_the_conditional_head_equals_its_equations(finder, reading):
     batch = reading.examples.batch(np.array([0]))
     with torch.no_grad():
         out = network.outputs(batch)
-        hidden = network.encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B)[0]
+        hidden = network.encoder(*padded(batch))[0]
         length = len(hidden)
         allowed = torch.tensor([True] + [False] * 3 + [True] * (length - 4))
         start = (network.start(hidden)[:, 0] - 1000.0 * ~allowed).log_softmax(0)

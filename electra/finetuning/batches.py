@@ -1,0 +1,136 @@
+"""Which rows make a step, and how they lie beside each other: end to end, without padding.
+
+1. an epoch is one global shuffle of the rows, cut into batches of B rows, as published; the last may be short
+2. a batch that has more tokens than fit at once goes through in parts of like length, whose gradients add up
+3. the rows of a part stand end to end; only attention lays them out as a grid, one row a line
+
+Shapes: N rows of a split, S tokens of all of them, B rows of a batch, P tokens of a batch, T longest row of a batch,
+C = B × T cells of its grid.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from electra.seeds import derive, permute
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the network sees: tokens of B rows end to end, and where each stands in the B × T grid of attention."""
+
+    ids_P: Tensor
+    segments_P: Tensor
+    positions_P: Tensor  # place in its row
+    row_P: Tensor
+    first_B: Tensor  # place of each row's first token in P
+    cell_P: Tensor  # place in the grid
+    token_C: Tensor  # the token of each cell; an empty cell repeats its row's first
+    real_BT: Tensor | None  # which cells hold a token; None if all do
+    targets: dict[str, Tensor]
+
+    def __len__(self) -> int:
+        return len(self.first_B)
+
+    def grid(self, values_P: Tensor, fill: float) -> Tensor:
+        """One number for each token as (B, T), `fill` where a row has ended."""
+        cells_BT = values_P[self.token_C].view(len(self), -1)
+        return cells_BT if self.real_BT is None else cells_BT.masked_fill(~self.real_BT, fill)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A split, ready: the ids of all rows end to end, where each row and its segment B begin, and named targets."""
+
+    ids_S: NDArray[np.int32]
+    length_N: NDArray[np.int64]
+    second_N: NDArray[np.int64]  # first position of segment B; the row's length if there is none
+    targets: dict[str, NDArray[Any]]  # one value for each row, or (tagging) one for each token
+    row_ids: list[str]
+
+    def __len__(self) -> int:
+        return len(self.length_N)
+
+    def batch(self, rows_B: NDArray[np.int64], device: torch.device | str = "cpu") -> Batch:
+        """The rows with these numbers, by one gather."""
+        length_B = self.length_N[rows_B]
+        first_B = np.cumsum(length_B) - length_B
+        row_P = np.repeat(np.arange(len(rows_B)), length_B)
+        positions_P = np.arange(len(row_P)) - first_B[row_P]
+        source_P = (np.cumsum(self.length_N) - self.length_N)[rows_B][row_P] + positions_P
+        longest = int(length_B.max())
+        cell_P = row_P * longest + positions_P
+        token_C = np.repeat(first_B, longest)
+        token_C[cell_P] = np.arange(len(cell_P))
+        full = len(cell_P) == len(token_C)
+        real_BT = None if full else np.arange(longest) < length_B[:, None]
+
+        def tensor(array: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(array).to(device)
+
+        return Batch(
+            ids_P=tensor(self.ids_S[source_P].astype(np.int64)),
+            segments_P=tensor((positions_P >= self.second_N[rows_B][row_P]).astype(np.int64)),
+            positions_P=tensor(positions_P),
+            row_P=tensor(row_P),
+            first_B=tensor(first_B),
+            cell_P=tensor(cell_P),
+            token_C=tensor(token_C),
+            real_BT=None if real_BT is None else tensor(real_BT),
+            targets={
+                name: tensor(values[rows_B] if len(values) == len(self) else values[source_P])
+                for name, values in self.targets.items()
+            },
+        )
+
+
+def stack(
+    sequences: list[list[int]], starts: list[int], targets: dict[str, NDArray[Any]], row_ids: list[str]
+) -> Examples:
+    """Sequences of any lengths as one array."""
+    length_N = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
+    ids_S = np.fromiter((piece for sequence in sequences for piece in sequence), np.int32, int(length_N.sum()))
+    return Examples(ids_S, length_N, np.array(starts, dtype=np.int64), targets, row_ids)
+
+
+def steps_per_epoch(rows: int, batch: int) -> int:
+    """The last batch of an epoch may be short, as in the published code (which fills it with rows of no weight)."""
+    return -(-rows // batch)
+
+
+def training_order(rows: int, batch: int, seed: int, stream: str) -> Iterator[NDArray[np.int64]]:
+    """Endless batches of row numbers; every epoch is one shuffle of all rows. A function of its arguments alone."""
+    epoch = 0
+    while True:
+        order_N = shuffled(rows, derive(seed, f"{stream}/order", epoch))
+        for start in range(0, rows, batch):
+            yield order_N[start : start + batch]
+        epoch += 1
+
+
+def shuffled(count: int, key: int) -> NDArray[np.int64]:
+    """A permutation of range(count)."""
+    return permute(np.arange(count, dtype=np.int64), count, key)
+
+
+def parts(rows_B: NDArray[np.int64], length_N: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64]]:
+    """Each row once, shortest first, as many at a time as have `tokens` tokens (or one longer row).
+
+    Rows of like length leave few empty cells in the grid of attention; a part that would be a fifth empty, and has
+    cells enough to be worth a pass of its own, ends sooner.
+    """
+    rows_B = rows_B[np.argsort(length_N[rows_B], kind="stable")]
+    start, real = 0, 0
+    for end, row in enumerate(rows_B):
+        longest = int(length_N[row])
+        cells = (end + 1 - start) * longest
+        if end > start and (real + longest > tokens or (cells > tokens and cells > 1.25 * (real + longest))):
+            yield rows_B[start:end]
+            start, real = end, 0
+        real += longest
+    yield rows_B[start:]
