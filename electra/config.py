@@ -236,7 +236,8 @@ class PretrainConfig:
     bias_correction: bool = False
     schedule: Literal["product", "warmup_then_decay"] = "product"
     clip: float = 1.0
-    accumulate: int = 1
+    accumulate: int = 1  # slices of a batch, computed one after the other; several processes share them
+    parallel: Literal["ddp", "fsdp"] = "ddp"  # with several processes: whole networks in each, or sharded (for large)
     seed: int = 1
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     threads: int = 2

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.model.pretraining import Batch, Outputs, Pretraining
+from electra.training.parallel import World
 
 
 def ratio(numerator: float, denominator: float) -> float:
@@ -65,7 +66,7 @@ def metrics(sums: dict[str, float]) -> dict[str, float]:
 def add_sums(total: dict[str, Tensor], part: dict[str, Tensor]) -> None:
     """Accumulate on the device; nothing is read."""
     for name, value in part.items():
-        total[name] = total[name] + value.double() if name in total else value.double()
+        total[name] = total[name] + value.double() if name in total else value.to(torch.float64, copy=True)
 
 
 def read_sums(total: dict[str, Tensor]) -> dict[str, float]:
@@ -76,22 +77,27 @@ def read_sums(total: dict[str, Tensor]) -> dict[str, float]:
 
 
 @torch.no_grad()
-def evaluate(model: Pretraining, batches: Iterable[tuple[Batch, str]]) -> dict[str, float]:
-    """Metrics over held-out batches, dropout off; AUC over all their real tokens."""
+def evaluate(model: Pretraining, batches: Iterable[tuple[Batch, str]], count: int, world: World) -> dict[str, float]:
+    """Metrics over `count` held-out batches, dropout off; AUC over all their real tokens.
+
+    `batches` are this process's slices of them.
+    """
     was_training = model.training
     model.eval()
     total: dict[str, Tensor] = {}
     scores, truths = [], []
     for batch, stage in batches:
         outputs: Outputs = model(batch, stage)
-        add_sums(total, {**outputs.sums, "loss": outputs.loss, "batches": torch.ones((), device=outputs.loss.device)})
+        add_sums(total, {**outputs.sums, "loss": outputs.loss})
         if outputs.logits_BT is not None:
-            real_BT = torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device) < batch.lengths_B[:, None]
-            scores.append(outputs.logits_BT[real_BT].float().cpu().numpy())
-            truths.append(outputs.replaced_BT[real_BT].cpu().numpy())
+            logits_BT, replaced_BT = world.rows(outputs.logits_BT), world.rows(outputs.replaced_BT)
+            lengths_B = world.rows(batch.lengths_B)
+            real_BT = torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device) < lengths_B[:, None]
+            scores.append(logits_BT[real_BT].float().cpu().numpy())
+            truths.append(replaced_BT[real_BT].cpu().numpy())
     model.train(was_training)
-    sums = read_sums(total)
-    found = {"loss": ratio(sums["loss"], sums["batches"]), **metrics(sums)}
+    sums = read_sums(world.total(total))
+    found = {"loss": sums["loss"] / count, **metrics(sums)}
     if scores:
         found["disc_auc"] = area_under_curve(np.concatenate(scores), np.concatenate(truths))
     return found

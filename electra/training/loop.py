@@ -4,6 +4,8 @@ A step is a function of (weights, optimizer state, step number), since everythin
 run that was killed and resumed ends with the same bytes as one that was not, on the same machine and thread count.
 """
 
+import contextlib
+import io
 import sys
 import time
 from collections.abc import Callable
@@ -25,13 +27,14 @@ from electra.model.pretraining import Pretraining
 from electra.progress import Progress
 from electra.seeds import derive
 from electra.stopping import StopRequest
-from electra.training import checkpoint
 from electra.training.evaluation import add_sums, collapsed, evaluate, metrics, read_sums
 from electra.training.feed import Feed, RowSet, part
 from electra.training.history import History
-from electra.training.optimizer import build_optimizer, clip_gradients, load_state_tensors, set_rate, state_tensors
+from electra.training.optimizer import build_optimizer, clip_gradients, set_rate
+from electra.training.parallel import World, default_device, join
 from electra.training.precision import autocast, choose
 from electra.training.schedule import learning_rate
+from electra.training.state import State
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,11 @@ def stage_of(config: ElectraConfig, step: int, steps: int) -> str:
     return "generator" if step < steps // 2 else "discriminator"
 
 
+def every_parameter_learns(config: ElectraConfig) -> bool:
+    """Whether each parameter gets a gradient at each step: not where an objective has no use for the binary head."""
+    return config.objective.name in {"electra", "electra_15"} and config.objective.training == "joint"
+
+
 def claim(run: Path, fingerprint: dict[str, Any]) -> None:
     """Make `run` belong to this fingerprint: what another one left there is removed, and said so."""
     known = run / "fingerprint.json"
@@ -86,9 +94,12 @@ def pretrain(
     title: str = "pretrain",
     device: torch.device | None = None,
 ) -> Trained:
-    """Train to the end, from the newest good checkpoint in `run` if there is one. `log` gets (step, numbers) as they come."""
+    """Train to the end, from the newest good checkpoint in `run` if there is one. `log` gets (step, numbers) as they come.
+
+    Under torchrun every process calls this; only the main one touches `run` and logs.
+    """
     settings = config.pretrain
-    device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = device or default_device()
     torch.set_num_threads(settings.threads)
     if len(data.train) < settings.batch or len(data.valid) == 0:
         raise BadInput(
@@ -99,16 +110,25 @@ def pretrain(
         )
     steps = training_steps(config, data.vocab_size)
 
-    with lock_folder(run), StopRequest() as stop:
-        claim(run, fingerprint)
+    with join(device, settings.parallel, title) as world, contextlib.ExitStack() as held:
+        stop = held.enter_context(StopRequest())
+        if world.main:
+            held.enter_context(lock_folder(run))
+            claim(run, fingerprint)
+        slices, mine = world.slices(settings.batch, settings.accumulate)
+        say = log if world.main else _nothing
         # ── networks and optimizer ──
         torch.manual_seed(derive(settings.seed, "init"))
-        model = Pretraining(config, data.vocab_size, data.special, data.unigram_V)
+
+        def build() -> Pretraining:
+            return Pretraining(config, data.vocab_size, data.special, data.unigram_V)
+
+        model = build()
         if settings.init_from:
             generator = model.generator if isinstance(model.generator, Generator) else None
             load_networks(model.discriminator, generator, Path(settings.init_from))
         model.to(device)
-        names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+        world.shard(model)
         optimizer = build_optimizer(
             model.named_parameters(),
             weight_decay=settings.weight_decay,
@@ -119,53 +139,35 @@ def pretrain(
         )
 
         # ── resume ──
-        since_eval: dict[str, Tensor] = {}  # sums since the last evaluation and the last log line
-        since_log: dict[str, Tensor] = {}
-        first, precision, history = 0, choose(settings.precision, device), History(run / "metrics.jsonl")
-        if found := checkpoint.load_newest(run):
-            first, groups, progress = found
-            precision = progress["precision"]  # a probe's answer must not change in the middle of a run
-            with torch.no_grad():
-                for parameter, name in names.items():
-                    parameter.copy_(groups["model"][name])
-            load_state_tensors(optimizer, names, groups["optimizer"])
-            for name, value in groups["running"].items():
-                (since_eval if name.startswith("eval/") else since_log)[name.partition("/")[2]] = value.to(device)
-            print(f"{title}: resuming at step {first:,} of {steps:,}", file=sys.stderr, flush=True)
-        history.rewind(first if found else -1)
+        state = State(run, world, {parameter: name for name, parameter in model.named_parameters()}, optimizer)
+        first, precision = 0, world.tell(choose(settings.precision, device))
+        history = History(run / "metrics.jsonl" if world.main else None)
+        if progress := state.load():
+            first, precision = progress["step"], progress["precision"]  # a probe's answer must not change in mid-run
+            if world.main:
+                print(f"{title}: resuming at step {first:,} of {steps:,}", file=sys.stderr, flush=True)
+        state.require_room(settings.keep)
+        history.rewind(first if progress else -1)
         if stage_of(config, first, steps) == "discriminator" and isinstance(model.generator, Generator):
             model.generator.requires_grad_(False)
-
-        def save(step: int) -> None:
-            groups = {
-                "model": {name: p.detach() for p, name in names.items()},
-                "optimizer": state_tensors(optimizer, names),
-                "running": {
-                    f"{kind}/{name}": value
-                    for kind, sums in (("eval", since_eval), ("log", since_log))
-                    for name, value in sums.items()
-                },
-            }
-            checkpoint.save(
-                run, step, groups, {"step": step, "precision": precision, "config": plain(config)}, keep=settings.keep
-            )
 
         collapse_told = False
 
         def measure(step: int, running: dict[str, Tensor]) -> None:
             nonlocal collapse_told
             stage = stage_of(config, min(step, steps - 1), steps)
+            held = (part(held_out.batch(i), k, slices) for i in range(settings.eval_batches) for k in mine)
             with autocast(precision, device):
-                numbers = evaluate(model, ((held_out.batch(i), stage) for i in range(settings.eval_batches)))
+                numbers = evaluate(model, ((batch, stage) for batch in held), settings.eval_batches, world)
             record = {"step": step, "tokens": step * settings.batch * settings.length, "flops": step * flops, **numbers}
             if running:
-                sums = read_sums(running)
+                sums = read_sums(world.total(running))
                 record["train_loss"] = sums["loss"] / sums["count"]
             history.append(record)
-            log(step, {f"valid/{name}": value for name, value in numbers.items()})
+            say(step, {f"valid/{name}": value for name, value in numbers.items()})
             given_up = stage != "generator" and step > settings.warmup and collapsed(numbers)
             told, collapse_told = collapse_told, given_up
-            if given_up and not told:  # once, not at every look
+            if world.main and given_up and not told:  # once, not at every look
                 print(
                     f"{title}: WARNING at step {step:,}: the discriminator does not tell replaced tokens from original ones (recall {numbers['disc_recall']:.3f}, AUC {numbers['disc_auc']:.3f}); if this stays, a lower pretrain.learning_rate or a smaller generator usually cures it",
                     file=sys.stderr,
@@ -174,10 +176,13 @@ def pretrain(
 
         # ── train ──
         compiled = settings.compile == "on" or (settings.compile == "auto" and device.type == "cuda")
-        forward = torch.compile(model) if compiled else model
+        forward = world.wrap(
+            torch.compile(model) if compiled else model, every_parameter=every_parameter_learns(config)
+        )
         feed, held_out = Feed(data.train, config, device, "noise"), Feed(data.valid, config, device, "valid noise")
         flops = step_flops(config, data.vocab_size)
         parameters = list(model.parameters())
+        once = torch.full((), float(world.main), device=device)  # what every process knows is counted by one
         bad = torch.zeros(
             (), device=device
         )  # latches to 1 at the first non-finite step; the fused kernel then skips updates
@@ -186,7 +191,12 @@ def pretrain(
         model.train()
         if first == 0:
             measure(0, {})
-        with Progress(title, total=steps, unit="steps") as progress_bar:
+
+        def refuse(step: int, sums: dict[str, Tensor], norm: Tensor) -> None:
+            if bad.item():
+                _refuse(run, world, config, step, logged, read_sums(world.total(sums)), norm)
+
+        with Progress(title, total=steps, unit="steps", stream=None if world.main else io.StringIO()) as progress_bar:
             for step in range(first, steps):
                 stage = stage_of(config, step, steps)
                 if stage == "discriminator" and step == steps // 2:
@@ -198,26 +208,28 @@ def pretrain(
                     ),
                 )
                 batch = feed.batch(step)
-                torch.manual_seed(derive(settings.seed, "dropout", step))
-                sums: dict[str, Tensor] = {"count": torch.ones((), device=device)}
-                for index in range(settings.accumulate):
-                    with autocast(precision, device):
-                        outputs = forward(part(batch, index, settings.accumulate), stage)
-                    outputs.loss.backward()
+                sums: dict[str, Tensor] = {"count": once}
+                for index in mine:
+                    torch.manual_seed(derive(settings.seed, "dropout", step, index))
+                    with world.reduce_after(forward, index == mine[-1]):
+                        with autocast(precision, device):
+                            outputs = forward(part(batch, index, slices), stage)
+                        outputs.loss.backward()
                     add_sums(sums, {**outputs.sums, "loss": outputs.loss.detach()})
                 norm = clip_gradients(parameters, settings.clip)
                 bad.copy_(torch.maximum(bad, (~(torch.isfinite(norm) & torch.isfinite(sums["loss"]))).float()))
+                world.worst(bad)
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
-                add_sums(since_log, {**sums, "grad_norm": norm})
-                add_sums(since_eval, sums)
+                add_sums(state.sums["log"], {**sums, "grad_norm": norm * once})
+                add_sums(state.sums["eval"], sums)
 
                 done = step + 1
                 due = done % settings.save_every == 0 or done == steps
-                if (device.type == "cpu" or due or stop or done % settings.log_every == 0) and bad.item():
-                    _refuse(run, config, done, logged, read_sums(sums), norm)
+                if device.type == "cpu" or due or done % settings.log_every == 0:
+                    refuse(done, sums, norm)
                 if done % settings.log_every == 0 or done == steps:
-                    numbers = read_sums(since_log)
+                    numbers = read_sums(world.total(state.sums["log"]))
                     count = numbers["count"]
                     seconds, clock = time.monotonic() - clock, time.monotonic()
                     rate = (done - logged) * settings.batch * settings.length / seconds
@@ -226,7 +238,7 @@ def pretrain(
                         "grad_norm": numbers["grad_norm"] / count,
                         **metrics(numbers),
                     }
-                    log(
+                    say(
                         done,
                         {
                             **{f"train/{name}": value for name, value in shown.items()},
@@ -234,27 +246,36 @@ def pretrain(
                             "train/tokens_per_second": rate,
                         },
                     )
-                    since_log, logged = {}, done
+                    state.sums["log"], logged = {}, done
                     progress_bar.update(done, loss=shown["loss"])
                 else:
                     progress_bar.update(done)
                 if done % settings.eval_every == 0 or done == steps:
-                    measure(done, since_eval)
-                    since_eval, clock, logged = {}, time.monotonic(), done
-                stopping = bool(stop) and done < steps  # read once: a signal may come at any line
+                    measure(done, state.sums["eval"])
+                    state.sums["eval"], clock, logged = {}, time.monotonic(), done
+                stopping = world.any(bool(stop)) and done < steps  # asked once: a signal may come at any line
+                if stopping:
+                    refuse(done, sums, norm)
                 if due or stopping:
-                    save(done)
+                    facts = {"step": done, "precision": precision, "config": plain(config), "processes": world.size}
+                    state.save(done, facts, settings.keep)
                 if stopping:
                     raise Stopped(
                         title,
-                        f"stopped by signal {stop.signal} after step {done:,} of {steps:,}",
+                        f"stopped by {f'signal {stop.signal}' if stop else 'a signal to another process'} after step {done:,} of {steps:,}",
                         "",
                         "everything is saved; run the same command to go on",
                     )
-        return Trained(model.eval(), history.records, steps, precision)
+        return Trained(world.whole(model, build).eval(), history.records, steps, precision)
 
 
-def _refuse(run: Path, config: ElectraConfig, step: int, logged: int, sums: dict[str, float], norm: Tensor) -> None:
+def _nothing(step: int, numbers: dict[str, float]) -> None:
+    """What the other processes log."""
+
+
+def _refuse(
+    run: Path, world: World, config: ElectraConfig, step: int, logged: int, sums: dict[str, float], norm: Tensor
+) -> None:
     """Stop before a non-finite update: leave what replays the step beside the last good checkpoint."""
     bundle = run / f"nonfinite-step-{step}.json"
     facts = {
@@ -265,7 +286,8 @@ def _refuse(run: Path, config: ElectraConfig, step: int, logged: int, sums: dict
         "loss": str(sums.get("loss")),
         "gradient_norm": str(norm.item()),
     }
-    write_atomic(bundle, dump_json(facts))
+    if world.main:
+        write_atomic(bundle, dump_json(facts))
     raise NonFinite(
         f"step {step}",
         f"loss {sums.get('loss')}, gradient norm {norm.item()}",

@@ -50,10 +50,10 @@ class AdamW:
             if updated:
                 torch._foreach_add_(steps, 1)
                 torch._fused_adamw_(
-                    updated,
-                    [parameter.grad for parameter in updated],
-                    [state["exp_avg"] for state in states],
-                    [state["exp_avg_sq"] for state in states],
+                    [_local(parameter) for parameter in updated],
+                    [_local(parameter.grad) for parameter in updated],
+                    [_local(state["exp_avg"]) for state in states],
+                    [_local(state["exp_avg_sq"]) for state in states],
                     [],
                     steps,
                     lr=group["lr"],
@@ -72,6 +72,11 @@ class AdamW:
         for group in self.param_groups:
             for parameter in group["params"]:
                 parameter.grad = None
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """This process's part of a sharded tensor (FSDP), or the tensor itself."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def build_optimizer(
@@ -111,7 +116,8 @@ def set_rate(optimizer: AdamW, rate: float) -> None:
 
 def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
     """Scale all gradients so that their global norm is at most `limit`; returns the norm before."""
-    return nn.utils.clip_grad_norm_(parameters, limit, foreach=True)
+    norm = nn.utils.clip_grad_norm_(parameters, limit, foreach=True)
+    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
 
 def layer_scale(layers: int, decay: float, *, published: bool = True) -> Callable[[str], float]:
@@ -136,10 +142,3 @@ def layer_scale(layers: int, decay: float, *, published: bool = True) -> Callabl
 def state_tensors(optimizer: AdamW, names: Mapping[Tensor, str]) -> dict[str, Tensor]:
     """Optimizer state as named tensors, for a checkpoint."""
     return {f"{key}.{names[p]}": value for p, state in optimizer.state.items() for key, value in state.items()}
-
-
-def load_state_tensors(optimizer: AdamW, names: Mapping[Tensor, str], tensors: dict[str, Tensor]) -> None:
-    """Put named tensors back, in place."""
-    for parameter, state in optimizer.state.items():
-        for key, value in state.items():
-            value.copy_(tensors[f"{key}.{names[parameter]}"])

@@ -187,18 +187,23 @@ def test_with_every_checkpoint_bad_nothing_restarts_by_itself(tmp_path):
             train(tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_and_says_run_again(tmp_path, expected, number):
-    def interrupt(step, numbers):
-        if step == 10:
+@pytest.mark.parametrize(("number", "when"), [(signal.SIGTERM, 10), (signal.SIGINT, 10), (signal.SIGTERM, 11)])
+def test_a_signal_saves_and_says_run_again(tmp_path, monkeypatch, expected, number, when):
+    original, calls = loop.add_sums, iter(range(1000))
+
+    def interrupt(total, part):
+        original(total, part)
+        if next(calls) == 3 * when - 1:  # the last of the three calls of a step
             os.kill(os.getpid(), number)
             os.kill(os.getpid(), number)  # impatience changes nothing
             time.sleep(0.01)
 
     with pytest.raises(Stopped) as stopped:
-        train(tmp_path, log=interrupt)
+        monkeypatch.setattr(loop, "add_sums", interrupt)
+        train(tmp_path)
+    monkeypatch.undo()
     assert stopped.value.exit_code == 75
-    assert checkpoint.steps(tmp_path)[-1] == 10
+    assert checkpoint.steps(tmp_path)[-1] == when
     train(tmp_path)
     assert {k: v for k, v in state(tmp_path).items() if k != "metrics.jsonl"} == {
         k: v for k, v in expected.items() if k != "metrics.jsonl"

@@ -1,0 +1,75 @@
+"""Everything of a run that a checkpoint holds, to the disk and back: weights, optimizer, sums since the last log line and evaluation.
+
+The main process reads and writes; under FSDP the others send and receive their parts, so a checkpoint is whole and does
+not depend on the number of processes.
+"""
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from electra.errors import OutOfRoom
+from electra.training import checkpoint
+from electra.training.optimizer import AdamW, state_tensors
+from electra.training.parallel import World
+
+Sums = dict[str, Tensor]
+
+
+@dataclass
+class State:
+    """The parts of a run that change; `sums` are this process's own until they are pooled."""
+
+    run: Path
+    world: World
+    names: dict[Tensor, str]  # parameters
+    optimizer: AdamW
+    sums: dict[str, Sums] = field(default_factory=lambda: {"log": {}, "eval": {}})
+
+    def require_room(self, keep: int) -> None:
+        """Refuse at the start a disk that cannot take the checkpoints: one more than are kept, for a moment."""
+        if not self.world.main:
+            return
+        one = sum(tensor.numel() * tensor.element_size() for tensor in self.names) * 3  # weights and two moments
+        missing = keep + 1 - len(checkpoint.steps(self.run))
+        free = shutil.disk_usage(self.run).free
+        if missing > 0 and free < missing * one:
+            raise OutOfRoom(
+                self.run,
+                f"has {free:,} bytes free",
+                f"{missing * one:,} for {missing} checkpoints",
+                "free some space or put the project elsewhere",
+            )
+
+    def save(self, step: int, progress: dict[str, Any], keep: int) -> None:
+        """Write checkpoint `step`."""
+        for kind, sums in self.sums.items():  # from here the main process holds them all: as after a resume
+            pooled = self.world.total(sums)
+            self.sums[kind] = {name: value if self.world.main else value * 0 for name, value in pooled.items()}
+        moments = state_tensors(self.optimizer, self.names)
+        groups: checkpoint.Groups = {
+            "model": {name: self.world.full(parameter) for parameter, name in self.names.items()},
+            "optimizer": {name: self.world.full(value) for name, value in moments.items()},
+            "running": {f"{kind}/{name}": value for kind, sums in self.sums.items() for name, value in sums.items()},
+        }
+        if self.world.main:
+            checkpoint.save(self.run, step, groups, progress, keep=keep)
+
+    def load(self) -> dict[str, Any] | None:
+        """Take up the newest good checkpoint and return its progress; None if there is none."""
+        found = checkpoint.load_newest(self.run) if self.world.main else None
+        progress: dict[str, Any] | None = self.world.tell(found and found[2])
+        if progress is None:
+            return None
+        groups: checkpoint.Groups = found[1] if found else {"model": {}, "optimizer": {}, "running": {}}
+        for parameter, name in self.names.items():
+            self.world.fill(parameter, groups["model"].get(name))
+        for name, value in state_tensors(self.optimizer, self.names).items():
+            self.world.fill(value, groups["optimizer"].get(name))
+        for name, value in groups["running"].items():
+            kind, _, key = name.partition("/")
+            self.sums[kind][key] = value.to(self.world.device)
+        return progress
