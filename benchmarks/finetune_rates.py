@@ -1,0 +1,73 @@
+"""Was either arm helped by its learning rate? `python benchmarks/finetune_rates.py tiny 2.5e-4 5e-4 1e-3 2e-3`.
+
+Fine-tunes a finished model and the same model from scratch on all its tasks and SQuAD at each rate, with the seeds of
+params.yaml, and writes benchmarks/results/finetune-rates-M.json: for each rate and arm the mean over the tasks and SQuAD's
+F1, seed by seed. What it has done it does not repeat (runs/finetune-rates-M).
+"""
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.record import processor
+from electra.files import write_json
+from electra.finetuning import summary
+from electra.finetuning.jobs import plan
+from electra.finetuning.tasks import SQUAD
+from pipelines.params import Params, load
+from pipelines.stages.glue import is_sample, label, plan_glue, provenance, run_jobs, workers
+from pipelines.tracking import Tracker
+
+ARMS = ("pretrained", "scratch")
+
+
+def at_rate(params: Params, name: str, rate: float) -> dict[str, Any]:
+    """Both arms at one rate."""
+    model, where = params.models[name], f"models.{name}.finetune"
+    defaults = {**model.finetune.get("defaults", {}), "learning_rate": rate}
+    model = dataclasses.replace(model, finetune={**model.finetune, "defaults": defaults})
+    encoder, state = Path("build/models") / name / "encoder", Path(f"runs/finetune-rates-{name}") / f"{rate:g}"
+    jobs = plan_glue(params, model, where, encoder=encoder, state=state)
+    squad = params.finetune.resolve_squad(model.finetune, where)
+    task = SQUAD[squad.versions[0]]
+    jobs += plan(task, squad, rows=Path("build/tasks") / model.tasks / task, model=encoder, state=state)
+    records = run_jobs(jobs, workers(params, model), f"{name} at {rate:g}", Tracker(None), first_metric)
+    answers = summary.of_squad(records.pop(task))
+    tasks = {key: summary.of_task(key, found) for key, found in records.items()}
+    return {
+        **summary.average(tasks, sample=is_sample(params, model)),
+        "tasks": {key: {arm: found[arm]["mean"] for arm in ARMS} for key, found in tasks.items()},
+        f"{task} f1": {arm: answers[arm]["f1"] for arm in ARMS},
+        "provenance": provenance(jobs),
+    }
+
+
+def first_metric(record: dict[str, Any]) -> float:
+    """What the progress line shows."""
+    return float(next(iter(record["metrics"].values())))
+
+
+def main() -> None:
+    name, *rates = sys.argv[1:]
+    params = load()
+    found = {rate: at_rate(params, name, float(rate)) for rate in rates}
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    record = {
+        "command": f"python benchmarks/finetune_rates.py {' '.join(sys.argv[1:])}",
+        **label(params, params.models[name]),
+        "rates": found,
+        "machine": {"processor": processor(), "cores": os.cpu_count()},
+        "commit": commit,
+        "recorded": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+    write_json(Path(f"benchmarks/results/finetune-rates-{name}.json"), record)
+
+
+if __name__ == "__main__":
+    main()
