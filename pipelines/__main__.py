@@ -52,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     options = parser().parse_args(arguments)
     try:
-        return COMMANDS.get(options.command, run_stage)(options)
+        code = COMMANDS.get(options.command, run_stage)(options)
+        sys.stdout.flush()
+        return code
     except UserError as error:
         if options.debug:
             traceback.print_exc()
@@ -60,6 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # who read the output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except Exception:
         traceback.print_exc()
         print("error: this is a bug; the lines above say where", file=sys.stderr)

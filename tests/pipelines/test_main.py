@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import types
@@ -104,6 +105,14 @@ def test_params_shows_what_a_run_would_use(here: Path, capsys: pytest.CaptureFix
     assert shown["objective"]["discriminator_weight"] == 50.0
     assert main(["params"]) == 0
     assert set(json.loads(capsys.readouterr().out)["models"]) == {"smoke", "base"}
+
+
+def test_a_reader_that_stops_early_is_no_bug() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    found = subprocess.run([sys.executable, "-m", "pipelines", "params"], stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (found.returncode, found.stderr) == (141, b"")
 
 
 def test_check_asks_every_source_of_a_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
