@@ -66,14 +66,14 @@ class CleaningConfig:
 # Controls other than tab and newline; the byte order mark; the replacement character stays, since it marks a loss.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
 _LINE_ENDS = re.compile("\r\n?|\x85|\u2028|\u2029")
-_MARKUP = [
-    (re.compile(r"<!--.*?-->|</?[A-Za-z][^<>\n]{0,200}>"), " "),
-    (re.compile(r"&(?:nbsp|amp|quot|lt|gt|ndash|mdash|#\d{2,5});"), " "),
-    (re.compile(r"formula_\d+|codice_\d+"), " "),
-    (re.compile(r"\[(?:citation needed|edit|\d{1,3})\]"), ""),
-    (re.compile(r"\{\{[^{}\n]*\}\}|\[\[|\]\]|''+"), ""),
-    (re.compile(r"\(\s*[;,\s]*\)"), ""),
-    (re.compile(r" ([,.;:])(?=\s|$)"), r"\1"),
+_MARKUP = [  # what a text without it need not be searched for, the pattern, and what stands in its place
+    ("<", re.compile(r"<!--.*?-->|</?[A-Za-z][^<>\n]{0,200}>"), " "),
+    ("&", re.compile(r"&(?:nbsp|amp|quot|lt|gt|ndash|mdash|#\d{2,5});"), " "),
+    ("_", re.compile(r"formula_\d+|codice_\d+"), " "),
+    ("[", re.compile(r"\[(?:citation needed|edit|\d{1,3})\]"), ""),
+    ("", re.compile(r"\{\{[^{}\n]*\}\}|\[\[|\]\]|''+"), ""),
+    ("(", re.compile(r"\(\s*[;,\s]*\)"), ""),
+    (" ", re.compile(r" ([,.;:])(?=\s|$)"), r"\1"),
 ]
 
 
@@ -88,9 +88,10 @@ def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
     if config.unicode != "none":
         text = unicodedata.normalize(config.unicode, text)
     if config.markup:
-        for pattern, instead in _MARKUP:
-            text, changed = pattern.subn(instead, text)
-            counts["changed_markup"] += changed
+        for sign, pattern, instead in _MARKUP:
+            if sign in text:
+                text, changed = pattern.subn(instead, text)
+                counts["changed_markup"] += changed
     lines, seen = [], set()
     for line in text.split("\n"):
         if not (line := " ".join(line.split())):  # runs of any white space become one space
@@ -135,8 +136,9 @@ def unwrap(text: str) -> str:
     return "\n".join(" ".join(parts) for parts in paragraphs)
 
 
+# Each branch begins with the sign itself, which the regular expression engine can search for at full speed.
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9])|(?<=[。！？])"
+    r"[.!?…。！？](?:(?<=[。！？])|(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9]))"
 )
 
 

@@ -3,7 +3,7 @@
 Differs from a plain use of the `tokenizers` library in three ways:
 1. Special tokens written in a text ("[MASK]") are ordinary text, as in the original ELECTRA: no corpus can forge one.
 2. A word has the same pieces wherever it stands, so `encode_bytes` looks every space-separated chunk up in a bounded
-   memory and asks the library only for new words: the same ids, several times faster.
+   memory (`words.py`) and asks the library only for what is new: the same ids, several times faster.
 3. Training is deterministic. The library numbers continuation letters ("##a") in the order of a randomly seeded hash
    map; here they are numbered beforehand, in alphabetical order.
 """
@@ -23,14 +23,13 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from electra.config import require
+from electra.data.words import WordMemory
 from electra.errors import BadInput
 from electra.files import sha256_bytes, write_atomic, write_json
 
 PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION = "##"
 MAX_WORD = 100  # characters; longer words are [UNK] (transformers' value, the original ELECTRA has 200)
-MEMORY_WORDS = 500_000  # chunks a tokenizer remembers: some 100 MB
-BATCH = 4096  # new chunks given to the library at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,16 +88,7 @@ class Tokenizer:
         self.vocab_size = len(vocabulary)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocabulary[token] for token in SPECIALS)
         self.dtype = id_dtype(self.vocab_size)
-        self._words: dict[str, bytes] = {}
-        self._pieces = {piece: np.array([i], dtype=self.dtype).tobytes() for piece, i in vocabulary.items()}
-        rules = json.loads(raw.to_str())
-        normalizer, splitter, model = (rules[part] or {} for part in ("normalizer", "pre_tokenizer", "model"))
-        self._plain_rules = (
-            (normalizer.get("type"), normalizer.get("clean_text")) == ("BertNormalizer", True)
-            and splitter.get("type") == "BertPreTokenizer"
-            and (model.get("type"), model.get("continuing_subword_prefix")) == ("WordPiece", CONTINUATION)
-        )
-        self._lowercase, self._longest_word = normalizer.get("lowercase"), model.get("max_input_chars_per_word", 0)
+        self._words = WordMemory(raw, vocabulary, self.dtype)
 
     def pieces(self) -> list[str]:
         """The vocabulary in the order of its ids."""
@@ -111,50 +101,13 @@ class Tokenizer:
 
     def encode_bytes(self, lines: Sequence[str]) -> list[bytes]:
         """The ids of `encode_lines` as the bytes of an array of `dtype`, from the word memory."""
-        chunks = [line.split(" ") for line in lines]
-        words = self._words
-        new = set().union(*chunks).difference(words)
-        if len(words) + len(new) > MEMORY_WORDS:
-            words.clear()
-            new = set().union(*chunks)
-        others = []
-        for chunk in new:
-            if self._plain_rules and chunk.isascii() and chunk.isprintable():
-                words[chunk] = b"".join(map(self._encode_plain, _PLAIN.findall(chunk)))
-            else:
-                others.append(chunk)
-        for start in range(0, len(others), BATCH):
-            batch = others[start : start + BATCH]
-            encodings = self.raw.encode_batch_fast(batch, add_special_tokens=False)
-            for chunk, encoding in zip(batch, encodings, strict=True):
-                words[chunk] = np.array(encoding.ids, dtype=self.dtype).tobytes()
-        return [b"".join(map(words.__getitem__, line)) for line in chunks]
-
-    def _encode_plain(self, word: str) -> bytes:
-        """WordPiece itself, for a run of ASCII letters and digits or one other ASCII sign: the longest piece first."""
-        if (known := self._words.get(word)) is not None:
-            return known
-        text = word.lower() if self._lowercase else word
-        start, prefix, found = 0, "", []
-        while start < len(text) <= self._longest_word:
-            end = len(text)
-            while end > start and prefix + text[start:end] not in self._pieces:
-                end -= 1
-            if end == start:
-                break
-            found.append(self._pieces[prefix + text[start:end]])
-            start, prefix = end, CONTINUATION
-        self._words[word] = encoded = b"".join(found) if start == len(text) else self._pieces[UNK]
-        return encoded
+        of = self._words.__getitem__
+        return [b"".join(map(of, line.split(" "))) for line in lines]
 
     @functools.cached_property
     def identity(self) -> str:
         """The sha256 of the tokenizer's JSON."""
         return identity(self)
-
-
-# The words of printable ASCII by BERT's rules: runs of letters and digits, and single other signs.
-_PLAIN = re.compile(r"[A-Za-z0-9]+|[!-/:-@\[-`{-~]")
 
 
 def id_dtype(vocab_size: int) -> np.dtype[Any]:
@@ -178,14 +131,15 @@ def train_wordpiece(
 ) -> Tokenizer:
     """Train WordPiece on `lines`; the same lines give the same vocabulary, ids included.
 
+    They are read twice, once for their letters and once for their words, and never held: only counts are in memory.
     Raises BadInput when there is no text or when the letters alone exceed `vocab_size`. The vocabulary may come out
     smaller than asked for when the text has not enough different words.
     """
     normalizer = _normalizer(lowercase, strip_accents)
+    assert iter(lines) is not lines, "an iterator can be read only once"
     letters: Counter[str] = Counter()
-    normal = [normalizer.normalize_str(line) for line in lines]
-    for line in normal:
-        letters.update(line)
+    for line in lines:
+        letters.update(normalizer.normalize_str(line))
     kept = sorted(sorted(c for c in letters if not c.isspace()), key=lambda c: -letters[c])[:alphabet]
     if not kept:
         raise BadInput("corpus", "holds no text to learn a vocabulary from", "lines of text")
@@ -208,7 +162,7 @@ def train_wordpiece(
         continuing_subword_prefix=CONTINUATION,
         show_progress=False,
     )
-    raw.train_from_iterator(normal, trainer)
+    raw.train_from_iterator(map(normalizer.normalize_str, lines), trainer)
     vocabulary: dict[str, int] = raw.get_vocab()
     return from_pieces(sorted(vocabulary, key=vocabulary.__getitem__), lowercase=lowercase, strip_accents=strip_accents)
 

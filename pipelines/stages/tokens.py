@@ -98,7 +98,7 @@ def prepare_tokenizer(
         settings = config.tokenizer
         cased = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
         if isinstance(settings, TrainTokenizer):
-            lines = sample_lines(corpus, hashes, settings.megabytes << 20)
+            lines = SampleLines(corpus, hashes, settings.megabytes << 20)
             made = wordpiece.train_wordpiece(lines, settings.vocab_size, alphabet=settings.alphabet, **cased)
         elif isinstance(settings, HubTokenizer):
             file = hub.fetch_file(settings.repo, settings.file, settings.revision, f"{where}.tokenizer")
@@ -110,15 +110,22 @@ def prepare_tokenizer(
     return wordpiece.load(folder)
 
 
-def sample_lines(corpus: Path, hashes: dict[str, str], most: int) -> Iterator[str]:
+@dataclass(frozen=True)
+class SampleLines:
     """Lines of the corpus for training a tokenizer: the beginning of every shard, `most` bytes in all."""
-    for name, sha256 in hashes.items():
-        taken = 0
-        for text in read_texts(corpus / name, sha256):
-            yield from text.split("\n")
-            taken += len(text.encode())
-            if taken >= most // len(hashes):
-                break
+
+    corpus: Path
+    hashes: dict[str, str]
+    most: int
+
+    def __iter__(self) -> Iterator[str]:
+        for name, sha256 in self.hashes.items():
+            taken = 0
+            for text in read_texts(self.corpus / name, sha256):
+                yield from text.split("\n")
+                taken += len(text.encode())
+                if taken >= self.most // len(self.hashes):
+                    break
 
 
 def read_texts(path: Path, sha256: str) -> Iterator[str]:

@@ -105,16 +105,6 @@ def test_ids_equal_those_of_transformers_on_real_text(tmp_path: Path) -> None:
     assert ids_of(tokenizer, lines) == expected
 
 
-def test_the_memory_of_words_changes_nothing(trained: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = made_up_lines(2)
-    expected = trained.encode_lines(lines)
-    monkeypatch.setattr(wordpiece, "MEMORY_WORDS", 5)
-    for _ in range(3):
-        assert ids_of(trained, lines) == expected
-    long = "x" * 101 + " " + "fox" * 33 + " fox"
-    assert ids_of(trained, [long]) == trained.encode_lines([long])
-
-
 def test_special_tokens_in_a_text_are_text(trained: Tokenizer) -> None:
     for token in SPECIALS:
         ids = trained.encode_lines([f"fox {token} fox"])[0]
