@@ -7,6 +7,7 @@ crash at any moment leaves the old bytes or the new ones. Only this module renam
 import contextlib
 import errno
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -139,12 +140,14 @@ def read_jsonl(path: Path) -> list[Any]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder beside `path`; when the block ends well it becomes `path`, else it is removed.
 
-    An existing `path` is replaced. Every file is fsynced before the rename.
+    An existing `path` is replaced. Every file is fsynced before the rename. What killed processes left is removed.
     """
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     with room(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove(temporary)
+        for leftover in path.parent.glob(f".{glob.escape(path.name)}.tmp-*"):
+            if leftover == temporary or not _alive(leftover.name.rpartition("-")[2]):
+                remove(leftover)
         temporary.mkdir()
         try:
             yield temporary
@@ -152,6 +155,16 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         except BaseException:
             remove(temporary)
             raise
+
+
+def _alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def commit_folder(temporary: Path, path: Path) -> None:

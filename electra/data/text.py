@@ -24,11 +24,12 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """One line or row that could not be read: goes to quarantine and is counted. `where` is file:line."""
+    """What could not be read: goes to quarantine and is counted. `where` is file:line; `lines` is how many it stands for."""
 
     where: str
     reason: str
     excerpt: str = ""
+    lines: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +58,13 @@ class CleaningConfig:
     minimum_document: int = 1  # characters after cleaning; shorter documents are dropped
     duplicate_documents: Literal["keep", "drop"] = "keep"  # drop: exact repetitions, the first one stays
     duplicate_lines: Literal["keep", "drop"] = "keep"  # drop: exact repetitions within a document
+    duplicate_paragraphs: Literal["keep", "drop"] = (
+        "keep"  # drop: exact repetitions in the whole corpus, the first stays
+    )
+    shortest_paragraph: int = 40  # characters: shorter lines (headings, dialogue) may come again
 
     def __post_init__(self) -> None:
-        for key in ("minimum_line", "minimum_document"):
+        for key in ("minimum_line", "minimum_document", "shortest_paragraph"):
             require(getattr(self, key) >= 1, key, getattr(self, key), "a number above 0")
 
 
@@ -80,8 +85,8 @@ _MARKUP = [  # what a text without it need not be searched for, the pattern, and
 def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
     """The text as clean lines, or "" when nothing worth keeping is left; what is dropped is added to `counts`.
 
-    Keys of `counts`: lines (kept), dropped_short_lines, dropped_duplicate_lines, dropped_empty_documents,
-    dropped_short_documents, changed_control_characters, changed_markup.
+    Keys of `counts`: lines_read (none blank) = lines (kept) + short_lines + duplicate_lines + lines_of_documents;
+    empty_documents, short_documents; changed_control_characters, changed_markup.
     """
     text, controls = _CONTROLS.subn("", _LINE_ENDS.sub("\n", text))
     counts["changed_control_characters"] += controls
@@ -92,26 +97,27 @@ def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
             if sign in text:
                 text, changed = pattern.subn(instead, text)
                 counts["changed_markup"] += changed
-    lines, seen = [], set()
+    lines, seen, read = [], set(), 0
     for line in text.split("\n"):
         if not (line := " ".join(line.split())):  # runs of any white space become one space
             continue
+        read += 1
         if len(line) < config.minimum_line:
-            counts["dropped_short_lines"] += 1
+            counts["short_lines"] += 1
         elif config.duplicate_lines == "drop" and line in seen:
-            counts["dropped_duplicate_lines"] += 1
+            counts["duplicate_lines"] += 1
         else:
             lines.append(line)
-            seen.add(line)
-    if not lines:
-        counts["dropped_empty_documents"] += 1
-        return ""
+            if config.duplicate_lines == "drop":
+                seen.add(line)
+    counts["lines_read"] += read
     kept = "\n".join(lines)
-    if len(kept) < config.minimum_document:
-        counts["dropped_short_documents"] += 1
-        return ""
-    counts["lines"] += len(lines)
-    return kept
+    if lines and len(kept) >= config.minimum_document:
+        counts["lines"] += len(lines)
+        return kept
+    counts["lines_of_documents"] += len(lines)
+    counts["short_documents" if lines else "empty_documents"] += 1
+    return ""
 
 
 def unwrap(text: str) -> str:

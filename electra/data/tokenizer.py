@@ -10,7 +10,6 @@ Differs from a plain use of the `tokenizers` library in three ways:
 
 import functools
 import json
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence

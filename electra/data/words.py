@@ -47,7 +47,7 @@ class WordMemory(dict[str, bytes]):
             and (model.get("type"), model.get("continuing_subword_prefix")) == ("WordPiece", CONTINUATION)
         )
         self._lowercase, self._longest_word = normalizer.get("lowercase"), model.get("max_input_chars_per_word", 0)
-        self._unknown = self._pieces.get(model.get("unk_token"), b"")
+        self._unknown = self._pieces.get(str(model.get("unk_token")), b"")
 
     def __missing__(self, chunk: str) -> bytes:
         ids = self._older.get(chunk)

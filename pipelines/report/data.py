@@ -38,7 +38,7 @@ def texts(inputs: Inputs) -> Table:
                 values.get("documents"),
                 values.get("lines"),
                 values["bytes"] / 1e6 if "bytes" in values else None,
-                _reasons(values.get("dropped")),
+                _reasons({**values.get("dropped", {}), **values.get("dropped_lines", {})}),
                 f"{values.get('quarantined', 0)}"
                 + (f" ({reasons})" if (reasons := _reasons(values.get("reasons"))) != "0" else ""),
             )

@@ -31,7 +31,7 @@ class LocalCorpus:
     kind: Literal["local"]
     files: tuple[str, ...]
     format: Literal["auto", "jsonl", "text", "parquet", "wikiextractor"] = "auto"
-    documents: Literal["file", "blank_lines"] = "file"  # what a document is in a text file
+    documents: Literal["file", "blank_lines", "lines"] = "file"  # what a document is in a text file
     text: str = "text"  # the field of jsonl and parquet that holds the text
     id: str = "id"  # the field that holds the id; documents without one are named by file and line
     hard_wrapped: bool = False  # re-join the paragraphs of books wrapped at some 72 columns
@@ -53,6 +53,7 @@ class HubCorpus:
     split: str = "train"
     text: str = "text"
     id: str = "id"
+    fetch: Literal["download", "stream"] = "download"  # download: into the hub's cache, every file checked by its hash
     hard_wrapped: bool = False
     weight: float | None = None
 
@@ -70,6 +71,7 @@ class Expected:
 
     tokens: float
     gigabytes: float  # of cleaned text
+    core_hours: float | None = None  # of the corpus and tokens stages together, from measured rates (docs/scale.md)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,48 +1,58 @@
-"""A corpus as units of work: each a file or a shard of a hub data set, readable by any process, in a fixed order."""
+"""A corpus as units of work: each some files, a range of a large one, or a part of a hub data set, in a fixed order.
+
+What a unit is depends on the corpus alone, never on who reads it: so any process on any machine that has the same files
+makes the same documents of unit number k.
+"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from electra.data.text import Document, Rejected
 from electra.files import remove, write_atomic
-from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, hub, local
+from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, hub, local, survey
+from pipelines.sources.streams import Piece
+
+GROUP_BYTES = 8 << 20  # stored bytes: smaller files share a unit, WikiExtractor writes them by the ten thousand
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One file (`path`) or one of `shards` equal parts of a hub data set, of source number `source`."""
+    """Some pieces of files, or part `number` of a hub data set, of source number `source`."""
 
     source: int
     config: LocalCorpus | HubCorpus
-    path: Path | None
-    shard: int
-    shards: int
-    bytes: int  # as stored, 0 where unknown: for the progress bar
+    pieces: tuple[Piece, ...] = ()
+    part: hub.Part | None = None
+
+    @property
+    def bytes(self) -> int:
+        """As stored, 0 where unknown: for the progress bar."""
+        return sum(piece.size for piece in self.pieces) if self.part is None else self.part.bytes
 
     def read(self) -> Iterator[Document | Rejected]:
         """The documents of this unit."""
         if isinstance(self.config, LocalCorpus):
-            assert self.path is not None
-            return local.read_documents(self.path, self.config)
-        return hub.read_documents(self.config, self.shard, self.shards)
+            for piece in self.pieces:
+                yield from local.read_documents(piece, self.config)
+        else:
+            assert self.part is not None
+            yield from hub.read_documents(self.config, self.part)
 
-    def state(self) -> list[str | int]:
-        """What a change of the input changes."""
-        stat = self.path.stat() if self.path else None
+    def state(self) -> list[object]:
+        """What a change of the input changes: names and contents, but no place or time, so machines agree on it."""
         return [
             self.source,
-            str(self.path),
-            self.shard,
-            self.shards,
-            *((stat.st_size, stat.st_mtime_ns) if stat else ()),
+            self.part and astuple(self.part),
+            [(p.path.name, p.sha256, p.start, p.end) for p in self.pieces],
         ]
 
 
 def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig, list[Unit]]:
     """All units of a corpus, and the corpus as it was found (hub revisions resolved to commits).
 
-    The sample world is written to `scratch` first. Raises SourceUnreachable at once when a source is not there.
+    The sample world is written to `scratch` first, and what the files hold is noted there. Raises SourceUnreachable at
+    once when a source is not there.
     """
     units: list[Unit] = []
     sources: list[SampleCorpus | LocalCorpus | HubCorpus] = []
@@ -50,15 +60,27 @@ def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig,
         place = f"{where}.sources[{number}]"
         if isinstance(source, HubCorpus):
             found = replace(source, revision=hub.resolve(source.dataset, source.revision, place))
-            shards = hub.count_shards(found, place)
-            units += [Unit(number, found, None, shard, shards, 0) for shard in range(shards)]
+            units += [Unit(number, found, part=part) for part in hub.parts(found, place)]
             sources.append(found)
             continue
         files = source if isinstance(source, LocalCorpus) else _sample_files(source, scratch / f"sample-{number}")
         paths = local.find_files(files.files, place)
-        units += [Unit(number, files, path, 0, 1, path.stat().st_size) for path in paths]
+        pieces = survey.pieces(paths, files, scratch / f"survey-{number}.json")
+        units += [Unit(number, files, group) for group in _groups(pieces)]
         sources.append(source)
     return replace(config, sources=tuple(sources)), units
+
+
+def _groups(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, ...]]:
+    """Neighbours that are small, together; each other piece alone."""
+    group: list[Piece] = []
+    for piece in pieces:
+        if group and sum(member.size for member in group) + piece.size > GROUP_BYTES:
+            yield tuple(group)
+            group = []
+        group.append(piece)
+    if group:
+        yield tuple(group)
 
 
 def _sample_files(source: SampleCorpus, folder: Path) -> LocalCorpus:

@@ -16,6 +16,7 @@ from electra.data.text import Rejected
 from electra.errors import BadInput
 from electra.finetuning.tasks import GLUE, Task
 from pipelines.sources.local import EXCERPT, decoded_lines
+from pipelines.sources.streams import Piece
 
 Row = dict[str, Any]
 
@@ -82,7 +83,7 @@ def read_tsv(path: Path, task: str, split: str) -> Iterator[Row | Rejected]:
     wanted = [name for name in (layout.a, layout.b, layout.label if labelled else None) if name]
     columns: dict[str, int] = {}
     count = 0
-    for item in decoded_lines(path):
+    for item in decoded_lines(Piece(path)):
         if isinstance(item, Rejected):
             yield item
             continue

@@ -1,18 +1,24 @@
 """The hub, through the `datasets` library: the only code of the project that reaches the network.
 
-Whatever goes wrong on the way there is one sentence within seconds: out of reach, no such data set, no such revision.
+A split is downloaded file by file into the library's cache, each checked against the hash that the hub promises, or
+streamed without a copy. Whatever goes wrong on the way there is one sentence within seconds: out of reach, no such data
+set, no such revision, a wrong checksum.
 """
 
 import contextlib
 import functools
+import hashlib
 import os
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from electra.data.text import Document, Rejected, unwrap
-from electra.errors import SourceUnreachable
+from electra.errors import BadInput, SourceUnreachable
+from electra.files import sha256_file
 from pipelines.sources import HubCorpus
 from pipelines.sources.local import make_document
 
@@ -37,23 +43,102 @@ def fetch_file(repo: str, file: str, revision: str, where: str) -> Path:
         return Path(hf_hub_download(repo, file, revision=revision, etag_timeout=SECONDS))
 
 
-def count_shards(source: HubCorpus, where: str) -> int:
-    """How many files a split has: each is a unit of work."""
+@dataclass(frozen=True)
+class Part:
+    """Part `number` of `parts` of a split: a file with its promised hash ("sha256:…" or "git:…"), or a share of a stream."""
+
+    number: int
+    parts: int
+    file: str = ""
+    bytes: int = 0
+    promised: str = ""
+
+
+def parts(source: HubCorpus, where: str) -> list[Part]:
+    """The parts of a split: each is a unit of work."""
     with reaching(source.dataset, where):
-        return max(1, int(_stream(source).num_shards))
+        if source.fetch == "stream":
+            count = max(1, int(_stream(source).num_shards))
+            return [Part(number, count) for number in range(count)]
+        from huggingface_hub import HfApi
+
+        by_split = _builder(source).config.data_files or {}
+        if source.split not in by_split:
+            names = ", ".join(map(str, by_split)) or "no files"
+            raise ValueError(f"its splits are {names}: set `split`, or `fetch: stream` for data made by a script")
+        files = [file.partition("@")[2].partition("/")[2] for file in by_split[source.split]]
+        facts = {}
+        for start in range(0, len(files), 500):
+            some = files[start : start + 500]
+            for fact in HfApi().get_paths_info(source.dataset, some, revision=source.revision, repo_type="dataset"):
+                promised = f"sha256:{fact.lfs.sha256}" if fact.lfs else f"git:{fact.blob_id}"
+                facts[fact.path] = (fact.size, promised)
+        return [Part(number, len(files), file, *facts[file]) for number, file in enumerate(files)]
 
 
-def read_documents(source: HubCorpus, shard: int, shards: int) -> Iterator[Document | Rejected]:
-    """The documents of one shard of a split, streamed."""
+def read_documents(source: HubCorpus, part: Part) -> Iterator[Document | Rejected]:
+    """The documents of one part of a split."""
     where = f"{source.dataset}@{source.revision[:12]}"
     with reaching(source.dataset, where):
-        stream = _stream(source)
-        if shards > 1:
-            stream = stream.shard(num_shards=shards, index=shard)
+        if part.file:
+            import datasets
+
+            path = download(source.dataset, source.revision, part, where)
+            format_of = type(_builder(source)).__module__.rpartition(".")[2]
+            stream = datasets.load_dataset(format_of, data_files=[str(path)], split="train", streaming=True)
+        else:
+            stream = _stream(source)
+            if part.parts > 1:
+                stream = stream.shard(num_shards=part.parts, index=part.number)
+        if names := stream.column_names:
+            stream = stream.select_columns([name for name in (source.text, source.id) if name in names])
         for number, row in enumerate(stream, 1):
-            place = f"{source.split}-{shard:05d}:{number}"
+            place = f"{source.split}-{part.number:05d}:{number}"
             item = make_document(row.get(source.text), row.get(source.id), f"{where}/{place}", source.text, place)
             yield Document(item.id, unwrap(item.text)) if source.hard_wrapped and isinstance(item, Document) else item
+
+
+def download(dataset: str, revision: str, part: Part, where: str) -> Path:
+    """The file of a part in the library's cache; its bytes are those that the hub promises, or BadInput is raised."""
+    for again in (False, True):
+        path = _fetch(dataset, revision, part.file, again)
+        kind, _, promised = part.promised.partition(":")
+        found = sha256_file(path) if kind == "sha256" else _git_hash(path)
+        if found == promised:
+            return path
+    raise BadInput(
+        f"{where}/{part.file}", f"arrives with {kind} {found}, twice", promised, "ask the data set's owner, or a mirror"
+    )
+
+
+def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
+    """One file, from the cache unless `again`; a server that stumbles is asked twice more, after a second and two."""
+    from huggingface_hub import errors, hf_hub_download
+
+    for pause in (1, 2, 0):
+        try:
+            return Path(
+                hf_hub_download(
+                    dataset,
+                    file,
+                    revision=revision,
+                    repo_type="dataset",
+                    etag_timeout=SECONDS,
+                    force_download=again,
+                )
+            )
+        except (errors.HfHubHTTPError, *_transport_errors(), OSError) as error:
+            status = getattr(getattr(error, "response", None), "status_code", 503)
+            if not pause or status < 500:
+                raise
+            time.sleep(pause)
+    raise AssertionError
+
+
+def _git_hash(path: Path) -> str:
+    state = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    state.update(path.read_bytes())
+    return state.hexdigest()
 
 
 def read_rows(dataset: str, config: str | None, split: str, revision: str, where: str) -> Iterator[dict[str, Any]]:
@@ -79,6 +164,13 @@ def _stream(source: HubCorpus) -> Any:
     return datasets.load_dataset(
         source.dataset, source.config, split=source.split, revision=source.revision, streaming=True
     )
+
+
+@functools.lru_cache(maxsize=1)
+def _builder(source: HubCorpus) -> Any:
+    import datasets
+
+    return datasets.load_dataset_builder(source.dataset, source.config, revision=source.revision)
 
 
 @contextlib.contextmanager

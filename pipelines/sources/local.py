@@ -15,7 +15,7 @@ from typing import Any
 from electra.data.text import Document, Rejected, unwrap
 from electra.errors import BadInput, SourceUnreachable
 from pipelines.sources import LocalCorpus, streams
-from pipelines.sources.streams import first_bytes, plain_suffix, read_lines
+from pipelines.sources.streams import Piece, first_bytes, plain_suffix, read_lines, standing_still
 
 Item = Document | Rejected
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
@@ -52,21 +52,26 @@ def require_folder(folder: Path, where: str) -> Path:
     return folder
 
 
-def read_documents(path: Path, source: LocalCorpus) -> Iterator[Item]:
-    """The documents of one file."""
-    kind = source.format if source.format != "auto" else guess_format(path)
+def read_documents(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
+    """The documents of one file, or of one range of it."""
+    kind = format_of(piece.path, source)
     if kind == "parquet":
-        items = read_parquet(path, source)
+        items = read_parquet(piece, source)
     elif kind == "jsonl":
-        items = read_jsonl(path, source)
+        items = read_jsonl(piece, source)
     elif kind == "wikiextractor":
-        items = read_wikiextractor(path)
+        items = read_wikiextractor(piece)
     else:
-        items = read_text(path, source)
+        items = read_text(piece, source)
     for item in items:
         if source.hard_wrapped and isinstance(item, Document):
             item = Document(item.id, unwrap(item.text))
         yield item
+
+
+def format_of(path: Path, source: LocalCorpus) -> str:
+    """The format that the settings say, or that the file itself shows."""
+    return source.format if source.format != "auto" else guess_format(path)
 
 
 def guess_format(path: Path) -> str:
@@ -82,10 +87,10 @@ def guess_format(path: Path) -> str:
     return "jsonl" if start.startswith(b"{") and suffix != ".txt" else "text"
 
 
-def decoded_lines(path: Path) -> Iterator[tuple[int, str] | Rejected]:
+def decoded_lines(piece: Piece) -> Iterator[tuple[int, str] | Rejected]:
     """(line number, text) of each line; one that is too long or no UTF-8 is rejected."""
-    for number, line in read_lines(path):
-        where = f"{path}:{number}"
+    for number, line in read_lines(piece):
+        where = f"{piece.path}:{number}"
         if line is None:
             yield Rejected(where, f"a line longer than {streams.LONGEST_LINE >> 20} MiB")
             continue
@@ -95,9 +100,10 @@ def decoded_lines(path: Path) -> Iterator[tuple[int, str] | Rejected]:
             yield Rejected(where, "invalid UTF-8", line[:EXCERPT].decode("utf-8", "backslashreplace"))
 
 
-def read_jsonl(path: Path, source: LocalCorpus) -> Iterator[Item]:
+def read_jsonl(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
     """One JSON object a line, with the text in one field."""
-    for item in decoded_lines(path):
+    path = piece.path
+    for item in decoded_lines(piece):
         if isinstance(item, Rejected):
             yield item
         elif item[1].strip():
@@ -131,31 +137,29 @@ def make_document(text: Any, identity: Any, where: str, field: str, default: str
     return Document(str(identity) if named else default, text)
 
 
-def read_text(path: Path, source: LocalCorpus) -> Iterator[Item]:
-    """A text file as one document (cut where it is very long), or a document for each block between blank lines."""
+def read_text(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
+    """A text file as one document (cut where it is very long), or a document for each line, or block between blank lines."""
     lines: list[str] = []
     size = count = 0
+    name = piece.path.name if not piece.start else f"{piece.path.name}:{piece.line}"
 
     def document() -> Document:
         nonlocal lines, size, count
-        made = Document(
-            path.name if source.documents == "file" and not count else f"{path.name}#{count}", "\n".join(lines)
-        )
+        made = Document(name if source.documents == "file" and not count else f"{name}#{count}", "\n".join(lines))
         lines, size, count = [], 0, count + 1
         return made
 
-    for item in decoded_lines(path):
+    for item in decoded_lines(piece):
         if isinstance(item, Rejected):
             yield item
             continue
         line = item[1]
-        if (source.documents == "blank_lines" and not line.strip()) or size > LONGEST_DOCUMENT:
-            if size:
-                yield document()
-            else:
-                lines = []
-        lines.append(line)
-        size += len(line)
+        between = source.documents != "file" and not line.strip()
+        if size and (between or source.documents == "lines" or size > LONGEST_DOCUMENT):
+            yield document()
+        if not between:
+            lines.append(line)
+            size += len(line)
     if size:
         yield document()
 
@@ -164,21 +168,21 @@ _DOC = re.compile(r"<doc\s+([^>]*)>\s*$")
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 
 
-def read_wikiextractor(path: Path) -> Iterator[Item]:
+def read_wikiextractor(piece: Piece) -> Iterator[Item]:
     """WikiExtractor's `<doc id="…" url="…" title="…">`, lines, `</doc>`."""
     lines: list[str] = []
     identity = started = ""
-    for item in decoded_lines(path):
+    for item in decoded_lines(piece):
         if isinstance(item, Rejected):
             yield item
             continue
         number, line = item
-        where = f"{path}:{number}"
+        where = f"{piece.path}:{number}"
         if opening := _DOC.match(line):
             if started:
-                yield Rejected(started, "a <doc> without </doc>", identity)
+                yield _unclosed(started, identity, lines)
             attributes = dict(_ATTRIBUTE.findall(opening[1]))
-            identity, started, lines = attributes.get("id") or f"{path.name}:{number}", where, []
+            identity, started, lines = attributes.get("id") or f"{piece.path.name}:{number}", where, []
         elif line.strip() == "</doc>" and started:
             yield Document(identity, html.unescape("\n".join(lines)))
             started = ""
@@ -187,49 +191,51 @@ def read_wikiextractor(path: Path) -> Iterator[Item]:
         elif line.strip():
             yield Rejected(where, "text outside <doc>", line[:EXCERPT])
     if started:
-        yield Rejected(started, "a <doc> without </doc>", identity)
+        yield _unclosed(started, identity, lines)
 
 
-def read_parquet(path: Path, source: LocalCorpus) -> Iterator[Item]:
-    """A column of a parquet file, read a thousand rows at a time."""
+def _unclosed(where: str, identity: str, lines: list[str]) -> Rejected:
+    return Rejected(where, "a <doc> without </doc>", identity, lines=1 + sum(bool(line.strip()) for line in lines))
+
+
+def read_parquet(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
+    """A column of a parquet file, read a thousand rows at a time; a piece is a range of its row groups."""
     import pyarrow
     import pyarrow.parquet
 
+    path = piece.path
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with standing_still(piece), pyarrow.parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
             if source.text not in names:
                 raise BadInput(path, f"has no column {source.text!r}", f"one of {', '.join(names)}", "set `text`")
             columns = [source.text, *([source.id] if source.id in names and source.id != source.text else [])]
-            number = 0
-            for batch in file.iter_batches(batch_size=1000, columns=columns):
-                # Strings are stored without a check: as bytes, one that is not UTF-8 costs its row and not the file.
-                fields = [_strings_as_bytes(batch.column(column)).to_pylist() for column in columns]
-                for row in zip(*fields, strict=True):
+            number = piece.line - 1
+            groups = range(piece.start, file.num_row_groups if piece.end is None else piece.end)
+            for batch in file.iter_batches(batch_size=1000, row_groups=groups, columns=columns):
+                texts, *named = [_values(batch.column(name)) for name in columns]
+                for text, identity in zip(texts, named[0] if named else [None] * len(texts), strict=True):
                     number += 1
                     where, place = f"{path}:{number}", f"{path.name}:{number}"
                     try:
-                        text, identity = (_decoded(row[0]), _decoded(row[1]) if len(row) > 1 else None)
+                        text = text.decode("utf-8") if isinstance(text, bytes) else text
                     except UnicodeDecodeError:
-                        yield Rejected(where, "invalid UTF-8", str(row)[:EXCERPT])
+                        yield Rejected(where, "invalid UTF-8", text[:EXCERPT].decode("utf-8", "backslashreplace"))
                         continue
+                    identity = identity.decode("utf-8", "replace") if isinstance(identity, bytes) else identity
                     yield make_document(text, identity, where, source.text, place)
-    except FileNotFoundError:
-        raise SourceUnreachable(path, "there is no such file") from None
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        sentence = str(error).splitlines()[0]
+    except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:  # damage has many names
+        sentence = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadInput(path, f"cannot be read ({sentence})", "a whole parquet file", "get the file again") from None
 
 
-def _strings_as_bytes(column: Any) -> Any:
+def _values(column: Any) -> list[Any]:
+    """The values of a column; text as bytes, since nothing has checked yet that it is UTF-8."""
     import pyarrow
 
-    kinds = {pyarrow.string(): pyarrow.binary(), pyarrow.large_string(): pyarrow.large_binary()}
-    return column.cast(kinds[column.type]) if column.type in kinds else column
-
-
-def _decoded(value: Any) -> Any:
-    return value.decode("utf-8") if isinstance(value, bytes) else value
+    is_text = pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
+    values: list[Any] = (column.cast(pyarrow.large_binary()) if is_text else column).to_pylist()
+    return values
 
 
 class _BadJson(ValueError):

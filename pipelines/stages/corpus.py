@@ -1,10 +1,11 @@
 """corpus@C: sources → build/corpus/C/documents-*.jsonl, clean documents {"id", "text"}, one a line.
 
-1. plan      every file, or shard of a hub data set, is a unit                      pipelines/sources/documents.py
+1. plan      files, ranges of large ones, files of a hub data set: each is a unit      pipelines/sources/documents.py
 2. unit      read, clean, write parts of some 32 MB; what is bad goes to quarantine    any process, in any order
-3. collect   drop repeated documents, number the parts, count everything            one process, in the units' order
+3. collect   drop what is repeated, number the parts, count everything                 pipelines/stages/collecting.py
 
-A killed run goes on with the units that are missing. Rows in = documents + dropped + quarantined, always.
+A killed run goes on with the units that are missing. Always: rows = documents + dropped + quarantined, and lines read =
+lines + dropped lines.
 """
 
 import json
@@ -15,24 +16,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from electra.config import code_digest, digest
 from electra.data.text import CleaningConfig, Document, QuarantineConfig, as_dict, clean
-from electra.errors import BadInput, OutOfRoom
-from electra.files import (
-    atomic_folder,
-    link_or_copy,
-    lock_folder,
-    remove,
-    room,
-    sha256_bytes,
-    sha256_file,
-    write_json,
-    write_jsonl,
-    write_manifest,
-)
+from electra.errors import OutOfRoom
+from electra.files import lock_folder, remove, room, sha256_file, write_json
 from pipelines.sources import CorpusConfig, documents
+from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
 from pipelines.stages.resumable import finish_units
 
 if TYPE_CHECKING:
@@ -41,7 +31,6 @@ if TYPE_CHECKING:
 
 PART_BYTES = 32 << 20
 HOPELESS = 1000  # bad rows in one unit: then it is asked at once whether they are too many
-INDEX = np.dtype([("text", "<u8"), ("lines", "<u4"), ("bytes", "<u4"), ("part", "<u4")])
 
 
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
@@ -50,7 +39,9 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     metrics = gather(params.corpora[name], f"corpora.{name}", folder, Path("runs") / f"corpus-{name}" / "work")
     write_json(Path("results/corpus") / f"{name}.json", metrics)
     flat = {key: value for key, value in metrics.items() if isinstance(value, int | float)}
-    tracker.summary({**flat, **{f"dropped/{key}": value for key, value in metrics["dropped"].items()}})
+    dropped = {f"{kind}/{key}": n for kind in ("dropped", "dropped_lines") for key, n in metrics[kind].items()}
+    tracker.summary({**flat, **dropped})
+    tracker.artifact(Path("results/corpus") / f"{name}.json")
     tracker.dataset(f"corpus/{name}", sha256_file(folder / "MANIFEST.json"), "corpus")
 
 
@@ -60,10 +51,11 @@ def gather(config: CorpusConfig, where: str, folder: Path, work: Path) -> dict[s
     with lock_folder(work):
         found, units = documents.plan(config, where, work)
         here = Path(__file__)
-        code = code_digest(here, here.parents[1] / "sources", here.parents[2] / "electra" / "data" / "text.py")
+        data = here.parents[2] / "electra" / "data"
+        code = code_digest(here, here.parent / "collecting.py", here.parents[1] / "sources", data / "text.py")
         fingerprint = digest(found, [unit.state() for unit in units], code)
         jobs = [Job(unit, config.cleaning, config.quarantine) for unit in units]
-        sizes = [unit.bytes or 1 for unit in units]
+        sizes = [max(1, unit.bytes) for unit in units]
         counts = finish_units(work, fingerprint, read_unit, jobs, title=where, sizes=sizes, shown="documents")
         metrics = collect(found, units, counts, where, work, folder)
         remove(work)
@@ -80,118 +72,38 @@ class Job:
 
 
 def read_unit(job: Job, folder: Path) -> dict[str, Any]:
-    """Write one unit's documents as part-NNNNN.jsonl, index.npy and quarantine.jsonl; return the counts."""
+    """Write one unit's documents as part-NNNNN.jsonl, with index, paragraphs and quarantine.jsonl; return the counts."""
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    bad: list[dict[str, str]] = []
-    index: list[tuple[int, int, int, int]] = []
-    parts = _Parts(folder)
-    with room(folder), parts:
+    first: dict[str, Any] = {}
+    repeats = job.cleaning.duplicate_paragraphs == "drop"
+    with (
+        room(folder),
+        _Parts(folder) as parts,
+        (folder / "index").open("wb") as index,
+        (folder / "paragraphs").open("wb") as paragraphs,
+        (folder / "quarantine.jsonl").open("wb") as quarantine,
+    ):
         for item in job.unit.read():
             counts["rows"] += 1
             if not isinstance(item, Document):
-                bad.append(as_dict(item))
+                quarantine.write(json.dumps(as_dict(item), ensure_ascii=False).encode() + b"\n")
+                first = first or as_dict(item)
                 reasons[item.reason] += 1
-                if len(bad) > HOPELESS:
-                    check_quarantine(bad, counts["rows"], job.quarantine)
+                if reasons.total() > HOPELESS:
+                    check_quarantine(first, reasons.total(), counts["rows"], job.quarantine)
                 continue
             before = counts["lines"]
             if not (text := clean(item.text, job.cleaning, counts)):
                 continue
             part = parts.write({"id": item.id, "text": text})
-            key = int.from_bytes(bytes.fromhex(sha256_bytes(text.encode())[:16]), "little")
-            index.append((key, counts["lines"] - before, len(text.encode()), part))
-    np.save(folder / "index.npy", np.array(index, dtype=INDEX), allow_pickle=False)
-    write_jsonl(folder / "quarantine.jsonl", bad)
-    return {**counts, "documents": len(index), "parts": parts.count, "quarantined": dict(reasons)}
-
-
-def check_quarantine(bad: list[dict[str, str]], rows: int, config: QuarantineConfig) -> None:
-    """Stop when more rows are bad than the quarantine tolerates; the sentence shows the first."""
-    if len(bad) > config.tolerated(rows) or (bad and len(bad) == rows):
-        raise BadInput(
-            bad[0]["where"],
-            f"{bad[0]['reason']} (the first of {len(bad):,} bad rows of {rows:,})",
-            f"at most {config.tolerated(rows):,}",
-            "mend the input, or raise `quarantine` to leave such rows out",
-        )
-
-
-def collect(
-    config: CorpusConfig,
-    units: list[documents.Unit],
-    counts: list[dict[str, Any]],
-    where: str,
-    work: Path,
-    folder: Path,
-) -> dict[str, Any]:
-    """Join the finished units into the corpus folder, in order; return the metrics."""
-    folders = [work / f"unit-{number:05d}" for number in range(len(units))]
-    bad = [json.loads(line) for unit in folders for line in (unit / "quarantine.jsonl").open(encoding="utf-8")]
-    total: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    for count in counts:
-        total.update({key: value for key, value in count.items() if isinstance(value, int)})
-        reasons.update(count["quarantined"])
-    check_quarantine(bad, total["rows"], config.quarantine)
-    indices = [np.load(unit / "index.npy", allow_pickle=False) for unit in folders]
-    keep = _first_occurrences(indices, config.cleaning.duplicate_documents == "drop")
-    dropped = {key.removeprefix("dropped_"): value for key, value in total.items() if key.startswith("dropped_")}
-    dropped["duplicate_documents"] = sum(int((~kept).sum()) for kept in keep)
-    if sum(int(kept.sum()) for kept in keep) == 0:
-        raise BadInput(
-            where,
-            f"holds no document ({total['rows']:,} rows read, {len(bad):,} quarantined, {sum(dropped.values()):,} dropped)",
-            "at least one with text",
-            "check the files and the `cleaning` settings",
-        )
-    shards: list[dict[str, Any]] = []
-    sources = [Counter(documents=0, lines=0, bytes=0) for _ in config.sources]
-    with atomic_folder(folder) as temporary:
-        for unit, source, index, kept in zip(units, folders, indices, keep, strict=True):
-            rows = index[kept]
-            sources[unit.source].update(
-                documents=len(rows), lines=int(rows["lines"].sum()), bytes=int(rows["bytes"].sum())
-            )
-            for part in np.unique(rows["part"]):
-                name = f"documents-{len(shards):05d}.jsonl"
-                of_part = kept[index["part"] == part]
-                _copy_kept(source / f"part-{part:05d}.jsonl", temporary / name, of_part)
-                shards.append({"file": name, "source": unit.source, "documents": int(of_part.sum())})
-        write_jsonl(temporary / "quarantine.jsonl", bad)
-        weights = [source.weight for source in config.sources]
-        write_manifest(temporary, kind="corpus", shards=shards, weights=weights)
-    return {
-        "documents": sum(source["documents"] for source in sources),
-        "lines": sum(source["lines"] for source in sources),
-        "bytes": sum(source["bytes"] for source in sources),
-        "rows": total["rows"],
-        "shards": len(shards),
-        "dropped": dict(sorted(dropped.items())),
-        "changed": {key.removeprefix("changed_"): n for key, n in sorted(total.items()) if key.startswith("changed_")},
-        "quarantined": len(bad),
-        "reasons": dict(sorted(reasons.items())),
-        "sources": [
-            {"kind": source.kind, "revision": getattr(source, "revision", None), "weight": source.weight, **count}
-            for source, count in zip(config.sources, sources, strict=True)
-        ],
-    }
-
-
-def _first_occurrences(indices: list[NDArray[Any]], drop: bool) -> list[NDArray[np.bool_]]:
-    """For each unit, which documents stay: all, or the first of each text. Eight bytes a document are in memory."""
-    keep = np.full(sum(map(len, indices)), not drop)
-    if drop:
-        keep[np.unique(np.concatenate([index["text"] for index in indices]), return_index=True)[1]] = True
-    return np.split(keep, np.cumsum([len(index) for index in indices])[:-1])
-
-
-def _copy_kept(old: Path, new: Path, kept: NDArray[np.bool_]) -> None:
-    if kept.all():
-        link_or_copy(old, new)
-        return
-    with old.open("rb") as source, new.open("wb") as target:
-        target.writelines(line for line, keep in zip(source, kept, strict=True) if keep)
+            keys = [key_of(line) for line in text.split("\n") if is_paragraph(line, job.cleaning)] if repeats else []
+            paragraphs.write(np.array(keys, dtype="<u8").tobytes())
+            facts = (key_of(text), counts["lines"] - before, len(text.encode()), part, len(keys))
+            index.write(np.array([facts], dtype=INDEX).tobytes())
+            counts["documents"] += 1
+            counts["paragraphs"] += len(keys)
+    return {**counts, "parts": parts.count, "reasons": dict(reasons), "first_bad": first}
 
 
 def _check_room(config: CorpusConfig, where: str, folder: Path) -> None:

@@ -39,7 +39,7 @@ from electra.files import (
 )
 from electra.seeds import derive, permute
 from pipelines.sources import hub
-from pipelines.stages.resumable import begin, finish_units
+from pipelines.stages.resumable import finish_unit, finish_units
 
 if TYPE_CHECKING:
     from pipelines.params import Params
@@ -80,9 +80,9 @@ def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work
     hashes = {name: manifest["files"][name]["sha256"] for name in shards}
     sizes = [manifest["files"][name]["bytes"] for name in shards]
     with lock_folder(work):
-        begin(work, fingerprint)
-        made = work / "unit-tokenizer"
-        tokenizer = prepare_tokenizer(config, where, corpus, hashes, made)
+        made = work / "tokenizer"
+        finish_unit(made, fingerprint, functools.partial(prepare_tokenizer, config, where, corpus, hashes))
+        tokenizer = wordpiece.load(made)
         jobs = [Job(corpus / name, hashes[name], number, made, config) for number, name in enumerate(shards)]
         counts = finish_units(work, fingerprint, pack_shard, jobs, title=where, sizes=sizes, shown="tokens")
         metrics = collect(config, where, manifest, tokenizer, counts, work, folder)
@@ -92,22 +92,20 @@ def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work
 
 def prepare_tokenizer(
     config: TokensConfig, where: str, corpus: Path, hashes: dict[str, str], folder: Path
-) -> Tokenizer:
+) -> dict[str, Any]:
     """Train the tokenizer or take the published one, and leave it in `folder` for the workers."""
-    if not folder.exists():
-        settings = config.tokenizer
-        cased = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
-        if isinstance(settings, TrainTokenizer):
-            lines = SampleLines(corpus, hashes, settings.megabytes << 20)
-            made = wordpiece.train_wordpiece(lines, settings.vocab_size, alphabet=settings.alphabet, **cased)
-        elif isinstance(settings, HubTokenizer):
-            file = hub.fetch_file(settings.repo, settings.file, settings.revision, f"{where}.tokenizer")
-            made = wordpiece.from_vocab(file, **cased)
-        else:
-            made = wordpiece.from_vocab(Path(settings.file), **cased)
-        with atomic_folder(folder) as temporary:
-            wordpiece.save(made, temporary)
-    return wordpiece.load(folder)
+    settings = config.tokenizer
+    cased = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
+    if isinstance(settings, TrainTokenizer):
+        lines = SampleLines(corpus, hashes, settings.megabytes << 20)
+        made = wordpiece.train_wordpiece(lines, settings.vocab_size, alphabet=settings.alphabet, **cased)
+    elif isinstance(settings, HubTokenizer):
+        file = hub.fetch_file(settings.repo, settings.file, settings.revision, f"{where}.tokenizer")
+        made = wordpiece.from_vocab(file, **cased)
+    else:
+        made = wordpiece.from_vocab(Path(settings.file), **cased)
+    wordpiece.save(made, folder)
+    return {"identity": made.identity}
 
 
 @dataclass(frozen=True)
@@ -180,8 +178,7 @@ def pack_shard(job: Job, folder: Path) -> Counts:
             split = split_of(text, config.seed, config.valid_fraction)
             tokens = [next(encoded) for _ in lines]
             total.update({f"documents_{split}": 1, "documents": 1, "lines": len(lines)})
-            for line in tokens:
-                total["tokens"] += len(line) // tokenizer.dtype.itemsize
+            total["tokens"] += sum(map(len, tokens)) // tokenizer.dtype.itemsize
             for length in config.lengths:
                 packer = packers[length, split]
                 for line in tokens:
@@ -299,12 +296,12 @@ def append_rows(writer: RowWriter, folders: list[Path], split: str, copies: floa
     for _ in range(int(copies)):
         for folder, count in zip(folders, counts, strict=True):
             writer.append_files(*shard_paths(folder, split), count)
-    extra = round((copies - int(copies)) * sum(counts))
-    chosen = np.sort(permute(np.arange(extra, dtype=np.int64), sum(counts), derive(seed, "weights", source)))
-    start = 0
+    rows = sum(counts)
+    extra, key, start = round((copies - int(copies)) * rows), derive(seed, "weights", source), 0
     for folder, count in zip(folders, counts, strict=True):
-        here = chosen[(chosen >= start) & (chosen < start + count)] - start
-        writer.append_files(*shard_paths(folder, split), count, here)
+        if extra:  # row i is taken if a permutation of all rows moves it below `extra`: exactly so many are
+            here = permute(np.arange(start, start + count, dtype=np.int64), rows, key) < extra
+            writer.append_files(*shard_paths(folder, split), count, np.flatnonzero(here))
         start += count
 
 

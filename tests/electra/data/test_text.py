@@ -21,7 +21,7 @@ def cleaned(text: str, **settings: object) -> tuple[str, dict[str, int]]:
 def test_lines_are_trimmed_and_white_space_becomes_one_space() -> None:
     assert cleaned("  a\u00a0\t b \r\n\n\n  \x0bc\x00d\u2028e\u3000f\ufeff ") == (
         "a b\ncd\ne f",
-        {"lines": 3, "changed_control_characters": 3},
+        {"lines_read": 3, "lines": 3, "changed_control_characters": 3},
     )
 
 
@@ -35,10 +35,13 @@ def test_what_is_dropped_is_counted() -> None:
     text = "long enough\nab\nlong enough\n\nanother line"
     assert cleaned(text, minimum_line=3, duplicate_lines="drop") == (
         "long enough\nanother line",
-        {"lines": 2, "dropped_short_lines": 1, "dropped_duplicate_lines": 1},
+        {"lines_read": 4, "lines": 2, "short_lines": 1, "duplicate_lines": 1},
     )
-    assert cleaned(" \n\t\n") == ("", {"dropped_empty_documents": 1})
-    assert cleaned("ab", minimum_document=3) == ("", {"dropped_short_documents": 1})
+    assert cleaned(" \n\t\n") == ("", {"empty_documents": 1})
+    assert cleaned("ab", minimum_document=3) == (
+        "",
+        {"lines_read": 1, "lines_of_documents": 1, "short_documents": 1},
+    )
 
 
 @pytest.mark.parametrize(("dirty", "expected"), [

@@ -6,7 +6,7 @@ import re
 import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -14,7 +14,8 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 class Hub:
     """`with Hub({"made/up": {"data/train-00000-of-00001.parquet": bytes}}) as hub: hub.url`; `hub.asked` counts requests.
 
-    `faults` maps a path to what happens to its first request: 503, or "cut" (the connection ends in the middle).
+    `faults` maps a path to what happens to its first request: 503, "cut" (the connection ends in the middle), or
+    "flip" (a wrong byte; "flips" means every time).
     """
 
     def __init__(self, files: dict[str, dict[str, bytes]], faults: dict[str, int | str] | None = None) -> None:
@@ -81,7 +82,8 @@ class _Handler(BaseHTTPRequestHandler):
                 + [entry(prefix + file, data) for file, data in below.items() if "/" not in file]
             )
         elif kind == "paths-info":
-            wanted = json.loads(self.body).get("paths", [])
+            body = self.body.decode()
+            wanted = json.loads(body)["paths"] if body.startswith("{") else parse_qs(body).get("paths", [])
             self.send_json([entry(file, data) for file, data in files.items() if file in wanted])
         else:
             siblings = [{"rfilename": file} for file in files]
@@ -95,6 +97,8 @@ class _Handler(BaseHTTPRequestHandler):
             )
             return
         fault = self.hub.faults.pop(file, None) if self.command == "GET" else None
+        if fault == "flips":
+            self.hub.faults[file] = fault
         if isinstance(fault, int):
             self.send_json({"error": "try again"}, fault)
             return
@@ -111,6 +115,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "GET":
             piece = data[start:end]
+            if fault in {"flip", "flips"}:
+                piece = piece[:-9] + bytes([piece[-9] ^ 1]) + piece[-8:]
             self.wfile.write(piece[: len(piece) // 2] if fault == "cut" else piece)
             self.close_connection = fault == "cut"
 
@@ -127,4 +133,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def entry(file: str, data: bytes) -> dict[str, object]:
-    return {"type": "file", "path": file, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+    """What the hub tells of a file: git's hash of it, and the sha256 of one that is kept outside of git."""
+    fact: dict[str, object] = {"type": "file", "path": file, "size": len(data)}
+    fact["oid"] = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+    if file.endswith(".parquet"):
+        fact["lfs"] = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}
+    return fact

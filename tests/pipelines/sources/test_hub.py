@@ -26,10 +26,10 @@ import huggingface_hub
 from electra.errors import UserError
 from pipelines.sources import CorpusConfig, HubCorpus, documents
 
-for name, config, split, revision in json.loads(sys.argv[1]):
+for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
     started = time.monotonic()
     try:
-        source = HubCorpus(kind="hub", dataset=name, config=config, split=split, revision=revision)
+        source = HubCorpus(kind="hub", dataset=name, config=config, split=split, revision=revision, fetch=(fetch or ["download"])[0])
         found, units = documents.plan(CorpusConfig(sources=(source,)), "corpora.x", Path("scratch"))
         rows = [[item.id, item.text] for unit in units for item in unit.read()]
         print(json.dumps({"revision": found.sources[0].revision, "units": len(units), "rows": rows}))
@@ -59,21 +59,33 @@ def ask(tmp_path: Path, endpoint: str, *questions: tuple[str, str | None, str, s
 
 @pytest.mark.slow
 def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path: Path) -> None:
-    texts = [[{"id": f"{part}-{i}", "text": f"Text {i} of {part}."} for i in range(20)] for part in range(3)]
+    texts = [
+        [{"id": f"{part}-{i}", "text": f"Text {i} of {part}.", "url": "u"} for i in range(20)] for part in range(3)
+    ]
     files = {"README.md": README.encode(), **{name: parquet(rows) for name, rows in zip(PARTS, texts, strict=True)}}
-    with Hub({"made/up": files}, {PARTS[1]: 503, PARTS[2]: "cut"}) as server:
-        good, *bad = ask(
+    lines = "".join(json.dumps(row) + "\n" for row in texts[0]).encode()
+    others = {"made/lines": {"a.jsonl": lines}, "made/wrong": {"data/train-0.parquet": files[PARTS[0]]}}
+    faults = {PARTS[0]: "flip", PARTS[1]: 503, PARTS[2]: "cut", "data/train-0.parquet": "flips"}
+    with Hub({"made/up": files, **others}, faults) as server:
+        good, jsonl, wrong, *bad = ask(
             tmp_path,
             server.url,
             ("made/up", "en", "train", "main"),
+            ("made/lines", None, "train", "main"),
+            ("made/wrong", None, "train", "main"),
             ("made/up", "en", "train", "f" * 40),
             ("no/such", None, "train", "main"),
             ("made/up", "de", "train", "main"),
             ("made/up", "en", "test", "main"),
         )
-        assert not server.faults, "both faults were met"
+        assert set(server.faults) == {"data/train-0.parquet"}, "every other fault was met"
+        server.faults |= {PARTS[1]: 503, PARTS[2]: "cut"}
+        (streamed,) = ask(tmp_path, server.url, ("made/up", "en", "train", "main", "stream"))
+        assert set(server.faults) == {"data/train-0.parquet"}
     assert (good["revision"], good["units"]) == (COMMIT, 3)
-    assert good["rows"] == [[row["id"], row["text"]] for rows in texts for row in rows]
+    assert good["rows"] == [[row["id"], row["text"]] for rows in texts for row in rows] == streamed["rows"]
+    assert jsonl["rows"] == good["rows"][:20]
+    assert wrong["code"] == 65 and "data/train-0.parquet: arrives with sha256" in wrong["error"]
     assert [(error["code"], error["error"].partition("; ")[0].partition(" (")[0]) for error in bad] == [
         (69, "corpora.x.sources[0]: made/up has no such revision"),
         (69, "corpora.x.sources[0]: the hub has no no/such"),
@@ -113,6 +125,7 @@ class Stream:
     """What `datasets.load_dataset(streaming=True)` gives, as far as we use it."""
 
     num_shards = 2
+    column_names = None
 
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self.rows = rows
@@ -127,9 +140,8 @@ class Stream:
 def test_bad_rows_of_a_data_set_are_rejected_with_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"id": 1, "text": "a"}, {"id": 2, "text": None}, {"title": "no id", "text": "c"}, {"id": 4}]
     monkeypatch.setattr(hub, "_stream", lambda source: Stream(rows))
-    source = HubCorpus(kind="hub", dataset="made/up", revision="c0ffee")
-    assert hub.count_shards(source, "corpora.x") == 2
-    first, second = (list(hub.read_documents(source, shard, 2)) for shard in range(2))
+    source = HubCorpus(kind="hub", dataset="made/up", revision="c0ffee", fetch="stream")
+    first, second = (list(hub.read_documents(source, part)) for part in hub.parts(source, "corpora.x"))
     assert first == [Document("1", "a"), Document("train-00000:2", "c")]
     assert [item.where for item in second if isinstance(item, Rejected)] == [
         "made/up@c0ffee/train-00001:1",

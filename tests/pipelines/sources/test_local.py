@@ -1,21 +1,18 @@
 """Local files of every format and compression, good ones and bad ones."""
 
-import gzip
 import json
 import lzma
 from pathlib import Path
 
 import pytest
-import zstandard
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from electra.data.text import Document, Rejected
-from electra.errors import BadInput, SourceUnreachable, UserError
+from electra.errors import BadInput, SourceUnreachable
 from pipelines.sources import LocalCorpus, local, streams
 from pipelines.sources.local import find_files, read_documents
+from pipelines.sources.streams import Piece
+from tests.pipelines.sources.bad_input import BAD_LINES, COMPRESS
 
-COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 ROWS = [{"id": f"d{i}", "title": "t", "text": f"Text {i} — ünï\nsecond line"} for i in range(50)]
 JSONL = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()
 
@@ -25,7 +22,7 @@ def corpus(**settings: object) -> LocalCorpus:
 
 
 def read(path: Path, **settings: object) -> list[Document | Rejected]:
-    return list(read_documents(path, corpus(**settings)))
+    return list(read_documents(Piece(path), corpus(**settings)))
 
 
 @pytest.mark.parametrize("compression", COMPRESS)
@@ -109,7 +106,7 @@ def test_wikiextractor_output(tmp_path: Path) -> None:
         Document("12", "A & B\n\nFish & chips."),
         Document("13", "C\n\nText."),
         Rejected(f"{path}:12", "text outside <doc>", "stray"),
-        Rejected(f"{path}:13", "a <doc> without </doc>", "14"),
+        Rejected(f"{path}:13", "a <doc> without </doc>", "14", lines=2),
     ]
 
 
@@ -117,23 +114,6 @@ def test_hard_wrapped_books_are_joined(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"id": "b", "text": "a line that is filled to the very end\nand goes on here."}))
     assert read(path, hard_wrapped=True)[0].text == "a line that is filled to the very end and goes on here."
-
-
-BAD_LINES = [
-    (b"\xff\xfe{}", "invalid UTF-8"),
-    (b'{"text": "cut', "not JSON"),
-    (b"[1, 2]", "not a JSON object"),
-    (b'"text"', "not a JSON object"),
-    (b'{"body": "x"}', "no field 'text'"),
-    (b'{"text": 5}', "field 'text' is not text"),
-    (b'{"text": null}', "field 'text' is not text"),
-    (b'{"text": "a", "text": "b"}', "a key twice in one object"),
-    (b'{"text": "a", "score": NaN}', "NaN is not JSON"),
-    (b'{"text": "a \\ud800 b"}', "lone surrogate"),
-    (b'{"text": "\x01"}', "not JSON"),
-    (b"[" * 100_000, "not JSON"),
-    (b'{"text": "' + b"x" * 2000, "a line longer than 0 MiB"),
-]
 
 
 @pytest.mark.parametrize(("line", "reason"), BAD_LINES, ids=[reason for _, reason in BAD_LINES])
@@ -170,7 +150,7 @@ def test_a_long_line_is_never_held_in_memory(tmp_path: Path, monkeypatch: pytest
 def test_a_file_that_changes_under_the_reader_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(JSONL)
-    reader = read_documents(path, corpus())
+    reader = read_documents(Piece(path), corpus())
     next(reader)
     path.write_bytes(JSONL * 2)
     with pytest.raises(BadInput, match="changed while it was read"):
@@ -198,42 +178,6 @@ def test_no_file_is_a_sentence(tmp_path: Path) -> None:
         read(tmp_path / "folder.jsonl")
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(
-        st.one_of(
-            st.binary(max_size=30),
-            st.sampled_from([line for line, _ in BAD_LINES[:-2]]),
-            st.text(max_size=20).map(lambda text: json.dumps({"text": text}).encode()),
-            st.recursive(st.none() | st.floats() | st.text(max_size=5), st.lists, max_leaves=4).map(
-                lambda value: json.dumps(value).encode()
-            ),
-        ),
-        max_size=6,
-    ),
-    st.sampled_from(["jsonl", "text", "wikiextractor"]),
-)
-def test_any_bytes_are_documents_or_rejected_rows_never_a_traceback(
-    tmp_path: Path, lines: list[bytes], form: str
-) -> None:
-    path = tmp_path / "any"
-    path.write_bytes(b"\n".join(lines))
-    items = read(path, format=form)
-    for item in items:
-        assert isinstance(item, Document | Rejected)
-        (item.text if isinstance(item, Document) else item.reason + item.excerpt).encode()
-    if form == "jsonl":
-        filled = [line for line in path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n") if not blank(line)]
-        assert len(items) == len(filled)
-
-
-def blank(line: bytes) -> bool:
-    try:
-        return not line.removesuffix(b"\r").decode().strip()
-    except UnicodeDecodeError:
-        return False
-
-
 def test_a_parquet_string_that_is_not_utf8_costs_its_row_alone(tmp_path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
@@ -246,29 +190,3 @@ def test_a_parquet_string_that_is_not_utf8_costs_its_row_alone(tmp_path: Path) -
     assert isinstance(first, Document) and isinstance(third, Document)
     assert isinstance(second, Rejected)
     assert (second.where, second.reason) == (f"{path}:2", "invalid UTF-8")
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([".gz", ".xz", ".zst", ".parquet"]))
-@example(6318, 1, ".parquet")
-def test_any_damage_to_an_archive_is_a_sentence_or_rejected_rows(
-    tmp_path: Path, place: int, length: int, suffix: str
-) -> None:
-    if suffix == ".parquet":
-        import pyarrow
-        import pyarrow.parquet
-
-        path = tmp_path / "a.parquet"
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
-        whole = bytearray(path.read_bytes())
-    else:
-        path = tmp_path / f"a.jsonl{suffix}"
-        whole = bytearray(COMPRESS[suffix](JSONL))
-    for i in range(length):
-        whole[(place + i) % len(whole)] ^= 1 + (place + i) % 255
-    path.write_bytes(whole)
-    try:
-        for item in read(path):
-            assert isinstance(item, Document | Rejected)
-    except UserError as error:
-        assert str(path) in str(error)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from electra.config import build
+from electra.data import duplicates
 from electra.errors import BadConfig, BadInput, OutOfRoom, SourceUnreachable
 from electra.files import verify_manifest
 from electra.workers import VARIABLE
@@ -19,6 +20,7 @@ from pipelines.stages.corpus import gather
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting workers takes seconds; the tests that are about them ask for more."""
     monkeypatch.setenv(VARIABLE, "1")
+    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)  # every file a unit
 
 
 def documents(folder: Path) -> list[dict[str, str]]:
@@ -55,11 +57,12 @@ def test_documents_in_order_and_numbers_that_add_up(tmp_path: Path) -> None:
     assert found[0] == {"id": "0-0", "text": "Text 0 of 0.\nA line é."}
     assert metrics["rows"] == 203 and metrics["documents"] == len(found) == 201 and metrics["lines"] == 401
     assert metrics["dropped"] == {"duplicate_documents": 0, "empty_documents": 1}
+    assert metrics["lines_read"] == 401 and metrics["dropped_lines"] == {}
     assert metrics["quarantined"] == 1 and metrics["reasons"] == {"not a JSON object": 1}
     assert metrics["rows"] == metrics["documents"] + metrics["quarantined"] + sum(metrics["dropped"].values())
     assert metrics["bytes"] == sum(len(row["text"].encode()) for row in found)
     (entry,) = [json.loads(line) for line in (tmp_path / "out/quarantine.jsonl").open()]
-    assert entry == {"where": f"{tmp_path}/text/0.jsonl:43", "reason": "not a JSON object", "excerpt": "[]"}
+    assert entry == {"where": f"{tmp_path}/text/0.jsonl:43", "reason": "not a JSON object", "excerpt": "[]", "lines": 1}
     verify_manifest(tmp_path / "out")
     assert not (tmp_path / "work-out").exists()
 
@@ -94,6 +97,34 @@ def test_repeated_documents_are_dropped_wherever_they_are(tmp_path: Path, monkey
     assert dropped["dropped"]["duplicate_documents"] == 40
     assert documents(tmp_path / "dropped") == documents(tmp_path / "kept")[:120]
     assert dropped["lines"] == 240 and dropped["bytes"] == kept["bytes"] * 3 // 4
+    assert dropped["dropped_lines"] == {"lines_of_documents": 80} and dropped["lines_read"] == 320
+
+
+def test_repeated_paragraphs_are_dropped_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "PART_BYTES", 300)
+    monkeypatch.setattr(duplicates, "BUCKET", 6)
+    (tmp_path / "text").mkdir()
+    boiler, texts = "This paragraph stands on every page.", []
+    for i in range(30):
+        texts.append([f"Page {i} has its own words.", boiler, "Short.", f"And {i % 10} ends are shared by three."])
+    texts += [[boiler], [boiler, "Short."], list(texts[3])]
+    for i in range(3):
+        rows = [
+            json.dumps({"id": f"{i}-{j}", "text": "\n".join(text)})
+            for j, text in enumerate(texts[i * 11 : i * 11 + 11])
+        ]
+        (tmp_path / f"text/{i}.jsonl").write_text("\n".join(rows))
+    cleaning = {"duplicate_paragraphs": "drop", "shortest_paragraph": 10, "duplicate_documents": "drop"}
+    metrics = run(tmp_path, config(tmp_path, cleaning=cleaning))
+    seen, expected = set(), []
+    for text in texts:
+        left = [line for line in text if len(line) < 10 or not (line in seen or seen.add(line))]
+        expected += ["\n".join(left)] if left and text is not texts[-1] else []
+    assert [row["text"] for row in documents(tmp_path / "out")] == expected
+    assert metrics["dropped"] == {"duplicate_documents": 1, "repeated_documents": 1}
+    assert metrics["dropped_lines"] == {"duplicate_paragraphs": 29 + 20 + 2, "lines_of_documents": 4}
+    assert metrics["lines_read"] == 127 and metrics["lines"] == 127 - 55
+    assert run(tmp_path, config(tmp_path, cleaning={}), "all")["documents"] == 33
 
 
 def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +134,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.
     read = corpus.documents.Unit.read
 
     def stopping(unit: Any) -> Any:
-        calls.append(unit.path.name)
+        calls.append(unit.pieces[0].path.name)
         if len(calls) == 4:
             raise KeyboardInterrupt
         return read(unit)

@@ -1,0 +1,67 @@
+"""Which of many keys occur for the first time, in memory that does not grow with their number.
+
+Keys (64-bit hashes of documents or paragraphs) are dealt by their leading bits into buckets on disk, each small enough
+to be sorted in memory; what a bucket finds repeated is kept on disk, too, as sorted positions. Among a billion different
+texts the chance that any two share a hash, so that one is dropped wrongly, is below three in a hundred.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from electra.files import remove
+
+BUCKET = 1 << 22  # records sorted at once: some 200 MB
+RECORD = np.dtype([("key", "<u8"), ("position", "<u8")])
+
+
+class FirstOccurrences:
+    """`keep(start, count)` says which of the keys at positions start … start + count - 1 occur there first.
+
+    `arrays` are the keys in order, `total` how many there are, `scratch` a folder for the buckets.
+    """
+
+    def __init__(self, arrays: Iterable[NDArray[np.uint64]], total: int, scratch: Path) -> None:
+        remove(scratch)
+        scratch.mkdir(parents=True)
+        buckets = max(1, -(-total // (BUCKET // 2)))
+        files = [scratch / f"bucket-{number:05d}" for number in range(buckets)]
+        start = 0
+        for keys in arrays:
+            records = np.empty(len(keys), RECORD)
+            records["key"], records["position"] = keys, np.arange(start, start + len(keys))
+            start += len(keys)
+            bucket = (keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)
+            order = np.argsort(bucket, kind="stable")
+            ends = np.searchsorted(bucket[order], np.arange(buckets + 1, dtype=np.uint64))
+            for file, first, last in zip(files, ends[:-1], ends[1:], strict=True):
+                if first < last:
+                    with file.open("ab") as target:
+                        target.write(records[order[first:last]].tobytes())
+        assert start == total, (start, total)
+        self._repeated = [_repeated(file) for file in files]
+
+    def keep(self, start: int, count: int) -> NDArray[np.bool_]:
+        """Which of `count` keys from position `start` on occur for the first time."""
+        kept = np.ones(count, dtype=np.bool_)
+        for positions in self._repeated:
+            first, last = np.searchsorted(positions, np.array([start, start + count], dtype=np.uint64))
+            kept[(positions[first:last] - np.uint64(start)).astype(np.int64)] = False
+        return kept
+
+
+def _repeated(file: Path) -> NDArray[Any]:
+    """The positions of a bucket's records, sorted, but for the first of each key; they replace the bucket on disk."""
+    if not file.exists():
+        return np.empty(0, dtype="<u8")
+    records = np.fromfile(file, RECORD)
+    order = np.argsort(records["key"], kind="stable")
+    keys = records["key"][order]
+    positions = np.sort(records["position"][order][1:][keys[1:] == keys[:-1]])
+    if not len(positions):
+        return np.empty(0, dtype="<u8")
+    positions.tofile(file)
+    return np.memmap(file, dtype="<u8", mode="r")

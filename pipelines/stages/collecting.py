@@ -1,0 +1,177 @@
+"""The last step of the corpus stage: finished units become numbered shards, less what is repeated, and everything is counted.
+
+Memory holds one unit's index at a time; what is repeated anywhere in the corpus is found on disk (electra/data/duplicates.py).
+"""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from electra.data.duplicates import FirstOccurrences
+from electra.data.text import CleaningConfig, QuarantineConfig
+from electra.errors import BadInput
+from electra.files import atomic_folder, link_or_copy, remove, sha256_bytes, write_manifest
+from pipelines.sources import CorpusConfig, documents
+
+# Of each document of a unit: the hash of its text, its lines and bytes, the part it lies in, its paragraphs that are hashed
+INDEX = np.dtype([("text", "<u8"), ("lines", "<u4"), ("bytes", "<u4"), ("part", "<u4"), ("paragraphs", "<u4")])
+LINES = ("short_lines", "duplicate_lines", "lines_of_documents")  # what cleaning may drop
+TEXTS = ("empty_documents", "short_documents")
+
+
+def key_of(text: str) -> int:
+    """The 64-bit hash by which repetitions are found."""
+    return int.from_bytes(bytes.fromhex(sha256_bytes(text.encode())[:16]), "little")
+
+
+def is_paragraph(line: str, cleaning: CleaningConfig) -> bool:
+    """Whether a line is long enough for its repetition to mean something."""
+    return len(line) >= cleaning.shortest_paragraph
+
+
+def check_quarantine(first: dict[str, Any], bad: int, rows: int, config: QuarantineConfig) -> None:
+    """Stop when more rows are bad than the quarantine tolerates; the sentence shows the first."""
+    if bad > config.tolerated(rows) or (bad and bad == rows):
+        raise BadInput(
+            first["where"],
+            f"{first['reason']} (the first of {bad:,} bad rows of {rows:,})",
+            f"at most {config.tolerated(rows):,}",
+            "mend the input, or raise `quarantine` to leave such rows out",
+        )
+
+
+def collect(
+    config: CorpusConfig,
+    units: list[documents.Unit],
+    counts: list[dict[str, Any]],
+    where: str,
+    work: Path,
+    folder: Path,
+) -> dict[str, Any]:
+    """Join the finished units into the corpus folder, in order; return the metrics."""
+    total: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for count in counts:
+        total.update({key: value for key, value in count.items() if isinstance(value, int)})
+        reasons.update(count["reasons"])
+    first = next((count["first_bad"] for count in counts if count["first_bad"]), {})
+    bad = reasons.total()
+    check_quarantine(first, bad, total["rows"], config.quarantine)
+    dropped = Counter({key: total[key] for key in TEXTS if total[key]} | {"duplicate_documents": 0})
+    lines = Counter({key: total[key] for key in LINES if total[key]})
+    folders = [work / f"unit-{number:05d}" for number in range(len(units))]
+    sources = [Counter(documents=0, lines=0, bytes=0) for _ in config.sources]
+    shards: list[dict[str, Any]] = []
+    with atomic_folder(folder) as temporary:
+        repeats = _Repeats(config.cleaning, folders, total, work)
+        for unit, source in zip(units, folders, strict=True):
+            for part, rows, kept in repeats.parts(source):
+                name = f"documents-{len(shards):05d}.jsonl"
+                made = _copy(source / f"part-{part:05d}.jsonl", temporary / name, rows, kept, config.cleaning)
+                dropped.update({key: made[key] for key in ("duplicate_documents", "repeated_documents") if made[key]})
+                lines.update({key: made[key] for key in ("lines_of_documents", "duplicate_paragraphs") if made[key]})
+                facts = {key: made[key] for key in ("documents", "lines", "bytes")}
+                sources[unit.source].update(facts)
+                if made["documents"]:
+                    shards.append({"file": name, "source": unit.source, "documents": made["documents"]})
+                else:
+                    remove(temporary / name)
+        if not shards:
+            raise BadInput(
+                where,
+                f"holds no document ({total['rows']:,} rows read, {bad:,} quarantined, {dropped.total():,} dropped)",
+                "at least one with text",
+                "check the files and the `cleaning` settings",
+            )
+        with (temporary / "quarantine.jsonl").open("wb") as target:
+            for source in folders:
+                with (source / "quarantine.jsonl").open("rb") as entries:
+                    shutil.copyfileobj(entries, target)
+        weights = [source.weight for source in config.sources]
+        write_manifest(temporary, kind="corpus", shards=shards, weights=weights)
+    sums = {key: sum(source[key] for source in sources) for key in ("documents", "lines", "bytes")}
+    assert total["rows"] == sums["documents"] + bad + dropped.total(), (total, sums, bad, dropped)
+    assert total["lines_read"] == sums["lines"] + lines.total(), (total, sums, lines)
+    return {
+        **sums,
+        "rows": total["rows"],
+        "lines_read": total["lines_read"],
+        "shards": len(shards),
+        "dropped": dict(sorted(dropped.items())),
+        "dropped_lines": dict(sorted(lines.items())),
+        "changed": {key.removeprefix("changed_"): n for key, n in sorted(total.items()) if key.startswith("changed_")},
+        "quarantined": bad,
+        "reasons": dict(sorted(reasons.items())),
+        "sources": [
+            {"kind": source.kind, "revision": getattr(source, "revision", None), "weight": source.weight, **count}
+            for source, count in zip(config.sources, sources, strict=True)
+        ],
+    }
+
+
+class _Repeats:
+    """Which documents and paragraphs of each unit are there for the first time."""
+
+    def __init__(self, cleaning: CleaningConfig, folders: list[Path], total: Counter[str], work: Path) -> None:
+        self._texts = self._lines = None
+        if cleaning.duplicate_documents == "drop":
+            texts = (_index(folder)["text"].copy() for folder in folders)
+            self._texts = FirstOccurrences(texts, total["documents"], work / "repeated-documents")
+        if cleaning.duplicate_paragraphs == "drop":
+            keys = (np.fromfile(folder / "paragraphs", "<u8") for folder in folders)
+            self._lines = FirstOccurrences(keys, total["paragraphs"], work / "repeated-paragraphs")
+        self._text = self._line = 0
+
+    def parts(self, folder: Path) -> Iterator[tuple[int, NDArray[Any], NDArray[np.bool_]]]:
+        """(part, the index of its documents with 0 bytes where one is repeated, which of their paragraphs stay)."""
+        index = _index(folder)
+        if self._texts:
+            index["bytes"][~self._texts.keep(self._text, len(index))] = 0
+        self._text += len(index)
+        for part in np.unique(index["part"]):
+            rows = index[index["part"] == part]
+            count = int(rows["paragraphs"].sum())
+            yield int(part), rows, self._lines.keep(self._line, count) if self._lines else np.ones(count, np.bool_)
+            self._line += count
+
+
+def _index(folder: Path) -> NDArray[Any]:
+    return np.fromfile(folder / "index", INDEX)
+
+
+def _copy(old: Path, new: Path, rows: NDArray[Any], kept: NDArray[np.bool_], cleaning: CleaningConfig) -> Counter[str]:
+    """Write what stays of a part, and count it; where all stays, the part only gets a second name."""
+    made: Counter[str] = Counter()
+    if rows["bytes"].all() and kept.all():
+        link_or_copy(old, new)
+        made.update(documents=len(rows), lines=int(rows["lines"].sum()), bytes=int(rows["bytes"].sum(dtype=np.int64)))
+        return made
+    start = 0
+    with old.open("rb") as source, new.open("wb") as target:
+        for line, row in zip(source, rows, strict=True):
+            stay = kept[start : start + int(row["paragraphs"])]
+            start += len(stay)
+            lines, size = int(row["lines"]), int(row["bytes"])
+            if not size:
+                made.update(duplicate_documents=1, lines_of_documents=lines)
+                continue
+            if not stay.all():
+                document, first = json.loads(line), iter(stay.tolist())
+                every = document["text"].split("\n")
+                left = [text for text in every if not is_paragraph(text, cleaning) or next(first)]
+                made["duplicate_paragraphs"] += len(every) - len(left)
+                text = "\n".join(left)
+                lines, size = len(left), len(text.encode())
+                if len(text) < cleaning.minimum_document:
+                    made.update(repeated_documents=1, lines_of_documents=lines)
+                    continue
+                line = json.dumps({**document, "text": text}, ensure_ascii=False).encode() + b"\n"
+            target.write(line)
+            made.update(documents=1, lines=lines, bytes=size)
+    return made

@@ -1,0 +1,148 @@
+"""Files as nobody wants them, generated, and what must hold for each: everything accounted for, or one sentence.
+
+`tests/pipelines/sources/test_bad_input.py` tries a few hundred, `benchmarks/bad_input.py` as many as it is told.
+"""
+
+import gzip
+import io
+import json
+import lzma
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import zstandard
+from hypothesis import strategies as st
+
+from electra.data.text import Document, Rejected
+from electra.errors import UserError
+from electra.files import verify_manifest
+from pipelines.sources import CorpusConfig, LocalCorpus
+from pipelines.sources.local import read_documents
+from pipelines.sources.streams import Piece
+from pipelines.stages.corpus import gather
+
+COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+BAD_LINES = [
+    (b"\xff\xfe{}", "invalid UTF-8"),
+    (b'{"text": "cut', "not JSON"),
+    (b"[1, 2]", "not a JSON object"),
+    (b'"text"', "not a JSON object"),
+    (b'{"body": "x"}', "no field 'text'"),
+    (b'{"text": 5}', "field 'text' is not text"),
+    (b'{"text": null}', "field 'text' is not text"),
+    (b'{"text": "a", "text": "b"}', "a key twice in one object"),
+    (b'{"text": "a", "score": NaN}', "NaN is not JSON"),
+    (b'{"text": "a \\ud800 b"}', "lone surrogate"),
+    (b'{"text": "\x01"}', "not JSON"),
+    (b'{"text": "a\x00b"}', "not JSON"),
+    (b"[" * 100_000, "not JSON"),
+    (b'{"text": "' + b"x" * 2000, "a line longer than 0 MiB"),
+]
+
+VALUES = st.recursive(st.none() | st.floats() | st.text(max_size=5), st.lists, max_leaves=4)
+LINES = st.one_of(
+    st.binary(max_size=30),
+    st.sampled_from([line for line, _ in BAD_LINES[:-2]]),
+    st.sampled_from(
+        [b"", b" ", b"\r", b"\x00", b"\xef\xbb\xbf", b"\xc2\x85", b"\xe2\x80\xa8", b"</doc>", b'<doc id="7">']
+    ),
+    st.text(max_size=20).map(lambda text: json.dumps({"text": text}).encode()),
+    VALUES.map(lambda value: json.dumps(value).encode()),
+    VALUES.map(lambda value: json.dumps({"text": "t", "id": value}).encode()),
+)
+FORMS = st.sampled_from([
+    {"format": "auto"}, {"format": "jsonl"}, {"format": "wikiextractor"}, {"format": "text"}, {"format": "parquet"},
+    {"format": "text", "documents": "blank_lines"}, {"format": "text", "documents": "lines"}, {"hard_wrapped": True},
+])  # fmt: skip
+NAMES = st.sampled_from(["a", "a.txt", "a.jsonl", "a.json", "a.parquet"])
+FILES = st.fixed_dictionaries(
+    {"lines": st.lists(LINES, max_size=8), "form": FORMS, "name": NAMES, "suffix": st.sampled_from(list(COMPRESS))}
+)
+DAMAGE = st.tuples(
+    st.sampled_from(["none", "none", "cut", "flip", "append"]), st.integers(0, 2**20), st.integers(1, 255)
+)
+PARQUET = st.lists(
+    st.fixed_dictionaries({"text": st.text(max_size=9) | st.none(), "id": st.text(max_size=3)}), min_size=1, max_size=9
+)
+
+
+def write(folder: Path, file: dict[str, Any], damage: tuple[str, int, int]) -> Path:
+    """One generated file."""
+    data = COMPRESS[file["suffix"]](b"\n".join(file["lines"]))
+    path = folder / (file["name"] + file["suffix"])
+    path.write_bytes(damaged(data, damage))
+    return path
+
+
+def damaged(data: bytes, damage: tuple[str, int, int]) -> bytes:
+    kind, place, value = damage
+    place %= len(data) or 1
+    if kind == "cut":
+        return data[:place]
+    if kind == "append":
+        return data + bytes([value]) * (1 + place % 9)
+    return data[:place] + bytes([data[place] ^ value]) + data[place + 1 :] if kind == "flip" and data else data
+
+
+def parquet(rows: list[dict[str, Any]]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer)
+    return buffer.getvalue()
+
+
+def blank(line: bytes | str) -> bool:
+    try:
+        return not (line.decode() if isinstance(line, bytes) else line).strip()
+    except UnicodeDecodeError:
+        return False
+
+
+def read_one(path: Path, file: dict[str, Any], whole: bool) -> Counter[str]:
+    """Read a file; what became of it. With `whole`, undamaged, every line is a document's, rejected, or blank."""
+    source = LocalCorpus(kind="local", files=("x",), **file["form"])
+    try:
+        items = list(read_documents(Piece(path), source))
+    except UserError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+        return Counter({f"sentence: {error.found.partition(' (')[0][:40]}": 1})
+    texts = [item.text for item in items if isinstance(item, Document)]
+    rejected = [item for item in items if isinstance(item, Rejected)]
+    assert len(texts) + len(rejected) == len(items)
+    for text in texts:
+        text.encode()
+    for item in rejected:
+        assert re.match(rf"{re.escape(str(path))}:\d+$", item.where)
+        (item.reason + item.excerpt).encode()
+    form = file["form"].get("format")
+    if whole and form in {"jsonl", "text", "wikiextractor"}:
+        lines = b"\n".join(file["lines"]).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        filled = [line for line in lines if not blank(line)]
+        kept = len(texts) if form == "jsonl" else sum(not blank(line) for text in texts for line in text.split("\n"))
+        tags = 2 * len(texts) if form == "wikiextractor" else 0
+        if form != "wikiextractor" or b"&" not in b"".join(lines):  # an entity may be a line's end
+            assert len(filled) == kept + tags + sum(item.lines for item in rejected), (lines, items)
+    return Counter(documents=len(texts)) + Counter(item.reason for item in rejected)
+
+
+def run_stage(folder: Path, paths: list[Path], form: dict[str, Any]) -> Counter[str]:
+    """The whole corpus stage over some files: a corpus that adds up (collect asserts it), or a sentence and no trace."""
+    out, work = folder / "out", folder / "work"
+    config = CorpusConfig(sources=(LocalCorpus(kind="local", files=tuple(map(str, paths)), **form),))
+    try:
+        metrics = gather(config, "corpora.x", out, work)
+    except UserError as error:
+        assert not out.exists() and not list(folder.glob(".out*")) and "\n" not in str(error)
+        return Counter({f"stage refused: {type(error).__name__}": 1})
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    entries = [json.loads(line) for line in (out / "quarantine.jsonl").open(encoding="utf-8")]
+    assert metrics["rows"] == metrics["documents"] + len(entries) + sum(metrics["dropped"].values())
+    verify_manifest(out)
+    shutil.rmtree(out)
+    return Counter({"stage finished": 1})
