@@ -55,7 +55,13 @@ PLUMBING = {  # how work is done, not what comes out of it; and code that only s
     *("electra.errors", "electra.files", "electra.progress", "electra.stopping", "electra.workers"),
     *("pipelines.params", "pipelines.sources", "pipelines.stages.resumable", "pipelines.tracking"),
     *("electra", "electra.data", "electra.config", "electra.seeds", "pipelines", "pipelines.stages"),
-    *("electra.data.packing", "electra.data.shards", "electra.data.text", "electra.data.tokenizer"),
+    *(
+        "electra.data.packing",
+        "electra.data.shards",
+        "electra.data.text",
+        "electra.data.tokenizer",
+        "electra.data.words",
+    ),
     *("electra.finetuning.tasks", "electra.model.discriminator", "electra.model.generator"),
     *("pipelines.sources.hub", "pipelines.sources.local", "pipelines.sources.streams"),
 }
