@@ -19,7 +19,7 @@ from electra.finetuning.tasks import FinetuneConfig
 from electra.training.optimizer import build_optimizer, clip_gradients, layer_scale, set_rate
 from electra.training.schedule import learning_rate
 
-_TOKENS = {"cpu": 1024, "cuda": 16384}  # at most in one part: fills the caches of a core, or a GPU
+_TOKENS = {"cpu": 512, "cuda": 16384}  # at most in one part: what keeps a core busy, or a GPU
 _CURVE_POINTS = 20
 _CHECK_EVERY = 50  # steps between two looks at the loss: reading it makes the host wait for the device
 
