@@ -125,12 +125,41 @@ def sample(logits_MV: Tensor, uniform_M: Tensor, config: ObjectiveConfig, target
     Inverse of the cumulative distribution: the same distribution as the original's Gumbel-max, from one uniform number
     a row instead of V. `disallow_correct` takes the true token out first.
     """
-    logits_MV = logits_MV.detach().float() / config.temperature
+    logits_MV = logits_MV.detach().float()
+    if config.temperature != 1:
+        logits_MV = logits_MV / config.temperature
     if config.disallow_correct:
         logits_MV = logits_MV.scatter(1, targets_M[:, None], float("-inf"))
-    cumulative_MV = logits_MV.softmax(-1).cumsum(-1)
-    threshold_M1 = uniform_M[:, None] * cumulative_MV[:, -1:]
-    return torch.searchsorted(cumulative_MV, threshold_M1, right=True).squeeze(1).clamp_(max=logits_MV.shape[1] - 1)
+    return draw(logits_MV.softmax(-1), uniform_M)
+
+
+_WIDTH = 256
+_BELOW = 1 - 2**-23  # times a sum: still under it after rounding, so that no token of probability 0 is ever drawn
+
+
+def draw(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
+    """The id in whose cell of the cumulative distribution each row's uniform number falls.
+
+    In two levels, the sums of 256 ids and then the ids of one such block: a running sum over the whole vocabulary is
+    the slowest pass of a step on CPUs, and less exact.
+    """
+    whole = p_MV.shape[1] // _WIDTH * _WIDTH
+    sums_MK = torch.cat(
+        [
+            p_MV[:, :whole].reshape(len(p_MV), -1, _WIDTH).sum(-1) if whole else p_MV[:, :0],
+            p_MV[:, whole:].sum(1, True),
+        ],
+        1,
+    )
+    upto_MK = sums_MK.cumsum(1)
+    point_M1 = torch.minimum(uniform_M[:, None] * upto_MK[:, -1:], upto_MK[:, -1:] * _BELOW)
+    block_M1 = torch.searchsorted(upto_MK, point_M1, right=True)
+    point_M1 = point_M1 - (upto_MK - sums_MK).gather(1, block_M1)
+    id_MW = block_M1 * _WIDTH + torch.arange(_WIDTH, device=p_MV.device)
+    inside_MW = p_MV.gather(1, id_MW.clamp(max=p_MV.shape[1] - 1)) * (id_MW < p_MV.shape[1])
+    upto_MW = inside_MW.cumsum(1)
+    point_M1 = torch.minimum(point_M1, upto_MW[:, -1:] * _BELOW)
+    return (block_M1 * _WIDTH + torch.searchsorted(upto_MW, point_M1, right=True)).squeeze(1)
 
 
 def replace(ids_BT: Tensor, masked: Masked, sampled_M: Tensor) -> tuple[Tensor, Tensor]:

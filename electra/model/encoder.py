@@ -9,13 +9,12 @@ How it differs from the textbook:
 Shapes: B rows, T positions, E embedding size, H hidden size, F feed-forward size, V vocabulary size.
 """
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.config import EncoderConfig
+from electra.model.attention import attend
 from electra.model.dropout import Dropout, dropout
 
 
@@ -70,23 +69,13 @@ class Attention(nn.Module):
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None) -> Tensor:
         """Attend; `mask` is true where a key may be seen, broadcastable to (B, heads, T, T)."""
         rows, length, hidden = hidden_BTH.shape
-        qkv = self.qkv(hidden_BTH).view(rows, length, 3, self.heads, hidden // self.heads)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        qkv_BT3AD = self.qkv(hidden_BTH).view(rows, length, 3, self.heads, hidden // self.heads)
         rate = self.dropout if self.training else 0.0
-        if (
-            rate and hidden_BTH.device.type == "cpu"
-        ):  # torch's fused CPU kernel has no dropout and would fall back to slow draws
-            context = _attend_cpu(query, key, value, mask, rate)
-        else:
-            context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
+        if rate and hidden_BTH.device.type == "cpu":
+            return self.out(attend(qkv_BT3AD, mask, rate))  # type: ignore[no-any-return]
+        query, key, value = qkv_BT3AD.permute(2, 0, 3, 1, 4)
+        context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
         return self.out(context.transpose(1, 2).reshape(rows, length, hidden))  # type: ignore[no-any-return]
-
-
-def _attend_cpu(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, rate: float) -> Tensor:
-    scores = (query * (1 / math.sqrt(query.shape[-1]))) @ key.transpose(-2, -1)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
-    return dropout(scores.softmax(-1), rate, True) @ value
 
 
 class Layer(nn.Module):
@@ -103,9 +92,9 @@ class Layer(nn.Module):
 
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None) -> Tensor:
         """Same shape out as in."""
-        hidden_BTH = self.attention_norm(hidden_BTH + self.drop(self.attention(hidden_BTH, mask)))
+        hidden_BTH = self.attention_norm(self.drop(self.attention(hidden_BTH, mask), hidden_BTH))
         ffn_BTH = self.contract(F.gelu(self.expand(hidden_BTH)))
-        return self.ffn_norm(hidden_BTH + self.drop(ffn_BTH))  # type: ignore[no-any-return]
+        return self.ffn_norm(self.drop(ffn_BTH, hidden_BTH))  # type: ignore[no-any-return]
 
 
 class Encoder(nn.Module):

@@ -29,9 +29,13 @@ class MaskedTokenHead(nn.Module):
         self.norm = nn.LayerNorm(config.embedding, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
+    def features(self, hidden_MH: Tensor) -> Tensor:
+        """What is multiplied with the word table, (M, E)."""
+        return self.norm(F.gelu(self.dense(hidden_MH)))  # type: ignore[no-any-return]
+
     def forward(self, hidden_MH: Tensor, word_VE: Tensor) -> Tensor:
         """Logits (M, V) for hidden states (M, H) under a word table (V, E)."""
-        return F.linear(self.norm(F.gelu(self.dense(hidden_MH))), word_VE, self.bias)
+        return F.linear(self.features(hidden_MH), word_VE, self.bias)
 
 
 class Generator(nn.Module):
@@ -46,8 +50,12 @@ class Generator(nn.Module):
         self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None, positions_BN: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Masked ids to (logits (M, V), hidden states (M, H)) at the chosen positions."""
-        hidden_MH = gather_rows(self.encoder(ids_BT, segments_BT, lengths_B), positions_BN)
+        hidden_MH = self.hidden(ids_BT, segments_BT, lengths_B, positions_BN)
         return self.head(hidden_MH, self.encoder.embeddings.tables()[0]), hidden_MH
+
+    def hidden(self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None, positions_BN: Tensor) -> Tensor:
+        """Hidden states (M, H) at the chosen positions."""
+        return gather_rows(self.encoder(ids_BT, segments_BT, lengths_B), positions_BN)
 
 
 class FixedGenerator(nn.Module):

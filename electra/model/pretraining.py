@@ -26,6 +26,7 @@ from electra.model.discriminator import Discriminator
 from electra.model.encoder import DisentangledEmbeddings, Embeddings, Encoder, initialise
 from electra.model.generator import FixedGenerator, Generator, MaskedTokenHead, gather_rows
 from electra.model.objectives import copy_losses, masked_token_loss, reinforce_losses, replaced_token_losses
+from electra.model.vocabulary import propose
 
 
 @dataclass(frozen=True)
@@ -102,19 +103,27 @@ class Pretraining(nn.Module):
         masked = mask(batch.ids_BT, batch.lengths_B, self.special, objective, batch.noise, self.vocab_size)
         weights_M = masked.weights_BN.view(-1)
         if self.generator is None:
-            return self._masked_language_model(batch, masked, weights_M)
+            return self._masked_language_model(batch, masked)
 
-        # generator: propose
-        logits_MV, hidden_MH = self.generator(masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
-        mlm = masked_token_loss(logits_MV, masked.targets_M, weights_M)
-        sums = {"mlm_loss": mlm, "chosen": weights_M.sum()}
-        sums |= self._hits("mlm_correct", logits_MV, masked.targets_M, weights_M)
+        # generator: propose; sample, through which no gradient passes
+        generator_reads = (masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
+        uniform_M = batch.noise.sample_BN.reshape(-1)
+        sums = {"chosen": weights_M.sum()}
+        if self._in_chunks(batch) and isinstance(self.generator, Generator):
+            mlm, sampled_M = self._propose(
+                self.generator.head, self.generator.hidden(*generator_reads), self.generator.encoder, masked, uniform_M
+            )
+        else:
+            logits_MV, hidden_MH = self.generator(*generator_reads)
+            mlm = masked_token_loss(logits_MV, masked.targets_M, weights_M)
+            sums |= self._hits("mlm_correct", logits_MV, masked.targets_M, weights_M)
+            sampled_M = sample(logits_MV, uniform_M, objective, masked.targets_M)
+        sums["mlm_loss"] = mlm
         mlm_loss = objective.generator_weight * mlm / batch.chosen
         if stage == "generator":
             return _outputs(mlm_loss, sums, batch.ids_BT, torch.zeros_like(batch.ids_BT, dtype=torch.bool), None)
 
-        # corruption: sample, no gradient passes
-        sampled_M = sample(logits_MV, batch.noise.sample_BN.reshape(-1), objective, masked.targets_M)
+        # corruption
         corrupted_BT, replaced_BT = replace(batch.ids_BT, masked, sampled_M)
         sums["sample_correct"] = ((sampled_M == masked.targets_M) * weights_M).sum()
         sums["replaced"] = replaced_BT.sum()
@@ -122,7 +131,7 @@ class Pretraining(nn.Module):
         # discriminator: judge
         hidden_BTH = self.discriminator.encoder(corrupted_BT, batch.segments_BT, batch.lengths_B)
         if objective.name in {"replace_mlm", "all_tokens_mlm"}:
-            main_loss = self._main_tokens(batch, masked, weights_M, corrupted_BT, hidden_BTH, sums)
+            main_loss = self._main_tokens(batch, masked, corrupted_BT, hidden_BTH, sums)
             return _outputs(mlm_loss + main_loss, sums, corrupted_BT, replaced_BT, None)
         logits_BT = self.discriminator.head(hidden_BTH)
         losses_BT = replaced_token_losses(logits_BT, replaced_BT)
@@ -145,18 +154,38 @@ class Pretraining(nn.Module):
             mlm_loss + objective.discriminator_weight * main_loss, sums, corrupted_BT, replaced_BT, logits_BT
         )
 
+    def _in_chunks(self, batch: Batch) -> bool:
+        """Whether the vocabulary's losses go chunk by chunk: only training on a CPU, and only where nothing else needs logits."""
+        needed = self.config.objective.training == "adversarial"
+        return self.training and batch.ids_BT.device.type == "cpu" and not needed and not torch.compiler.is_compiling()
+
+    def _propose(
+        self, head: MaskedTokenHead, hidden_MH: Tensor, encoder: Encoder, masked: Masked, uniform_M: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        word_VE, objective = encoder.embeddings.tables()[0], self.config.objective
+        weights_M, features_ME = masked.weights_BN.view(-1), head.features(hidden_MH)
+        return propose(features_ME, word_VE, head.bias, masked.targets_M, weights_M, uniform_M, objective)
+
+    def _chosen_loss(
+        self, name: str, batch: Batch, masked: Masked, hidden_BTH: Tensor, sums: dict[str, Tensor]
+    ) -> Tensor:
+        """Sum of the main network's token losses at the chosen positions; `name` is what its hits are counted as."""
+        encoder, hidden_MH = self.discriminator.encoder, gather_rows(hidden_BTH, masked.positions_BN)
+        if self._in_chunks(batch):
+            return self._propose(self.token_head, hidden_MH, encoder, masked, None)[0]
+        logits_MV, weights_M = self.token_head(hidden_MH, encoder.embeddings.tables()[0]), masked.weights_BN.view(-1)
+        sums |= self._hits(name, logits_MV, masked.targets_M, weights_M)
+        return masked_token_loss(logits_MV, masked.targets_M, weights_M)
+
     def _hits(self, name: str, logits_MV: Tensor, targets_M: Tensor, weights_M: Tensor) -> dict[str, Tensor]:
         if self.training:  # one more pass over the logits, which only evaluation pays
             return {}
         return {name: ((logits_MV.argmax(-1) == targets_M) * weights_M).sum()}
 
-    def _masked_language_model(self, batch: Batch, masked: Masked, weights_M: Tensor) -> Outputs:
+    def _masked_language_model(self, batch: Batch, masked: Masked) -> Outputs:
         hidden_BTH = self.discriminator.encoder(masked.ids_BT, batch.segments_BT, batch.lengths_B)
-        word_VE = self.discriminator.encoder.embeddings.tables()[0]
-        logits_MV = self.token_head(gather_rows(hidden_BTH, masked.positions_BN), word_VE)
-        loss = masked_token_loss(logits_MV, masked.targets_M, weights_M)
-        sums = {"mlm_loss": loss, "chosen": weights_M.sum()}
-        sums |= self._hits("mlm_correct", logits_MV, masked.targets_M, weights_M)
+        sums = {"chosen": masked.weights_BN.sum()}
+        sums["mlm_loss"] = loss = self._chosen_loss("mlm_correct", batch, masked, hidden_BTH, sums)
         nothing_BT = torch.zeros_like(batch.ids_BT, dtype=torch.bool)
         return _outputs(loss / batch.chosen, sums, masked.ids_BT, nothing_BT, None)
 
@@ -164,18 +193,14 @@ class Pretraining(nn.Module):
         self,
         batch: Batch,
         masked: Masked,
-        weights_M: Tensor,
         corrupted_BT: Tensor,
         hidden_BTH: Tensor,
         sums: dict[str, Tensor],
     ) -> Tensor:
-        word_VE = self.discriminator.encoder.embeddings.tables()[0]
         if self.config.objective.name == "replace_mlm":
-            logits_MV = self.token_head(gather_rows(hidden_BTH, masked.positions_BN), word_VE)
-            loss = masked_token_loss(logits_MV, masked.targets_M, weights_M)
-            sums["main_loss"] = loss
-            sums |= self._hits("main_correct", logits_MV, masked.targets_M, weights_M)
-            return loss / batch.chosen
+            sums["main_loss"] = self._chosen_loss("main_correct", batch, masked, hidden_BTH, sums)
+            return sums["main_loss"] / batch.chosen
+        word_VE = self.discriminator.encoder.embeddings.tables()[0]
         logits_BTV = self.token_head(hidden_BTH, word_VE)
         copy_BT = self.copy_gate(hidden_BTH).squeeze(-1)
         losses_X = copy_losses(
