@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from electra.errors import UserError
+from pipelines import processes
 
 # stage -> the section of params.yaml that its names come from
 STAGES = {
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         if options.debug:
             traceback.print_exc()
-        print(f"error: {error}", file=sys.stderr)
+        processes.report(error)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -89,6 +90,10 @@ def parser() -> argparse.ArgumentParser:
             sub.set_defaults(name="")
         else:
             sub.add_argument("name", help=f"a name under {STAGES.get(command) or 'models or ablations'} in params.yaml")
+        if command == "pretrain":
+            sub.add_argument("--nproc-per-node", metavar="N", help="processes on this machine, one for each GPU")
+            sub.add_argument("--nnodes", metavar="K", help="machines, each given the same command")
+            sub.add_argument("--rdzv-endpoint", metavar="HOST:PORT", help="where they meet: on the first machine")
         sub.add_argument("--debug", action="store_true", help="show the traceback of a user's mistake, too")
     return result
 
@@ -104,10 +109,16 @@ def run_stage(options: argparse.Namespace) -> int:
         params.require(section, name)
     key = f"{stage}-{name}" if name else stage
     facts = params.facts(stage, section, name)
+    if stage == "pretrain" and not processes.is_process():
+        layout = processes.Layout.read(vars(options))
+        if layout.several:
+            return processes.launch([stage, name, *(["--debug"] if options.debug else [])], layout, key)
+    told = params.tracking if processes.is_main() else "none"
     started = time.monotonic()
-    with tracking.open_run(stage, name, facts, {}, tracking=params.tracking, run_folder=Path("runs") / key) as tracker:
+    with tracking.open_run(stage, name, facts, {}, tracking=told, run_folder=Path("runs") / key) as tracker:
         importlib.import_module(f"pipelines.stages.{stage}").run(name, params, tracker)
-    note_duration(key, time.monotonic() - started)
+    if processes.is_main():
+        note_duration(key, time.monotonic() - started)
     return 0
 
 

@@ -114,7 +114,20 @@ def check_python(words: list[str]) -> None:
 
 
 def check_dvc(words: list[str]) -> None:
-    assert words[0] in {"repro", "stage", "metrics", "plots", "exp", "config", "status", "push", "pull", "queue", "dag"}
+    assert words[0] in {
+        "repro",
+        "stage",
+        "metrics",
+        "plots",
+        "exp",
+        "config",
+        "status",
+        "push",
+        "pull",
+        "queue",
+        "dag",
+        "commit",
+    }
     values = YAML(typ="safe").load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     sections = {"corpus": "corpora", "tokens": "tokens", "tasks": "tasks", "ablation": "ablations"}
     for word in words[1:]:

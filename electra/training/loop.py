@@ -115,6 +115,13 @@ def pretrain(
         if world.main:
             held.enter_context(lock_folder(run))
             claim(run, fingerprint)
+        if not world.any(False) and not world.main and read_json(run / "fingerprint.json") != fingerprint:
+            raise BadInput(
+                run,
+                f"process {world.rank} finds other settings, data or code here than the main process",
+                "the same project folder on all machines",
+                "share the folder between the machines",
+            )
         slices, mine = world.slices(settings.batch, settings.accumulate)
         say = log if world.main else _nothing
         # ── networks and optimizer ──

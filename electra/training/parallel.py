@@ -12,6 +12,8 @@ import contextlib
 import json
 import math
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
@@ -171,6 +173,17 @@ def _sum(state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]: 
     return work.get_future().then(lambda done: done.value()[0])  # type: ignore[no-any-return]
 
 
+def _end_with(parent: int) -> None:
+    """End this process soon after torchrun's own has gone, however that one ended, also in the middle of a collective."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(Stopped.exit_code)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def launched() -> bool:
     """Whether torchrun started this process as one of several."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
@@ -195,6 +208,7 @@ def join(device: torch.device, kind: Literal["ddp", "fsdp"], title: str) -> Iter
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    _end_with(os.getppid())
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:
         yield World(dist.get_rank(), dist.get_world_size(), device, kind)

@@ -6,8 +6,9 @@ from pipelines.flows import steps
 
 
 @flow(name="finetune", flow_run_name="finetune {model}")
-def finetune(model: str = "tiny", hours: float | None = None) -> dict[str, str]:
-    """GLUE and SQuAD from the pre-trained model and from scratch."""
+def finetune(model: str = "tiny", hours: float | None = None, nproc_per_node: int = 1) -> dict[str, str]:
+    """GLUE and SQuAD from the pre-trained model and from scratch; `nproc_per_node` is the pre-training's."""
     steps.check(model)
     with steps.parent_run("finetune", model) as parent:
-        return {stage: steps.run_stage(stage, model, parent, hours) for stage in ("pretrain", "glue", "squad")}
+        done = {"pretrain": steps.run_stage("pretrain", model, parent, hours, nproc_per_node=nproc_per_node)}
+        return done | {stage: steps.run_stage(stage, model, parent, hours) for stage in ("glue", "squad")}

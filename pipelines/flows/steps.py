@@ -18,6 +18,7 @@ from electra.errors import BadConfig, UserError
 from electra.files import read_json
 from pipelines import ROOT, sources, tracking
 from pipelines.params import Params, load
+from pipelines.processes import VARIABLES
 from pipelines.repro import Outcome, StageFailed, repro
 
 DETAILS = {
@@ -62,18 +63,28 @@ def check(model: str) -> None:
     cache_policy=NO_CACHE,
     persist_result=False,
 )
-def run_stage(stage: str, name: str, parent: str | None, hours: float | None = None, single: bool = False) -> str:
+def run_stage(
+    stage: str,
+    name: str,
+    parent: str | None,
+    hours: float | None = None,
+    single: bool = False,
+    nproc_per_node: int = 1,
+) -> str:
     """`dvc repro` of one stage with what it depends on; its lines are the task's log. Returns `ran` or `cached`.
 
-    A retry resumes: the stage finds its checkpoints, and its run in MLflow.
+    A retry resumes: the stage finds its checkpoints, and its run in MLflow. Pre-training takes `nproc_per_node`.
     """
+    environment = {tracking.PARENT: parent} if parent else {}
+    if nproc_per_node > 1:
+        environment[VARIABLES["nproc_per_node"]] = str(nproc_per_node)
     target = f"pipelines/dvc.yaml:{stage}@{name}" if stage != "report" else "dvc.yaml:report"
     outcome = repro(
         target,
         single=single,
         log=get_run_logger().info,
         seconds=hours * 3600 if hours else None,
-        environment={tracking.PARENT: parent} if parent else {},
+        environment=environment,
     )
     return show(stage, name, outcome)
 

@@ -6,13 +6,17 @@ from pipelines.flows import steps
 
 
 @flow(name="workflow", flow_run_name="workflow {model}")
-def workflow(model: str = "tiny", hours: float | None = None) -> dict[str, str]:
-    """Every stage of a model, as far as it is out of date; the report if params.yaml `run` names the model."""
+def workflow(model: str = "tiny", hours: float | None = None, nproc_per_node: int = 1) -> dict[str, str]:
+    """Every stage of a model, as far as it is out of date; the report if params.yaml `run` names the model.
+
+    `nproc_per_node` is the pre-training's.
+    """
     steps.check(model)
     params = steps.read_params()
     selected = params.run
     with steps.parent_run("workflow", model) as parent:
-        done = {stage: steps.run_stage(stage, model, parent, hours) for stage in ("pretrain", "glue", "squad")}
+        done = {"pretrain": steps.run_stage("pretrain", model, parent, hours, nproc_per_node=nproc_per_node)}
+        done |= {stage: steps.run_stage(stage, model, parent, hours) for stage in ("glue", "squad")}
         for name, ablation in params.ablations.items():
             if ablation.model == model:
                 done[name] = steps.run_stage("ablation", name, parent, hours)

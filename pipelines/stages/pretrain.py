@@ -28,6 +28,7 @@ from electra.model.pretraining import Pretraining
 from electra.training.feed import Feed, part
 from electra.training.loop import Data, Log, Trained, pretrain
 from pipelines.params import Params
+from pipelines.processes import is_main
 
 SOURCE = Path(electra.__file__).parent
 CODE = [SOURCE / name for name in ("model", "training", "data/batches.py", "seeds.py", "config.py")]
@@ -43,6 +44,8 @@ def run(name: str, params: Params, tracker: Any) -> None:
     trained = rows.train(
         model.electra(), Path("runs") / f"pretrain-{name}", log=tracker.metrics, title=f"pretrain {name}"
     )
+    if not is_main():
+        return
     facts = rows.facts(model.electra(), trained)
     write_model(Path("build/models") / name, name, model.electra(), trained, rows, facts)
     write_atomic(Path("results") / name / "pretrain.csv", curve_csv(trained.history))

@@ -26,12 +26,14 @@ class Dvc:
     def __init__(self) -> None:
         self.calls: list[tuple[str, bool]] = []
         self.parents: list[str | None] = []
+        self.processes: list[str | None] = []
         self.failures: list[StageFailed] = []
 
     def repro(self, *targets: str, single: bool, log: Any, seconds: float | None, environment: Any) -> Outcome:
         name = targets[0].rpartition(":")[2]
         self.calls.append((name, single))
         self.parents.append(environment.get(tracking.PARENT))
+        self.processes.append(environment.get("PET_NPROC_PER_NODE"))
         log(f"Running stage '{name}':")
         if self.failures:
             raise self.failures.pop(0)
@@ -69,8 +71,9 @@ def artifacts() -> dict[str, str]:
 def test_pretrain_checks_runs_and_leaves_a_page(dvc: Dvc) -> None:
     from pipelines.flows.pretrain import pretrain
 
-    assert pretrain("smoke") == "ran"
+    assert pretrain("smoke", nproc_per_node=2) == "ran"
     assert dvc.calls == [("pretrain@smoke", False)]
+    assert dvc.processes == ["2"]
     pages = artifacts()
     assert "results/smoke/pretrain.json" in pages["pretrain-smoke"]
     assert "tasks.cola.mean" in pages["pretrain-smoke-numbers"]

@@ -1,0 +1,125 @@
+"""Several processes of one stage, on this machine or on several: torch elastic (torchrun) starts and watches them.
+
+Each process is the stage's own command with a rank in its environment. When one ends badly the others are ended too, and
+what is said is one sentence: the user's mistake that a process met, or that a process died and the same command goes on
+from the last checkpoint. How many processes there are changes no result beyond rounding, so it is no parameter: options
+of the command line, or torchrun's own variables, which pass through DVC.
+"""
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from electra.errors import BadConfig, SourceUnreachable, Stopped, UserError
+from electra.files import dump_json, write_atomic
+
+VARIABLES = {"nproc_per_node": "PET_NPROC_PER_NODE", "nnodes": "PET_NNODES", "rdzv_endpoint": "PET_RDZV_ENDPOINT"}
+PATIENCE = 600  # seconds that processes have to finish their step and save after a stop was asked for
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How many processes on how many machines, and where they meet."""
+
+    nproc_per_node: int = 1
+    nnodes: int = 1
+    rdzv_endpoint: str = ""
+
+    @property
+    def several(self) -> bool:
+        """Whether there is anything to launch."""
+        return self.nproc_per_node * self.nnodes > 1
+
+    @staticmethod
+    def read(options: Mapping[str, Any]) -> "Layout":
+        """From options of the command line, else from torchrun's variables."""
+        found = {key: options.get(key) or os.environ.get(variable, "") for key, variable in VARIABLES.items()}
+        counts = {}
+        for key in ("nproc_per_node", "nnodes"):
+            if not (found[key] or "1").isdecimal() or int(found[key] or 1) < 1:
+                raise BadConfig(f"--{key.replace('_', '-')}", f"is {found[key]!r}", "a number above 0")
+            counts[key] = int(found[key] or 1)
+        if counts["nnodes"] > 1 and not found["rdzv_endpoint"]:
+            raise BadConfig("--rdzv-endpoint", "is missing", "HOST:PORT of the first machine, the same on all of them")
+        return Layout(**counts, rdzv_endpoint=found["rdzv_endpoint"])
+
+
+def is_process() -> bool:
+    """Whether this is one of the processes that torchrun has started."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def is_main() -> bool:
+    """Whether this process reads, writes and speaks: the first of several, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def report(error: UserError) -> None:
+    """Say a mistake: on stderr, or, in one of several processes, to the one that launched it."""
+    file = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if file is None:
+        print(f"error: {error}", file=sys.stderr)
+    else:  # the form that torch elastic reads
+        message = {"message": str(error), "extraInfo": {"timestamp": str(int(time.time()))}}
+        write_atomic(Path(file), dump_json({"message": message}))
+
+
+def launch(command: Sequence[str], layout: Layout, name: str) -> int:
+    """Run `python -m pipelines COMMAND` in every process of the layout; returns the exit code."""
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
+    from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous import RendezvousError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    for quiet in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
+        logging.getLogger(quiet).setLevel(logging.CRITICAL)  # what they would tell is told below, in one sentence
+    with tempfile.TemporaryDirectory(prefix="electra-processes-") as folder:
+        config = LaunchConfig(
+            min_nodes=layout.nnodes,
+            max_nodes=layout.nnodes,
+            nproc_per_node=layout.nproc_per_node,
+            run_id=name if layout.nnodes > 1 else uuid.uuid4().hex,
+            rdzv_backend="c10d",
+            rdzv_endpoint=layout.rdzv_endpoint or "localhost:0",
+            max_restarts=0,
+            logs_specs=DefaultLogsSpecs(log_dir=folder),
+        )
+        try:
+            elastic_launch(config, sys.executable)("-m", "pipelines", *command)
+        except SignalException as error:
+            what = f"stopped by {error.sigval.name}"
+            report(Stopped(name, what, "", "everything is saved; run the same command to go on"))
+            return Stopped.exit_code
+        except RendezvousError as error:
+            where = layout.rdzv_endpoint or "localhost"
+            do = "give the first machine's name and a free port of it, and start all machines within 15 minutes"
+            report(unmet := SourceUnreachable(where, f"the machines did not meet ({error})", "", do))
+            return unmet.exit_code
+        except ChildFailedError as error:
+            return explain(error.failures, name)
+    return 0
+
+
+def explain(failures: Mapping[int, Any], name: str) -> int:
+    """Say why the run ended and return its exit code: a death, a mistake, else that a process was stopped.
+
+    SIGTERM is what torch elastic ends the others with.
+    """
+    order = {Stopped.exit_code: 2, -signal.SIGTERM: 3}
+    rank, chosen = min(failures.items(), key=lambda item: order.get(item[1].exitcode, int(item[1].exitcode > 0)))
+    if chosen.exitcode < 0:
+        what = f"process {rank} was ended by {chosen.signal_name()}"
+        report(Stopped(name, what, "", "run the same command to go on from the last checkpoint"))
+        return Stopped.exit_code
+    if chosen.error_file_data:
+        print(f"error: {chosen.message}", file=sys.stderr)
+    return int(chosen.exitcode)
