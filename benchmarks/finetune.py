@@ -64,7 +64,7 @@ def ours(task: str, rows: Rows, model: Path) -> int:
     tokenizer = tokenizers.load(model)
     encoder = load_encoder(model, dropout=0.1)
     splits = [encode(rows[split], facts, tokenizer, LENGTH) for split in ("train", "dev")]
-    train_rows, dev_rows = narrow(encoder, splits)
+    (train_rows, dev_rows), _ = narrow(encoder, splits)
     network = Classifier(encoder, len(facts.labels), 0.1)
     assert train(network, train_rows, config, seed=1, stream="benchmark").finite
     return len(read_outputs(network, dev_rows)["logits"])

@@ -41,19 +41,28 @@ def share() -> tuple[int, int]:
     return int(mine) - 1, int(machines)
 
 
-def run_units(function: Callable[[Unit], Result], units: Sequence[Unit], workers: int) -> Iterator[tuple[int, Result]]:
+def run_units(
+    function: Callable[[Unit], Result],
+    units: Sequence[Unit],
+    workers: int,
+    *,
+    preload: Sequence[str] = (),
+    limit: str = VARIABLE,
+) -> Iterator[tuple[int, Result]]:
     """Yield (index of the unit, its result) in the order in which they are done.
 
     One worker or one unit is done in this process. The first error of a unit is raised here and ends the others; so
-    does leaving the loop. `function` and the units must be importable by a fresh process.
+    does leaving the loop. `function` and the units must be importable by a fresh process; with `preload`, modules that
+    take long, workers are forked from one that has imported these. `limit` is what sets the number of workers.
     """
     if workers <= 1 or len(units) <= 1:
         for index, unit in enumerate(units):
             yield index, function(unit)
         return
-    pool = ProcessPoolExecutor(
-        min(workers, len(units)), mp_context=multiprocessing.get_context("spawn"), initializer=_begin
-    )
+    context = multiprocessing.get_context("forkserver" if preload else "spawn")
+    if preload:
+        context.set_forkserver_preload(list(preload))
+    pool = ProcessPoolExecutor(min(workers, len(units)), mp_context=context, initializer=_begin)
     try:
         futures = {pool.submit(function, unit): index for index, unit in enumerate(units)}
         waiting = set(futures)
@@ -63,7 +72,7 @@ def run_units(function: Callable[[Unit], Result], units: Sequence[Unit], workers
                 yield futures[future], future.result()
     except BrokenProcessPool:
         raise Stopped(
-            "worker", "was killed from outside, perhaps for want of memory", "", f"run again with a lower {VARIABLE}"
+            "worker", "was killed from outside, perhaps for want of memory", "", f"run again with a lower {limit}"
         ) from None
     finally:
         processes = list((pool._processes or {}).values())

@@ -24,6 +24,7 @@ STAGES = {
     "tasks": "tasks",
     "tokens": "tokens",
     "pretrain": "models",
+    "published": "published",
     "glue": "models",
     "squad": "models",
     "ablation": "ablations",
@@ -34,13 +35,16 @@ HELP = {
     "tasks": "gather GLUE and SQuAD rows from a task source",
     "tokens": "train or load a tokenizer and pack a corpus into rows",
     "pretrain": "pre-train a model",
-    "glue": "fine-tune a model on the GLUE tasks",
+    "published": "take in a model that was pre-trained elsewhere",
+    "glue": "fine-tune a model on the GLUE tasks, or on tasks of your own",
     "squad": "fine-tune a model on SQuAD",
     "ablation": "pre-train and fine-tune the arms of an ablation",
     "report": "draw the report of what params.yaml: run selects",
     "summary": "note the headline numbers of a model or ablation for `dvc metrics`",
     "params": "check params.yaml and print what a run would use",
     "compare": "set two models, or two runs of one, side by side",
+    "predict": "let a fine-tuned model answer rows of files or of standard input",
+    "score": "score a file of predictions of one of a source's tasks",
     "check": "ask whether the data sources of a model (or ablation) can be reached",
     "flow": "run a Prefect flow here: pretrain, finetune, ablations or workflow",
     "serve": "offer the flows of tiny as deployments from this process",
@@ -83,6 +87,15 @@ def parser() -> argparse.ArgumentParser:
         elif command == "flow":
             sub.add_argument("flow", choices=["pretrain", "finetune", "ablations", "workflow"])
             sub.add_argument("name", help="a model in params.yaml")
+        elif command == "predict":
+            sub.add_argument("model", help="folder of a fine-tuned model, of this project or of transformers")
+            sub.add_argument("files", nargs="*", default=["-"], help="TSV, JSONL or text files; - is standard input")
+            sub.add_argument("--output", help="a JSONL file instead of standard output")
+        elif command == "score":
+            sub.add_argument("name", help="a name under tasks in params.yaml")
+            sub.add_argument("task", help="one of its tasks: cola, squad2, ...")
+            sub.add_argument("predictions", help="JSONL, the leaderboard's TSV or SQuAD's JSON")
+            sub.add_argument("--split", default="dev", help="the rows that were predicted (default: dev)")
         elif command == "compare":
             for side in ("first", "second"):
                 sub.add_argument(side, help="a model, a folder with its results, or REVISION:MODEL")
@@ -105,7 +118,7 @@ def run_stage(options: argparse.Namespace) -> int:
 
     params = load()
     stage, name = options.command, options.name
-    if section := STAGES[stage]:
+    if section := params.section(stage, STAGES[stage], name):
         params.require(section, name)
     key = f"{stage}-{name}" if name else stage
     facts = params.facts(stage, section, name)
@@ -201,7 +214,25 @@ def compare_runs(options: argparse.Namespace) -> int:
     return 0
 
 
+def predict(options: argparse.Namespace) -> int:
+    """Answer rows."""
+    from pipelines.predict import predict
+
+    predict(Path(options.model), options.files, options.output)
+    return 0
+
+
+def score_file(options: argparse.Namespace) -> int:
+    """Print every metric of a file of predictions."""
+    from pipelines.predict import score
+
+    print(json.dumps(score(Path("build/tasks") / options.name, options.task, Path(options.predictions), options.split)))
+    return 0
+
+
 COMMANDS = {
+    "predict": predict,
+    "score": score_file,
     "params": show_params,
     "summary": note_summary,
     "compare": compare_runs,

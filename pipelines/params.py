@@ -25,7 +25,7 @@ from electra.config import (
 from electra.data.packing import TokensConfig
 from electra.errors import BadConfig
 from electra.finetuning.tasks import FinetuneSection
-from pipelines.sources import CorpusConfig, TaskSourceConfig
+from pipelines.sources import CorpusConfig, OwnTasks, TaskSourceConfig
 
 FILE = Path("params.yaml")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")  # names become folders, DVC stages and parts of dotted keys
@@ -59,6 +59,15 @@ class ModelConfig:
         return ElectraConfig(
             encoder=self.encoder, pretrain=self.pretrain, generator=self.generator, objective=self.objective
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedConfig:
+    """A model that was pre-trained elsewhere: its Hugging Face folder, its tasks, its changes to `finetune`."""
+
+    folder: str
+    tasks: str
+    finetune: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,12 +110,13 @@ class Params:
     tasks: dict[str, TaskSourceConfig]
     models: dict[str, ModelConfig]
     finetune: FinetuneSection
+    published: dict[str, PublishedConfig] = field(default_factory=dict)
     ablations: dict[str, AblationConfig] = field(default_factory=dict)
     run: RunConfig = RunConfig()
     tracking: Literal["mlflow", "none"] = "mlflow"
 
     def __post_init__(self) -> None:
-        for section in ("corpora", "tokens", "tasks", "models", "ablations"):
+        for section in ("corpora", "tokens", "tasks", "models", "published", "ablations"):
             for name in getattr(self, section):
                 fits = NAME.fullmatch(name) is not None
                 require(fits, f"{section}.{name}", name, "a name of letters, digits, _, - and +")
@@ -115,11 +125,15 @@ class Params:
         for name, model in self.models.items():
             self.require("tokens", model.tokens, f"models.{name}.tokens")
             self.require("tasks", model.tasks, f"models.{name}.tasks")
-            self.finetune.check(model.finetune, f"models.{name}.finetune")
+            self.finetune.check(model.finetune, f"models.{name}.finetune", self.own_tasks(model.tasks))
             lengths = self.tokens[model.tokens].lengths
             expected = f"one of tokens.{model.tokens}.lengths ({', '.join(map(str, lengths))})"
             length = model.pretrain.length
             require(length in lengths, f"models.{name}.pretrain.length", length, expected)
+        for name, published in self.published.items():
+            require(name not in self.models, f"published.{name}", name, "a name that no model has")
+            self.require("tasks", published.tasks, f"published.{name}.tasks")
+            self.finetune.check(published.finetune, f"published.{name}.finetune", self.own_tasks(published.tasks))
         for name, ablation in self.ablations.items():
             where = f"ablations.{name}"
             self.require("models", ablation.model, f"{where}.model")
@@ -131,6 +145,22 @@ class Params:
         for section in ("models", "ablations"):
             for name in getattr(self.run, section):
                 self.require(section, name, f"run.{section}")
+
+    def section(self, stage: str, section: str, name: str) -> str:
+        """Where the name of a stage stands: a model to fine-tune may be a published one."""
+        return "published" if stage in {"glue", "squad"} and name in self.published else section
+
+    def own_tasks(self, source: str) -> tuple[str, ...]:
+        """The names of the tasks that a source has beside GLUE's."""
+        found = self.tasks[source]
+        return tuple(found.tasks) if isinstance(found, OwnTasks) else ()
+
+    def encoder(self, name: str) -> "ModelConfig | PublishedConfig":
+        """A model that can be fine-tuned, pre-trained here or elsewhere."""
+        if name in self.published:
+            return self.published[name]
+        self.require("models", name)
+        return self.models[name]
 
     def require(self, section: str, name: str, where: str = "") -> None:
         """Raise BadConfig unless `name` stands in a section."""
@@ -160,7 +190,8 @@ class Params:
         if stage == "pretrain":
             return (f"tokens@{self.models[name].tokens}",)
         if stage in {"glue", "squad"}:
-            return (f"tasks@{self.models[name].tasks}", f"pretrain@{name}")
+            made = "published" if name in self.published else "pretrain"
+            return (f"tasks@{self.encoder(name).tasks}", f"{made}@{name}")
         if stage == "ablation":
             return (f"tokens@{self.ablations[name].tokens}", f"tasks@{self.ablations[name].data}")
         return ()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.files import read_jsonl
+from electra.finetuning import tagging
 from electra.finetuning.batches import Examples, shuffled, stack
 from electra.finetuning.tasks import Task
 from electra.seeds import derive
@@ -30,14 +31,19 @@ def read_rows(path: Path, task: Task, *, labelled: bool = True) -> list[Row]:
     seen: dict[str, int] = {}
     for line, row in enumerate(rows, 1):
         where = f"{path}:{line}"
-        if not isinstance(row, dict) or not isinstance(row.get("a"), str) or not isinstance(row.get("id"), str):
+        if not isinstance(row, dict) or not isinstance(row.get("id"), str):
             raise BadInput(where, f"is {row!r:.80}", 'an object with text under "id" and "a"')
         where += f" (id {row['id']})"
-        if not isinstance(row.get("b"), str | None):
-            raise BadInput(where, f"has b {row['b']!r:.40}", "text or null")
         if row["id"] in seen:
             raise BadInput(where, f"repeats the id of line {seen[row['id']]}", "each id once")
         seen[row["id"]] = line
+        if task.tagging:
+            tagging.check_row(row, task, where, labelled=labelled)
+            continue
+        if not isinstance(row.get("a"), str):
+            raise BadInput(where, f"is {row!r:.80}", 'an object with text under "id" and "a"')
+        if not isinstance(row.get("b"), str | None):
+            raise BadInput(where, f"has b {row['b']!r:.40}", "text or null")
         if labelled:
             _check_label(row.get("label"), task, where)
     return rows
@@ -54,6 +60,8 @@ def _check_label(label: object, task: Task, where: str) -> None:
 
 def encode(rows: list[Row], task: Task, tokenizer: Tokenizer, length: int) -> Examples:
     """Rows to arrays. The target `label` is a class index or the scaled score; rows without a label get -1 or 0."""
+    if task.tagging:
+        return tagging.encode(rows, task, tokenizer, length)
     first = tokenizer.encode_lines([row["a"] for row in rows])
     second = tokenizer.encode_lines([row.get("b") or "" for row in rows])
     sequences: list[list[int]] = []

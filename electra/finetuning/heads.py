@@ -7,7 +7,7 @@ Shapes: B rows, H hidden size, C classes (1 for regression).
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -34,19 +34,27 @@ class Network(nn.Module):
         raise NotImplementedError
 
 
-def narrow(encoder: Encoder, splits: Sequence[Examples]) -> list[Examples]:
+def narrow(encoder: Encoder, splits: Sequence[Examples]) -> tuple[list[Examples], Callable[[], None]]:
     """Keep only the word vectors that these splits use, in place; returns the splits with ids of the narrow table.
 
     Exact: a vector that is never looked up has no gradient and bears on no output. With 30,522 word pieces and a few
-    dozen short sentences a step, clipping and updating the whole table would take as long as everything else.
+    dozen short sentences a step, clipping and updating the whole table would take as long as everything else. The
+    function that comes with the splits puts the whole table back, trained vectors in their places.
     """
     word = encoder.embeddings.word
     used_U = np.unique(np.concatenate([np.unique(split.ids_S) for split in splits]))
     place_V = np.zeros(word.num_embeddings, dtype=np.int32)
     place_V[used_U] = np.arange(len(used_U), dtype=np.int32)
-    weight_UE = word.weight.detach()[torch.from_numpy(used_U.astype(np.int64))].clone()
-    encoder.embeddings.word = nn.Embedding(len(used_U), weight_UE.shape[1], _weight=weight_UE)
-    return [dataclasses.replace(split, ids_S=place_V[split.ids_S]) for split in splits]
+    rows_U = torch.from_numpy(used_U.astype(np.int64))
+    narrowed = nn.Embedding(len(used_U), word.embedding_dim, _weight=word.weight.detach()[rows_U].clone())
+    encoder.embeddings.word = narrowed
+
+    def widen() -> None:
+        with torch.no_grad():
+            word.weight[rows_U] = narrowed.weight.to(word.weight.device)
+        encoder.embeddings.word = word
+
+    return [dataclasses.replace(split, ids_S=place_V[split.ids_S]) for split in splits], widen
 
 
 class Classifier(Network):

@@ -1,4 +1,4 @@
-"""One job: fine-tune one arm on one task with one seed, and leave predictions and scores as a whole folder.
+"""One job: fine-tune one arm on one task with one seed, and leave predictions, scores and model as a whole folder.
 
 A job's result is a function of its inputs alone, and these make its fingerprint: settings, rows, tokenizer, weights,
 source code, torch. A folder that already bears the fingerprint, and whose bytes are what its manifest says, is not
@@ -7,17 +7,16 @@ computed again; so an interrupted stage goes on where it was.
 
 import dataclasses
 import functools
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-import numpy as np
 import torch
 
 import electra
-from electra.config import code_digest, digest
+from electra.config import EncoderConfig, code_digest, digest
 from electra.errors import BadConfig, BadInput, CorruptFile
-from electra.export import fresh_encoder, load_encoder, read_config
+from electra.export import read_config
 from electra.files import (
     atomic_folder,
     read_json,
@@ -28,18 +27,13 @@ from electra.files import (
     write_jsonl,
     write_manifest,
 )
-from electra.finetuning import predictions, reading, squad_answers, squad_metrics
-from electra.finetuning.heads import Classifier, narrow
-from electra.finetuning.loop import Training, count_steps, read_outputs, train
-from electra.finetuning.reading import Split
-from electra.finetuning.squad_head import SpanFinder
-from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig, SquadConfig
-from electra.model.encoder import Encoder
-from electra.seeds import derive
+from electra.finetuning import reading
+from electra.finetuning.folder import write_model
+from electra.finetuning.job import Job, splits_of
+from electra.finetuning.solve import Record, solve
+from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig, Task, find
 
-Record = dict[str, Any]
-Files = dict[str, Any]  # content by name: rows of a .jsonl, or one JSON value
-
+MODEL = "model"
 _SCORE = "score.json"
 _CODE = (
     "finetuning",
@@ -52,57 +46,40 @@ _CODE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """What to compute and where to leave it."""
-
-    task: str  # a name in GLUE, or squad1, squad2
-    arm: str
-    seed: int
-    rows: Path  # folder of the task's splits
-    model: Path  # Hugging Face folder: weights, config.json, tokenizer; the scratch arm takes all but the weights
-    config: FinetuneConfig  # of this arm
-    folder: Path
-    fingerprint: str
-    data: str = ""  # digest of the rows
-    tokenizer: str = ""  # sha256 of its file
-    cost: float = 0.0  # estimate for the order of jobs, in bytes of training rows read
-    device: str = "cpu"
-
-    @property
-    def place(self) -> str:
-        """The folder of its predictions within a stage's: the task's name, or SQuAD's version."""
-        return next((version for version, task in SQUAD.items() if task == self.task), self.task)
-
-    @property
-    def name(self) -> str:
-        """`cola-pretrained-seed1`."""
-        return f"{self.task}-{self.arm}-seed{self.seed}"
-
-
-def plan(task: str, config: FinetuneConfig, *, rows: Path, model: Path, state: Path, device: str = "cpu") -> list[Job]:
+def plan(
+    task: str,
+    config: FinetuneConfig,
+    *,
+    rows: Path,
+    model: Path,
+    state: Path,
+    device: str = "cpu",
+    before: Sequence[Job] = (),
+    keep: Literal["none", "first", "all"] | None = None,
+) -> list[Job]:
     """The jobs of one task: every arm with every seed, results under `state/<task>/<arm>-seed<k>`.
 
-    Raises BadInput or BadConfig at once for what no job could use: absent splits, a length beyond the model's positions.
+    `before` are the jobs of the task that `config.start` names; `keep` wins over the config's. Raises BadInput or
+    BadConfig at once for what no job could use: absent splits, a length beyond the model's positions.
     """
     encoder, vocab_size = read_config(model)
-    if config.length > encoder.positions:
-        raise BadConfig(
-            f"finetune length of {task}", f"is {config.length}", f"at most the model's positions ({encoder.positions})"
-        )
-    splits = evaluation_splits(task)
-    for split in ("train", splits[0]):
+    facts = None if task in SQUAD.values() else find(rows, task)
+    keep = keep or config.keep
+    check(task, facts, config, encoder, keep)
+    scored, unlabelled = splits_of(facts, config)
+    for split in ("train", scored[0]):
         if not (rows / f"{split}.jsonl").is_file():
             raise BadInput(
                 rows / f"{split}.jsonl", "there is no such file", f"the {split} rows of {task}", "run the tasks stage"
             )
-    files = {name: sha256_file(path) for name in ("train", *splits) if (path := rows / f"{name}.jsonl").is_file()}
+    names = ("train", *scored, *unlabelled)
+    files = {name: sha256_file(path) for name in names if (path := rows / f"{name}.jsonl").is_file()}
     tokenizer = sha256_file(model / "tokenizer.json")
     if (pieces := reading.tokenizer(model, tokenizer).vocab_size) != vocab_size:
         raise BadInput(
             model, f"holds a tokenizer of {pieces:,} pieces", f"the model's {vocab_size:,}", "pre-train again"
         )
-    common = (
+    common: tuple[object, ...] = (
         task,
         files,
         tokenizer,
@@ -112,35 +89,55 @@ def plan(task: str, config: FinetuneConfig, *, rows: Path, model: Path, state: P
         torch.__version__,
         device,
     )
-    epochs = config.epochs * (2 if config.both_orders else 1)
-    size = (rows / "train.jsonl").stat().st_size
+    if facts is not None and facts.name not in GLUE:
+        common = (*common, facts)
+    size = (rows / "train.jsonl").stat().st_size * config.epochs * (2 if config.both_orders else 1)
+    starts = {job.seed: job for job in before if job.arm == "pretrained"}
     jobs = []
     for arm in config.arms:
         own = config.of_arm(arm)
         weights = sha256_file(model / "model.safetensors") if arm == "pretrained" else None
-        jobs += [
-            Job(
-                task=task,
-                arm=arm,
-                seed=seed,
-                rows=rows,
-                model=model,
-                config=own,
-                folder=state / task / f"{arm}-seed{seed}",
-                fingerprint=digest(*common, arm, seed, own, weights),
-                data=digest(files),
-                tokenizer=tokenizer,
-                cost=size * epochs,
-                device=device,
+        for seed in config.seeds:
+            start = starts.get(seed) if arm == "pretrained" else None
+            if config.start is not None and arm == "pretrained" and start is None:
+                raise BadConfig(
+                    f"finetune start of {task}",
+                    f"has no seed {seed} in {config.start}",
+                    "a run of each seed",
+                    "let both have the same `seeds`",
+                )
+            kept = arm == "pretrained" and (keep == "all" or (keep == "first" and seed == config.seeds[0]))
+            jobs.append(
+                Job(
+                    task=task,
+                    facts=facts,
+                    arm=arm,
+                    seed=seed,
+                    rows=rows,
+                    model=model,
+                    config=own,
+                    folder=state / task / f"{arm}-seed{seed}",
+                    fingerprint=digest(*common, arm, seed, own, weights, kept, start.fingerprint if start else None),
+                    start=start.folder / MODEL if start else None,
+                    keep=kept,
+                    data=digest(files),
+                    tokenizer=tokenizer,
+                    cost=size,
+                    device=device,
+                )
             )
-            for seed in config.seeds
-        ]
     return jobs
 
 
-def evaluation_splits(task: str) -> tuple[str, ...]:
-    """The splits whose predictions are scored; the first is the one that counts."""
-    return GLUE[task].evaluation if task in GLUE else ("dev",)
+def check(task: str, facts: Task | None, config: FinetuneConfig, encoder: EncoderConfig, keep: str) -> None:
+    """Refuse settings that do not fit the model or the task."""
+    where = f"finetune of {task}"
+    if config.length > encoder.positions:
+        raise BadConfig(where, f"has length {config.length}", f"at most the model's positions ({encoder.positions})")
+    if facts is not None and not facts.tagging and keep != "none" and 2 * len(facts.classes) > encoder.hidden:
+        raise BadConfig(
+            where, f"keeps a model of {len(facts.classes)} classes", f"at most {encoder.hidden // 2}", "set keep: none"
+        )
 
 
 @functools.cache
@@ -167,92 +164,14 @@ def run(job: Job) -> Record:
         return record
     for stale in job.folder.parent.glob(f".{job.folder.name}.tmp-*"):  # of a process that was killed while it wrote
         remove(stale)
-    facts, files = _answer(job) if isinstance(job.config, SquadConfig) else _classify(job)
-    record = {"task": job.task, "arm": job.arm, "seed": job.seed, **facts}
+    solved = solve(job)
+    record = {"task": job.task, "arm": job.arm, "seed": job.seed, **solved.record}
     with atomic_folder(job.folder) as folder:
         write_json(folder / _SCORE, record)
-        for name, content in files.items():
+        for name, content in solved.files.items():
             (write_jsonl if name.endswith(".jsonl") else write_json)(folder / name, content)
+        if job.keep:
+            solved.widen()
+            write_model(folder / MODEL, solved.network, job.facts, job.config, job.model)
         write_manifest(folder, fingerprint=job.fingerprint)
     return record
-
-
-def _classify(job: Job) -> tuple[Record, Files]:
-    """GLUE: train, then predict and score every evaluation split."""
-    task, config = GLUE[job.task], job.config
-    train_rows, ready = reading.glue(_split(job, "train"), task.name, config.both_orders)
-    splits = [split for split in task.evaluation if (job.rows / f"{split}.jsonl").is_file()]
-    held_out = {split: reading.glue(_split(job, split), task.name) for split in splits}
-    encoder = _encoder(job)
-    ready, *narrowed = narrow(encoder, [ready, *(examples for _, examples in held_out.values())])
-    torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
-    model = Classifier(encoder, len(task.labels), config.head_dropout).to(job.device)
-    training = train(model, ready, config, seed=job.seed, stream=f"finetune/{job.task}", device=job.device)
-    record = _record(training, len(train_rows), len(ready), config)
-    files: Files = {}
-    for (split, (rows, _)), examples in zip(held_out.items(), narrowed, strict=True):
-        logits_NC = read_outputs(model, examples, job.device)["logits"]
-        files[f"{split}.jsonl"] = predictions.lines(task, rows, logits_NC)
-        suffix = split.removeprefix(task.evaluation[0])  # "" or "_mismatched"
-        record["metrics"] |= {f"{k}{suffix}": v for k, v in predictions.scores(task, rows, logits_NC).items()}
-        if not suffix:
-            record["dev_rows"] = len(rows)
-            record["failed"] = predictions.fault(task, rows, logits_NC, training.finite)
-    return record, files
-
-
-def _answer(job: Job) -> tuple[Record, Files]:
-    """SQuAD: train, then answer and score the dev split."""
-    config = job.config
-    assert isinstance(config, SquadConfig)
-    version: squad_metrics.Version = "2.0" if job.task == "squad2" else "1.1"
-    cut = (config.stride, config.question_length)
-    source = reading.questions(_split(job, "train"), *cut)
-    dev = reading.questions(_split(job, "dev"), *cut)
-    encoder = _encoder(job)
-    ready, dev_examples = narrow(encoder, [source.examples, dev.examples])
-    torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
-    model = SpanFinder(encoder, config).to(job.device)
-    training = train(model, ready, config, seed=job.seed, stream=f"finetune/{job.task}", device=job.device)
-    record = _record(training, len(source.rows), len(ready), config)
-    outputs = read_outputs(model, dev_examples, job.device, tokens=4096)
-    finite = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
-    answers = squad_answers.find(dev, {key: predictions.finite(value) for key, value in outputs.items()}, config)
-    threshold = config.null_threshold if version == "2.0" else None
-    given = answers.given(threshold)
-    record["metrics"] = squad_metrics.evaluate(dev.rows, answers.spans, answers.null, version, config.null_threshold)
-    record["dev_rows"] = len(dev.rows)
-    if not (training.finite and finite):
-        record["failed"] = "the loss or the outputs stopped being finite"
-    elif len(given) > 1 and len(set(given.values())) == 1:
-        record["failed"] = f"{next(iter(given.values()))!r} was the answer to every question"
-    n_best = {key: [list(pair) for pair in best] for key, best in answers.n_best.items()}
-    return record, {"dev.json": given, "dev-null-odds.json": answers.null, "dev-nbest.json": n_best}
-
-
-def _record(training: Training, rows: int, examples: int, config: FinetuneConfig) -> Record:
-    return {
-        "metrics": {},
-        "failed": None,
-        "train_rows": rows,  # of the source; examples are these in both orders, or their windows
-        "train_examples": examples,
-        "dev_rows": 0,
-        "steps": count_steps(examples, config),
-        "loss": [list(point) for point in training.curve],
-    }
-
-
-def _encoder(job: Job) -> Encoder:
-    if job.arm == "pretrained":
-        return load_encoder(job.model, dropout=job.config.dropout)
-    config, vocab_size = read_config(job.model)
-    config = dataclasses.replace(config, dropout=job.config.dropout, attention_dropout=job.config.dropout)
-    return fresh_encoder(config, vocab_size, derive(job.seed, f"finetune/{job.task}/scratch"))
-
-
-def _split(job: Job, name: str) -> Split:
-    most = job.config.max_train_rows if name == "train" else None
-    path = job.rows / f"{name}.jsonl"
-    return Split(
-        path=path, data=job.data, model=job.model, tokenizer=job.tokenizer, length=job.config.length, most=most
-    )

@@ -26,6 +26,12 @@ def f1(predicted_N: Numbers, label_N: Numbers) -> float:
     return 100 * _ratio(2 * hits, 2 * hits + errors)
 
 
+def macro_f1(predicted_N: Numbers, label_N: Numbers) -> float:
+    """Plain mean over the classes that occur in either of each one's F1."""
+    classes = np.unique(np.concatenate([predicted_N, label_N]))
+    return float(np.mean([f1((predicted_N == each) * 1.0, (label_N == each) * 1.0) for each in classes]))
+
+
 def matthews(predicted_N: Numbers, label_N: Numbers) -> float:
     """Matthews correlation of any number of classes (Gorodkin's R_K): covariance of the confusion matrix, normalised."""
     classes = np.unique(np.concatenate([predicted_N, label_N]))
@@ -67,6 +73,7 @@ def _ratio(above: float, below: float) -> float:
 METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
     "accuracy": accuracy,
     "f1": f1,
+    "macro_f1": macro_f1,
     "matthews": matthews,
     "pearson": pearson,
     "spearman": spearman,

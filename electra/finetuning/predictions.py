@@ -1,4 +1,4 @@
-"""From a GLUE head's logits to predictions and scores, and what shows that a run has failed.
+"""From a classifier's logits to predictions and scores, and what shows that a run has failed.
 
 A failed run (outputs that are not finite, or one answer to every row) keeps its place and its score in every table and
 is named beside it. Logits that are not finite count as 0, so such a run still has predictions: the first label.
@@ -28,6 +28,12 @@ def finite(values: Logits) -> Logits:
     return np.where(np.isfinite(values), values, 0).astype(values.dtype)
 
 
+def probabilities(logits_C: Logits) -> list[float]:
+    """The softmax of one row's logits."""
+    shifted = np.exp(logits_C.astype(np.float64) - logits_C.max())
+    return [_rounded(value) for value in shifted / shifted.sum()]
+
+
 def lines(task: Task, rows: list[dict[str, Any]], logits_NC: Logits) -> list[dict[str, Any]]:
     """One record for each row: id, prediction (label name or number), gold label (null if there is none), logits."""
     predicted_N = answers(task, logits_NC)
@@ -48,6 +54,11 @@ def scores(task: Task, rows: list[dict[str, Any]], logits_NC: Logits) -> dict[st
     label_N = np.array([row["label"] if task.regression else index[row["label"]] for row in rows], dtype=np.float64)
     predicted_N = answers(task, logits_NC)
     return {name: score(name, predicted_N, label_N) for name in task.metrics}
+
+
+def score_lines(task: Task, records: list[dict[str, Any]]) -> dict[str, float]:
+    """Every metric of the task from what `lines` made of labelled rows."""
+    return scores(task, records, np.array([record["logits"] for record in records], dtype=np.float64))
 
 
 def fault(task: Task, rows: list[dict[str, Any]], logits_NC: Logits, trained: bool) -> str | None:

@@ -12,7 +12,7 @@ from electra.data.tokenizer import Tokenizer
 from electra.finetuning import examples, squad
 from electra.finetuning.batches import Examples
 from electra.finetuning.examples import Row
-from electra.finetuning.tasks import GLUE
+from electra.finetuning.tasks import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,19 +28,19 @@ class Split:
 
 
 @functools.lru_cache(maxsize=6)
-def glue(split: Split, task: str, turned: bool = False) -> tuple[list[Row], Examples]:
-    """Rows of a GLUE split and their arrays; `turned` adds every pair in the other order to the arrays alone."""
-    rows = examples.subset(examples.read_rows(split.path, GLUE[task]), split.most, seed=0)
-    seen = examples.both_orders(rows) if turned else rows
-    return rows, examples.encode(seen, GLUE[task], tokenizer(split.model, split.tokenizer), split.length)
+def rows(split: Split, task: Task, turned: bool = False, labelled: bool = True) -> tuple[list[Row], Examples]:
+    """Rows of a split and their arrays; `turned` adds every pair in the other order to the arrays alone."""
+    found = examples.subset(examples.read_rows(split.path, task, labelled=labelled), split.most, seed=0)
+    seen = examples.both_orders(found) if turned else found
+    return found, examples.encode(seen, task, tokenizer(split.model, split.tokenizer), split.length)
 
 
 @functools.lru_cache(maxsize=2)
 def questions(split: Split, stride: int, question_length: int) -> squad.Reading:
     """Questions of a SQuAD split and their windows."""
-    rows = examples.subset(squad.read_rows(split.path), split.most, seed=0)
+    found = examples.subset(squad.read_rows(split.path), split.most, seed=0)
     through = tokenizer(split.model, split.tokenizer)
-    return squad.encode(rows, through, length=split.length, stride=stride, question_length=question_length)
+    return squad.encode(found, through, length=split.length, stride=stride, question_length=question_length)
 
 
 @functools.lru_cache(maxsize=4)

@@ -8,8 +8,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from electra.finetuning.jobs import Record
-from electra.finetuning.tasks import GLUE, PAPER_AVERAGE
+from electra.finetuning.solve import Record
+from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, Task
 
 Summary = dict[str, Any]
 
@@ -25,9 +25,9 @@ def spread(scores: Sequence[float]) -> Summary:
     }
 
 
-def of_task(task: str, records: Sequence[Record]) -> Summary:
-    """One GLUE task: its counting metric, each arm's spread of it, and under `all` each metric's scores."""
-    metric = GLUE[task].metrics[0]
+def of_task(task: Task, records: Sequence[Record]) -> Summary:
+    """One task: its counting metric, each arm's spread of it, and under `all` each metric's scores."""
+    metric = task.metrics[0]
     summary: Summary = {"metric": metric, **_rows(records)}
     for arm, runs in _by_arm(records).items():
         every = {name: [_points(run["metrics"][name]) for run in runs] for name in runs[0]["metrics"]}
@@ -51,13 +51,13 @@ def average(tasks: dict[str, Summary], *, sample: bool) -> Summary:
     left out, as in the paper. Arms and seeds that not every task has do not count.
     """
     official = not sample and all(task in tasks and complete(task, tasks[task]) for task in PAPER_AVERAGE)
-    counted = list(PAPER_AVERAGE) if official else [task for task in GLUE if task in tasks]
+    counted = list(PAPER_AVERAGE) if official else sorted(tasks, key=_rank)
     if official:
         name = "GLUE average (mean of eight tasks, without WNLI)"
     elif sample:
         name = f"mean over {_count(len(counted))} tasks (sample world)"
     else:
-        name = f"mean over {', '.join(GLUE[task].title + _mark(task, tasks[task]) for task in counted)}"
+        name = f"mean over {', '.join(_title(task) + _mark(task, tasks[task]) for task in counted)}"
     result: Summary = {"name": name, "tasks": counted}
     for arm in ("pretrained", "scratch"):
         if all(arm in tasks[task] for task in counted):
@@ -71,8 +71,18 @@ def average(tasks: dict[str, Summary], *, sample: bool) -> Summary:
 
 
 def complete(task: str, summary: Summary) -> bool:
-    """Whether a task was trained on as many rows as its official split has."""
-    return bool(summary["train_rows"] == GLUE[task].train_rows)
+    """Whether a task was trained on as many rows as its official split has; a task of one's own has no such."""
+    return task not in GLUE or bool(summary["train_rows"] == GLUE[task].train_rows)
+
+
+def _rank(task: str) -> tuple[int, str]:
+    """GLUE's order, then the others' names."""
+    names = list(GLUE)
+    return (names.index(task), "") if task in GLUE else (len(names), task)
+
+
+def _title(task: str) -> str:
+    return GLUE[task].title if task in GLUE else task
 
 
 def _mark(task: str, summary: Summary) -> str:

@@ -1,36 +1,47 @@
-"""The nine GLUE tasks and SQuAD as facts (labels, metrics, splits), and the settings of their fine-tuning.
+"""The nine GLUE tasks, SQuAD and tasks of one's own as facts (labels, metrics, splits), and the settings of fine-tuning.
 
 Settings come in layers, later ones win: `finetune.defaults`, then the task's own section, then the model's overrides in
 the same two steps. Defaults are the published ones of the Base model (paper, Table 7; sizes override in params.yaml).
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from electra.config import build, nearest, require
 from electra.errors import BadConfig
+from electra.files import read_json
 
 Arm = Literal["pretrained", "scratch"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One classification or regression task on a sentence or a pair of sentences."""
+    """One task: a class or a number for a sentence or a pair of sentences, or a tag for each word of a sentence."""
 
     name: str
     title: str
-    labels: tuple[str, ...]  # class names in the order of the logits; empty for regression
+    labels: tuple[str, ...]  # class names in the order of the logits (tagging: types of spans); empty for regression
     metrics: tuple[str, ...]  # names in electra.finetuning.metrics; the first is the one that counts
-    train_rows: int  # of the complete official train split: fewer rows are a subset and are called so
+    train_rows: int = (
+        0  # of the complete official train split: fewer rows are a subset and are called so; 0: no official one
+    )
     evaluation: tuple[str, ...] = ("dev",)
     scale: float = 1.0  # regression: the model is trained on label / scale
+    tagging: bool = False
+    columns: tuple[str, ...] = ()  # what a file of such rows calls the first and the second text
 
     @property
     def regression(self) -> bool:
         """Whether the label is a number."""
         return not self.labels
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What each logit stands for; tagging has BIOES tags of every type."""
+        return ("O", *(f"{edge}-{kind}" for kind in self.labels for edge in "BIES")) if self.tagging else self.labels
 
 
 _BINARY = ("0", "1")
@@ -57,6 +68,15 @@ GLUE: dict[str, Task] = {
         Task(name="wnli", title="WNLI", labels=_BINARY, metrics=("accuracy",), train_rows=635),
     )
 }
+
+FACTS = "task.json"
+"""Beside the rows of a task of one's own: what it is."""
+
+
+def find(rows: Path, name: str) -> Task:
+    """A task by its name: one of GLUE's, or what `task.json` beside its rows says."""
+    return GLUE[name] if name in GLUE else build(Task, read_json(rows / FACTS), str(rows / FACTS))
+
 
 PAPER_AVERAGE = tuple(name for name in GLUE if name != "wnli")
 """The paper's GLUE average: the plain mean of these eight, each by its first metric, MNLI matched."""
@@ -98,7 +118,11 @@ class FinetuneConfig:
     eps: float = 1e-6  # outside the square root
     bias_correction: bool = False
     both_orders: bool = False  # train on (a, b) and on (b, a)
+    start: str | None = None  # a task whose fine-tuned encoder (same seed) is the start: mnli for RTE, STS-B, MRPC
     max_train_rows: int | None = None
+    test: bool = True  # predict the test sets too
+    ensemble: bool = False  # and let the seeds of each arm answer together
+    keep: Literal["none", "first", "all"] = "first"  # seeds of the pre-trained arm whose model is kept, ready for use
     seeds: tuple[int, ...] = (1, 2, 3)
     arms: tuple[Arm, ...] = ("pretrained", "scratch")
     scratch: ScratchConfig = field(default_factory=ScratchConfig)
@@ -126,7 +150,13 @@ class FinetuneConfig:
         """
         changes = {key: value for key, value in vars(self.scratch).items() if arm == "scratch" and value is not None}
         return dataclasses.replace(
-            self, **changes, scratch=ScratchConfig(), seeds=(1, 2, 3), arms=("pretrained", "scratch")
+            self,
+            **changes,
+            scratch=ScratchConfig(),
+            seeds=(1, 2, 3),
+            arms=("pretrained", "scratch"),
+            ensemble=False,
+            keep="first",
         )
 
 
@@ -185,10 +215,13 @@ class FinetuneSection:
             self._resolve(name, {}, "")
         self._resolve("squad", {}, "")
 
-    def resolve(self, task: str, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> FinetuneConfig:
+    def resolve(
+        self, task: str, overrides: Mapping[str, Any], where: str = "models.*.finetune", own: Sequence[str] = ()
+    ) -> FinetuneConfig:
         """One task's settings: defaults < task < the model's overrides; `squad`, `squad1`, `squad2` give a SquadConfig.
 
-        Raises BadConfig naming the layer (below `finetune` or below `where`) that holds the faulty key.
+        `own` names the tasks that the model's source has beside GLUE's. Raises BadConfig naming the layer (below
+        `finetune` or below `where`) that holds the faulty key.
         """
         for key in overrides:
             if key not in _LAYERS:
@@ -202,14 +235,17 @@ class FinetuneSection:
         if not isinstance(tasks, Mapping):
             raise BadConfig(f"{where}.tasks", f"is {tasks!r}", "task names, each with a section")
         for name in tasks:
-            _known_task(name, f"{where}.tasks")
-        return self._resolve(task, overrides, "finetune.", where)
+            _known_task(name, f"{where}.tasks", own)
+        config = self._resolve(task, overrides, "finetune.", where)
+        if config.start is not None:
+            _known_task(config.start, f"{where}.tasks.{task}.start", own)
+        return config
 
-    def check(self, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> None:
+    def check(self, overrides: Mapping[str, Any], where: str = "models.*.finetune", own: Sequence[str] = ()) -> None:
         """Raise BadConfig for whatever is wrong with a model's overrides, before anything is trained."""
-        for name in (*GLUE, "squad"):
-            self.resolve(name, overrides, where)
-        self.selected(overrides, where)
+        for name in (*GLUE, *own, "squad"):
+            self.resolve(name, overrides, where, own)
+        self.selected(overrides, where, own)
 
     def resolve_squad(self, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> SquadConfig:
         """SQuAD's settings."""
@@ -218,13 +254,23 @@ class FinetuneSection:
         config.check_windows(f"{where}.squad" if overrides else "finetune.squad")
         return config
 
-    def selected(self, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> tuple[str, ...]:
-        """The GLUE tasks to run for a model."""
-        names = overrides.get("run", self.run)
+    def selected(
+        self, overrides: Mapping[str, Any], where: str = "models.*.finetune", own: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """The tasks to run for a model: what it names, or else all of its own source or the GLUE tasks of `run`.
+
+        A task that starts from another one comes after it.
+        """
+        names = overrides.get("run", own or self.run)
         require(isinstance(names, list | tuple), f"{where}.run", names, "a list of tasks")
         for name in names:
-            _known_task(name, f"{where}.run")
-        return tuple(names)
+            _known_task(name, f"{where}.run", own)
+        starts = {name: self.resolve(name, overrides, where, own).start for name in names}
+        for name, start in starts.items():
+            if start is not None and (start not in starts or starts[start] is not None):
+                expected = "a task that is run as well and starts from no other"
+                raise BadConfig(f"{where}.tasks.{name}.start", f"is {start!r}", expected, "add it to `run`")
+        return tuple(sorted(names, key=lambda name: starts[name] is not None))
 
     def _resolve(
         self, task: str, overrides: Mapping[str, Any], prefix: str, where: str = "models.*.finetune"
@@ -251,9 +297,10 @@ class FinetuneSection:
         return config
 
 
-def _known_task(name: str, where: str) -> None:
-    if name not in GLUE:
-        raise BadConfig(f"{where}.{name}", "is not a task", f"one of {', '.join(GLUE)}", nearest(str(name), GLUE))
+def _known_task(name: str, where: str, own: Sequence[str] = ()) -> None:
+    known = (*GLUE, *own)
+    if name not in known:
+        raise BadConfig(f"{where}.{name}", "is not a task", f"one of {', '.join(known)}", nearest(str(name), known))
 
 
 def _merge(base: dict[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:

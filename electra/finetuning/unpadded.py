@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from electra.finetuning.batches import Batch
-from electra.model.dropout import dropout, keep_mask
+from electra.model.dropout import dropout
 from electra.model.encoder import Encoder, Layer
 
 
@@ -44,11 +44,11 @@ def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
     first_BH = hidden_PH.index_select(0, batch.first_B)
     heads = (attention.heads, size // attention.heads)
     query = F.linear(first_BH, weight[:size], bias[:size]).view(len(batch), 1, *heads).transpose(1, 2)
-    both_C = F.linear(hidden_PH, weight[size:], bias[size:]).index_select(0, batch.token_C)
-    key, value = both_C.view(len(batch), -1, 2, *heads).permute(2, 0, 3, 1, 4)
+    both_BT2H = _Spread.apply(F.linear(hidden_PH, weight[size:], bias[size:]), batch)  # type: ignore[no-untyped-call]
+    key, value = both_BT2H.view(len(batch), -1, 2, *heads).permute(2, 0, 3, 1, 4)
     scores = (query @ key.transpose(-2, -1)) / math.sqrt(heads[1])
-    if batch.real_BT is not None:
-        scores = scores.masked_fill(~batch.real_BT[:, None, None], float("-inf"))
+    if (mask := _mask(batch)) is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
     context = dropout(scores.softmax(-1), attention.dropout, encoder.training) @ value
     return _after(last, first_BH, context.reshape(len(batch), size))
 
@@ -63,67 +63,45 @@ def _embed(encoder: Encoder, batch: Batch) -> Tensor:
 
 
 def _layer(layer: Any, hidden_PH: Tensor, batch: Batch) -> Tensor:
-    attention = layer.attention
-    rate = attention.dropout if layer.training else 0.0
-    context_PH: Tensor = _Attend.apply(attention.qkv(hidden_PH), batch, attention.heads, rate)  # type: ignore[no-untyped-call]
-    return _after(layer, hidden_PH, context_PH)
+    qkv_BT3H = _Spread.apply(layer.attention.qkv(hidden_PH), batch)  # type: ignore[no-untyped-call]
+    context_BTH = layer.attention.context(qkv_BT3H, _mask(batch))
+    return _after(layer, hidden_PH, _Collect.apply(context_BTH, batch))  # type: ignore[no-untyped-call]
 
 
 def _after(layer: Layer, hidden_PH: Tensor, context_PH: Tensor) -> Tensor:
-    hidden_PH = layer.attention_norm(hidden_PH + layer.drop(layer.attention.out(context_PH)))
+    hidden_PH = layer.attention_norm(layer.drop(layer.attention.out(context_PH), hidden_PH))
     ffn_PH = layer.contract(F.gelu(layer.expand(hidden_PH)))
-    result_PH: Tensor = layer.ffn_norm(hidden_PH + layer.drop(ffn_PH))
+    result_PH: Tensor = layer.ffn_norm(layer.drop(ffn_PH, hidden_PH))
     return result_PH
 
 
-class _Attend(torch.autograd.Function):
-    """softmax(q kᵀ / √D) v within each row, from and to tokens end to end.
+def _mask(batch: Batch) -> Tensor | None:
+    return None if batch.real_BT is None else batch.real_BT[:, None, None]
 
-    One node with a gradient written out, since autograd would add up the copies into and out of the grid where each
-    cell has exactly one token.
-    """
 
-    @staticmethod
-    def forward(ctx: Any, qkv_P: Tensor, batch: Batch, heads: int, rate: float) -> Tensor:
-        query, key, value = _split(qkv_P.index_select(0, batch.token_C), len(batch), heads)
-        scale = 1 / math.sqrt(query.shape[-1])
-        scores = (query * scale) @ key.transpose(-2, -1)
-        if batch.real_BT is not None:
-            scores.masked_fill_(~batch.real_BT[:, None, None], float("-inf"))
-        weights = scores.softmax(-1)
-        kept = dropped = None
-        if rate:
-            kept = (
-                keep_mask(weights, rate).mul_(1 / (1 - rate))
-                if weights.device.type == "cpu"
-                else F.dropout(torch.ones_like(weights), rate)
-            )
-            dropped = weights * kept
-        context = (weights if dropped is None else dropped) @ value
-        ctx.save_for_backward(query, key, value, weights, kept)
-        ctx.batch, ctx.scale = batch, scale
-        return context.transpose(1, 2).reshape(len(batch.token_C), -1).index_select(0, batch.cell_P)
+class _Spread(torch.autograd.Function):
+    """Tokens to the grid. Each cell that counts has one token, so the gradient is a gather, where autograd would add up."""
 
     @staticmethod
-    def backward(ctx: Any, grad_PH: Tensor) -> tuple[Tensor, None, None, None]:
-        query, key, value, weights, kept = ctx.saved_tensors
-        batch: Batch = ctx.batch
-        rows, heads, longest, size = query.shape
-        grad_CH = grad_PH.new_zeros(rows * longest, heads * size).index_copy_(0, batch.cell_P, grad_PH)
-        grad = grad_CH.view(rows, longest, heads, size).transpose(1, 2)
-        grad_weights = grad @ value.transpose(-2, -1)
-        if kept is not None:
-            grad_weights.mul_(kept)
-        # gradient of a softmax: w (g - Σ w g)
-        grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype).mul_(ctx.scale)
-        grads = grad.new_empty(rows, longest, 3, heads, size)
-        grads_3 = grads.permute(2, 0, 3, 1, 4)
-        grads_3[0] = grad_scores @ key
-        grads_3[1] = grad_scores.transpose(-2, -1) @ query
-        grads_3[2] = (weights if kept is None else weights * kept).transpose(-2, -1) @ grad
-        return grads.view(rows * longest, -1).index_select(0, batch.cell_P), None, None, None
+    def forward(ctx: Any, values_PX: Tensor, batch: Batch) -> Tensor:
+        ctx.cell_P = batch.cell_P
+        return values_PX.index_select(0, batch.token_C).view(len(batch), -1, values_PX.shape[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad_BTX: Tensor) -> tuple[Tensor, None]:
+        return grad_BTX.flatten(0, 1).index_select(0, ctx.cell_P), None
 
 
-def _split(qkv_C: Tensor, rows: int, heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    query, key, value = qkv_C.view(rows, -1, 3, heads, qkv_C.shape[1] // (3 * heads)).permute(2, 0, 3, 1, 4)
-    return query, key, value
+class _Collect(torch.autograd.Function):
+    """The grid back to tokens; empty cells have no gradient, and so give none to the keys and values of their row."""
+
+    @staticmethod
+    def forward(ctx: Any, values_BTX: Tensor, batch: Batch) -> Tensor:
+        ctx.cell_P, ctx.shape = batch.cell_P, values_BTX.shape
+        return values_BTX.flatten(0, 1).index_select(0, batch.cell_P)
+
+    @staticmethod
+    def backward(ctx: Any, grad_PX: Tensor) -> tuple[Tensor, None]:
+        rows, longest, width = ctx.shape
+        grid_CX = grad_PX.new_zeros(rows * longest, width).index_copy_(0, ctx.cell_P, grad_PX)
+        return grid_CX.view(rows, longest, width), None

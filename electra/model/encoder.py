@@ -68,14 +68,18 @@ class Attention(nn.Module):
 
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None) -> Tensor:
         """Attend; `mask` is true where a key may be seen, broadcastable to (B, heads, T, T)."""
-        rows, length, hidden = hidden_BTH.shape
-        qkv_BT3AD = self.qkv(hidden_BTH).view(rows, length, 3, self.heads, hidden // self.heads)
+        return self.out(self.context(self.qkv(hidden_BTH), mask))  # type: ignore[no-any-return]
+
+    def context(self, qkv_BT3H: Tensor, mask: Tensor | None) -> Tensor:
+        """What each position gathers (B, T, H), before the output matrix."""
+        rows, length, width = qkv_BT3H.shape
+        qkv_BT3AD = qkv_BT3H.view(rows, length, 3, self.heads, width // (3 * self.heads))
         rate = self.dropout if self.training else 0.0
-        if rate and hidden_BTH.device.type == "cpu":
-            return self.out(attend(qkv_BT3AD, mask, rate))  # type: ignore[no-any-return]
+        if rate and qkv_BT3H.device.type == "cpu":
+            return attend(qkv_BT3AD, mask, rate)
         query, key, value = qkv_BT3AD.permute(2, 0, 3, 1, 4)
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
-        return self.out(context.transpose(1, 2).reshape(rows, length, hidden))  # type: ignore[no-any-return]
+        return context.transpose(1, 2).flatten(2)
 
 
 class Layer(nn.Module):

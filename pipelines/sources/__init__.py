@@ -10,6 +10,7 @@ from typing import Literal
 
 from electra.config import require
 from electra.data.text import CleaningConfig, QuarantineConfig
+from electra.finetuning.tasks import GLUE, SQUAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,54 @@ class HubTasks:
         require(any((self.glue, self.squad1, self.squad2)), "glue", None, "at least one of glue, squad1, squad2")
 
 
-TaskSourceConfig = SampleTasks | LocalTasks | HubTasks
+@dataclass(frozen=True, kw_only=True)
+class OwnTask:
+    """One task of one's own: its files, what their columns are called, and what is to be predicted."""
+
+    train: str
+    dev: str
+    test: str | None = None  # rows without labels
+    kind: Literal["classification", "regression", "tagging"] = "classification"
+    a: str = "sentence"  # column of the text, or of the words to be tagged
+    b: str | None = None  # column of the second text of a pair
+    label: str = "label"  # column of the class, the number or the tags
+    id: str | None = None  # column of the id; without one, rows are numbered
+    labels: tuple[str, ...] = ()  # the classes; for tagging the types of spans, as in B-NP
+    metric: str = ""  # the one that counts
+    scale: float = 1.0  # regression: about the largest label
+
+    def __post_init__(self) -> None:
+        usual = {"classification": "accuracy", "regression": "spearman", "tagging": "entity_f1"}[self.kind]
+        object.__setattr__(self, "metric", self.metric or usual)
+        allowed = {
+            "classification": ("accuracy", "f1", "macro_f1", "matthews"),
+            "regression": ("spearman", "pearson"),
+            "tagging": ("entity_f1", "accuracy"),
+        }[self.kind]
+        require(self.metric in allowed, "metric", self.metric, f"one of {', '.join(allowed)}")
+        few = {"classification": 2, "regression": 0, "tagging": 1}[self.kind]
+        fits = len(self.labels) >= few and len(set(self.labels)) == len(self.labels) and (few or not self.labels)
+        require(bool(fits), "labels", list(self.labels), f"{few} or more, each once" if few else "none for regression")
+        require(self.scale > 0, "scale", self.scale, "a number above 0")
+        require(self.kind != "tagging" or self.b is None, "b", self.b, "null for tagging")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnTasks:
+    """Tasks of one's own, by name."""
+
+    kind: Literal["own"]
+    tasks: dict[str, OwnTask]
+    quarantine: QuarantineConfig = field(default_factory=QuarantineConfig)
+
+    def __post_init__(self) -> None:
+        require(len(self.tasks) > 0, "tasks", self.tasks, "at least one task")
+        for name in self.tasks:
+            taken = name in {*GLUE, "squad", *SQUAD.values()} or not name.replace("_", "").isalnum()
+            require(not taken, f"tasks.{name}", name, "a name of letters, digits and _ that no official task has")
+
+
+TaskSourceConfig = SampleTasks | LocalTasks | HubTasks | OwnTasks
 
 
 def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
@@ -151,6 +199,8 @@ def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> Non
     elif isinstance(source, LocalTasks):
         for folder in filter(None, (source.glue, source.squad)):
             local.require_folder(Path(folder), where)
+    elif isinstance(source, OwnTasks):
+        local.find_files(tuple(each.train for each in source.tasks.values()), where)
     elif isinstance(source, HubTasks):
         for part in filter(None, (source.glue, source.squad1, source.squad2)):
             hub.resolve(part.dataset, part.revision, where)

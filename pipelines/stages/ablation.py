@@ -17,7 +17,8 @@ import torch
 from electra.config import ElectraConfig, Flops
 from electra.errors import Stopped, UserError
 from electra.files import atomic_folder, write_json, write_jsonl, write_manifest
-from electra.finetuning.jobs import Job, plan
+from electra.finetuning.job import Job
+from electra.finetuning.jobs import plan
 from electra.finetuning.pool import run_all
 from electra.finetuning.tasks import GLUE
 from electra.flops import step_flops
@@ -189,6 +190,7 @@ def finetune_all(
             )
             settings = dataclasses.replace(settings, seeds=(arm.seed,), arms=("pretrained",))
             rows = Path("build/tasks") / ablation.data / task
+            settings = dataclasses.replace(settings, test=False, start=None, keep="none")  # dev scores are all it needs
             for job in plan(
                 task, settings, rows=rows, model=arm.run / "model" / "encoder", state=state / "tasks" / arm.title
             ):

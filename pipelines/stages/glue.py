@@ -1,37 +1,66 @@
-"""Fine-tune a model on the GLUE tasks, pre-trained and from scratch: build/glue/M (predictions) and results/M/glue.json.
+"""Fine-tune a model on its classification, regression and tagging tasks (GLUE's nine or one's own), pre-trained and from
+scratch: build/glue/M (predictions, leaderboard files, kept models) and results/M/glue.json.
 
 State is in runs/glue-M: one whole folder for each (task, arm, seed) that is done, which a second start does not repeat.
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from electra.config import digest, plain
-from electra.files import atomic_folder, lock_folder, verify_manifest, write_atomic, write_json, write_manifest
-from electra.finetuning import summary
-from electra.finetuning.jobs import Job, Record, code, plan
+from electra.files import (
+    atomic_folder,
+    link_or_copy,
+    lock_folder,
+    read_jsonl,
+    verify_manifest,
+    write_atomic,
+    write_json,
+    write_jsonl,
+    write_manifest,
+)
+from electra.finetuning import leaderboard, predictions, summary
+from electra.finetuning.job import Job, splits_of
+from electra.finetuning.jobs import MODEL, code, plan
 from electra.finetuning.pool import run_all
-from electra.finetuning.tasks import GLUE
+from electra.finetuning.solve import Record
 from electra.progress import Progress
-from pipelines.params import ModelConfig, Params
+from electra.workers import worker_count
+from pipelines.params import ModelConfig, Params, PublishedConfig
 
 Records = dict[str, list[Record]]  # by task
+SUFFIXES = {
+    "dev.jsonl": ".jsonl",
+    "dev_mismatched.jsonl": "-mismatched.jsonl",
+    "test.jsonl": "-test.jsonl",
+    "test_mismatched.jsonl": "-test-mismatched.jsonl",
+}
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
     """The stage: every task, arm and seed; then predictions and scores in one go."""
-    model = params.models[name]
+    model = params.encoder(name)
+    where = f"{'published' if name in params.published else 'models'}.{name}.finetune"
     state = Path("runs") / f"glue-{name}"
-    jobs = plan_glue(
-        params, model, f"models.{name}.finetune", encoder=Path("build/models") / name / "encoder", state=state
-    )
+    jobs = plan_glue(params, model, where, encoder=Path("build/models") / name / "encoder", state=state)
+    together = [
+        task
+        for task in dict.fromkeys(job.task for job in jobs)
+        if params.finetune.resolve(task, model.finetune, where, params.own_tasks(model.tasks)).ensemble
+    ]
     with lock_folder(state):
-        records = run_jobs(jobs, workers(params, model), f"glue {name}", tracker, score_of)
-        gather(jobs, Path("build/glue") / name, {"dev.jsonl": ".jsonl", "dev_mismatched.jsonl": "-mismatched.jsonl"})
-    tasks = {task: summary.of_task(task, parts) for task, parts in records.items()}
+        records = run_jobs(jobs, workers(params, model), f"glue {name}", tracker, score_in(jobs))
+        with atomic_folder(Path("build/glue") / name) as folder:
+            gather(jobs, folder, SUFFIXES)
+            ensembles = hand_in(jobs, folder, together)
+            write_manifest(folder)
+    facts = {job.task: job.facts for job in jobs}
+    tasks = {task: summary.of_task(facts[task], parts) for task, parts in records.items()}
+    for task, figures in ensembles.items():
+        tasks[task]["ensemble"] = figures
     result = {
         **label(params, model),
         "tasks": tasks,
@@ -44,16 +73,56 @@ def run(name: str, params: Params, tracker: Any) -> None:
 
 
 def plan_glue(
-    params: Params, model: ModelConfig, where: str, *, encoder: Path, state: Path, tasks: Sequence[str] = ()
+    params: Params,
+    model: ModelConfig | PublishedConfig,
+    where: str,
+    *,
+    encoder: Path,
+    state: Path,
+    tasks: Sequence[str] = (),
 ) -> list[Job]:
-    """The jobs of a model's GLUE tasks (those that its settings select, or `tasks`); `where` names its settings in errors."""
+    """The jobs of a model's tasks (those that its settings select, or `tasks`); `where` names its settings in errors."""
     rows = Path("build/tasks") / model.tasks
     verify_manifest(rows)
-    jobs = []
-    for task in tasks or params.finetune.selected(model.finetune, where):
-        config = params.finetune.resolve(task, model.finetune, where)
-        jobs += plan(task, config, rows=rows / task, model=encoder, state=state, device=device())
+    own = params.own_tasks(model.tasks)
+    chosen = tasks or params.finetune.selected(model.finetune, where, own)
+    configs = {task: params.finetune.resolve(task, model.finetune, where, own) for task in chosen}
+    starts = {config.start for config in configs.values()}
+    jobs: list[Job] = []
+    for task, config in configs.items():
+        keep: Literal["all"] | None = "all" if task in starts else None
+        before = [job for job in jobs if job.task == config.start]
+        jobs += plan(
+            task, config, rows=rows / task, model=encoder, state=state, device=device(), before=before, keep=keep
+        )
     return jobs
+
+
+def hand_in(jobs: Sequence[Job], folder: Path, together: Sequence[str]) -> dict[str, Any]:
+    """Leaderboard files of every arm and seed, and of the seeds of the tasks `together` as one; those's dev scores."""
+    scores: dict[str, Any] = {}
+    groups: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs:
+        groups.setdefault((job.task, job.arm), []).append(job)
+    for (task, arm), runs in groups.items():
+        facts = runs[0].facts
+        assert facts is not None
+        scored, unlabelled = splits_of(facts, runs[0].config)
+        for split in (*unlabelled, *scored):
+            if not (runs[0].folder / f"{split}.jsonl").is_file():
+                continue
+            lines = {f"{arm}-seed{job.seed}": read_jsonl(job.folder / f"{split}.jsonl") for job in runs}
+            if task in together and len(runs) > 1 and not facts.tagging:
+                name = f"{arm}-ensemble"
+                lines[name] = leaderboard.ensemble(facts, list(lines.values()))
+                write_jsonl(folder / task / f"{name}{SUFFIXES[f'{split}.jsonl']}", lines[name])
+                if split == scored[0]:
+                    figures = predictions.score_lines(facts, lines[name])
+                    scores.setdefault(task, {})[arm] = {"seeds": [job.seed for job in runs], **figures}
+            if (file := leaderboard.FILES.get((task, split))) is not None:
+                for run_name, rows in lines.items():
+                    write_atomic(folder / "leaderboard" / run_name / file, leaderboard.tsv(facts, rows))
+    return scores
 
 
 def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any, score: Callable[[Record], float]) -> Records:
@@ -85,23 +154,29 @@ def track(tracker: Any, job: Job, records: Sequence[Record]) -> None:
 
 
 def gather(jobs: Sequence[Job], folder: Path, suffixes: dict[str, str]) -> None:
-    """Copy the predictions of finished jobs to `folder/<task>/<arm>-seed<k><suffix>`, all or none."""
-    with atomic_folder(folder) as temporary:
-        for job in jobs:
-            for name, suffix in suffixes.items():
-                if (found := job.folder / name).is_file():
-                    write_atomic(temporary / job.place / f"{job.arm}-seed{job.seed}{suffix}", found.read_bytes())
-        write_manifest(temporary)
+    """Put what jobs left into `folder`: predictions as <task>/<arm>-seed<k><suffix>, kept models as <task>/<arm>-seed<k>."""
+    for job in jobs:
+        for name, suffix in suffixes.items():
+            if (found := job.folder / name).is_file():
+                write_atomic(folder / job.place / f"{job.arm}-seed{job.seed}{suffix}", found.read_bytes())
+        if job.keep:
+            kept = folder / job.place / f"{job.arm}-seed{job.seed}"
+            kept.mkdir(parents=True, exist_ok=True)
+            for file in sorted((job.folder / MODEL).iterdir()):
+                link_or_copy(file, kept / file.name)
 
 
-def score_of(record: Record) -> float:
-    """The figure that counts for a GLUE task."""
-    return float(record["metrics"][GLUE[record["task"]].metrics[0]])
+def score_in(jobs: Sequence[Job]) -> Callable[[Record], float]:
+    """The figure that counts for a record's task."""
+    metric = {job.task: job.facts.metrics[0] for job in jobs if job.facts is not None}
+    return lambda record: float(record["metrics"][metric[record["task"]]])
 
 
-def workers(params: Params, model: ModelConfig) -> int:
+def workers(params: Params, model: ModelConfig | PublishedConfig) -> int:
     """Processes to run side by side; results do not depend on it."""
-    return params.finetune.workers or model.pretrain.threads
+    if params.finetune.workers:
+        return params.finetune.workers
+    return worker_count() if isinstance(model, PublishedConfig) else model.pretrain.threads
 
 
 def device() -> str:
@@ -109,12 +184,12 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def is_sample(params: Params, model: ModelConfig) -> bool:
+def is_sample(params: Params, model: ModelConfig | PublishedConfig) -> bool:
     """Whether a model's tasks are the sample world's."""
     return params.tasks[model.tasks].kind == "sample"
 
 
-def label(params: Params, model: ModelConfig) -> dict[str, str]:
+def label(params: Params, model: ModelConfig | PublishedConfig) -> dict[str, str]:
     """What data the numbers stand for: wherever they appear, this label does."""
     return {"source": model.tasks, "label": "sample world" if is_sample(params, model) else model.tasks}
 

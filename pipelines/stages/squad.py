@@ -7,7 +7,7 @@ threshold. State is in runs/squad-M, as in the glue stage.
 from pathlib import Path
 from typing import Any
 
-from electra.files import lock_folder, verify_manifest, write_json
+from electra.files import atomic_folder, lock_folder, verify_manifest, write_json, write_manifest
 from electra.finetuning import summary
 from electra.finetuning.jobs import plan
 from electra.finetuning.tasks import SQUAD
@@ -19,8 +19,9 @@ FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbes
 
 def run(name: str, params: Params, tracker: Any) -> None:
     """The stage: every version, arm and seed; then answers and scores in one go."""
-    model = params.models[name]
-    config = params.finetune.resolve_squad(model.finetune, f"models.{name}.finetune")
+    model = params.encoder(name)
+    section = "published" if name in params.published else "models"
+    config = params.finetune.resolve_squad(model.finetune, f"{section}.{name}.finetune")
     rows = Path("build/tasks") / model.tasks
     encoder = Path("build/models") / name / "encoder"
     state = Path("runs") / f"squad-{name}"
@@ -33,7 +34,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
         records = run_jobs(
             jobs, workers(params, model), f"squad {name}", tracker, lambda record: record["metrics"]["f1"]
         )
-        gather(jobs, Path("build/squad") / name, FILES)
+        with atomic_folder(Path("build/squad") / name) as folder:
+            gather(jobs, folder, FILES)
+            write_manifest(folder)
     versions = {version: summary.of_squad(records[SQUAD[version]]) for version in config.versions}
     write_json(
         Path("results") / name / "squad.json",

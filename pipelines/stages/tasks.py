@@ -4,15 +4,18 @@ The sample world writes the official layouts first (build/tasks/T/official) and 
 as the official files. Rows in = rows kept + rows quarantined, for every task and split.
 """
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from electra.config import plain
 from electra.data.text import QuarantineConfig, Rejected, as_dict
 from electra.errors import BadInput
 from electra.files import MANIFEST, atomic_folder, sha256_file, write_json, write_jsonl, write_manifest
+from electra.finetuning.tasks import FACTS
 from electra.progress import Progress
-from pipelines.sources import HubTasks, LocalTasks, SampleTasks, TaskSourceConfig, glue, hub, squad
+from pipelines.sources import HubTasks, LocalTasks, OwnTasks, SampleTasks, TaskSourceConfig, glue, hub, own, squad
 from pipelines.sources.local import require_folder
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
     """Write the rows of every task that the source has to `folder`; return the rows kept and quarantined."""
     counts: dict[str, dict[str, dict[str, int]]] = {}
     quarantine: list[dict[str, str]] = []
+    trained: dict[str, set[int]] = {}
     with atomic_folder(folder) as temporary, Progress(where, 0, "rows") as progress:
         done = 0
         for task, split, rows in open_splits(source, where, temporary / "official"):
@@ -57,12 +61,29 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
             write_jsonl(temporary / task / f"{split}.jsonl", kept)
             counts.setdefault(task, {})[split] = {"rows": len(kept), "quarantined": len(bad)}
             quarantine += bad
+            if split == "train":
+                trained = {task: {input_of(row) for row in kept}}
+            elif same := sum(input_of(row) in trained.get(task, ()) for row in kept):
+                counts[task][split]["also_in_train"] = same
+                print(
+                    f"warning: {where}: {same:,} of {len(kept):,} rows of {task} {split} are training rows, too",
+                    file=sys.stderr,
+                )
+        if isinstance(source, OwnTasks):
+            for task, each in source.tasks.items():
+                write_json(temporary / task / FACTS, plain(own.facts(task, each)))
         if not counts:
             raise BadInput(where, "has none of the tasks", "official files of GLUE or SQuAD", "check the folders")
         write_jsonl(temporary / "quarantine.jsonl", quarantine)
         write_manifest(temporary, kind="tasks", source=source.kind, tasks=counts)
     rows_in_all = sum(split["rows"] for splits in counts.values() for split in splits.values())
     return {"source": source.kind, "rows": rows_in_all, "quarantined": len(quarantine), "tasks": counts}
+
+
+def input_of(row: dict[str, Any]) -> int:
+    """A hash of what a model sees of a row, without regard to case and spaces."""
+    texts = row["words"] if "words" in row else [row.get(key) or "" for key in ("a", "b", "question", "context")]
+    return hash(tuple(" ".join(text.lower().split()) for text in texts))
 
 
 def check_split(
@@ -89,6 +110,11 @@ def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterato
         official.mkdir(parents=True)
         write_tasks(official, source.seed)
         yield from local_splits(official / "glue", official / "squad", where)
+    elif isinstance(source, OwnTasks):
+        for task, each in source.tasks.items():
+            for split, name in (("train", each.train), ("dev", each.dev), ("test", each.test)):
+                if name:
+                    yield task, split, own.read_rows(Path(name), each, task, labelled=split != "test")
     elif isinstance(source, LocalTasks):
         folders = [Path(text) if text else None for text in (source.glue, source.squad)]
         yield from local_splits(folders[0], folders[1], where)

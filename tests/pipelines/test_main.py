@@ -132,9 +132,14 @@ def test_commands_and_options_are_these_and_no_others() -> None:
         action.choices for action in command_line.parser()._actions if isinstance(action, argparse._SubParsersAction)
     )
     assert set(choices) == {
-        *("corpus", "tasks", "tokens", "pretrain", "glue", "squad", "ablation", "report"),
-        *("params", "summary", "compare", "check", "flow", "serve"),
+        *("corpus", "tasks", "tokens", "pretrain", "published", "glue", "squad", "ablation", "report"),
+        *("params", "summary", "compare", "predict", "score", "check", "flow", "serve"),
     }
-    for sub in choices.values():
+    more = {
+        "pretrain": {"--nproc-per-node", "--nnodes", "--rdzv-endpoint"},
+        "predict": {"--output"},
+        "score": {"--split"},
+    }
+    for name, sub in choices.items():
         options = {option for action in sub._actions for option in action.option_strings}
-        assert options == {"-h", "--help", "--debug"}
+        assert options == {"-h", "--help", "--debug"} | more.get(name, set())

@@ -84,7 +84,7 @@ def test_a_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(task_
 
     record = run(job())
     assert finished(job()) == record
-    monkeypatch.setattr(jobs_module, "_classify", lambda *_: pytest.fail("was computed again"))
+    monkeypatch.setattr(jobs_module, "solve", lambda *_: pytest.fail("was computed again"))
     assert run(job()) == record
     monkeypatch.undo()
     assert finished(job(dataclasses.replace(config, learning_rate=2e-3))) is None

@@ -41,13 +41,16 @@ def test_the_head_is_plain_linear_glorot_and_zero(model):
 
 def test_a_narrow_vocabulary_trains_to_the_same_outputs(model, examples):
     whole, narrowed = classifier(model), classifier(model)
-    (fewer,) = narrow(narrowed.encoder, [examples])
+    (fewer,), widen = narrow(narrowed.encoder, [examples])
     assert narrowed.encoder.embeddings.word.num_embeddings == len(np.unique(examples.ids_S)) < whole.encoder.vocab_size
     config = dataclasses.replace(CONFIG, weight_decay=0.01)
     train(whole, examples, config, seed=1, stream="t")
     train(narrowed, fewer, config, seed=1, stream="t")
     expected, found = read_outputs(whole, examples)["logits"], read_outputs(narrowed, fewer)["logits"]
     assert np.abs(expected - found).max() < 1e-4
+    widen()
+    assert narrowed.encoder.embeddings.word.num_embeddings == whole.encoder.vocab_size
+    assert np.abs(read_outputs(narrowed, examples)["logits"] - found).max() < 1e-6
 
 
 def test_steps_are_whole_epochs_of_rounded_up_batches():

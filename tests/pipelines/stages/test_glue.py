@@ -119,7 +119,7 @@ def test_the_stage_leaves_predictions_a_summary_and_a_record(workspace):
 def test_a_second_start_computes_nothing_and_leaves_the_same_bytes(workspace, monkeypatch):
     glue.run("small", load(), Notes())
     before = contents(Path("build/glue")), contents(Path("results"))
-    monkeypatch.setattr(jobs, "_classify", lambda *_: pytest.fail("was computed again"))
+    monkeypatch.setattr(jobs, "solve", lambda *_: pytest.fail("was computed again"))
     glue.run("small", load(), Notes())
     assert (contents(Path("build/glue")), contents(Path("results"))) == before
 
@@ -130,7 +130,7 @@ def test_an_interrupted_stage_goes_on_where_it_was(workspace, monkeypatch):
     for folder in ("build/glue", "results", "runs"):
         glue_folder = Path(folder)
         glue_folder.rename(f"{folder}-before")
-    count, real = 0, jobs._classify
+    count, real = 0, jobs.solve
 
     def stop_at_fifth(*arguments):
         nonlocal count
@@ -139,7 +139,7 @@ def test_an_interrupted_stage_goes_on_where_it_was(workspace, monkeypatch):
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(jobs, "_classify", stop_at_fifth)
+    monkeypatch.setattr(jobs, "solve", stop_at_fifth)
     with pytest.raises(KeyboardInterrupt):
         glue.run("small", load(), Notes())
     assert not Path("build/glue").exists() and not Path("results").exists()
@@ -190,7 +190,7 @@ def fake(task: str, rows: int, score: float = 80.0) -> dict:
         for arm in ("pretrained", "scratch")
         for seed in (1, 2)
     ]
-    return summary.of_task(task, runs)
+    return summary.of_task(GLUE[task], runs)
 
 
 def test_only_the_complete_official_tasks_make_a_glue_average():
@@ -220,6 +220,6 @@ def test_a_failed_seed_is_named_and_keeps_its_score():
         }
         for seed, value, why in ((2, 0.0, "1 was predicted for every row"), (1, 30.0, None), (3, 33.0, None))
     ]
-    arm = summary.of_task("cola", records)["pretrained"]
+    arm = summary.of_task(GLUE["cola"], records)["pretrained"]
     assert arm["scores"] == [30.0, 0.0, 33.0] and arm["mean"] == 21.0 and arm["median"] == 30.0 and arm["best"] == 33.0
     assert arm["failed"] == ["seed 2: 1 was predicted for every row"]

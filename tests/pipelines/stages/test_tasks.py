@@ -109,6 +109,6 @@ def test_rows_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     source = build(HubTasks, {"kind": "hub", "glue": part, "squad2": {**part, "dataset": "squad_v2"}}, "tasks.hub")
     metrics = gather(source, "tasks.hub", tmp_path / "out")
     assert metrics["tasks"]["mnli"].keys() == {"train", "dev", "dev_mismatched", "test", "test_mismatched"}
-    assert metrics["tasks"]["squad2"]["dev"] == {"rows": 3, "quarantined": 0}
+    assert metrics["tasks"]["squad2"]["dev"] == {"rows": 3, "quarantined": 0, "also_in_train": 3}
     assert ("nyu-mll/glue", "mnli", "validation_matched", "commit-of-main") in asked
     assert json.loads((tmp_path / "out/rte/train.jsonl").open().readline())["label"] == "entailment"

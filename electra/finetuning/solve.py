@@ -1,0 +1,146 @@
+"""The work of one job: read rows, train, predict, score. A function of the job alone.
+
+Three kinds of task take the same road: classes or numbers for texts, tags for words, answers to questions.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from electra.export import fresh_encoder, load_encoder, read_config
+from electra.finetuning import predictions, reading, squad_answers, squad_metrics, tagging
+from electra.finetuning.batches import Examples
+from electra.finetuning.heads import Classifier, Network, narrow
+from electra.finetuning.job import Job, splits_of
+from electra.finetuning.loop import Training, count_steps, read_outputs, train
+from electra.finetuning.reading import Split
+from electra.finetuning.squad_head import SpanFinder
+from electra.finetuning.tagging import Tagger
+from electra.finetuning.tasks import FinetuneConfig, SquadConfig
+from electra.model.encoder import Encoder
+from electra.seeds import derive
+
+Record = dict[str, Any]
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What a job leaves: figures, content of files by name (rows of a .jsonl, or one JSON value), the network."""
+
+    record: Record
+    files: dict[str, Any]
+    network: Network
+    widen: Callable[[], None]  # gives the network its whole table of word vectors back
+
+
+def solve(job: Job) -> Solved:
+    """Train on the job's rows, then predict its splits; those with labels are scored, the first of them counts."""
+    if job.facts is None:
+        return _answer(job)
+    task, config = job.facts, job.config
+    train_rows, ready = reading.rows(_split(job, "train"), task, config.both_orders)
+    scored, unlabelled = splits_of(task, config)
+    there = [split for split in (*scored, *unlabelled) if (job.rows / f"{split}.jsonl").is_file()]
+    held_out = {split: reading.rows(_split(job, split), task, labelled=split in scored) for split in there}
+    encoder = _encoder(job)
+    (ready, *narrowed), widen = narrow(encoder, [ready, *(examples for _, examples in held_out.values())])
+    torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
+    model: Network
+    if task.tagging:
+        model = Tagger(encoder, len(task.classes), config.length).to(job.device)
+    else:
+        model = Classifier(encoder, len(task.labels), config.head_dropout).to(job.device)
+    training = train(model, ready, config, seed=job.seed, stream=f"finetune/{job.task}", device=job.device)
+    record = _record(training, len(train_rows), len(ready), config)
+    files: dict[str, Any] = {}
+    for (split, (rows, _)), examples in zip(held_out.items(), narrowed, strict=True):
+        lines, metrics, fault = _judge(job, model, rows, examples, training.finite, labelled=split in scored)
+        files[f"{split}.jsonl"] = lines
+        suffix = split.removeprefix(scored[0])  # "" or "_mismatched"
+        record["metrics"] |= {f"{name}{suffix}": value for name, value in metrics.items()}
+        if split == scored[0]:
+            record["dev_rows"], record["failed"] = len(rows), fault
+    return Solved(record, files, model, widen)
+
+
+def _judge(
+    job: Job, model: Network, rows: Rows, examples: Examples, trained: bool, *, labelled: bool
+) -> tuple[Rows, dict[str, float], str | None]:
+    """Predictions of a split; its scores and what is wrong with them, if it has labels."""
+    assert job.facts is not None
+    task, outputs = job.facts, read_outputs(model, examples, job.device)
+    if not task.tagging:
+        logits_NC = outputs["logits"]
+        lines = predictions.lines(task, rows, logits_NC)
+        if not labelled:
+            return lines, {}, None
+        return lines, predictions.scores(task, rows, logits_NC), predictions.fault(task, rows, logits_NC, trained)
+    tags = tagging.tags_of(task, rows, examples, outputs["tags"])
+    lines = tagging.lines(rows, tags)
+    if not labelled:
+        return lines, {}, None
+    scores = tagging.tag_scores(tags, [row["tags"] for row in rows])
+    return lines, scores, tagging.fault(rows, tags, trained and bool(outputs["finite"].all()))
+
+
+def _answer(job: Job) -> Solved:
+    """SQuAD: train, then answer and score the dev split."""
+    config = job.config
+    assert isinstance(config, SquadConfig)
+    version: squad_metrics.Version = "2.0" if job.task == "squad2" else "1.1"
+    cut = (config.stride, config.question_length)
+    source = reading.questions(_split(job, "train"), *cut)
+    dev = reading.questions(_split(job, "dev"), *cut)
+    encoder = _encoder(job)
+    (ready, dev_examples), widen = narrow(encoder, [source.examples, dev.examples])
+    torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
+    model = SpanFinder(encoder, config).to(job.device)
+    training = train(model, ready, config, seed=job.seed, stream=f"finetune/{job.task}", device=job.device)
+    record = _record(training, len(source.rows), len(ready), config)
+    outputs = read_outputs(model, dev_examples, job.device)
+    finite = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
+    answers = squad_answers.find(dev, {key: predictions.finite(value) for key, value in outputs.items()}, config)
+    threshold = config.null_threshold if version == "2.0" else None
+    given = answers.given(threshold)
+    record["metrics"] = squad_metrics.evaluate(dev.rows, answers.spans, answers.null, version, config.null_threshold)
+    record["dev_rows"] = len(dev.rows)
+    if not (training.finite and finite):
+        record["failed"] = "the loss or the outputs stopped being finite"
+    elif len(given) > 1 and len(set(given.values())) == 1:
+        record["failed"] = f"{next(iter(given.values()))!r} was the answer to every question"
+    n_best = {key: [list(pair) for pair in best] for key, best in answers.n_best.items()}
+    files = {"dev.json": given, "dev-null-odds.json": answers.null, "dev-nbest.json": n_best}
+    return Solved(record, files, model, widen)
+
+
+def _record(training: Training, rows: int, examples: int, config: FinetuneConfig) -> Record:
+    return {
+        "metrics": {},
+        "failed": None,
+        "train_rows": rows,  # of the source; examples are these in both orders, or their windows
+        "train_examples": examples,
+        "dev_rows": 0,
+        "steps": count_steps(examples, config),
+        "loss": [list(point) for point in training.curve],
+    }
+
+
+def _encoder(job: Job) -> Encoder:
+    if job.arm == "pretrained":
+        return load_encoder(job.start or job.model, dropout=job.config.dropout)
+    config, vocab_size = read_config(job.model)
+    config = dataclasses.replace(config, dropout=job.config.dropout, attention_dropout=job.config.dropout)
+    return fresh_encoder(config, vocab_size, derive(job.seed, f"finetune/{job.task}/scratch"))
+
+
+def _split(job: Job, name: str) -> Split:
+    most = job.config.max_train_rows if name == "train" else None
+    path = job.rows / f"{name}.jsonl"
+    return Split(
+        path=path, data=job.data, model=job.model, tokenizer=job.tokenizer, length=job.config.length, most=most
+    )
