@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from electra.config import EncoderConfig
-from electra.errors import BadInput, CorruptFile
+from electra.errors import BadInput
 from electra.files import atomic_folder, read_json, write_atomic, write_json
 from electra.model.discriminator import Discriminator
 from electra.model.encoder import Encoder, initialise
 from electra.model.generator import Generator
 from electra.seeds import derive
-
-Tensors = dict[str, Tensor]
+from electra.tensors import Tensors, write_tensors
+from electra.tensors import read_tensors as read_file
 
 _BLOCK = {  # ours -> transformers', inside one layer
     "attention.out": "attention.output.dense",
@@ -172,12 +170,7 @@ def read_tensors(folder: Path) -> Tensors:
             "weights as safetensors",
             "convert the checkpoint to safetensors first",
         )
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise CorruptFile(
-            path, f"is not whole ({error})", "a safetensors file", "fetch or make the folder again"
-        ) from None
+    return read_file(path, "fetch or make the folder again")
 
 
 def load_encoder(folder: Path, *, dropout: float | None = None) -> Encoder:
@@ -238,11 +231,8 @@ def write_folder(
 ) -> None:
     """Write one complete Hugging Face folder."""
     with atomic_folder(folder) as temporary:
-        save_file(
-            {name: tensor.contiguous().clone() for name, tensor in tensors.items()},
-            temporary / "model.safetensors",
-            metadata={"format": "pt"},
-        )
+        untied = {name: tensor.clone() for name, tensor in tensors.items()}
+        write_tensors(temporary / "model.safetensors", untied, {"format": "pt"})
         write_json(temporary / "config.json", config)
         for name, text in tokenizer_files.items():
             write_atomic(temporary / name, text)

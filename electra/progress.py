@@ -1,5 +1,6 @@
 """How far a long task is, how fast it goes and how long it will take: a bar on a terminal, else a plain line now and then."""
 
+import contextlib
 import sys
 import time
 from types import TracebackType
@@ -34,10 +35,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._first is not None:
-            self._show()
-            if self.terminal:
-                self.stream.write("\n")
-                self.stream.flush()
+            self._show("\n" if self.terminal else "")
 
     def update(self, done: int, **numbers: float | str) -> None:
         """Tell that `done` units are complete; `numbers` (loss, rows, …) are shown beside them."""
@@ -49,10 +47,11 @@ class Progress:
             self._shown = now
             self._show()
 
-    def _show(self) -> None:
+    def _show(self, end: str = "") -> None:
         line = self.line(time.monotonic() - self._started)
-        self.stream.write(f"\r\x1b[2K{line}" if self.terminal else line + "\n")
-        self.stream.flush()
+        with contextlib.suppress(OSError):  # a log on a full disk must not hide why the task ends
+            self.stream.write((f"\r\x1b[2K{line}" if self.terminal else line + "\n") + end)
+            self.stream.flush()
 
     def line(self, seconds: float) -> str:
         """The line to show when `seconds` have passed since the first update."""

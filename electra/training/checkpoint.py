@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from electra.errors import CorruptFile, NonFinite, UserError
 from electra.files import atomic_folder, read_json, remove, rename, verify_manifest, write_json, write_manifest
+from electra.tensors import Tensors, read_tensors, write_tensors
 
-Groups = dict[str, dict[str, Tensor]]  # file name -> tensor name -> tensor
+Groups = dict[str, Tensors]  # file name -> tensor name -> tensor
 
 
 def steps(run: Path) -> list[int]:
@@ -39,9 +38,7 @@ def save(run: Path, step: int, groups: Groups, progress: dict[str, Any], *, keep
     folder = run / f"step-{step}"
     with atomic_folder(folder) as temporary:
         for file, tensors in groups.items():
-            save_file(
-                {name: tensor.contiguous() for name, tensor in tensors.items()}, temporary / f"{file}.safetensors"
-            )
+            write_tensors(temporary / f"{file}.safetensors", tensors)
         write_json(temporary / "progress.json", progress)
         write_manifest(temporary, step=step)
     verify_manifest(folder)
@@ -65,7 +62,9 @@ def load_newest(run: Path) -> tuple[int, Groups, dict[str, Any]] | None:
             if manifest.get("step") != step:
                 raise CorruptFile(folder, f"is of step {manifest.get('step')}", f"step {step}")
             groups = {
-                Path(name).stem: load_file(folder / name) for name in manifest["files"] if name.endswith(".safetensors")
+                Path(name).stem: read_tensors(folder / name, "")
+                for name in manifest["files"]
+                if name.endswith(".safetensors")
             }
             return step, groups, read_json(folder / "progress.json")
         except UserError as error:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from electra.files import write_atomic
+from electra.files import room, write_atomic
 
 
 class History:
@@ -38,5 +38,5 @@ class History:
         self.records.append(record)
         if self.path is None:
             return
-        with self.path.open("a", encoding="utf-8") as file:
+        with room(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")

@@ -4,8 +4,11 @@ import json
 import multiprocessing
 import os
 import random
+import resource
 import signal
+import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -96,36 +99,52 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path, expected
         assert state(run) == expected
 
 
-@pytest.mark.parametrize("operation", ["fsync", "replace", "rename"])
-def test_crash_at_every_file_operation_of_a_save_leaves_a_good_checkpoint(tmp_path, operation):
-    groups = {"model": {"w": torch.arange(4.0)}}
-    done = False
-    for number in range(60):
+def test_crash_at_every_file_operation_of_a_save_leaves_a_good_checkpoint(tmp_path):
+    ended = None
+    for number in range(200):
         run = tmp_path / str(number)
-        checkpoint.save(run, 1, groups, {"step": 1}, keep=2)
-        process = FORK.Process(target=save_and_crash, args=(run, operation, number))
+        for step in (1, 2):
+            save_step(run, step)
+        process = FORK.Process(target=save_and_crash, args=(run, number))
         process.start()
         process.join()
         step, found, _ = checkpoint.load_newest(run)
-        assert step in {1, 2} and torch.equal(found["model"]["w"], torch.arange(4.0) * step)
+        assert step in {2, 3} and torch.equal(found["model"]["w"], torch.arange(4.0) * step)
+        save_step(run, 3)  # what the crash left does not hinder the next save
+        assert checkpoint.load_newest(run)[0] == 3 and checkpoint.steps(run) == [2, 3]
+        assert not list(run.glob(".*")) and not list(run.glob("bad-*"))
         if process.exitcode == 0:
-            done = True
+            ended = number
             break
-    assert done and number > 0
+    assert ended is not None and ended > 25  # opens, writes, fsyncs, renames, deletions
 
 
-def save_and_crash(run, operation, number):
-    """Save step 2 and leave the process, without a goodbye, before the `number`-th operation of this kind."""
-    place = os if operation == "fsync" else files.Path
-    original, calls = getattr(place, operation), iter(range(1000))
+def save_step(run, step):
+    groups = {"model": {"w": torch.arange(4.0) * step}, "optimizer": {"m": torch.ones(3)}}
+    checkpoint.save(run, step, groups, {"step": step}, keep=2)
 
-    def counted(*arguments, **named):
+
+def save_and_crash(run, number):
+    """Save step 3, prune step 1, and leave the process, without a goodbye, before its `number`-th operation on files."""
+    calls = iter(range(1000))
+
+    def count(*arguments):
         if next(calls) == number:
             os._exit(9)
-        return original(*arguments, **named)
 
-    setattr(place, operation, counted)
-    checkpoint.save(run, 2, {"model": {"w": torch.arange(4.0) * 2}}, {"step": 2}, keep=2)
+    def watch(event, arguments):
+        if event in {"os.rename", "os.remove", "os.rmdir", "os.mkdir"} or (
+            event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        ):
+            count()
+
+    fsync, write = os.fsync, checkpoint.write_tensors
+    os.fsync = lambda handle: (count(), fsync(handle))
+    # the library writes out of Python's sight: before it, and after half of the bytes
+    checkpoint.write_tensors = lambda path, tensors: (count(), path.write_bytes(b"half"), count(), write(path, tensors))
+    sys.addaudithook(watch)
+    save_step(run, 3)
+    os._exit(0)
 
 
 def damage(path, how, chance):
@@ -137,6 +156,9 @@ def damage(path, how, chance):
         raw = raw[: len(raw) // 2]
     elif how == "empty":
         raw = bytearray()
+    elif how == "swap":
+        older = path.parent.with_name(f"step-{checkpoint.steps(path.parent.parent)[-2]}")
+        raw = bytearray((older / path.name).read_bytes())
     elif how == "zero":
         raw = bytearray(len(raw))
     else:
@@ -145,7 +167,7 @@ def damage(path, how, chance):
     path.write_bytes(raw)
 
 
-@pytest.mark.parametrize("how", ["truncate", "empty", "zero", "flip", "delete"])
+@pytest.mark.parametrize("how", ["truncate", "empty", "zero", "flip", "delete", "swap"])
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "progress.json", "MANIFEST.json"])
 def test_a_damaged_checkpoint_is_set_aside_and_the_run_ends_with_the_same_bytes(tmp_path, expected, file, how, capsys):
     train(tmp_path)
@@ -245,6 +267,38 @@ def test_nonfinite_weights_are_not_saved(tmp_path):
     with pytest.raises(NonFinite):
         checkpoint.save(tmp_path, 1, {"model": {"w": torch.tensor([float("nan")])}}, {}, keep=2)
     assert checkpoint.steps(tmp_path) == []
+
+
+@pytest.mark.parametrize("limit", [0, 1000, 4000, 20_000, 50_000])
+def test_a_disk_that_is_full_at_any_byte_is_a_sentence_and_the_run_goes_on_later(tmp_path, expected, limit):
+    def fill():  # the kernel's own refusal, from the first checkpoint on
+        original = checkpoint.save
+
+        def save(*arguments, **named):
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            original(*arguments, **named)
+
+        checkpoint.save = save
+        try:
+            train(tmp_path)
+        except OutOfRoom as error:
+            os._exit(error.exit_code)
+
+    process = FORK.Process(target=fill)
+    process.start()
+    process.join()
+    assert process.exitcode == 74
+    assert not list(tmp_path.glob(".step-*"))
+    train(tmp_path)
+    assert state(tmp_path) == expected
+
+
+def test_too_little_room_is_refused_before_the_first_step(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(OutOfRoom, match="has 1,000 bytes free"):
+        train(tmp_path)
+    assert not (tmp_path / "metrics.jsonl").exists()
 
 
 def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
