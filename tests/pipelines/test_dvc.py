@@ -52,8 +52,14 @@ def test_code_that_a_stage_depends_on_exists() -> None:
 
 
 PLUMBING = {  # how work is done, not what comes out of it; and code that only settings or loading are imported from
-    *("electra.errors", "electra.files", "electra.progress", "electra.stopping", "electra.workers"),
-    *("pipelines.params", "pipelines.sources", "pipelines.stages.resumable", "pipelines.tracking"),
+    *("electra.errors", "electra.files", "electra.progress", "electra.stopping", "electra.tensors", "electra.workers"),
+    *(
+        "pipelines.params",
+        "pipelines.processes",
+        "pipelines.sources",
+        "pipelines.stages.resumable",
+        "pipelines.tracking",
+    ),
     *("electra", "electra.data", "electra.config", "electra.seeds", "pipelines", "pipelines.stages"),
     *(
         "electra.data.packing",
