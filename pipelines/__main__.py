@@ -42,6 +42,7 @@ HELP = {
     "report": "draw the report of what params.yaml: run selects",
     "summary": "note the headline numbers of a model or ablation for `dvc metrics`",
     "params": "check params.yaml and print what a run would use",
+    "estimate": "tell what an experiment, or all of a model, would take on this machine",
     "compare": "set two models, or two runs of one, side by side",
     "predict": "let a fine-tuned model answer rows of files or of standard input",
     "score": "score a file of predictions of one of a source's tasks",
@@ -157,11 +158,21 @@ def show_params(options: argparse.Namespace) -> int:
     if not options.name:
         shown = plain(params)
     elif options.name in params.ablations:
-        shown = {arm: plain(params.arm(options.name, arm)) for arm in params.ablations[options.name].arms}
+        shown = {arm: plain(params.arm(options.name, arm)) for arm in params.ablations[options.name].settings}
     else:
         params.require("models", options.name)
         shown = plain(params.models[options.name])
     print(json.dumps(shown, indent=2, ensure_ascii=False))
+    return 0
+
+
+def estimate_cost(options: argparse.Namespace) -> int:
+    """Print what experiments would take."""
+    from pipelines.estimate import chosen, estimate
+    from pipelines.params import load
+
+    params = load()
+    print(estimate(chosen(options.name, params), params), end="")
     return 0
 
 
@@ -236,6 +247,7 @@ COMMANDS = {
     "params": show_params,
     "summary": note_summary,
     "compare": compare_runs,
+    "estimate": estimate_cost,
     "check": check_sources,
     "flow": run_flow,
     "serve": serve_flows,

@@ -13,7 +13,6 @@ from typing import Any, Literal
 from electra.config import (
     ElectraConfig,
     EncoderConfig,
-    Flops,
     GeneratorConfig,
     ObjectiveConfig,
     PretrainConfig,
@@ -24,7 +23,8 @@ from electra.config import (
 )
 from electra.data.packing import TokensConfig
 from electra.errors import BadConfig
-from electra.finetuning.tasks import FinetuneSection
+from electra.finetuning.tasks import GLUE, SQUAD, FinetuneSection
+from pipelines.experiments import AblationConfig
 from pipelines.sources import CorpusConfig, OwnTasks, TaskSourceConfig
 
 FILE = Path("params.yaml")
@@ -71,37 +71,6 @@ class PublishedConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AblationConfig:
-    """One model pre-trained and fine-tuned in several arms, each a set of changed settings `{dotted.key: value}`.
-
-    `tokens` and `data` repeat the model's `tokens` and `tasks`, so that dvc.yaml can name the files. `steps` is the
-    first arm's length (null: the model's own); with `equal_flops` the other arms train until they have spent as much.
-    """
-
-    title: str
-    model: str
-    tokens: str
-    data: str
-    arms: dict[str, dict[str, Any]]
-    labels: dict[str, str] = field(default_factory=dict)
-    tasks: tuple[str, ...] = ()
-    seeds: int = 1
-    steps: int | Flops | None = None
-    budget: Literal["equal_flops", "equal_steps"] = "equal_flops"
-    finetune: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        require(len(self.arms) > 0, "arms", self.arms, "at least one arm")
-        require(self.seeds > 0, "seeds", self.seeds, "a number above 0")
-        for name in self.labels:
-            require(name in self.arms, f"labels.{name}", self.labels[name], f"one of {', '.join(self.arms)}")
-
-    def label(self, arm: str) -> str:
-        """The name of an arm in tables and figures."""
-        return self.labels.get(arm, arm)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Params:
     """All of params.yaml."""
 
@@ -140,8 +109,13 @@ class Params:
             model = self.models[ablation.model]
             require(ablation.tokens == model.tokens, f"{where}.tokens", ablation.tokens, f"the model's: {model.tokens}")
             require(ablation.data == model.tasks, f"{where}.data", ablation.data, f"the model's tasks: {model.tasks}")
-            for arm in ablation.arms:
+            for arm in ablation.settings:
                 self.arm(name, arm)
+            own = self.own_tasks(model.tasks)
+            self.finetune.check(ablation.finetune, f"{where}.finetune", own)
+            tasks = (*GLUE, *SQUAD.values(), *own)
+            for task in ablation.tasks:
+                require(task in tasks, f"{where}.tasks", task, f"of {', '.join(tasks)}", nearest(task, tasks))
         for section in ("models", "ablations"):
             for name in getattr(self.run, section):
                 self.require(section, name, f"run.{section}")
@@ -173,7 +147,7 @@ class Params:
         """The model of one arm: the ablation's model with the arm's settings."""
         where = f"ablations.{ablation}.arms.{arm}"
         values = plain(self.models[self.ablations[ablation].model])
-        for key, value in self.ablations[ablation].arms[arm].items():
+        for key, value in self.ablations[ablation].settings[arm].items():
             *path, last = key.split(".")
             section = values
             for part in path:

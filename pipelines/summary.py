@@ -7,7 +7,7 @@ complete result files: the report depends on these, since DVC cannot put a list 
 from pathlib import Path
 from typing import Any
 
-from electra.files import read_json, sha256_file, write_atomic, write_json
+from electra.files import MANIFEST, read_json, sha256_file, write_atomic, write_json
 from pipelines.params import Params
 
 PRETRAINING = ("mlm_accuracy", "replaced_rate", "disc_auc", "disc_precision", "disc_recall", "flops")
@@ -22,8 +22,14 @@ def summarise(name: str, params: Params) -> None:
         params.require("models", name)
         files = [Path("results") / name / f"{stage}.json" for stage in ("pretrain", "glue", "squad")]
         values = of_model(*map(read_json, files))
+        files.append(Path("results") / name / "pretrain.csv")
+        files += [Path("build/models") / name / "examples.json"]
+        files += [Path("build") / stage / name / MANIFEST for stage in ("glue", "squad")]  # covers every prediction
     write_json(Path("results/summary") / f"{name}.json", values)
-    write_atomic(Path("build/selected") / name, "".join(f"{sha256_file(file)}  {file}\n" for file in files))
+    write_atomic(
+        Path("build/selected") / name,
+        "".join(f"{sha256_file(file) if file.is_file() else 'absent'}  {file}\n" for file in files),
+    )
 
 
 def of_model(pretrain: dict[str, Any], glue: dict[str, Any], squad: dict[str, Any]) -> dict[str, Any]:

@@ -67,6 +67,13 @@ def copy_project(folder: Path) -> Path:
         else:
             shutil.copy(ROOT / name, folder / name)
     (folder / "params.yaml").write_text(SMOKE)
+    copy_text(folder)
+    (folder / ".dvc" / "config.local").write_text("[core]\n    no_scm = true\n")
+    return folder
+
+
+def copy_text(folder: Path) -> None:
+    """The smoke corpus: sixty made-up documents in one file."""
     (folder / "text").mkdir()
     words = [
         "the",
@@ -93,8 +100,6 @@ def copy_project(folder: Path) -> Path:
         for i in range(60)
     )
     (folder / "text" / "a.txt").write_text("\n\n".join(documents))
-    (folder / ".dvc" / "config.local").write_text("[core]\n    no_scm = true\n")
-    return folder
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:

@@ -292,7 +292,7 @@ class FinetuneSection:
         for place, layer in layers:  # each layer is built on its own, so that an error names the layer it came with
             if not isinstance(layer, dict):
                 raise BadConfig(place, f"is {layer!r}", "a section of keys and values")
-            values = _merge(values, layer)
+            values = merge(values, layer)
             config = build(kind, values, place)
         return config
 
@@ -303,10 +303,10 @@ def _known_task(name: str, where: str, own: Sequence[str] = ()) -> None:
         raise BadConfig(f"{where}.{name}", "is not a task", f"one of {', '.join(known)}", nearest(str(name), known))
 
 
-def _merge(base: dict[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+def merge(base: dict[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with the keys of `layer`; sections within are merged, not replaced."""
     merged = dict(base)
     for key, value in layer.items():
         old = merged.get(key)
-        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return merged

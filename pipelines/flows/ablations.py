@@ -19,6 +19,8 @@ def ablations(model: str = "tiny", hours: float | None = None) -> dict[str, str]
         for stage, name in shared(steps.read_params(), model):
             steps.run_stage(stage, name, parent, hours)
         runs = {name: steps.run_stage.submit("ablation", name, parent, hours, single=True) for name in names}
+        for run in runs.values():
+            run.wait()  # one that fails does not take the others with it
         return {name: run.result() for name, run in runs.items()}
 
 

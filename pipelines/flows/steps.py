@@ -17,6 +17,7 @@ from prefect.runtime import flow_run
 from electra.errors import BadConfig, UserError
 from electra.files import read_json
 from pipelines import ROOT, sources, tracking
+from pipelines.flows.watch import watching
 from pipelines.params import Params, load
 from pipelines.processes import VARIABLES
 from pipelines.repro import Outcome, StageFailed, repro
@@ -79,10 +80,11 @@ def run_stage(
     if nproc_per_node > 1:
         environment[VARIABLES["nproc_per_node"]] = str(nproc_per_node)
     target = f"pipelines/dvc.yaml:{stage}@{name}" if stage != "report" else "dvc.yaml:report"
+    log = get_run_logger().info
     outcome = repro(
         target,
         single=single,
-        log=get_run_logger().info,
+        log=watching(name, log) if stage == "ablation" else log,
         seconds=hours * 3600 if hours else None,
         environment=environment,
     )

@@ -13,7 +13,8 @@ from electra.errors import BadInput
 from electra.files import read_json
 from electra.finetuning.tasks import GLUE
 from pipelines.report.comparison import difference
-from pipelines.report.inputs import METRIC_TITLES, number
+from pipelines.report.experiments import number
+from pipelines.report.inputs import METRIC_TITLES
 from pipelines.report.table import Cell, Column, Spread, Table, flops, signed
 from pipelines.report.tables import RULE, mark
 

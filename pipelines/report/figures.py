@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.report import ablation_figures
 from pipelines.report.comparison import difference, mean, sd
-from pipelines.report.inputs import Ablation, Inputs, Measured, ModelResults, held_out, number, training
+from pipelines.report.inputs import Inputs, Measured, ModelResults, held_out, number, training
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save
 
 if TYPE_CHECKING:
@@ -52,10 +53,8 @@ def draw_all(inputs: Inputs, folder: Path) -> dict[str, Drawn]:
             for name, caption, figure in curves(model):
                 keep(f"{model.name}-{name}", f"{model.name}: {caption} ({text})", figure)
         for ablation in inputs.ablations:
-            caption = (
-                f"{ablation.title}: mean over the tasks ({ablation.data}), one small mark per seed, bar = mean ± sd"
-            )
-            keep(f"ablation-{ablation.name}", caption, arms(ablation))
+            for name, caption, figure in ablation_figures.all_figures(ablation):
+                keep(name, caption, figure)
     return drawn
 
 
@@ -148,56 +147,6 @@ def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
         axes.plot(
             means[arm], place, "o", color=colour, markerfacecolor=face, markersize=6.2, markeredgewidth=1.4, zorder=3
         )
-
-
-def arms(ablation: Ablation) -> "Figure | None":
-    """Left, our mean over the tasks per arm; right, the paper's GLUE score where the arm stands in its Table 5."""
-    shown = [arm for arm in ablation.arms if arm.scores]
-    if not shown:
-        return None
-    beside = ablation.paper
-    figure = new_figure(4.5 if beside else 4.2, 0.95 + 0.34 * len(ablation.arms))
-    grid = figure.subplots(1, 2 if beside else 1, sharey=True, squeeze=False)[0]
-    ours = grid[0]
-    for place, arm in enumerate(ablation.arms):
-        if not arm.scores:
-            ours.annotate(
-                "no result" if not arm.failed else "failed",
-                (0.02, place),
-                xycoords=("axes fraction", "data"),
-                va="center",
-                color=ORANGE,
-            )
-            continue
-        colour = BLUE if place == 0 else INK
-        ours.errorbar(mean(arm.scores), place, xerr=sd(arm.scores) or 0.0, color=colour, linewidth=1.2)
-        ours.plot(arm.scores, [place + 0.24] * len(arm.scores), "|", color=colour, markersize=4, markeredgewidth=1)
-        ours.plot(mean(arm.scores), place, "o", color=colour, markersize=6)
-    ours.set_yticks(range(len(ablation.arms)), [arm.label for arm in ablation.arms], color=INK)
-    ours.set_ylim(len(ablation.arms) - 0.45, -0.6)
-    ours.set_title("ours")
-    ours.set_xlabel(_on("mean", ablation.data))
-    ours.margins(x=0.12)
-    if beside:
-        theirs = grid[1]
-        for place, arm in enumerate(ablation.arms):
-            if arm.name in beside.arms:
-                _, score = beside.arms[arm.name]
-                theirs.plot(score, place, "D", color=GREY, markersize=5)
-                theirs.annotate(
-                    f"{score:.1f}",
-                    (score, place),
-                    (7, 0),
-                    textcoords="offset points",
-                    va="center",
-                    color=MUTED,
-                )
-        theirs.margins(x=0.3)
-        theirs.set_title(beside.source)
-        theirs.set_xlabel("GLUE dev, base size")
-    for axes in grid:
-        axes.grid(axis="y", visible=False)
-    return figure
 
 
 def curves(model: ModelResults) -> list[tuple[str, str, "Figure"]]:

@@ -3,17 +3,15 @@
 No sentence here calls a difference inside the noise a win; `comparison.py` has the rule.
 """
 
-import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 from electra.finetuning.tasks import GLUE
-from pipelines.report.comparison import Difference, difference, mean, sd
+from pipelines.report.claims import size
+from pipelines.report.comparison import difference, mean, sd
 from pipelines.report.inputs import (
     ARM_TITLES,
     ARMS,
     Ablation,
-    Arm,
     Inputs,
     Measured,
     ModelResults,
@@ -21,7 +19,6 @@ from pipelines.report.inputs import (
     number,
     training,
 )
-from pipelines.report.table import signed
 
 POINTS_WANTED, SDS_WANTED = 5.0, 3.0
 CEILING, CHANCE = 99.0, 2.0
@@ -34,12 +31,6 @@ def spread(scores: Sequence[float]) -> str:
     if middle is None:
         return "no score"
     return f"{middle:.1f}" if width is None else f"{middle:.1f} ± {width:.1f}"
-
-
-def size(found: Difference) -> str:
-    """+5.1 points, 8.2 standard deviations."""
-    text = f"{signed(found.points)} points"
-    return text if found.sds is None else f"{text}, {abs(found.sds):.1f} standard deviations"
 
 
 def headline(model: ModelResults, *, named: bool = False) -> str:
@@ -150,32 +141,10 @@ def _discriminator(model: ModelResults) -> list[str]:
     return result
 
 
-def orders(ablation: Ablation) -> list[str]:
-    """Whether each neighbouring pair of the paper's order came out here."""
-    beside = ablation.paper
-    if beside is None:
-        return []
-    arms: dict[str, Arm] = {arm.name: arm for arm in ablation.arms if arm.scores}
-    ranked = [(name, *row) for name, row in beside.arms.items() if name in arms]
-    result = []
-    for (upper, upper_label, high), (lower, lower_label, low) in pairwise(ranked):
-        found = difference(arms[upper].scores, arms[lower].scores)
-        if found is None:
-            continue
-        said = {
-            "higher": "came out",
-            "lower": "is reversed",
-            "noise": "is inside the noise",
-            "one seed": "cannot be judged from one seed",
-            "no spread": "cannot be judged without spread",
-        }[found.verdict]
-        sign = "level with" if math.isclose(high, low) else "above"
-        result.append(f"{upper_label} {sign} {lower_label} (paper {signed(high - low)}): {said} here ({size(found)}).")
-    return result
-
-
 def unequal(ablation: Ablation) -> str | None:
     """A sentence if the arms did not spend the same FLOPs."""
+    if ablation.budget != "equal_flops":
+        return f"{ablation.title}: the arms have {ablation.budget.replace('_', ' ').replace('own', 'their own')}, not equal FLOPs."
     spent = [arm.flops for arm in ablation.arms if arm.flops and not arm.failed]
     if not spent or max(spent) <= 1.02 * min(spent):
         return None

@@ -1,11 +1,12 @@
 """What the report is made of: results/** and build/**, read into plain records; whatever is absent is noted, never hidden.
 
     results/M/{pretrain.json, pretrain.csv, glue.json, squad.json}   one model
-    results/ablations/A.json                                        one experiment
+    results/ablations/A.json                                        one experiment (experiments.py: its record elsewhere)
+    benchmarks/results/*.json                                       recorded runs of other models (records.py)
     results/{corpus,tokens,tasks}/N.json                            its data
     build/models/M/examples.json, build/{glue,squad}/M/**           what a person can read
 
-Only what `params.yaml: run` selects is read, so the page depends on nothing that its DVC stage does not name.
+Of the stages' results only what `params.yaml: run` selects is read, so the page depends on nothing that its DVC stage does not name.
 """
 
 import csv
@@ -18,7 +19,9 @@ from typing import Any
 from electra.errors import UserError
 from electra.files import read_json
 from electra.finetuning.tasks import GLUE
-from pipelines.report import paper
+from pipelines.report import experiments, records
+from pipelines.report.experiments import Ablation, number
+from pipelines.report.records import Record
 
 ARMS = ("pretrained", "scratch")
 ARM_TITLES = {"pretrained": "pre-trained", "scratch": "from scratch"}
@@ -78,48 +81,6 @@ class ModelResults:
 
 
 @dataclass(frozen=True)
-class Arm:
-    """One arm of an ablation."""
-
-    name: str
-    label: str
-    status: str
-    flops: float | None
-    steps: int | None
-    scores: tuple[float, ...]  # the mean over the tasks, one per seed
-    tasks: dict[str, tuple[float, ...]]
-    pretrain: dict[str, Any]
-    settings: dict[str, Any]
-
-    @property
-    def failed(self) -> bool:
-        """Whether it has no result."""
-        return self.status != "ok"
-
-
-@dataclass(frozen=True)
-class Ablation:
-    """One experiment: arms that differ in named settings."""
-
-    name: str
-    title: str
-    model: str
-    data: str
-    arms: tuple[Arm, ...]
-
-    @property
-    def paper(self) -> paper.Beside | None:
-        """The paper's numbers for it, if it is one of the paper's."""
-        return paper.beside({arm.name: arm.settings for arm in self.arms})
-
-    @property
-    def reference(self) -> Arm | None:
-        """The arm that the others are compared with: BERT where it is one of them, else the first."""
-        plain = (arm for arm in self.arms if arm.settings.get("objective.name") == "mlm")
-        return next(plain, self.arms[0] if self.arms else None)
-
-
-@dataclass(frozen=True)
 class Inputs:
     """All that is read, and one sentence for each thing that is missing."""
 
@@ -129,15 +90,15 @@ class Inputs:
     tokens: dict[str, dict[str, Any]]
     tasks: dict[str, dict[str, Any]]
     missing: tuple[str, ...]
+    unrun: tuple[str, ...] = ()  # experiments that nobody has run here
+    records: tuple[Record, ...] = ()
 
 
 def load(params: Any, root: Path = Path()) -> Inputs:
     """Read what `params.run` selects from the results below `root`."""
-    reader = _Reader(root)
+    reader = Reader(root)
     models = tuple(_model(reader, name, params.models[name], params) for name in params.run.models)
-    ablations = tuple(
-        ablation for name in params.run.ablations if (ablation := _ablation(reader, name, params)) is not None
-    )
+    ablations = experiments.load(reader, params, _label)
     used = [params.models[name] for name in params.run.models]
     used += [params.models[params.ablations[name].model] for name in params.run.ablations]
     tokens = {name: reader.json(f"results/tokens/{name}.json") for name in dict.fromkeys(m.tokens for m in used)}
@@ -146,15 +107,18 @@ def load(params: Any, root: Path = Path()) -> Inputs:
         for name in dict.fromkeys(params.tokens[token].corpus for token in tokens)
     }
     tasks = {name: reader.json(f"results/tasks/{name}.json") for name in dict.fromkeys(m.tasks for m in used)}
-    return Inputs(models, ablations, corpora, tokens, tasks, tuple(reader.missing))
+    return Inputs(
+        models, ablations, corpora, tokens, tasks, tuple(reader.missing), tuple(reader.unrun), records.load(root)
+    )
 
 
-class _Reader:
+class Reader:
     """Reads files below a root and keeps a sentence for each that is absent or broken."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.missing: list[str] = []
+        self.unrun: list[str] = []
 
     def json(self, path: str, *, optional: bool = False) -> Any:
         """The file's value; {} with a note if there is none."""
@@ -177,7 +141,7 @@ class _Reader:
         return {column: [_float(row.get(column)) for row in rows] for column in (rows[0] if rows else {})}
 
 
-def _model(reader: _Reader, name: str, config: Any, params: Any) -> ModelResults:
+def _model(reader: Reader, name: str, config: Any, params: Any) -> ModelResults:
     glue = reader.json(f"results/{name}/glue.json")
     squad = reader.json(f"results/{name}/squad.json")
     examples = reader.json(f"build/models/{name}/examples.json")
@@ -208,7 +172,7 @@ def _model(reader: _Reader, name: str, config: Any, params: Any) -> ModelResults
 
 
 def _measured(
-    reader: _Reader, where: str, name: str, title: str, metric: str, values: dict[str, Any], key: str | None = None
+    reader: Reader, where: str, name: str, title: str, metric: str, values: dict[str, Any], key: str | None = None
 ) -> Measured:
     """Scores of both arms; `key` picks a metric inside an arm where arms hold several."""
     scores, failed = {}, {}
@@ -228,47 +192,9 @@ def _measured(
     return Measured(name, title, metric, scores, failed, values.get("train_rows"), values.get("dev_rows"), others)
 
 
-def _squad(reader: _Reader, model: str, version: str, metric: str, values: dict[str, Any]) -> Measured:
+def _squad(reader: Reader, model: str, version: str, metric: str, values: dict[str, Any]) -> Measured:
     where = f"{model}, SQuAD {version}" if metric == "exact" else ""
     return _measured(reader, where, f"squad {version}", f"SQuAD {version}", metric, values, key=metric)
-
-
-def _ablation(reader: _Reader, name: str, params: Any) -> Ablation | None:
-    values = reader.json(f"results/ablations/{name}.json")
-    if not values:
-        return None
-    order = list(params.ablations[name].arms)
-    if beside := paper.beside(params.ablations[name].arms):
-        known = list(beside.arms)
-        order.sort(key=lambda arm: known.index(arm) if arm in known else len(known))
-    arms = []
-    for arm, part in sorted(
-        values.get("arms", {}).items(), key=lambda item: order.index(item[0]) if item[0] in order else 99
-    ):
-        status = str(part.get("status", "ok"))
-        if status != "ok":
-            reader.missing.append(f"ablation {name}, {part.get('label', arm)}: {status}")
-        for fault in part.get("failed") or []:
-            reader.missing.append(f"ablation {name}, {part.get('label', arm)}: failed {fault}")
-        arms.append(
-            Arm(
-                name=arm,
-                label=str(part.get("label", arm)),
-                status=status,
-                flops=number(part, "flops"),
-                steps=part.get("steps"),
-                scores=tuple(float(score) for score in (part.get("average") or {}).get("scores", [])),
-                tasks={task: tuple(map(float, scores)) for task, scores in (part.get("glue") or {}).items()},
-                pretrain=part.get("pretrain") or {},
-                settings=part.get("settings") or params.ablations[name].arms.get(arm) or {},
-            )
-        )
-    for arm in order:
-        if arm not in values.get("arms", {}):
-            reader.missing.append(f"ablation {name}: the arm {arm} has no result")
-    config = params.ablations[name]
-    data = _label(params.models[config.model], params)
-    return Ablation(name, config.title, config.model, data, tuple(arms))
 
 
 def _is_sample(tasks: str, params: Any) -> bool:
@@ -299,15 +225,6 @@ def _float(text: str | None) -> float:
         return float(text) if text else math.nan
     except ValueError:
         return math.nan
-
-
-def number(values: dict[str, Any], *names: str) -> float | None:
-    """The first of `names` that holds a finite number."""
-    for name in names:
-        value = values.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            return float(value)
-    return None
 
 
 def training(curve: dict[str, list[float]], name: str) -> tuple[list[float], list[float]] | None:

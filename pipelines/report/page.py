@@ -9,10 +9,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from pipelines.report import examples, findings, paper, provenance
+from pipelines.report import claims, examples, findings, paper, provenance
 from pipelines.report.comparison import difference
+from pipelines.report.experiments import Ablation, number
 from pipelines.report.figures import Drawn
-from pipelines.report.inputs import Ablation, Inputs, ModelResults, held_out, number
+from pipelines.report.inputs import Inputs, ModelResults, held_out
 from pipelines.report.table import MISSING, Table, flops, integer
 from pipelines.report.tables import parameters
 
@@ -68,6 +69,7 @@ def render(report: Report) -> str:
         ("answers", "Question answering", _question_answering(report)),
         ("pretraining", "Pre-training", _pretraining(report)),
         ("ablations", "Ablations", "".join(_ablation(report, ablation) for ablation in inputs.ablations)),
+        ("records", "Recorded runs", _records(report)),
         ("short", "What fell short, what is missing", _short(report)),
         ("examples", "Examples", _examples(report)),
         ("paper", "Beside the paper", _paper(report)),
@@ -117,7 +119,7 @@ def _first_page(report: Report) -> str:
     models = report.inputs.models
     several = len(models) > 1
     said = "".join(f'<p class="say">{escape(findings.headline(model, named=several))}</p>' for model in models)
-    hero = figure(report.figures.get("score-by-flops")) or next(
+    hero = figure(headline_figure(report)) or next(
         (figure(drawn, model.name) for model in models if (drawn := report.figures.get(f"{model.name}-tasks"))), ""
     )
     sample = f"<p>{escape(SAMPLE_WORLD)}</p>" if any(model.sample for model in models) else ""
@@ -126,6 +128,12 @@ def _first_page(report: Report) -> str:
         f'<div class="run" id="run"><span class="none">When, how long, on what machine: not recorded.</span></div></div>'
         f"{hero}</div>"
     )
+
+
+def headline_figure(report: Report) -> Drawn | None:
+    """The score against FLOPs: over one's own runs where an experiment measured that, else over the models."""
+    over_runs = (drawn for name, drawn in report.figures.items() if name.endswith("-points"))
+    return next(over_runs, report.figures.get("score-by-flops"))
 
 
 def _runs(report: Report) -> str:
@@ -185,7 +193,7 @@ def _corpus(report: Report, model: ModelResults) -> str:
 
 def _results(report: Report) -> str:
     parts = []
-    by_flops = "score-by-flops" in report.figures
+    by_flops = headline_figure(report) is not None
     for model in report.inputs.models:
         drawn = report.figures.get(f"{model.name}-tasks") if by_flops else None
         table = report.table(f"{model.name}-tasks")
@@ -217,11 +225,31 @@ def _pretraining(report: Report) -> str:
 
 
 def _ablation(report: Report, ablation: Ablation) -> str:
-    drawn = figure(report.figures.get(f"ablation-{ablation.name}"), ablation.title)
-    orders = findings.orders(ablation)
-    said = f"<div><h4>The paper's order, pair by pair</h4>{bullets(orders, '')}</div>" if orders else ""
-    tables = report.table(f"ablation-{ablation.name}") + report.table(f"ablation-{ablation.name}-tasks")
-    return f'<h3>{escape(ablation.title)}</h3><div class="pair">{drawn}{said}</div>{tables}'
+    name = f"ablation-{ablation.name}"
+    shown = [report.figures.get(name), report.figures.get(f"{name}-points")]
+    drawn = "".join(figure(one, ablation.title) for one in shown if one is not headline_figure(report))
+    orders = claims.orders(ablation)
+    said = f"<div><h4>What the paper says, pair by pair</h4>{bullets(orders, '')}</div>" if orders else ""
+    recorded = ", ".join(f"{key} {value}" for key, value in ablation.record.items())
+    lead = f'<p class="lead">A recorded run: {escape(recorded)}.</p>' if recorded else ""
+    tables = "".join(report.table(f"{name}{part}") for part in ("", "-points", "-tasks"))
+    over = [
+        drawn for key, drawn in report.figures.items() if key.startswith(f"{name}-") and not key.endswith("-points")
+    ]
+    panels = "".join(figure(one, ablation.title) for one in over)
+    if panels:
+        panels = f'<details><summary>Training curves</summary><div class="grid">{panels}</div></details>'
+    return f'<h3 id="{name}">{escape(ablation.title)}</h3>{lead}<div class="pair">{drawn}{said}</div>{tables}{panels}'
+
+
+def _records(report: Report) -> str:
+    """Runs of other models, as recorded."""
+    parts = []
+    for record in report.inputs.records:
+        facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(said)}</dd>" for key, said in record.facts)
+        inner = f'<dl class="facts">{facts}</dl>{report.table(f"record-{record.name}")}'
+        parts.append(f"<h3>{escape(record.name)} <small>{escape(record.data)}</small></h3>{inner}")
+    return "".join(parts)
 
 
 def _examples(report: Report) -> str:
@@ -254,6 +282,7 @@ def _short(report: Report) -> str:
         + bullets(findings.all_shortfalls(report.inputs), "Nothing that these results show.")
         + "<h3>Missing or failed</h3>"
         + bullets(report.inputs.missing, "Nothing: every stage, arm and seed that was asked for has a result.")
+        + ("<h3>Not run</h3>" + bullets(report.inputs.unrun, "") if report.inputs.unrun else "")
     )
 
 
@@ -280,11 +309,12 @@ def markdown(report: Report) -> str:
     lines += [f"![{drawn.caption}](figures/{drawn.name}.png)" for drawn in report.figures.values()] + [""]
     for table in report.tables.values():
         lines += [table.markdown(), ""]
-    orders = [sentence for ablation in inputs.ablations for sentence in findings.orders(ablation)]
+    orders = [sentence for ablation in inputs.ablations for sentence in claims.orders(ablation)]
     for title, sentences in (
-        ("The paper's orders", orders),
+        ("What the paper says, pair by pair", orders),
         ("Fell short", findings.all_shortfalls(inputs)),
         ("Missing or failed", inputs.missing),
+        ("Not run", inputs.unrun),
     ):
         lines += [f"## {title}", "", *(f"- {sentence}" for sentence in sentences or ["nothing"]), ""]
     return "\n".join(lines).rstrip() + "\n"

@@ -37,7 +37,8 @@ def facts(inputs: Inputs, params: Any, root: Path = Path()) -> list[Table]:
         for name, values in group.items():
             tables.append(_pairs(f"facts-{kind}-{name}", f"{kind} {name}", _flat(values)))
     for ablation in inputs.ablations:
-        rows = [(arm.label, json.dumps(arm.settings, sort_keys=True)) for arm in ablation.arms]
+        rows = [(key, str(value)) for key, value in ablation.provenance.items()]
+        rows += [(arm.label, json.dumps(arm.settings, sort_keys=True)) for arm in ablation.arms]
         tables.append(
             _pairs(f"facts-ablation-{ablation.name}", f"ablation {ablation.name}: settings of each arm", rows)
         )
@@ -52,7 +53,7 @@ def _read_files(inputs: Inputs, root: Path) -> list[Path]:
         for m in inputs.models
         for file in ("pretrain.json", "pretrain.csv", "glue.json", "squad.json")
     ]
-    names += [f"results/ablations/{ablation.name}.json" for ablation in inputs.ablations]
+    names += [ablation.path for ablation in inputs.ablations]
     names += [
         f"results/{kind}/{name}.json"
         for kind in ("corpus", "tokens", "tasks")

@@ -19,7 +19,6 @@ SPREAD = (
     "± is the standard deviation over fine-tuning seeds of one pre-training; it leaves out how much one pre-training "
     "differs from the next."
 )
-SPREAD_OF_ARMS = "± is the standard deviation over seeds; each seed is a pre-training and a fine-tuning of its own."
 RULE = (
     "A difference counts when it is at least three pooled standard deviations and its 95 % interval leaves out zero; "
     "all else is inside the noise."
@@ -36,10 +35,6 @@ def all_tables(inputs: Inputs) -> list[Table]:
             tables.append(metrics(model))
         if model.squad:
             tables.append(squad(model))
-    for ablation in inputs.ablations:
-        tables.append(arms(ablation))
-        if any(arm.tasks for arm in ablation.arms):
-            tables.append(arm_tasks(ablation))
     ours = [model for model in inputs.models if model.tasks]
     tables += [table_1(ours), table_2(ours), table_4([model for model in inputs.models if model.squad])]
     return tables
@@ -128,61 +123,6 @@ def squad(model: ModelResults) -> Table:
     )
 
 
-def arms(ablation: Ablation) -> Table:
-    """The paper's Table 5 and its relatives: the paper's score, where it has one, and ours in separate columns."""
-    beside, reference = ablation.paper, ablation.reference
-    against = f"against {reference.label}" if reference else "against the first"
-    ours = f"ours, {ablation.model}, {ablation.data}"
-    rows: list[tuple[Cell, ...]] = []
-    for arm in ablation.arms:
-        found = difference(arm.scores, reference.scores) if reference and arm is not reference else None
-        reading = Mark("the reference") if arm is reference else mark(found)
-        published: tuple[Cell, ...] = (beside.arms.get(arm.name, ("", None))[1],) if beside else ()
-        rows.append(
-            (
-                arm.label,
-                *published,
-                Spread(arm.scores),
-                None if found is None else signed(found.points),
-                None if found is None or found.sds is None else signed(found.sds),
-                Mark(arm.status, "bad") if arm.failed else reading,
-                arm.flops,
-                arm.steps,
-            )
-        )
-    return Table(
-        name=f"ablation-{ablation.name}",
-        title=f"{ablation.title} (ours: {ablation.data})",
-        columns=(
-            Column("arm", align="left"),
-            *((Column("GLUE dev", 1, group=beside.source),) if beside else ()),
-            Column("mean of the tasks", 1, group=ours),
-            Column(against, group=ours),
-            Column("in sd", under=against, suffix=" sd"),
-            Column("reading", align="left", group=ours),
-            Column("FLOPs", group=ours),
-            Column("steps", under="FLOPs", suffix=" steps"),
-        ),
-        rows=tuple(rows),
-        notes=(*(_caution([ablation]) if beside else ()), SPREAD_OF_ARMS, RULE),
-    )
-
-
-def arm_tasks(ablation: Ablation) -> Table:
-    """Each arm's score on each task."""
-    present = {task for arm in ablation.arms for task in arm.tasks}
-    names = [task for task in GLUE if task in present] + sorted(present - set(GLUE))
-    return Table(
-        name=f"ablation-{ablation.name}-tasks",
-        title=f"{ablation.title}: each task ({ablation.data})",
-        columns=(
-            Column("arm", align="left"),
-            *(Column(GLUE[task].title if task in GLUE else task, 1) for task in names),
-        ),
-        rows=tuple((arm.label, *(Spread(arm.tasks.get(task, ())) for task in names)) for arm in ablation.arms),
-    )
-
-
 def table_1(models: Sequence[ModelResults]) -> Table:
     """Score against pre-training FLOPs."""
     rows: list[tuple[Cell, ...]] = [(name, size, cost, score, "") for name, cost, size, score in paper.TABLE_1]
@@ -200,7 +140,7 @@ def table_1(models: Sequence[ModelResults]) -> Table:
             Column("mean of the tasks", 1, group=_ours(models)),
         ),
         rows=tuple(rows),
-        notes=_caution(models),
+        notes=caution(models),
         strong=frozenset(range(len(paper.TABLE_1), len(rows))),
     )
 
@@ -222,7 +162,7 @@ def table_2(models: Sequence[ModelResults]) -> Table:
             *(Column(model.name, 1, group=_ours(models)) for model in models),
         ),
         rows=tuple(rows),
-        notes=_caution(models),
+        notes=caution(models),
         strong=frozenset({len(rows) - 2}),
     )
 
@@ -267,7 +207,7 @@ def table_4(models: Sequence[ModelResults]) -> Table:
             ),
         ),
         rows=tuple(rows),
-        notes=_caution(models),
+        notes=caution(models),
         strong=frozenset(range(len(paper.TABLE_4), len(rows))),
     )
 
@@ -291,7 +231,8 @@ def _ours(models: Sequence[ModelResults]) -> str:
     return f"ours, {_data(models)}" if models else "ours"
 
 
-def _caution(of: Sequence[ModelResults | Ablation]) -> tuple[str, ...]:
+def caution(of: Sequence[ModelResults | Ablation]) -> tuple[str, ...]:
+    """What a reader must know before comparing ours with the paper's."""
     labels = {one.data for one in of}
     return tuple(
         note

@@ -1,72 +1,42 @@
 """One experiment: the arms of `ablations.A`, each pre-trained and fine-tuned alike but for its named settings.
 
-Arms spend equal FLOPs (authors' convention) unless the experiment says `equal_steps`, see the same rows and share seeds.
-They train side by side, one thread each; an arm that fails is recorded as failed and does not stop the others.
-Every arm resumes on its own from runs/ablation-A/<arm>-seed<k>.
+Arms spend equal FLOPs (authors' convention) unless the experiment says otherwise, see the same rows and share seeds.
+They run side by side (one for each GPU, or one for each core with one thread), and an arm that fails is recorded as
+failed and stops no other. What an arm leaves (pipelines/stages/arms.py) is found by its settings: a second start, or
+another experiment with the same arm, reads it back.
 """
 
 import dataclasses
 import statistics
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from electra.config import ElectraConfig, Flops
-from electra.errors import Stopped, UserError
+from electra.config import ElectraConfig, Flops, code_digest, digest
 from electra.files import atomic_folder, write_json, write_jsonl, write_manifest
-from electra.finetuning.job import Job
-from electra.finetuning.jobs import plan
-from electra.finetuning.pool import run_all
-from electra.finetuning.tasks import GLUE
-from electra.flops import step_flops
+from electra.finetuning.jobs import code
+from electra.finetuning.tasks import SQUAD, merge
+from electra.flops import step_flops, training_flops, training_steps
 from electra.progress import Progress
-from electra.workers import run_units
+from electra.workers import run_units, worker_count
 from pipelines.params import AblationConfig, Params
-from pipelines.stages.pretrain import ModelRows, write_model
+from pipelines.stages.arms import END, Arm, Result, Task, keeping, slots, try_one
+from pipelines.stages.pretrain import CODE, ModelRows
 
-Result = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One pre-training of one arm."""
-
-    name: str
-    seed: int
-    config: ElectraConfig
-    tokens: str
-    run: Path
-
-    @property
-    def title(self) -> str:
-        """`electra-seed1`."""
-        return f"{self.name}-seed{self.seed}"
+Outcomes = dict[str, Result | str]  # by the arm's key; a sentence where it failed
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
     """The stage."""
-    ablation, state = params.ablations[name], Path("runs") / f"ablation-{name}"
-    arms = list(plan_arms(name, params, state))
-    workers = 1 if torch.cuda.is_available() else params.models[ablation.model].pretrain.threads
-    trained = train_all(arms, params, workers, f"ablation {name}")
-    scores, faults = finetune_all(ablation, params, arms, trained, workers, state, f"ablation {name} tasks")
-
-    rows = ModelRows(params, ablation.tokens, arms[0].config)
+    ablation = params.ablations[name]
+    rows = ModelRows(params, ablation.tokens, params.models[ablation.model].electra())
+    tracker.dataset(f"tokens/{ablation.tokens}", rows.digest, "pretrain")
+    arms = plan_arms(name, params, rows.tokenizer.vocab_size)
+    outcomes = do_all(name, params, arms)
     results: dict[str, Result] = {}
-    for arm in ablation.arms:
-        mine = [one for one in arms if one.name == arm]
-        results[arm] = summarise(ablation, arm, mine, trained, scores, faults)
-        with tracker.child(arm, {"arm": arm, **ablation.arms[arm]}) as child:
-            for record in results[arm].get("curve", []):
-                child.metrics(record["step"], {f"valid/{key}": value for key, value in record.items() if key != "step"})
-            child.summary(
-                {f"{task}": statistics.fmean(values) for task, values in results[arm].get("glue", {}).items() if values}
-            )
-            child.summary({"average": results[arm]["average"]["mean"]} if results[arm].get("average") else {})
-            child.tags({"status": results[arm]["status"]})
+    for arm in ablation.settings:
+        results[arm] = summarise(ablation, [one for one in arms if one.name == arm], outcomes)
+        track(tracker, arm, results[arm])
     with atomic_folder(Path("build/ablation") / name) as folder:
         for arm, result in results.items():
             write_jsonl(folder / f"{arm}.jsonl", result.get("curve", []))
@@ -76,46 +46,54 @@ def run(name: str, params: Params, tracker: Any) -> None:
         "title": ablation.title,
         "model": ablation.model,
         "data": ablation.data,
-        "data_label": rows.label,
+        "data_label": params.data("ablation", name),
         "budget": ablation.budget,
         "tasks": list(ablation.tasks),
+        "seeds": ablation.seeds,
+        "reference": ablation.compared,
         "rows_sha256": rows.digest,
+        "provenance": {
+            "settings_digest": digest(ablation, params.models[ablation.model]),
+            "tokenizer_sha256": rows.tokenizer.identity,
+            "code_digest": digest(code_digest(*CODE), code()),
+        },
         "arms": results,
     }
     write_json(Path("results/ablations") / f"{name}.json", record)
 
 
-def plan_arms(name: str, params: Params, state: Path) -> Iterator[Arm]:
-    """Every arm with every seed; the first arm's FLOPs are the others' budget."""
+def plan_arms(name: str, params: Params, vocab_size: int) -> list[Arm]:
+    """Every arm with every seed; what the unchanged model spends is everyone's budget."""
     ablation = params.ablations[name]
-    vocab_size = ModelRows(params, ablation.tokens, params.models[ablation.model].electra()).tokenizer.vocab_size
-    budget: float | None = None
-    for arm in ablation.arms:
+    base = params.models[ablation.model].electra()
+    if ablation.steps is not None:
+        base = with_steps(base, ablation.steps, vocab_size)
+    # Kept by every arm of the model, asked for here or not: the experiment that asks then finds them.
+    points = tuple(
+        sorted({p for other in params.ablations.values() if other.model == ablation.model for p in other.points})
+    )
+    arms = []
+    for arm in ablation.settings:
         config = params.arm(name, arm).electra()
-        if ablation.steps is not None:
-            config = with_steps(config, ablation.steps, vocab_size)
-        each = step_flops(config, vocab_size)
-        if budget is None:
-            budget = (
-                config.pretrain.steps * each if isinstance(config.pretrain.steps, int) else config.pretrain.steps.flops
-            )
+        if ablation.budget == "equal_steps":
+            config = with_steps(config, training_steps(base, vocab_size), vocab_size)
         elif ablation.budget == "equal_flops":
-            config = with_steps(config, max(1, round(budget / each)), vocab_size)
+            steps = round(training_flops(base, vocab_size) / step_flops(config, vocab_size))
+            config = with_steps(config, max(1, steps), vocab_size)
+        else:
+            config = with_steps(config, training_steps(config, vocab_size), vocab_size)
         for seed in range(1, ablation.seeds + 1):
             pretrain = dataclasses.replace(config.pretrain, seed=seed, threads=1)
-            yield Arm(
-                arm, seed, dataclasses.replace(config, pretrain=pretrain), ablation.tokens, state / f"{arm}-seed{seed}"
-            )
+            mine = keeping(dataclasses.replace(config, pretrain=pretrain), points)
+            arms.append(Arm(arm, seed, mine, ablation.tokens, points))
+    return arms
 
 
 def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> ElectraConfig:
     """The same training cut to another length: warm-up keeps its share, evaluations and saves their number."""
     old = config.pretrain
     count = steps if isinstance(steps, int) else max(1, round(steps.flops / step_flops(config, vocab_size)))
-    before = (
-        old.steps if isinstance(old.steps, int) else max(1, round(old.steps.flops / step_flops(config, vocab_size)))
-    )
-    share = count / before
+    share = count / training_steps(config, vocab_size)
 
     def scaled(value: int) -> int:
         return max(1, round(value * share))
@@ -131,128 +109,125 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
     return dataclasses.replace(config, pretrain=pretrain)
 
 
-def train_all(arms: list[Arm], params: Params, workers: int, title: str) -> dict[str, Result | str]:
-    """Pre-train every arm; its history and size, or the sentence with which it failed."""
-    results: dict[str, Result | str] = {}
-    with Progress(title, len(arms), "arms") as progress:
-        progress.update(0)
-        for index, result in run_units(try_one, [(arm, params) for arm in arms], workers):
-            results[arms[index].title] = result
-            progress.update(len(results))
-    return results
-
-
-def try_one(unit: tuple[Arm, Params]) -> Result | str:
-    """Pre-train one arm; a failure that concerns this arm alone becomes a sentence."""
-    try:
-        return train_one(*unit)
-    except Stopped:
-        raise
-    except UserError as error:
-        return str(error)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def train_one(arm: Arm, params: Params) -> Result:
-    """Pre-train one arm here and export it; a finished arm is only read back."""
-    rows = ModelRows(params, arm.tokens, arm.config)
-    trained = rows.train(arm.config, arm.run, log=lambda step, numbers: None, title=arm.title)
-    facts = rows.facts(arm.config, trained)
-    write_model(arm.run / "model", arm.title, arm.config, trained, rows, facts)
-    return {
-        "history": trained.history,
-        "steps": trained.steps,
-        "flops": facts["flops"],
-        "parameters": facts["parameters"],
-    }
-
-
-def finetune_all(
-    ablation: AblationConfig,
-    params: Params,
-    arms: list[Arm],
-    trained: dict[str, Result | str],
-    workers: int,
-    state: Path,
-    title: str,
-) -> tuple[dict[str, dict[str, float]], dict[str, list[str]]]:
-    """Fine-tune every trained arm on every task: scores by arm and task in points, and what failed by arm."""
-    jobs: dict[str, tuple[Arm, Job]] = {}
-    for arm in arms:
-        if isinstance(trained[arm.title], str):
-            continue
-        for task in ablation.tasks:
-            settings = params.finetune.resolve(
-                task,
-                merged(params.models[ablation.model].finetune, ablation.finetune),
-                f"ablations.{ablation.title}.finetune",
-            )
-            settings = dataclasses.replace(settings, seeds=(arm.seed,), arms=("pretrained",))
-            rows = Path("build/tasks") / ablation.data / task
-            settings = dataclasses.replace(settings, test=False, start=None, keep="none")  # dev scores are all it needs
-            for job in plan(
-                task, settings, rows=rows, model=arm.run / "model" / "encoder", state=state / "tasks" / arm.title
-            ):
-                jobs[str(job.folder)] = (arm, job)
-    scores: dict[str, dict[str, float]] = {}
-    faults: dict[str, list[str]] = {}
-    with Progress(title, len(jobs), "runs") as progress:
-        done = 0
-
-        def count(job: Job, record: Result) -> None:
-            nonlocal done
-            done += 1
-            progress.update(done)
-            arm, _ = jobs[str(job.folder)]
-            scores.setdefault(arm.title, {})[job.task] = record["metrics"][GLUE[job.task].metrics[0]]
-            if record["failed"]:
-                faults.setdefault(arm.name, []).append(f"{job.task}, seed {job.seed}: {record['failed']}")
-
-        run_all([job for _, job in jobs.values()], workers, count)
-    return scores, faults
-
-
-def merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Two layers of fine-tuning overrides, the second winning key by key."""
-    result = dict(first)
-    for key, value in second.items():
-        result[key] = (
-            merged(result[key], value) if isinstance(value, dict) and isinstance(result.get(key), dict) else value
+def plan_tasks(name: str, params: Params) -> tuple[Task, ...]:
+    """The tasks of an experiment with their settings: the model's, changed by the experiment's."""
+    ablation = params.ablations[name]
+    changes = merge(params.models[ablation.model].finetune, ablation.finetune)
+    tasks = []
+    for task in ablation.tasks:
+        where = f"ablations.{name}.finetune"
+        squad = task in SQUAD.values()
+        config = (
+            params.finetune.resolve_squad(changes, where)
+            if squad
+            else params.finetune.resolve(task, changes, where, params.own_tasks(ablation.data))
         )
-    return result
+        tasks.append(Task(task, config, Path("build/tasks") / ablation.data / task, (*ablation.points, END)))
+    return tuple(tasks)
 
 
-def summarise(
-    ablation: AblationConfig,
-    name: str,
-    arms: list[Arm],
-    trained: dict[str, Result | str],
-    scores: dict[str, dict[str, float]],
-    faults: dict[str, list[str]],
-) -> Result:
-    """The record of one arm over its seeds."""
-    found: Result = {"label": ablation.label(name), "settings": ablation.arms[name], "failed": faults.get(name, [])}
-    outcomes = [trained[arm.title] for arm in arms]
-    if broken := [outcome for outcome in outcomes if isinstance(outcome, str)]:
-        return {**found, "status": f"failed: {broken[0]}"}
-    first = outcomes[0]
-    assert isinstance(first, dict)
-    glue = {task: [scores[arm.title][task] for arm in arms] for task in ablation.tasks}
-    means = [statistics.fmean(scores[arm.title].values()) for arm in arms if scores.get(arm.title)]
-    average = (
-        {"scores": means, "mean": statistics.fmean(means), "std": statistics.stdev(means) if len(means) > 1 else 0.0}
-        if means
-        else None
-    )
+def do_all(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
+    """Pre-train and fine-tune every arm, those with the same settings once, one seed after the other."""
+    units = {arm.key: arm for arm in sorted(arms, key=lambda arm: arm.seed)}
+    tasks, outcomes = plan_tasks(name, params), dict[str, Result | str]()
+    state = Path("runs") / f"ablation-{name}" / "progress.json"
+    ordered = list(units.values())
+
+    def note() -> None:
+        """What is done so far, for whoever watches (the Prefect flow makes a table of it)."""
+        rows = []
+        for arm in arms:
+            outcome = outcomes.get(arm.key)
+            score = None if outcome is None or isinstance(outcome, str) else average(outcome["scores"])
+            said = (
+                "waiting or running"
+                if outcome is None
+                else f"failed: {outcome}"
+                if isinstance(outcome, str)
+                else "done"
+            )
+            rows.append(
+                {"arm": params.ablations[name].label(arm.name), "seed": arm.seed, "status": said, "score": score}
+            )
+        write_json(state, rows)
+
+    with Progress(f"ablation {name}", len(ordered), "arms") as progress:
+        progress.update(0)
+        note()
+        work = [(arm, tasks, params) for arm in ordered]
+        for index, outcome in run_units(try_one, work, slots(worker_count()), preload=("electra.finetuning.preload",)):
+            outcomes[ordered[index].key] = outcome
+            note()
+            last = "failed" if isinstance(outcome, str) else f"{average(outcome['scores']) or 0:.1f}"
+            progress.update(len(outcomes), last=f"{ordered[index].title} {last}")
+    return outcomes
+
+
+def average(scores: dict[str, dict[str, float]], point: float = END) -> float | None:
+    """The mean over the tasks at a point of the run."""
+    found = scores.get(f"{point:g}")
+    return statistics.fmean(found.values()) if found else None
+
+
+def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes) -> Result:
+    """The record of one arm over its seeds; seeds that failed are named and left out."""
+    name = arms[0].name
+    told = [(arm, outcomes[arm.key]) for arm in arms]
+    broken = [f"seed {arm.seed}: {outcome}" for arm, outcome in told if isinstance(outcome, str)]
+    good = [(arm, outcome) for arm, outcome in told if not isinstance(outcome, str)]
+    faults = [fault for _, outcome in good for fault in outcome["faults"]]
+    found: Result = {
+        "label": ablation.label(name),
+        "settings": ablation.settings[name],
+        "values": list(ablation.values(name)),
+        "failed": broken + faults,
+    }
+    if not good:
+        return {**found, "status": f"failed: {outcomes[arms[0].key]}"}
+    first = good[0][1]
+    glue = {task: [outcome["scores"]["1"][task] for _, outcome in good] for task in ablation.tasks}
+    points = []
+    for point in (*ablation.points, END):
+        scores = [mean for _, outcome in good if (mean := average(outcome["scores"], point)) is not None]
+        step = first["points"][f"{point:g}"]
+        points.append(
+            {"fraction": point, "step": step, "flops": step * first["flops"] / first["steps"], "scores": scores}
+        )
     return {
         **found,
         "status": "ok",
+        "seeds": [arm.seed for arm, _ in good],
         "steps": first["steps"],
         "flops": first["flops"],
+        "inference_flops": first["inference_flops"],
         "parameters": first["parameters"],
         "pretrain": first["history"][-1],
         "curve": first["history"],
         "glue": glue,
-        "average": average,
+        "points": points if ablation.points else [],
+        "average": spread(points[-1]["scores"]),
     }
+
+
+def spread(scores: list[float]) -> Result | None:
+    """Mean and standard deviation (n - 1; null from one seed) over seeds."""
+    if not scores:
+        return None
+    return {
+        "scores": scores,
+        "mean": statistics.fmean(scores),
+        "std": statistics.stdev(scores) if len(scores) > 1 else None,
+    }
+
+
+def track(tracker: Any, arm: str, result: Result) -> None:
+    """One child run for an arm: its settings, its curve, its scores."""
+    with tracker.child(arm, {"arm": arm, **result["settings"]}) as child:
+        for record in result.get("curve", []):
+            child.metrics(record["step"], {f"valid/{key}": value for key, value in record.items() if key != "step"})
+        for task, scores in result.get("glue", {}).items():
+            child.summary({task: statistics.fmean(scores)})
+            child.summary({f"{task}/seed{seed}": score for seed, score in zip(result["seeds"], scores, strict=True)})
+        if found := result.get("average"):
+            child.summary({"average": found["mean"]})
+        child.tags({"status": result["status"]})

@@ -77,15 +77,23 @@ class ModelRows:
         special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
         unigram = self._counts() if config.generator.kind == "unigram" else None
         data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram)
-        fingerprint = {
+        return pretrain(config, data, run, self.fingerprint(config), log=log, title=title)
+
+    def fingerprint(self, config: ElectraConfig) -> dict[str, Any]:
+        """What a run's result is a function of: settings, rows, tokenizer, code, torch."""
+        return {
             "config": plain(config),
             "train": self.train_rows.digest,
             "valid": self.valid_rows.digest,
-            "tokenizer": ids.identity,
+            "tokenizer": self.tokenizer.identity,
             "code": code_digest(*CODE),
             "torch": torch.__version__,
         }
-        return pretrain(config, data, run, fingerprint, log=log, title=title)
+
+    def tokenizer_files(self) -> dict[str, str]:
+        """The tokenizer's files by name."""
+        present = (name for name in TOKENIZER_FILES if (self.folder / name).is_file())
+        return {name: (self.folder / name).read_text(encoding="utf-8") for name in present}
 
     def _counts(self) -> torch.Tensor:
         counts = np.ones(self.tokenizer.vocab_size, dtype=np.int64)  # add one: no token is impossible
@@ -140,12 +148,7 @@ def write_model(
 ) -> None:
     """discriminator/, generator/ and encoder/ as Hugging Face folders, examples.json, and a manifest over all of it."""
     model, vocab_size = trained.model, rows.tokenizer.vocab_size
-    files = {
-        file: (rows.folder / file).read_text(encoding="utf-8")
-        for file in TOKENIZER_FILES
-        if (rows.folder / file).is_file()
-    }
-    encoder = config.encoder
+    files, encoder = rows.tokenizer_files(), config.encoder
     card = {"data": rows.label, "recipe": plain(config), "results": trained.history[-1], "facts": facts}
     with atomic_folder(folder) as temporary:
         parts = {

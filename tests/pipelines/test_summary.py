@@ -49,4 +49,11 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = Path("build/selected/smoke").read_text()
     Path("results/smoke/glue.json").write_text(json.dumps({**GLUE, "note": 1}))
     summarise("smoke", params)
-    assert Path("build/selected/smoke").read_text() != before
+    changed = Path("build/selected/smoke").read_text()
+    assert changed != before
+    for read in ("results/smoke/pretrain.csv", "build/models/smoke/examples.json", "build/squad/smoke/MANIFEST.json"):
+        Path(read).parent.mkdir(parents=True, exist_ok=True)
+        Path(read).write_text("now there")
+        summarise("smoke", params)
+        assert Path("build/selected/smoke").read_text() != changed, read
+        changed = Path("build/selected/smoke").read_text()

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from electra.files import read_json, write_json
@@ -54,8 +56,8 @@ def test_arms_with_unequal_flops_are_told(tmp_path):
     made_up.write_ablation(tmp_path)
     ablation = inputs.load(made_up.Params(run=made_up.Run(models=())), tmp_path).ablations[0]
     assert findings.unequal(ablation) is None
-    arms = [inputs.Arm(**{**vars(arm), "flops": 1e14 * (2 if arm.name == "mlm" else 1)}) for arm in ablation.arms]
-    assert "largest / smallest = 2.00" in findings.unequal(inputs.Ablation(**{**vars(ablation), "arms": tuple(arms)}))
+    arms = tuple(replace(arm, flops=1e14 * (2 if arm.name == "mlm" else 1)) for arm in ablation.arms)
+    assert "largest / smallest = 2.00" in findings.unequal(replace(ablation, arms=arms))
 
 
 def test_chance_is_told(tmp_path, params):

@@ -1,0 +1,109 @@
+"""Experiments as data: `ablations.<name>` of params.yaml to named arms, each a set of changed settings `{dotted.key: value}`.
+
+arms      written out, one by one
+grid      axes whose values are combined, all with all: `{axis: {value's name: settings}}`, or `{dotted.key: [values]}`
+common    settings of every arm
+"""
+
+import itertools
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from electra.config import Flops, nearest, require
+
+ARM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # arms become files and runs
+Settings = dict[str, Any]
+OWN = {"pretrain.seed": "leave it to `seeds`", "pretrain.threads": "arms train with one thread each, side by side"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationConfig:
+    """One model pre-trained and fine-tuned in several arms.
+
+    `tokens` and `data` repeat the model's `tokens` and `tasks`, so that dvc.yaml can name the files. The budget is what
+    the unchanged model spends in `steps` steps (null: its own): with `equal_flops` every arm trains until it has spent
+    as much, with `equal_steps` for as many steps, with `own` for its own `pretrain.steps`. `points` are fractions of
+    each run at which its checkpoint is fine-tuned too. `reference` is the arm that the others are compared with.
+    """
+
+    title: str
+    model: str
+    tokens: str
+    data: str
+    arms: dict[str, Settings] = field(default_factory=dict)
+    grid: dict[str, dict[str, Settings] | tuple[Any, ...]] = field(default_factory=dict)
+    common: Settings = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    reference: str = ""
+    tasks: tuple[str, ...] = ()
+    seeds: int = 1
+    steps: int | Flops | None = None
+    budget: Literal["equal_flops", "equal_steps", "own"] = "equal_flops"
+    points: tuple[float, ...] = ()
+    finetune: Settings = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require(bool(self.arms or self.grid), "arms", self.arms, "at least one arm, or a grid")
+        for axis, values in self.grid.items():
+            require(len(values) > 0, f"grid.{axis}", values, "at least one value")
+        names = [*self.arms, *self.combinations()]
+        require(len(set(names)) == len(names), "grid", names, "arms with names of their own")
+        for name in names:
+            require(ARM.fullmatch(name) is not None, f"arms.{name}", name, "a name of letters, digits, _, ., - and +")
+        require(self.seeds > 0, "seeds", self.seeds, "a number above 0")
+        require(not isinstance(self.steps, int) or self.steps > 0, "steps", self.steps, "a number above 0")
+        require(self.budget != "own" or self.steps is None, "steps", self.steps, "null beside `budget: own`")
+        known = {*names, *(value for axis in self.grid for value in self.axis(axis))}
+        for name in self.labels:
+            require(
+                name in known, f"labels.{name}", self.labels[name], f"one of {', '.join(known)}", nearest(name, known)
+            )
+        require(self.reference in {"", *names}, "reference", self.reference, f"one of {', '.join(names)}")
+        for point in self.points:
+            require(0 < point < 1, "points", point, "fractions of a run, above 0 and below 1")
+        for arm, settings in self.settings.items():
+            for key, advice in OWN.items():
+                require(key not in settings, f"arms.{arm}.{key}", settings.get(key), "no such key", advice)
+            own = self.budget == "own" or "pretrain.steps" not in settings
+            require(own, f"arms.{arm}.pretrain.steps", settings.get("pretrain.steps"), "`budget: own` with it")
+
+    @property
+    def settings(self) -> dict[str, Settings]:
+        """Every arm by name, with all that it changes."""
+        return {arm: {**self.common, **changed} for arm, changed in {**self.arms, **self.combinations()}.items()}
+
+    def axis(self, name: str) -> dict[str, Settings]:
+        """The values of a grid's axis by name: `width0.5` for the 0.5 of `generator.width: [0.5, 1.0]`."""
+        values = self.grid[name]
+        if isinstance(values, dict):
+            return values
+        return {f"{name.rpartition('.')[2]}{value}": {name: value} for value in values}
+
+    def combinations(self) -> dict[str, Settings]:
+        """The grid's arms: every value of each axis with every value of the others, the last axis fastest."""
+        if not self.grid:
+            return {}
+        found: dict[str, Settings] = {}
+        for values in itertools.product(*(self.axis(axis).items() for axis in self.grid)):
+            changed: Settings = {}
+            for _, settings in values:
+                changed |= settings
+            found["-".join(name for name, _ in values)] = changed
+        return found
+
+    def label(self, arm: str) -> str:
+        """The name of an arm in tables and figures; a grid's arm is called by its values."""
+        if arm in self.labels or arm in self.arms:
+            return self.labels.get(arm, arm)
+        return ", ".join(self.labels.get(value, value) for value in self.values(arm)) or arm
+
+    def values(self, arm: str) -> tuple[str, ...]:
+        """The names of a grid arm's values, one an axis; empty for an arm that is written out."""
+        names = itertools.product(*(self.axis(axis) for axis in self.grid))
+        return next((values for values in names if "-".join(values) == arm), ())
+
+    @property
+    def compared(self) -> str:
+        """The arm that the others are compared with."""
+        return self.reference or next(iter(self.settings))

@@ -1,0 +1,217 @@
+"""One arm of an experiment with one seed: pre-train it, keep its encoder, fine-tune it on the tasks.
+
+An arm's folder, runs/arms/<key>, is named after its full settings, so that experiments which share an arm share its
+training. Once trained it holds `point-<fraction>/` (encoders: the end is 1) and arm.json; checkpoints are removed.
+
+    runs/arms/<key>/run/       checkpoints, while it trains
+    runs/arms/<key>/point-1/   a Hugging Face folder
+    runs/arms/<key>/tasks/     fine-tunings, each a finished folder (electra/finetuning/jobs.py)
+"""
+
+import contextlib
+import dataclasses
+import math
+import multiprocessing
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from electra.config import ElectraConfig, digest, plain
+from electra.errors import Busy, CorruptFile, Stopped, UserError
+from electra.export import config_json, encoder_tensors, model_card, write_folder
+from electra.files import atomic_folder, lock_folder, read_json, remove, verify_manifest, write_json, write_manifest
+from electra.finetuning.jobs import plan
+from electra.finetuning.pool import run_all
+from electra.finetuning.tasks import FinetuneConfig
+from electra.training.loop import Trained
+from pipelines.params import Params
+from pipelines.stages.pretrain import ModelRows
+
+Result = dict[str, Any]
+END = 1.0
+STATE = Path("runs/arms")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One pre-training and what follows from it. `points`: fractions of the run whose encoders are kept besides the end."""
+
+    name: str
+    seed: int
+    config: ElectraConfig
+    tokens: str
+    points: tuple[float, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """A hash of all that bears on the result: settings that only say how often to save or print do not."""
+        pretrain = dataclasses.replace(self.config.pretrain, save_every=1, log_every=1, keep=2)
+        return digest(dataclasses.replace(self.config, pretrain=pretrain), self.tokens)
+
+    @property
+    def folder(self) -> Path:
+        """Where its state is."""
+        return STATE / self.key
+
+    @property
+    def title(self) -> str:
+        """`electra-seed1`."""
+        return f"{self.name}-seed{self.seed}"
+
+    def step(self, point: float) -> int:
+        """The step at which a point is taken: of those with a checkpoint the nearest."""
+        steps, every = self.config.pretrain.steps, self.config.pretrain.save_every
+        assert isinstance(steps, int)
+        return steps if point == END else max(1, round(steps * point / every)) * every
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task's settings and rows, for every arm alike; `points`: fractions of the run at which it is measured."""
+
+    name: str
+    config: FinetuneConfig
+    rows: Path
+    points: tuple[float, ...] = (END,)
+
+
+Unit = tuple[Arm, tuple[Task, ...], Params]
+
+
+def keeping(config: ElectraConfig, points: tuple[float, ...]) -> ElectraConfig:
+    """The same training with checkpoints at (the nearest step to) every point, all of them kept."""
+    steps = config.pretrain.steps
+    if not points or not isinstance(steps, int):
+        return config
+    every = max(1, round(steps * min(points)))
+    kept = max(2, math.ceil(steps / every) + 1)
+    return dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, save_every=every, keep=kept))
+
+
+def try_one(unit: Unit) -> Result | str:
+    """Do one arm; a failure that concerns this arm alone becomes a sentence."""
+    try:
+        use_own_device()
+        return do(*unit)
+    except Stopped:
+        raise
+    except UserError as error:
+        return str(error)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def use_own_device() -> None:
+    """Of several GPUs, each worker process takes its own."""
+    if torch.cuda.is_available() and (identity := multiprocessing.current_process()._identity):
+        torch.cuda.set_device((identity[0] - 1) % torch.cuda.device_count())
+
+
+def slots(workers: int) -> int:
+    """Arms that run at the same time: one for each GPU, or one for each core that this process may use."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else workers
+
+
+def do(arm: Arm, tasks: tuple[Task, ...], params: Params) -> Result:
+    """Train and fine-tune here whatever of it is not finished; scores by point and task, in points of 100."""
+    with alone(arm.folder):
+        record = train(arm, params)
+        scores: dict[str, dict[str, float]] = {}
+        faults = []
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        for task in tasks:
+            config = scored_only(task.config, arm.seed)
+            for point in task.points:
+                state = arm.folder / "tasks" / f"{point:g}"
+                model = arm.folder / f"point-{point:g}"
+                (job,) = plan(task.name, config, rows=task.rows, model=model, state=state, device=device)
+                (done,) = run_all([job], 1)
+                metric = job.facts.metrics[0] if job.facts else "f1"
+                scores.setdefault(f"{point:g}", {})[task.name] = done["metrics"][metric]
+                if done["failed"] and point == END:  # before that it need not have learnt anything
+                    faults.append(f"{task.name}, seed {arm.seed}: {done['failed']}")
+    return {**record, "scores": scores, "faults": faults}
+
+
+def scored_only(config: FinetuneConfig, seed: int) -> FinetuneConfig:
+    """A task's settings for one run of which only the dev scores count: no test sets, no model kept."""
+    alike = {"test": False, "start": None, "keep": "none", "ensemble": False, "arms": ("pretrained",)}
+    return dataclasses.replace(config, seeds=(seed,), **alike)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold an arm's folder; wait while another experiment works on the same arm."""
+    while True:
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(lock_folder(folder))
+            except Busy:
+                time.sleep(0.5)
+                continue
+            yield
+            return
+
+
+def finished(arm: Arm, fingerprint: str) -> Result | None:
+    """The record of an arm that is trained, with every point that is asked for; else None."""
+    try:
+        record: Result = read_json(arm.folder / "arm.json")
+        for point in (*arm.points, END):
+            verify_manifest(arm.folder / f"point-{point:g}")
+    except (UserError, CorruptFile):
+        return None
+    return record if record["fingerprint"] == fingerprint else None
+
+
+def train(arm: Arm, params: Params) -> Result:
+    """Pre-train an arm and keep its encoders, or read what is there."""
+    rows = ModelRows(params, arm.tokens, arm.config)
+    fingerprint = rows.fingerprint(arm.config)
+    fingerprint["config"]["pretrain"] = {}  # the key stands for it
+    found = digest(arm.key, fingerprint)
+    if record := finished(arm, found):
+        return record
+    for stale in arm.folder.glob("point-*"):
+        remove(stale)
+    remove(arm.folder / "arm.json")
+    trained = rows.train(arm.config, arm.folder / "run", log=lambda step, numbers: None, title=arm.title)
+    facts = rows.facts(arm.config, trained)
+    export(arm, trained, rows, END)
+    for point in arm.points:
+        export(arm, trained, rows, point)
+    record = {
+        "fingerprint": found,
+        "history": trained.history,
+        "steps": trained.steps,
+        "flops": facts["flops"],
+        "parameters": facts["parameters"],
+        "inference_flops": facts["inference_flops"],
+        "points": {f"{point:g}": arm.step(point) for point in (*arm.points, END)},
+    }
+    write_json(arm.folder / "arm.json", record)
+    remove(arm.folder / "run")
+    return record
+
+
+@torch.no_grad()
+def export(arm: Arm, trained: Trained, rows: ModelRows, point: float) -> None:
+    """Write the encoder of one point; for one before the end, its checkpoint is loaded into the trained network."""
+    model = trained.model
+    if point != END:
+        folder = arm.folder / "run" / f"step-{arm.step(point)}"
+        verify_manifest(folder)
+        tensors = load_file(folder / "model.safetensors")
+        for name, parameter in model.named_parameters():
+            parameter.copy_(tensors[name])
+    settings = config_json(arm.config.encoder, rows.tokenizer.vocab_size, "ElectraModel")
+    card = {"data": rows.label, "recipe": plain(arm.config), "step": arm.step(point)}
+    with atomic_folder(arm.folder / f"point-{point:g}") as temporary:
+        tensors = encoder_tensors(model.discriminator.encoder, "")
+        write_folder(temporary, tensors, settings, rows.tokenizer_files(), model_card(f"{arm.title}: encoder", card))
+        write_manifest(temporary, kind="encoder")

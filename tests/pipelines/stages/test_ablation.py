@@ -1,0 +1,273 @@
+"""The ablation stage on a model of a few hundred weights: budgets, seeds, shared arms, failures, going on, points."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from electra.errors import NonFinite, Stopped
+from electra.files import lock_folder, read_json, write_json, write_jsonl, write_manifest
+from electra.flops import step_flops
+from pipelines import estimate, tracking
+from pipelines.params import Params, load
+from pipelines.stages import ablation, arms, corpus, tokens
+from pipelines.stages.pretrain import ModelRows
+from tests.conftest import SMOKE, copy_text
+
+ABLATIONS = """
+ablations:
+  objectives:
+    title: Objectives
+    model: smoke
+    tokens: smoke
+    data: smoke
+    arms: {electra: {}, mlm: {objective.name: mlm}}
+    tasks: [cola]
+    seeds: 2
+    points: [0.5]
+    finetune: &few {defaults: {epochs: 1, length: 16, layer_decay: 1.0}}
+  weights:
+    title: Weights
+    model: smoke
+    tokens: smoke
+    data: smoke
+    arms: {published: {}, ten: {objective.discriminator_weight: 10.0}}
+    tasks: [cola]
+    finetune: *few
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the rows of a small corpus and of one task, made once."""
+    folder = tmp_path_factory.mktemp("ablation")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        text = (
+            SMOKE.replace("ablations: {}\n", "")
+            .replace("steps: 20", "steps: 4")
+            .replace("eval_every: 10", "eval_every: 20")
+        )
+        Path("params.yaml").write_text(text + ABLATIONS)
+        copy_text(folder)
+        os.environ["ELECTRA_WORKERS"] = "1"
+        params = load()
+        corpus.run("smoke", params, tracking.Tracker(None))
+        tokens.run("smoke", params, tracking.Tracker(None))
+        for split in ("train", "dev"):
+            rows = [
+                {
+                    "id": f"{i}",
+                    "a": f"the old cat {'sells' if i % 2 else 'keeps'} bread",
+                    "b": None,
+                    "label": f"{i % 2}",
+                }
+                for i in range(16)
+            ]
+            write_jsonl(Path(f"build/tasks/smoke/cola/{split}.jsonl"), rows)
+        write_manifest(Path("build/tasks/smoke"))
+    finally:
+        os.environ.pop("ELECTRA_WORKERS", None)
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def params(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+    """Those rows in a fresh folder without any arm, one process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ELECTRA_WORKERS", "1")
+    Path("build").symlink_to(built / "build") if not Path("build").exists() else None
+    Path("params.yaml").write_text((built / "params.yaml").read_text())
+    return load()
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The titles of the arms that are really trained."""
+    titles: list[str] = []
+    train = ModelRows.train
+
+    def counted(self, config, run, *, log, title):
+        titles.append(title)
+        return train(self, config, run, log=log, title=title)
+
+    monkeypatch.setattr(ModelRows, "train", counted)
+    yield titles
+
+
+class Notes(tracking.Tracker):
+    """A tracker that remembers its children and their tags."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.children: dict[str, dict[str, str]] = {}
+
+    @contextmanager
+    def child(self, name: str, params: dict) -> Iterator[tracking.Tracker]:
+        child = tracking.Tracker(None)
+        child.tags = lambda values: self.children.update({name: values})
+        yield child
+
+
+def run(name: str, params: Params) -> dict:
+    ablation.run(name, params, tracking.Tracker(None))
+    return read_json(Path(f"results/ablations/{name}.json"))
+
+
+def by_name(planned: list[arms.Arm]) -> dict[str, arms.Arm]:
+    return {arm.title: arm for arm in planned}
+
+
+def test_budgets_are_those_of_a_hand_computation(params: Params) -> None:
+    """The authors' count for 1 layer, hidden = embedding 16, 2 heads, FFN 32, 16 tokens; vocabulary V."""
+    V = 100
+    planned = by_name(ablation.plan_arms("objectives", params, V))
+    # a layer: queries, keys, values, output, scores and their use; FFN; softmax, dropout, residuals, norms, gelu
+    products = 6 * 256 + 4 * 16 * 16 + 2 * 256 + 4 * 16 * 32
+    pointwise = 3 * 16 + (5 + 4 + 1) * 16 * 2 + (1 + 4 + 1 + 5) * 16 + (8 + 1) * 32 + (1 + 4 + 1 + 5) * 16
+    lookup = 2 * 16 * V + 2 * 16 * 18 + 2 * 16 + (5 + 4) * 16
+    head = 0.15625 * 16 * (2 * 16 * V + 2 * 256 + 16 + (8 + 5) * 16 + (5 + 2) * V)
+    mlm = 2 * 8 * (16 * (products + pointwise + lookup) + head)  # forward and backward, 8 rows
+    assert step_flops(planned["mlm-seed1"].config, V) == pytest.approx(mlm, rel=1e-12)
+    electra = step_flops(planned["electra-seed1"].config, V)
+    steps = {name: planned[f"{name}-seed1"].config.pretrain.steps for name in ("electra", "mlm")}
+    assert steps["electra"] == 4
+    assert steps["mlm"] == round(4 * electra / mlm) > 4
+    assert abs(steps["mlm"] * mlm - 4 * electra) <= mlm / 2
+    assert planned["mlm-seed1"].config.pretrain.warmup == round(2 * steps["mlm"] / 4)
+
+
+def test_equal_steps_and_own_steps(params: Params) -> None:
+    config = params.ablations["weights"]
+    for budget, changed, expected in (("equal_steps", {"objective.name": "mlm"}, 4), ("own", {"pretrain.steps": 5}, 5)):
+        other = type(config)(**{**vars(config), "budget": budget, "arms": {"published": {}, "ten": changed}})
+        params.ablations["weights"] = other
+        planned = ablation.plan_arms("weights", params, 100)
+        assert [arm.config.pretrain.steps for arm in planned] == [4, expected]
+
+
+def test_seeds_are_pre_trainings_of_their_own_and_arms_share_them(params: Params) -> None:
+    planned = ablation.plan_arms("objectives", params, 100)
+    assert [arm.title for arm in planned] == ["electra-seed1", "electra-seed2", "mlm-seed1", "mlm-seed2"]
+    assert [arm.config.pretrain.seed for arm in planned] == [1, 2, 1, 2]
+    assert len({arm.key for arm in planned}) == 4
+    assert {arm.config.pretrain.threads for arm in planned} == {1}
+
+
+def test_an_experiment_runs_is_read_back_and_shares_its_arms(params: Params, trained: list[str]) -> None:
+    record = run("objectives", params)
+    assert trained == ["electra-seed1", "mlm-seed1", "electra-seed2", "mlm-seed2"]
+    electra = record["arms"]["electra"]
+    assert (electra["status"], electra["seeds"], electra["steps"]) == ("ok", [1, 2], 4)
+    assert len(electra["average"]["scores"]) == len(electra["glue"]["cola"]) == 2
+    assert [point["step"] for point in electra["points"]] == [2, 4]
+    assert electra["points"][0]["flops"] == pytest.approx(electra["flops"] / 2)
+    assert electra["curve"][-1]["step"] == 4
+    first = Path("results/ablations/objectives.json").read_bytes()
+    assert str(Path.cwd()).encode() not in first and b"seconds" not in first
+    folder = by_name(
+        ablation.plan_arms(
+            "objectives", params, ModelRows(params, "smoke", params.models["smoke"].electra()).tokenizer.vocab_size
+        )
+    )["electra-seed1"].folder
+    early, end = (
+        read_json(folder / f"point-{point}" / "MANIFEST.json")["files"]["model.safetensors"] for point in ("0.5", "1")
+    )
+    assert early["sha256"] != end["sha256"]
+    assert not (folder / "run").exists()
+
+    trained.clear()
+    assert run("objectives", params) and trained == []
+    assert Path("results/ablations/objectives.json").read_bytes() == first
+    run("weights", params)  # `published` is `electra` by another name
+    assert trained == ["ten-seed1"]
+    told = read_json(Path("runs/ablation-weights/progress.json"))
+    assert [(row["arm"], row["status"]) for row in told] == [("published", "done"), ("ten", "done")]
+
+
+def test_a_failed_arm_stops_no_other(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = ModelRows.train
+
+    def broken(self, config, run, *, log, title):
+        if title == "mlm-seed2":
+            raise NonFinite("step 3", "loss nan")
+        if title.startswith("electra"):
+            raise RuntimeError("no room in the machine")
+        return train(self, config, run, log=log, title=title)
+
+    monkeypatch.setattr(ModelRows, "train", broken)
+    notes = Notes()
+    ablation.run("objectives", params, notes)
+    told = read_json(Path("results/ablations/objectives.json"))["arms"]
+    assert told["electra"]["status"] == "failed: RuntimeError: no room in the machine"
+    assert told["mlm"]["status"] == "ok"
+    assert told["mlm"]["seeds"] == [1]
+    assert any(fault.startswith("seed 2: step 3: loss nan") for fault in told["mlm"]["failed"])
+    assert notes.children["electra"] == {"status": "failed: RuntimeError: no room in the machine"}
+    assert notes.children["mlm"] == {"status": "ok"}
+
+
+def test_what_a_stopped_experiment_has_done_is_kept(
+    params: Params, trained: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = ModelRows.train
+
+    def stopped(self, config, run, *, log, title):
+        if title == "electra-seed2":
+            raise Stopped(title, "stopped by signal 15")
+        return counted(self, config, run, log=log, title=title)
+
+    monkeypatch.setattr(ModelRows, "train", stopped)
+    with pytest.raises(Stopped):
+        run("objectives", params)
+    assert not Path("results/ablations/objectives.json").exists()
+    assert trained == ["electra-seed1", "mlm-seed1"]
+    monkeypatch.setattr(ModelRows, "train", counted)
+    run("objectives", params)
+    assert trained == ["electra-seed1", "mlm-seed1", "electra-seed2", "mlm-seed2"]
+
+
+def test_what_was_made_of_other_rows_or_code_is_not_taken(params: Params) -> None:
+    (arm, *_) = ablation.plan_arms("weights", params, 100)
+    for point in ("0.5", "1"):
+        write_json(arm.folder / f"point-{point}" / "config.json", {})
+        write_manifest(arm.folder / f"point-{point}")
+    write_json(arm.folder / "arm.json", {"fingerprint": "a"})
+    assert arms.finished(arm, "a") == {"fingerprint": "a"}
+    assert arms.finished(arm, "b") is None
+    write_json(arm.folder / "point-0.5" / "config.json", {"damaged": True})
+    assert arms.finished(arm, "a") is None
+
+
+def test_two_experiments_do_not_train_one_arm_at_once(tmp_path: Path) -> None:
+    entered = threading.Event()
+    with lock_folder(tmp_path / "arm"):
+        waiting = threading.Thread(target=lambda: _enter(tmp_path / "arm", entered), daemon=True)
+        waiting.start()
+        assert not entered.wait(0.1)
+    assert entered.wait(5)
+    waiting.join()
+
+
+def _enter(folder: Path, entered: threading.Event) -> None:
+    with arms.alone(folder):
+        entered.set()
+
+
+def test_the_estimate_knows_what_is_finished_and_what_is_shared(params: Params) -> None:
+    row, other = estimate.cost(["objectives", "weights"], params)
+    assert (row.runs, row.finished, row.shared, other.shared) == (4, 0, 0, 1)
+    assert row.pretrain > 0
+    assert row.finetune > other.finetune > 0
+    vocab_size = ModelRows(params, "smoke", params.models["smoke"].electra()).tokenizer.vocab_size
+    for arm in ablation.plan_arms("weights", params, vocab_size):
+        write_json(arm.folder / "arm.json", {})
+        (arm.folder / "tasks" / "1" / "cola").mkdir(parents=True)
+    (row,) = estimate.cost(["weights"], params)
+    assert (row.finished, row.pretrain, row.finetune) == (2, 0.0, 0.0)
+    assert "minutes with 1 at a time" in estimate.estimate(["weights"], params)
