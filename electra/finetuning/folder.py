@@ -26,7 +26,6 @@ from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.export import (
-    Tensors,
     config_json,
     encoder_tensors,
     load_encoder,
@@ -42,6 +41,7 @@ from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import FACTS, FinetuneConfig, SquadConfig, Task
 from electra.finetuning.unpadded import first_hidden
 from electra.model.encoder import Encoder
+from electra.tensors import Tensors
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 _SPANS = "span_head.safetensors"

@@ -12,6 +12,7 @@ import electra
 from electra.config import ElectraConfig, code_digest, plain
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
+from electra.errors import BadInput
 from electra.export import (
     config_json,
     discriminator_tensors,
@@ -20,7 +21,7 @@ from electra.export import (
     model_card,
     write_folder,
 )
-from electra.files import atomic_folder, write_atomic, write_json, write_manifest
+from electra.files import atomic_folder, sha256_file, write_atomic, write_json, write_manifest
 from electra.flops import inference_flops, training_flops
 from electra.model.corruption import SpecialIds
 from electra.model.generator import Generator
@@ -29,6 +30,7 @@ from electra.training.feed import Feed, part
 from electra.training.loop import Data, Log, Trained, pretrain
 from pipelines.params import Params
 from pipelines.processes import is_main
+from pipelines.stages import published
 
 SOURCE = Path(electra.__file__).parent
 CODE = [SOURCE / name for name in ("model", "training", "data/batches.py", "seeds.py", "config.py")]
@@ -80,8 +82,9 @@ class ModelRows:
         return pretrain(config, data, run, self.fingerprint(config), log=log, title=title)
 
     def fingerprint(self, config: ElectraConfig) -> dict[str, Any]:
-        """What a run's result is a function of: settings, rows, tokenizer, code, torch."""
-        return {
+        """What a run's result is a function of: settings, rows, tokenizer, first weights, code, torch."""
+        start = {"init_from": self._check_start(Path(config.pretrain.init_from))} if config.pretrain.init_from else {}
+        return start | {
             "config": plain(config),
             "train": self.train_rows.digest,
             "valid": self.valid_rows.digest,
@@ -94,6 +97,23 @@ class ModelRows:
         """The tokenizer's files by name."""
         present = (name for name in TOKENIZER_FILES if (self.folder / name).is_file())
         return {name: (self.folder / name).read_text(encoding="utf-8") for name in present}
+
+    def _check_start(self, folder: Path) -> dict[str, str]:
+        """Refuse weights of another tokenizer; returns the hashes of the weights that training starts from."""
+        ours, hashes = self.tokenizer.pieces(), {}
+        for inside in sorted(path.parent for path in folder.glob("*/model.safetensors")):
+            if not any((inside / file).is_file() for file in TOKENIZER_FILES[:2]):
+                found = f"holds neither {TOKENIZER_FILES[0]} nor {TOKENIZER_FILES[1]}"
+                raise BadInput(inside, found, "the tokenizer of these weights", "put it beside them")
+            theirs = published.tokenizer(inside).pieces()
+            if theirs != ours:
+                place = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
+                where = f"{len(theirs):,} pieces" if place is None else f"piece {place} {theirs[place]!r}"
+                expected = f"{len(ours):,}" if place is None else repr(ours[place])
+                do = "let the model's tokens use the tokenizer that the weights of pretrain.init_from were made with"
+                raise BadInput(inside, f"has a tokenizer with {where}", f"{expected}, as tokens.{self.name} has", do)
+            hashes[inside.name] = sha256_file(inside / "model.safetensors")
+        return hashes
 
     def _counts(self) -> torch.Tensor:
         counts = np.ones(self.tokenizer.vocab_size, dtype=np.int64)  # add one: no token is impossible

@@ -58,6 +58,7 @@ PLUMBING = {  # how work is done, not what comes out of it; and code that only s
         "pipelines.params",
         "pipelines.processes",
         "pipelines.sources",
+        "pipelines.stages.published",
         "pipelines.stages.resumable",
         "pipelines.tracking",
     ),

@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from electra.config import EncoderConfig, GeneratorConfig
+from electra.model.corruption import mask
 from electra.model.generator import Generator
 from electra.model.objectives import copy_losses, masked_token_loss, reinforce_losses, replaced_token_losses
 from electra.model.pretraining import Pretraining
@@ -95,7 +97,105 @@ def test_disentangled_tables_start_equal_and_keep_the_gradients_apart():
     assert ours.word.weight.grad.any() and (theirs.word.weight.grad is None or not theirs.word.weight.grad.any())
 
 
+def by_hand(settings):
+    """A model, a batch, and in float64 what its networks answer, computed apart from its forward pass."""
+    torch.manual_seed(0)
+    model = Pretraining(settings, VOCAB, SPECIAL).double().eval()
+    batch = Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)
+    special = model.special
+    masked = mask(batch.ids_BT, batch.lengths_B, special, settings.objective, batch.noise, VOCAB)
+    chosen = [
+        (row, position)
+        for row, positions in enumerate(masked.positions_BN.tolist())
+        for position, weight in zip(positions, masked.weights_BN[row].tolist(), strict=True)
+        if weight
+    ]
+    outputs = model(batch)
+    with torch.no_grad():
+        read = outputs.corrupted_BT
+        hidden = model.discriminator.encoder(read, batch.segments_BT, batch.lengths_B)
+        verdicts = model.discriminator.head(hidden).sigmoid()
+        words = model.discriminator.encoder.embeddings.tables()[0]
+        tokens = model.token_head(hidden, words).softmax(-1) if hasattr(model, "token_head") else None
+        copies = model.copy_gate(hidden).squeeze(-1).sigmoid() if hasattr(model, "copy_gate") else None
+        mlm = 0.0
+        if model.generator is not None:
+            every = torch.arange(batch.ids_BT.shape[1]).expand_as(batch.ids_BT)
+            proposed, _ = model.generator(masked.ids_BT, batch.segments_BT, batch.lengths_B, every)
+            proposed = proposed.view(*batch.ids_BT.shape, VOCAB).softmax(-1)
+            mlm = sum(-proposed[r, p, batch.ids_BT[r, p]].log() for r, p in chosen) / len(chosen)
+    return outputs, batch, chosen, mlm, verdicts, tokens, copies
+
+
+def test_electra_is_the_published_sum_over_every_real_token():
+    outputs, batch, _, mlm, verdicts, _, _ = by_hand(config())
+    real = [(r, p) for r, length in enumerate(batch.lengths_B.tolist()) for p in range(length)]
+    fake = outputs.corrupted_BT != batch.ids_BT
+    judged = sum(-(verdicts[r, p] if fake[r, p] else 1 - verdicts[r, p]).log() for r, p in real) / len(real)
+    assert outputs.loss.item() == pytest.approx((mlm + 50 * judged).item(), rel=1e-5)
+
+
+def test_electra_15_judges_the_chosen_positions_only():
+    outputs, batch, chosen, mlm, verdicts, _, _ = by_hand(config(objective__name="electra_15"))
+    fake = outputs.corrupted_BT != batch.ids_BT
+    judged = sum(-(verdicts[r, p] if fake[r, p] else 1 - verdicts[r, p]).log() for r, p in chosen) / len(chosen)
+    assert outputs.loss.item() == pytest.approx((mlm + 50 * judged).item(), rel=1e-5)
+
+
+def test_replace_mlm_asks_for_the_originals_where_samples_stand():
+    outputs, batch, chosen, mlm, _, tokens, _ = by_hand(config(objective__name="replace_mlm"))
+    asked = sum(-tokens[r, p, batch.ids_BT[r, p]].log() for r, p in chosen) / len(chosen)
+    assert (outputs.corrupted_BT != batch.ids_BT).any()
+    assert outputs.loss.item() == pytest.approx((mlm + asked).item(), rel=1e-5)
+
+
+def test_all_tokens_mlm_mixes_copy_and_softmax_at_every_real_token():
+    outputs, batch, _, mlm, _, tokens, copies = by_hand(config(objective__name="all_tokens_mlm"))
+    asked, count = 0.0, 0
+    for r, length in enumerate(batch.lengths_B.tolist()):
+        for p in range(length):
+            right = batch.ids_BT[r, p]
+            d, same = copies[r, p], float(outputs.corrupted_BT[r, p] == right)
+            asked, count = asked - (d * same + (1 - d) * tokens[r, p, right]).log(), count + 1
+    assert outputs.loss.item() == pytest.approx((mlm + asked / count).item(), rel=1e-5)
+
+
+def test_mlm_has_no_generator_and_reads_masks():
+    outputs, batch, chosen, _, _, tokens, _ = by_hand(config(objective__name="mlm"))
+    asked = sum(-tokens[r, p, batch.ids_BT[r, p]].log() for r, p in chosen) / len(chosen)
+    assert (outputs.corrupted_BT == SPECIAL.mask).any()
+    assert outputs.loss.item() == pytest.approx(asked.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "share"), [("uniform", [1 / VOCAB] * VOCAB), ("unigram", None)])
+def test_a_fixed_generator_proposes_by_its_frequencies_and_learns_nothing(kind, share):
+    counts = torch.arange(1.0, VOCAB + 1)
+    model = Pretraining(config(generator__kind=kind), VOCAB, SPECIAL, counts)
+    logits, _ = model.generator(None, None, None, torch.zeros(2, 3, dtype=torch.long))
+    expected = torch.tensor(share) if share else counts / counts.sum()
+    torch.testing.assert_close(logits.softmax(-1), expected.expand(6, VOCAB), atol=1e-6, rtol=1e-5)
+    assert not list(model.generator.parameters())
+
+
+@pytest.mark.parametrize(
+    ("width", "depth", "shape"),
+    [(0.125, 1.0, (32, 1, 128, 12)), (0.25, 0.5, (64, 1, 256, 6)), (1.0, 1.0, (256, 4, 1024, 12))],
+)
+def test_the_generators_size_is_a_fraction_of_the_discriminators(width, depth, shape):
+    small = EncoderConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
+    found = GeneratorConfig(width=width, depth=depth).encoder(small)
+    assert (found.hidden, found.heads, found.ffn, found.layers) == shape and found.embedding == 128
+
+
 VARIANTS = {
+    "temperature": {"objective__temperature": 2.0},
+    "disallow_correct": {"objective__disallow_correct": True},
+    "mask_rate": {"objective__mask_rate": 0.25},
+    "weights": {"objective__discriminator_weight": 10.0, "objective__generator_weight": 2.0},
+    "unshared": {"objective__sharing": "none"},
+    "shared_tokens": {"objective__sharing": "tokens"},
+    "eighth": {"generator__width": 0.125},
+    "mlm_85": {"objective__name": "mlm"},
     "electra_15": {"objective__name": "electra_15"},
     "replace_mlm": {"objective__name": "replace_mlm"},
     "all_tokens_mlm": {"objective__name": "all_tokens_mlm"},
@@ -114,7 +214,9 @@ VARIANTS = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_trains(tmp_path, name):
     quiet = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0, "pretrain__learning_rate": 3e-3}
-    settings = config(**quiet, **VARIANTS[name], pretrain__batch=16, pretrain__steps=40, pretrain__eval_every=20)
+    settings = config(
+        **quiet | VARIANTS[name] | {"pretrain__batch": 16, "pretrain__steps": 40, "pretrain__eval_every": 20}
+    )
     found = pretrain(settings, data(), tmp_path, {}, log=lambda step, numbers: None)
     first, last = found.history[0], found.history[-1]
     if name == "two_stage":  # the first stage has no discriminator loss, so stages are compared with themselves

@@ -1,0 +1,92 @@
+"""The pre-training stage: what it leaves loads in transformers, starts another pre-training, and refuses what does not fit."""
+
+import json
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.__main__ import main
+from tests.conftest import SMOKE, copy_project
+
+BUDGET = 4.0e8  # operations: a few steps
+PRETRAIN = "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1,"
+PARAMS = SMOKE.replace("  base:\n", "  more:\n").replace(
+    "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3}",
+    f"{PRETRAIN.replace('20', f'{{flops: {BUDGET}}}')} init_from: start, eval_batches: 2}}",
+)
+PARAMS = PARAMS.replace("tokens: absent", "tokens: smoke").replace("generator: {}", "generator: {width: 0.5}")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A project whose smoke model is pre-trained; the model `more` starts from the folder `start`, a copy of it."""
+    folder = copy_project(tmp_path_factory.mktemp("stage") / "project")
+    (folder / "params.yaml").write_text(PARAMS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for stage in ("corpus", "tokens", "pretrain"):
+            assert main([stage, "smoke"]) == 0
+        shutil.copytree("build/models/smoke", "start")
+        yield folder
+
+
+def test_transformers_loads_all_three_folders_whole(trained: Path) -> None:
+    import torch
+    import transformers
+
+    from electra.data import tokenizer
+
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    classes = {"encoder": "AutoModel", "discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
+    for part, name in classes.items():
+        folder = trained / "build/models/smoke" / part
+        model, report = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
+        assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), report
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
+        ids = theirs("the old miller keeps a grey cat")["input_ids"]
+        ours = tokenizer.load(folder)
+        assert ids == [ours.cls_id, *ours.encode_lines(["the old miller keeps a grey cat"])[0], ours.sep_id]
+        assert torch.isfinite(model(torch.tensor([ids]))[0]).all()
+        card = (folder / "README.md").read_text()
+        assert '"data"' in card and '"recipe"' in card and '"results"' in card
+
+
+def test_a_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(trained: Path) -> None:
+    before = json.loads(Path("results/smoke/pretrain.json").read_text())
+    assert main(["pretrain", "more"]) == 0
+    after = json.loads(Path("results/more/pretrain.json").read_text())
+    first = json.loads(Path("runs/pretrain-more/metrics.jsonl").read_text().splitlines()[0])
+    assert first["step"] == 0
+    assert {name: first[name] for name in ("loss", "disc_auc", "mlm_loss")} == {
+        name: before[name]
+        for name in ("loss", "disc_auc", "mlm_loss")  # the same weights on the same held-out rows
+    }
+    assert after["steps"] == round(BUDGET / (before["flops"] / before["steps"]))
+    assert after["flops_convention"] == "authors" and after["flops"] == pytest.approx(BUDGET, rel=0.2)
+
+
+def refused(capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["pretrain", "more"]) == 65
+    return capsys.readouterr().err
+
+
+def test_weights_that_do_not_fit_are_one_sentence(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = Path("start/discriminator/tokenizer.json").read_text()
+    words = json.loads(good)
+    pieces = words["model"]["vocab"]
+    one, two = sorted(pieces, key=pieces.__getitem__)[-2:]
+    pieces[one], pieces[two] = pieces[two], pieces[one]
+    Path("start/discriminator/tokenizer.json").write_text(json.dumps(words))
+    told = refused(capsys)
+    assert f"has a tokenizer with piece {pieces[two]} {two!r}" in told and "pretrain.init_from" in told
+    Path("start/discriminator/tokenizer.json").write_text(good)
+
+    Path("params.yaml").write_text(PARAMS.replace("generator: {width: 0.5}", "generator: {width: 1.0}"))
+    assert "start/generator" in (told := refused(capsys)) and "has shape" in told
+    Path("params.yaml").write_text(PARAMS)
+
+    shutil.rmtree("start/generator")
+    assert "start/generator: there is no such folder" in refused(capsys)
