@@ -14,7 +14,7 @@ from typing import Any
 
 from electra.errors import BadInput, SourceUnreachable
 from electra.files import write_jsonl
-from electra.finetuning import predictions, scoring, squad, squad_answers, tagging
+from electra.finetuning import predictions, scoring, spans, squad, squad_answers, tagging
 from electra.finetuning.examples import encode, read_rows
 from electra.finetuning.folder import Ready, load_model
 from electra.finetuning.loop import read_outputs
@@ -154,7 +154,7 @@ def as_row(ready: Ready, record: Any, names: list[tuple[str, ...]], number: str,
     texts = [record[column] for column in chosen]
     if ready.task is not None and ready.task.tagging:
         row: Row = {"id": identity, "words": texts[0].split() if isinstance(texts[0], str) else texts[0], "tags": None}
-        tagging.check_row(row, ready.task, where, labelled=False)
+        spans.check_row(row, ready.task, where, labelled=False)
         return row
     for column, text in zip(chosen, texts, strict=True):
         if not isinstance(text, str) or not text.strip():

@@ -47,6 +47,7 @@ models:
     objective: {}
     pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3}
     finetune: {}
+published: {}
 ablations: {}
 """
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.files import read_jsonl
-from electra.finetuning import tagging
+from electra.finetuning import spans, tagging
 from electra.finetuning.batches import Examples, shuffled, stack
 from electra.finetuning.tasks import Task
 from electra.seeds import derive
@@ -38,7 +38,7 @@ def read_rows(path: Path, task: Task, *, labelled: bool = True) -> list[Row]:
             raise BadInput(where, f"repeats the id of line {seen[row['id']]}", "each id once")
         seen[row["id"]] = line
         if task.tagging:
-            tagging.check_row(row, task, where, labelled=labelled)
+            spans.check_row(row, task, where, labelled=labelled)
             continue
         if not isinstance(row.get("a"), str):
             raise BadInput(where, f"is {row!r:.80}", 'an object with text under "id" and "a"')

@@ -8,7 +8,7 @@ import numpy as np
 
 from electra.errors import BadInput
 from electra.files import read_json, read_jsonl
-from electra.finetuning import squad_metrics, tagging
+from electra.finetuning import spans, squad_metrics
 from electra.finetuning.metrics import score
 from electra.finetuning.tasks import Task
 
@@ -52,7 +52,7 @@ def score_task(task: Task, rows: Rows, answers: Mapping[str, Any], where: Path) 
     """Every metric of the task; raises BadInput for a row without a prediction, and for one that no row asked for."""
     _match(rows, answers, where)
     if task.tagging:
-        return tagging.tag_scores([answers[row["id"]] for row in rows], [row["tags"] for row in rows])
+        return spans.tag_scores([answers[row["id"]] for row in rows], [row["tags"] for row in rows])
     index = {name: number for number, name in enumerate(task.labels)}
     predicted = []
     for number, row in enumerate(rows, 1):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from electra.export import fresh_encoder, load_encoder, read_config
-from electra.finetuning import predictions, reading, squad_answers, squad_metrics, tagging
+from electra.finetuning import predictions, reading, spans, squad_answers, squad_metrics, tagging
 from electra.finetuning.batches import Examples
 from electra.finetuning.heads import Classifier, Network, narrow
 from electra.finetuning.job import Job, splits_of
@@ -84,7 +84,7 @@ def _judge(
     lines = tagging.lines(rows, tags)
     if not labelled:
         return lines, {}, None
-    scores = tagging.tag_scores(tags, [row["tags"] for row in rows])
+    scores = spans.tag_scores(tags, [row["tags"] for row in rows])
     return lines, scores, tagging.fault(rows, tags, trained and bool(outputs["finite"].all()))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from electra.data.text import Rejected
 from electra.errors import BadInput, SourceUnreachable
-from electra.finetuning import tagging
+from electra.finetuning import spans
 from electra.finetuning.tasks import Task
 from pipelines.sources import OwnTask
 from pipelines.sources.local import EXCERPT, decoded_lines
@@ -88,7 +88,7 @@ def _tagged(
         "tags": _listed(record[own.label]) if labelled else None,
     }
     try:
-        tagging.check_row(row, task, where, labelled=labelled)
+        spans.check_row(row, task, where, labelled=labelled)
     except BadInput as error:
         return Rejected(where, f"{error.found}; expected {error.expected}")
     return row

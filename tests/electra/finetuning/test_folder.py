@@ -1,0 +1,156 @@
+"""Fine-tuned models as folders: stock transformers gives our outputs, and so do we when the folder is read again."""
+
+import dataclasses
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from electra.errors import BadConfig, BadInput
+from electra.export import load_encoder
+from electra.files import read_jsonl, write_json, write_jsonl
+from electra.finetuning import folder as folders
+from electra.finetuning.examples import encode
+from electra.finetuning.folder import load_model, write_model
+from electra.finetuning.heads import Classifier
+from electra.finetuning.jobs import MODEL, plan, run
+from electra.finetuning.loop import read_outputs
+from electra.finetuning.spans import iob2
+from electra.finetuning.squad import encode as encode_questions
+from electra.finetuning.squad_head import SpanFinder
+from electra.finetuning.tagging import Tagger
+from electra.finetuning.tasks import FACTS, GLUE, FinetuneConfig, SquadConfig, Task
+
+from .conftest import WORDS, glue_rows, padded, squad_rows
+
+CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, seeds=(1,), arms=("pretrained",))
+CHUNKS = Task(
+    name="chunks", title="chunks", labels=("NP", "VP"), metrics=("entity_f1", "accuracy"), tagging=True, columns=("words",)
+)  # fmt: skip
+
+
+def tagged_rows(count: int, seed: int) -> list[dict]:
+    """Animals are NP, with the colour before them; verbs are VP."""
+    draw, rows = random.Random(seed), []
+    for number in range(count):
+        words = [draw.choice(WORDS) for _ in range(draw.randint(2, 9))]
+        found = [("VP", at, at) for at, word in enumerate(words) if word in {"runs", "sleeps", "sings", "eats"}]
+        found += [("NP", at, at) for at, word in enumerate(words) if word in {"cat", "dog", "bird", "fish"}]
+        rows.append({"id": str(number), "words": words, "tags": iob2(found, len(words))})
+    return rows
+
+
+def peer(kind, folder):
+    found, report = kind.from_pretrained(folder, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
+    return found.eval()
+
+
+@pytest.mark.parametrize("task", ["mnli", "cola", "stsb"])
+def test_classes_and_numbers(task, model, tokenizer, tmp_path):
+    facts, rows = GLUE[task], glue_rows(task, 9, 1)
+    torch.manual_seed(1)
+    network = Classifier(load_encoder(model, dropout=0.0), len(facts.labels), 0.0)
+    torch.nn.init.normal_(network.head.bias)
+    examples = encode(rows, facts, tokenizer, 40)
+    ours = read_outputs(network, examples)["logits"] * facts.scale
+    write_model(tmp_path / "m", network, facts, CONFIG, model)
+    theirs = peer(transformers.ElectraForSequenceClassification, tmp_path / "m")
+    ids, segments, lengths = padded(examples.batch(np.arange(9)))
+    seen = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
+    with torch.no_grad():
+        found = theirs(ids, attention_mask=seen, token_type_ids=segments).logits.numpy()
+    assert np.abs(found - ours).max() < 1e-5
+    ready = load_model(tmp_path / "m")
+    assert ready.task.labels == facts.labels and ready.length == 40
+    assert np.abs(read_outputs(ready.network, examples)["logits"] - ours).max() < 1e-5
+    config = json.loads((tmp_path / "m/config.json").read_text())
+    assert list(config["id2label"].values()) == (list(facts.labels) or ["score"])
+
+
+def test_tags_also_with_the_segments_that_stock_models_are_fed(model, tokenizer, tmp_path):
+    rows = tagged_rows(6, 1)
+    torch.manual_seed(1)
+    network = Tagger(load_encoder(model, dropout=0.0), len(CHUNKS.classes), 40)
+    examples = encode(rows, CHUNKS, tokenizer, 40)
+    write_model(tmp_path / "m", network, CHUNKS, CONFIG, model)
+    theirs = peer(transformers.ElectraForTokenClassification, tmp_path / "m")
+    ids, segments, lengths = padded(examples.batch(np.arange(6)))
+    assert segments[0, : lengths[0]].tolist() == [1] * lengths[0]
+    seen = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
+    ours = read_outputs(network, examples)["tags"]
+    with torch.no_grad():
+        found = (theirs(ids, attention_mask=seen).logits.argmax(-1) * seen).numpy()
+    assert (found == ours[:, : found.shape[1]]).all()
+    assert (read_outputs(load_model(tmp_path / "m").network, examples)["tags"] == ours).all()
+
+
+@pytest.mark.parametrize("head", ["conditional", "independent"])
+def test_answers(head, model, tokenizer, tmp_path):
+    config = SquadConfig(length=40, stride=12, question_length=10, beam=5, head=head)
+    torch.manual_seed(1)
+    network = SpanFinder(load_encoder(model, dropout=0.0), config)
+    reading = encode_questions(squad_rows(4, 1, impossible=True), tokenizer, length=40, stride=12, question_length=10)
+    ours = read_outputs(network, reading.examples)
+    write_model(tmp_path / "m", network, None, config, model)
+    ready = load_model(tmp_path / "m")
+    assert ready.squad.head == head and ready.squad.beam == 5
+    again = read_outputs(ready.network, reading.examples)
+    assert all(np.allclose(ours[name], again[name], atol=1e-5) for name in ("start_score", "end_score", "null"))
+    if head == "independent":
+        theirs = peer(transformers.ElectraForQuestionAnswering, tmp_path / "m")
+        batch = reading.examples.batch(np.array([0]))
+        ids, segments, _ = padded(batch)
+        with torch.no_grad():
+            start = theirs(ids, token_type_ids=segments).start_logits[0]
+        mine = network._read(batch)[1][0]
+        assert torch.allclose(start[segments[0] == 1], mine[segments[0] == 1], atol=1e-5)
+    else:
+        assert peer(transformers.ElectraModel, tmp_path / "m")
+
+
+def test_a_folder_that_others_fine_tuned(model, tokenizer, tmp_path):
+    values = transformers.ElectraConfig.from_pretrained(model, num_labels=3, id2label={0: "no", 1: "yes", 2: "so"})
+    torch.manual_seed(2)
+    theirs = transformers.ElectraForSequenceClassification(values).eval()
+    theirs.save_pretrained(tmp_path / "m")
+    (tmp_path / "m/tokenizer.json").write_text((model / "tokenizer.json").read_text())
+    ready = load_model(tmp_path / "m")
+    assert ready.task.labels == ("no", "yes", "so")
+    examples = encode([{"id": "0", "a": "the cat runs", "b": None}], ready.task, tokenizer, 40)
+    with torch.no_grad():
+        expected = theirs(torch.tensor(examples.ids_S[None].astype(np.int64))).logits.numpy()
+    assert np.abs(read_outputs(ready.network, examples)["logits"] - expected).max() < 1e-5
+    with pytest.raises(BadInput, match=r"has no classifier\.dense; expected a model that was fine-tuned"):
+        load_model(model)
+
+
+def test_a_job_on_tags_leaves_scores_predictions_and_a_model(model, tmp_path):
+    rows = tmp_path / "rows"
+    write_json(rows / FACTS, folders.plain(CHUNKS))
+    write_jsonl(rows / "train.jsonl", tagged_rows(60, 1))
+    write_jsonl(rows / "dev.jsonl", tagged_rows(20, 2))
+    write_jsonl(rows / "test.jsonl", [{**row, "tags": None} for row in tagged_rows(5, 3)])
+    config = dataclasses.replace(
+        CONFIG, epochs=20, dropout=0.0, layer_decay=1.0, learning_rate=3e-3, bias_correction=True
+    )
+    (job,) = plan("chunks", config, rows=rows, model=model, state=tmp_path / "state")
+    record = run(job)
+    assert set(record["metrics"]) == {"entity_f1", "accuracy"} and record["failed"] is None
+    assert record["metrics"]["entity_f1"] > 60
+    line = read_jsonl(job.folder / "test.jsonl")[0]
+    assert set(line) == {"id", "words", "prediction", "label"} and len(line["prediction"]) == len(line["words"])
+    assert load_model(job.folder / MODEL).task == CHUNKS
+
+
+def test_more_classes_than_a_stock_head_can_hold_are_refused_unless_no_model_is_kept(model, tmp_path):
+    many = Task(name="many", title="many", labels=tuple(map(str, range(17))), metrics=("accuracy",))
+    write_json(tmp_path / FACTS, folders.plain(many))
+    for split in ("train", "dev"):
+        write_jsonl(tmp_path / f"{split}.jsonl", [{"id": "0", "a": "the cat", "b": None, "label": "3"}])
+    with pytest.raises(BadConfig, match=r"keeps a model of 17 classes; expected at most 16; set keep: none"):
+        plan("many", CONFIG, rows=tmp_path, model=model, state=tmp_path / "s")
+    assert plan("many", CONFIG, rows=tmp_path, model=model, state=tmp_path / "s", keep="none")
