@@ -17,7 +17,7 @@ from electra.finetuning import spans
 from electra.finetuning.tasks import Task
 from pipelines.sources import OwnTask
 from pipelines.sources.local import EXCERPT, decoded_lines
-from pipelines.sources.streams import plain_suffix
+from pipelines.sources.streams import Piece, plain_suffix
 
 Row = dict[str, Any]
 Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
@@ -113,7 +113,7 @@ def records(path: Path, own: OwnTask, wanted: list[str]) -> Iterator[Record]:
 
 def _tsv(path: Path, wanted: list[str]) -> Iterator[Record]:
     header: list[str] = []
-    for item in decoded_lines(path):
+    for item in decoded_lines(Piece(path)):
         if isinstance(item, Rejected):
             yield item.where, item
             continue
@@ -129,7 +129,7 @@ def _tsv(path: Path, wanted: list[str]) -> Iterator[Record]:
 
 
 def _jsonl(path: Path, wanted: list[str]) -> Iterator[Record]:
-    for item in decoded_lines(path):
+    for item in decoded_lines(Piece(path)):
         if isinstance(item, Rejected):
             yield item.where, item
             continue
@@ -168,7 +168,7 @@ def _conll(path: Path, own: OwnTask) -> Iterator[Record]:
     words: list[str] = []
     tags: list[str] = []
     begun = ""
-    for item in decoded_lines(path):
+    for item in decoded_lines(Piece(path)):
         if isinstance(item, Rejected):
             yield item.where, item
             continue

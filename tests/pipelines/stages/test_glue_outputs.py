@@ -1,0 +1,140 @@
+"""What the glue stage leaves beside scores: test sets, ensembles, kept models; other starts; tasks of one's own; kills."""
+
+import json
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from electra.errors import BadConfig
+from electra.files import read_jsonl, write_jsonl, write_manifest
+from electra.finetuning.folder import load_model
+from pipelines.params import load
+from pipelines.stages import glue, published, tasks
+from pipelines.tracking import Tracker
+from tests.pipelines.stages.test_glue import contents, workspace  # noqa: F401
+
+ROWS = Path("build/tasks/made_up")
+
+
+def change(old: str, new: str) -> None:
+    text = Path("params.yaml").read_text()
+    assert old in text
+    Path("params.yaml").write_text(text.replace(old, new))
+
+
+def add_test_sets() -> None:
+    for name in ("cola", "mnli", "stsb"):
+        rows = [{**row, "label": None} for row in read_jsonl(ROWS / name / "dev.jsonl")[:7]]
+        for split in ("test", "test_mismatched")[: 2 if name == "mnli" else 1]:
+            write_jsonl(ROWS / name / f"{split}.jsonl", rows)
+    write_manifest(ROWS)
+
+
+def test_test_sets_are_predicted_in_the_leaderboards_form_and_by_all_seeds_together(workspace) -> None:  # noqa: F811
+    add_test_sets()
+    change("seeds: [1, 2],", "seeds: [1, 2], ensemble: true,")
+    change("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli, stsb]")
+    glue.run("small", load(), Tracker(None))
+    made = {path.name: path for path in Path("build/glue/small/leaderboard/pretrained-ensemble").iterdir()}
+    assert set(made) == {"CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "STS-B.tsv"}
+    assert set(made) >= {path.name for path in Path("build/glue/small/leaderboard/scratch-seed2").iterdir()}
+    header, *lines = made["STS-B.tsv"].read_text().splitlines()
+    assert header == "index\tprediction" and len(lines) == 7
+    seeds = [read_jsonl(Path(f"build/glue/small/stsb/pretrained-seed{seed}-test.jsonl")) for seed in (1, 2)]
+    assert all(line["label"] is None for line in seeds[0])
+    means = [sum(rows[at]["logits"][0] for rows in seeds) / 2 * 5 for at in range(7)]
+    expected = [f"{min(max(mean, 0), 5):.3f}" for mean in means]
+    assert [line.split("\t")[1] for line in lines] == pytest.approx(list(map(str, expected)))
+    result = json.loads(Path("results/small/glue.json").read_text())["tasks"]["mnli"]
+    assert set(result["ensemble"]) == {"pretrained", "scratch"} and result["ensemble"]["scratch"]["seeds"] == [1, 2]
+    assert 0 <= result["ensemble"]["scratch"]["accuracy"] <= 100
+
+
+def test_the_first_seeds_model_is_kept_and_answers(workspace) -> None:  # noqa: F811
+    change("run: [cola, mnli, mrpc, stsb]", "run: [cola]")
+    glue.run("small", load(), Tracker(None))
+    folders = [path.name for path in Path("build/glue/small/cola").iterdir() if path.is_dir()]
+    assert folders == ["pretrained-seed1"]
+    assert load_model(Path("build/glue/small/cola/pretrained-seed1")).task.name == "cola"
+
+
+def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
+    change("run: [cola, mnli, mrpc, stsb]", "run: [mrpc, mnli]")
+    glue.run("small", load(), Tracker(None))
+    before = json.loads(Path("results/small/glue.json").read_text())["tasks"]
+    change("{mrpc: {both_orders: true}}", "{mrpc: {both_orders: true, start: mnli}}")
+    glue.run("small", load(), Tracker(None))
+    after = json.loads(Path("results/small/glue.json").read_text())["tasks"]
+    assert after["mnli"] == before["mnli"] and after["mrpc"]["scratch"] == before["mrpc"]["scratch"]
+    lines = read_jsonl(Path("build/glue/small/mrpc/pretrained-seed2.jsonl"))
+    assert len(lines) == 20 and Path("build/glue/small/mnli/pretrained-seed2/model.safetensors").is_file()
+    job = next(
+        job
+        for job in glue.plan_glue(load(), load().models["small"], "m", encoder=Path("build/models/small/encoder"), state=Path("runs/glue-small"))
+        if job.task == "mrpc" and job.arm == "pretrained" and job.seed == 2
+    )  # fmt: skip
+    assert job.start == Path("runs/glue-small/mnli/pretrained-seed2/model")
+    change("run: [mrpc, mnli]", "run: [mrpc]")
+    with pytest.raises(BadConfig, match=r"tasks\.mrpc\.start: is 'mnli'; expected a task that is run as well"):
+        load()
+
+
+OWN = """
+published:
+  elsewhere: {folder: build/models/small/encoder, tasks: mine, finetune: {defaults: {seeds: [1]}, tasks: {mood: {epochs: 2}}}}
+"""
+
+
+def test_a_model_from_elsewhere_learns_a_task_of_ones_own(workspace) -> None:  # noqa: F811
+    rows = [f"{'good' if at % 2 else 'bad'}\t{'cat runs' if at % 2 else 'dog sleeps'}\n" for at in range(20)]
+    Path("mood.tsv").write_text("mood\ttext\n" + "".join(rows))
+    mine = (
+        "mine: {kind: own, tasks: {mood: {train: mood.tsv, dev: mood.tsv, a: text, label: mood, labels: [bad, good]}}}"
+    )
+    change("own: {kind: local, glue: here}", mine)
+    Path("params.yaml").write_text(Path("params.yaml").read_text() + OWN)
+    params = load()
+    assert params.upstream("glue", "elsewhere") == ("tasks@mine", "published@elsewhere")
+    tasks.run("mine", params, Tracker(None))
+    published.run("elsewhere", params, Tracker(None))
+    glue.run("elsewhere", params, Tracker(None))
+    result = json.loads(Path("results/elsewhere/glue.json").read_text())
+    assert result["average"]["name"] == "mean over mood" and result["tasks"]["mood"]["metric"] == "accuracy"
+    assert Path("build/glue/elsewhere/mood/pretrained-seed1/task.json").is_file()
+    change("mood: {epochs: 2}", "moods: {epochs: 2}")
+    with pytest.raises(
+        BadConfig, match=r"published\.elsewhere\.finetune\.tasks\.moods: is not a task.*did you mean mood"
+    ):
+        load()
+
+
+def _stage(folder: str) -> None:
+    os.chdir(folder)
+    glue.run("small", load(), Tracker(None))
+
+
+def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspace) -> None:  # noqa: F811
+    add_test_sets()
+    change("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli]")
+    glue.run("small", load(), Tracker(None))
+    whole = contents(Path("build/glue")), contents(Path("results"))
+    for name in ("build/glue", "results", "runs"):
+        Path(name).rename(f"{name}-before")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["electra.finetuning.preload"])
+    kills = 0
+    for delay in (0.2, 0.35, 0.5, 0.65):
+        process = context.Process(target=_stage, args=(str(workspace),))
+        process.start()
+        process.join(delay)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            kills += 1
+    assert kills
+    glue.run("small", load(), Tracker(None))
+    assert (contents(Path("build/glue")), contents(Path("results"))) == whole
+    left = [path for path in Path("runs").rglob(".*") if path.name != ".lock"]
+    assert left == []
