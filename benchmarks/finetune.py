@@ -2,14 +2,16 @@
 
     python benchmarks/finetune.py ../shared/data/glue ../shared/data/vocab/bert-base-uncased-vocab.txt --fraction 0.02
 
-Arms: `ours`; `pad-128`, Trainer with every row padded to 128 as run_glue does by default; `dynamic`, Trainer with rows
-padded to the longest of their batch. Each reads the same TSV rows, tokenises them with its own tokenizer, trains one
-epoch with dropout 0.1 and AdamW at batch 32 on one thread in fp32, and predicts the dev rows. Arms take turns, each in
-a forked process of its own, so that its peak of memory is its own; imports are done before and count for none.
+Arms: `ours`, and `ours-bf16` with `precision: bf16`; `pad-128`, Trainer with every row padded to 128 as run_glue does by
+default; `dynamic`, Trainer with rows padded to the longest of their batch. Each reads the same TSV rows, tokenises them
+with its own tokenizer, trains one epoch with dropout 0.1 and AdamW at batch 32 on one thread, in fp32 but for the arm
+named so, and predicts the dev rows. Arms take turns, each in a forked process of its own, so that its peak of memory is
+its own; imports are done before and count for none.
 `--fraction` cuts every task alike, so that their shares stay as they are. Needs `pip install accelerate`.
 """
 
 import argparse
+import itertools
 import multiprocessing
 import os
 import platform
@@ -21,7 +23,7 @@ import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -42,7 +44,7 @@ from electra.finetuning.tasks import GLUE, FinetuneConfig
 from pipelines.sources import glue
 
 TASKS = ("cola", "mrpc", "rte", "stsb")
-ARMS = ("ours", "pad-128", "dynamic")
+ARMS = ("ours", "ours-bf16", "pad-128", "dynamic")
 SMALL = EncoderConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
 LENGTH, BATCH = 128, 32
 Rows = dict[str, list[dict[str, Any]]]
@@ -58,16 +60,16 @@ def read(folder: Path, task: str, fraction: float) -> Rows:
     return rows
 
 
-def ours(task: str, rows: Rows, model: Path) -> int:
+def ours(task: str, rows: Rows, model: Path, precision: Literal["fp32", "bf16"]) -> int:
     facts = GLUE[task]
-    config = FinetuneConfig(epochs=1, learning_rate=3e-4, batch=BATCH, length=LENGTH)
+    config = FinetuneConfig(epochs=1, learning_rate=3e-4, batch=BATCH, length=LENGTH, precision=precision)
     tokenizer = tokenizers.load(model)
     encoder = load_encoder(model, dropout=0.1)
     splits = [encode(rows[split], facts, tokenizer, LENGTH) for split in ("train", "dev")]
     (train_rows, dev_rows), _ = narrow(encoder, splits)
     network = Classifier(encoder, len(facts.labels), 0.1)
     assert train(network, train_rows, config, seed=1, stream="benchmark").finite
-    return len(read_outputs(network, dev_rows)["logits"])
+    return len(read_outputs(network, dev_rows, precision=precision)["logits"])
 
 
 def peer(task: str, rows: Rows, model: Path, folder: str, *, dynamic: bool) -> Any:
@@ -124,7 +126,10 @@ def measure(arm: str, task: str, rows: Rows, model: Path) -> dict[str, float]:
         torch.set_num_threads(1)
         before = megabytes("VmRSS")
         started, cpu = time.perf_counter(), time.process_time()
-        count = ours(task, rows, model) if arm == "ours" else run_peer(task, rows, model, dynamic=arm == "dynamic")
+        if arm.startswith("ours"):
+            count = ours(task, rows, model, "bf16" if arm == "ours-bf16" else "fp32")
+        else:
+            count = run_peer(task, rows, model, dynamic=arm == "dynamic")
         assert count == len(rows["dev"])
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         sender.send(
@@ -192,16 +197,16 @@ def main() -> None:
                     runs[-1].setdefault(task, {})[arm] = measure(arm, task, rows[task], model)
                     print(number + 1, task, arm, runs[-1][task][arm], flush=True)
     ratios: dict[str, Any] = {}
-    for arm in ARMS[1:]:
+    for mine, arm in itertools.product(ARMS[:2], ARMS[2:]):
         for kind in ("cpu_seconds", "wall_seconds"):
-            totals = [{each: sum(run[task][each][kind] for task in TASKS) for each in (arm, "ours")} for run in runs]
-            ratios[f"{kind}: {arm} / ours"] = spread([total[arm] / total["ours"] for total in totals])
+            totals = [{each: sum(run[task][each][kind] for task in TASKS) for each in (arm, mine)} for run in runs]
+            ratios[f"{kind}: {arm} / {mine}"] = spread([total[arm] / total[mine] for total in totals])
         for task in TASKS:
-            name = f"cpu_seconds, {task}: {arm} / ours"
-            ratios[name] = spread([run[task][arm]["cpu_seconds"] / run[task]["ours"]["cpu_seconds"] for run in runs])
+            name = f"cpu_seconds, {task}: {arm} / {mine}"
+            ratios[name] = spread([run[task][arm]["cpu_seconds"] / run[task][mine]["cpu_seconds"] for run in runs])
         for kind in ("peak_mb", "peak_above_start_mb"):
-            ratios[f"{kind}: ours / {arm}"] = spread(
-                [max(run[t]["ours"][kind] for t in TASKS) / max(run[t][arm][kind] for t in TASKS) for run in runs]
+            ratios[f"{kind}: {mine} / {arm}"] = spread(
+                [max(run[t][mine][kind] for t in TASKS) / max(run[t][arm][kind] for t in TASKS) for run in runs]
             )
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     record = {

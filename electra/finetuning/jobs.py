@@ -39,6 +39,7 @@ _CODE = (
     "finetuning",
     "model",
     "training/optimizer.py",
+    "training/precision.py",
     "training/schedule.py",
     "data/tokenizer.py",
     "seeds.py",

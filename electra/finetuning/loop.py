@@ -6,7 +6,7 @@ A batch goes through in parts of bounded size; gradients add up, so parts bear o
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from electra.finetuning.batches import Examples, parts, steps_per_epoch, trainin
 from electra.finetuning.heads import Network
 from electra.finetuning.tasks import FinetuneConfig
 from electra.training.optimizer import build_optimizer, clip_gradients, layer_scale, set_rate
+from electra.training.precision import autocast, choose
 from electra.training.schedule import learning_rate
 
 _TOKENS = {"cpu": 512, "cuda": 16384}  # at most in one part: what keeps a core busy, or a GPU
@@ -50,6 +51,8 @@ def train(
 
     Batches follow from (seed, stream); dropout draws from torch's global generator, which the caller seeds.
     """
+    place = torch.device(device)
+    precision = choose(config.precision, place)
     steps = count_steps(len(examples), config)
     warmup = int(steps * config.warmup)
     published = config.layer_decay_exponent == "published"
@@ -71,8 +74,9 @@ def train(
         rows_B = next(batches)
         optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=device)
-        for part in parts(rows_B, examples.length_N, _TOKENS[torch.device(device).type]):
-            loss = model.losses(examples.batch(part, device)).sum()
+        for part in parts(rows_B, examples.length_N, _TOKENS[place.type]):
+            with autocast(precision, place):
+                loss = model.losses(examples.batch(part, place)).sum()
             total += loss.detach()
             loss = loss if config.loss == "summed" else loss / len(rows_B)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -93,13 +97,21 @@ def _thinned(loss_S: NDArray[np.float32]) -> list[tuple[int, float]]:
 
 @torch.inference_mode()
 def read_outputs(
-    model: Network, examples: Examples, device: torch.device | str = "cpu", tokens: int = 4096
+    model: Network,
+    examples: Examples,
+    device: torch.device | str = "cpu",
+    tokens: int = 4096,
+    precision: Literal["auto", "fp32", "bf16"] = "fp32",
 ) -> dict[str, NDArray[Any]]:
     """Every output for every row, in the order of the rows; `tokens` bounds a part."""
+    place = torch.device(device)
+    chosen = choose(precision, place)
     outputs: dict[str, NDArray[Any]] = {}
     model.eval()
     for rows_B in parts(np.arange(len(examples)), examples.length_N, tokens):
-        for name, value in model.outputs(examples.batch(rows_B, device)).items():
+        with autocast(chosen, place):
+            found = model.outputs(examples.batch(rows_B, place))
+        for name, value in found.items():
             values = value.float().cpu().numpy() if value.is_floating_point() else value.cpu().numpy()
             if name not in outputs:
                 outputs[name] = np.zeros((len(examples), *values.shape[1:]), dtype=values.dtype)

@@ -73,7 +73,7 @@ def _judge(
 ) -> tuple[Rows, dict[str, float], str | None]:
     """Predictions of a split; its scores and what is wrong with them, if it has labels."""
     assert job.facts is not None
-    task, outputs = job.facts, read_outputs(model, examples, job.device)
+    task, outputs = job.facts, read_outputs(model, examples, job.device, precision=job.config.precision)
     if not task.tagging:
         logits_NC = outputs["logits"]
         lines = predictions.lines(task, rows, logits_NC)
@@ -102,7 +102,7 @@ def _answer(job: Job) -> Solved:
     model = SpanFinder(encoder, config).to(job.device)
     training = train(model, ready, config, seed=job.seed, stream=f"finetune/{job.task}", device=job.device)
     record = _record(training, len(source.rows), len(ready), config)
-    outputs = read_outputs(model, dev_examples, job.device)
+    outputs = read_outputs(model, dev_examples, job.device, precision=config.precision)
     finite = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
     answers = squad_answers.find(dev, {key: predictions.finite(value) for key, value in outputs.items()}, config)
     threshold = config.null_threshold if version == "2.0" else None

@@ -58,9 +58,8 @@ class SpanFinder(Network):
 
     def _null_logit(self, hidden_PH: Tensor, start_BT: Tensor, batch: Batch) -> Tensor:
         share_P = start_BT.softmax(-1).reshape(-1)[batch.cell_P]
-        summary_BH = hidden_PH.new_zeros(len(batch), hidden_PH.shape[1]).index_add(
-            0, batch.row_P, share_P[:, None] * hidden_PH
-        )
+        weighted_PH = share_P[:, None] * hidden_PH
+        summary_BH = weighted_PH.new_zeros(len(batch), hidden_PH.shape[1]).index_add(0, batch.row_P, weighted_PH)
         logit: Tensor = self.null(hidden_PH[batch.first_B], summary_BH)
         return logit
 

@@ -60,6 +60,16 @@ def test_the_same_job_leaves_the_same_bytes(task_rows, model, tmp_path):
         assert folders[0]["pretrained-seed1/score.json"] != folders[0]["scratch-seed1/score.json"]
 
 
+@pytest.mark.parametrize("task", ["mrpc", "squad2"])
+def test_half_the_precision_gives_much_the_same_losses(task, task_rows, model, tmp_path):
+    found = {}
+    for precision in ("fp32", "bf16"):
+        config = dataclasses.replace(SQUAD if task == "squad2" else CONFIG, precision=precision, arms=("pretrained",))
+        (job,) = plan(task, config, rows=task_rows / task, model=model, state=tmp_path / precision)
+        found[precision] = [loss for _, loss in run(job)["loss"]]
+    assert found["fp32"] != found["bf16"] and found["bf16"] == pytest.approx(found["fp32"], rel=0.05)
+
+
 def test_seeds_differ(task_rows, model, tmp_path):
     config = dataclasses.replace(CONFIG, seeds=(1, 2), arms=("pretrained",))
     first, second = (run(job) for job in plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path))
