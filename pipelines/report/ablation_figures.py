@@ -95,6 +95,7 @@ def over_grid(
         _line(axes, [x for x, _ in found], [scores for _, scores in found], look, ablation.label(name))
     axes.set_xticks(range(len(along)), [ablation.label(value) for value in along])
     axes.set_xlim(-0.3, len(along) - 0.7)
+    axes.set_xlabel(ablation.axis_names[[set(values) == set(along) for values in ablation.axes].index(True)])
     axes.set_ylabel(_on("mean of the tasks", ablation.data))
     if len(across) > 1:
         axes.legend(loc="best", frameon=False, fontsize=8.5)

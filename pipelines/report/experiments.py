@@ -60,6 +60,7 @@ class Ablation:
     data: str
     arms: tuple[Arm, ...]
     axes: tuple[tuple[str, ...], ...] = ()
+    axis_names: tuple[str, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
     compared: str = ""  # the arm that the others are compared with
     budget: str = "equal_flops"
@@ -107,7 +108,7 @@ def load(reader: "Reader", params: Any, label: Any) -> tuple[Ablation, ...]:
 def _ablation(reader: "Reader", name: str, config: Any, values: dict[str, Any], data: str, path: str) -> Ablation:
     settings = getattr(config, "settings", None) or config.arms
     order = list(settings)
-    if beside := paper.beside(settings):
+    if not getattr(config, "grid", {}) and (beside := paper.beside(settings)):
         known = list(beside.arms)
         order.sort(key=lambda arm: known.index(arm) if arm in known else len(known))
     told = values.get("arms", {})
@@ -132,6 +133,7 @@ def _ablation(reader: "Reader", name: str, config: Any, values: dict[str, Any], 
         data=data,
         arms=tuple(arms),
         axes=tuple(tuple(config.axis(axis)) for axis in grid),
+        axis_names=tuple(axis.rpartition(".")[2].replace("_", " ") for axis in grid),
         labels=dict(getattr(config, "labels", {})),
         compared=str(values.get("reference", "")),
         budget=str(values.get("budget", "equal_flops")),
@@ -156,7 +158,7 @@ def _arm(name: str, part: dict[str, Any], settings: dict[str, Any]) -> Arm:
         scores=tuple(map(float, (part.get("average") or {}).get("scores", []))),
         tasks={task: tuple(map(float, scores)) for task, scores in (part.get("glue") or {}).items()},
         pretrain=part.get("pretrain") or {},
-        settings=part.get("settings") or settings,
+        settings=part.get("settings", settings),
         values=tuple(part.get("values") or ()),
         points=tuple(
             Point(float(point["fraction"]), float(point["flops"]), tuple(map(float, point["scores"])))

@@ -196,10 +196,9 @@ def _results(report: Report) -> str:
     by_flops = headline_figure(report) is not None
     for model in report.inputs.models:
         drawn = report.figures.get(f"{model.name}-tasks") if by_flops else None
-        table = report.table(f"{model.name}-tasks")
-        if more := report.table(f"{model.name}-metrics"):
-            table += f"<details><summary>Every metric</summary>{more}</details>"
-        parts.append(f'<div class="pair">{table}{figure(drawn, model.name)}</div>' if drawn else table)
+        more = report.table(f"{model.name}-metrics")
+        hidden = f"<details><summary>Every metric</summary>{more}</details>" if more else ""
+        parts.append(f"{report.table(f'{model.name}-tasks')}{figure(drawn, model.name)}{hidden}")
     return "".join(parts)
 
 
@@ -228,10 +227,11 @@ def _ablation(report: Report, ablation: Ablation) -> str:
     name = f"ablation-{ablation.name}"
     shown = [report.figures.get(name), report.figures.get(f"{name}-points")]
     drawn = "".join(figure(one, ablation.title) for one in shown if one is not headline_figure(report))
+    if headline_figure(report) in shown and not drawn:
+        drawn = '<p class="lead">Its figure stands on the first page.</p>'
     orders = claims.orders(ablation)
     said = f"<div><h4>What the paper says, pair by pair</h4>{bullets(orders, '')}</div>" if orders else ""
-    recorded = ", ".join(f"{key} {value}" for key, value in ablation.record.items())
-    lead = f'<p class="lead">A recorded run: {escape(recorded)}.</p>' if recorded else ""
+    lead = f'<p class="lead">{escape(recorded(ablation.record))}</p>' if ablation.record else ""
     tables = "".join(report.table(f"{name}{part}") for part in ("", "-points", "-tasks"))
     over = [
         drawn for key, drawn in report.figures.items() if key.startswith(f"{name}-") and not key.endswith("-points")
@@ -240,6 +240,13 @@ def _ablation(report: Report, ablation: Ablation) -> str:
     if panels:
         panels = f'<details><summary>Training curves</summary><div class="grid">{panels}</div></details>'
     return f'<h3 id="{name}">{escape(ablation.title)}</h3>{lead}<div class="pair">{drawn}{said}</div>{tables}{panels}'
+
+
+def recorded(record: dict[str, Any]) -> str:
+    """When, where and how long a recorded run was."""
+    minutes = number(record, "seconds")
+    took = f" in {minutes / 60:.0f} minutes" if minutes else ""
+    return f"Recorded {record.get('recorded')} at commit {record.get('commit')}{took}, on {record.get('machine')}."
 
 
 def _records(report: Report) -> str:

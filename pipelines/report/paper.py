@@ -91,15 +91,18 @@ class Beside:
 
 
 def beside(settings: Mapping[str, Mapping[str, Any]]) -> Beside | None:
-    """Recognise an ablation of the paper by what its arms change (arm -> {dotted key: value}); None if it has no table."""
-    keys = {key for changed in settings.values() for key in changed}
+    """Recognise an ablation of the paper by what its arms change (arm -> {dotted key: value}); None if it has no table.
+
+    What all arms change alike is passed by; an arm that changes anything else besides is not the paper's.
+    """
+    shared = set.intersection(*(set(map(str, changed.items())) for changed in settings.values())) if settings else set()
+    own = {arm: {k: v for k, v in changed.items() if str((k, v)) not in shared} for arm, changed in settings.items()}
     for key, default, source, rows in (
         ("objective.name", "electra", "paper, Table 5", TABLE_5),
         ("objective.sharing", "embeddings", "paper, section 3.2", TYING),
     ):
-        if key in keys:
-            value_of = {str(changed.get(key, default)): arm for arm, changed in settings.items()}
-            found = {value_of[value]: (name, score) for value, name, score in rows if value in value_of}
-            ranked = dict(sorted(found.items(), key=lambda item: -item[1][1]))
-            return Beside(source, ranked) if len(ranked) > 1 else None
+        value_of = {str(changed.get(key, default)): arm for arm, changed in own.items() if set(changed) <= {key}}
+        found = {value_of[value]: (name, score) for value, name, score in rows if value in value_of}
+        if len(found) > 1:
+            return Beside(source, dict(sorted(found.items(), key=lambda item: -item[1][1])))
     return None

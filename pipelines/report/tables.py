@@ -36,7 +36,11 @@ def all_tables(inputs: Inputs) -> list[Table]:
         if model.squad:
             tables.append(squad(model))
     ours = [model for model in inputs.models if model.tasks]
-    tables += [table_1(ours), table_2(ours), table_4([model for model in inputs.models if model.squad])]
+    tables += [
+        table_1(ours, inputs.ablations),
+        table_2(ours),
+        table_4([model for model in inputs.models if model.squad]),
+    ]
     return tables
 
 
@@ -123,12 +127,20 @@ def squad(model: ModelResults) -> Table:
     )
 
 
-def table_1(models: Sequence[ModelResults]) -> Table:
-    """Score against pre-training FLOPs."""
+def table_1(models: Sequence[ModelResults], ablations: Sequence[Ablation] = ()) -> Table:
+    """Score against pre-training FLOPs; of experiments those that measure points of their runs."""
     rows: list[tuple[Cell, ...]] = [(name, size, cost, score, "") for name, cost, size, score in paper.TABLE_1]
     for model in models:
         scores = model.average.scores["pretrained"] if model.average else ()
         rows.append((f"{model.name} (ours)", parameters(model), model.flops, "", Spread(scores)))
+    for ablation in ablations:
+        common = set.intersection(*(set(map(str, arm.settings.items())) for arm in ablation.arms))
+        for arm in ablation.arms:
+            whole = len(arm.settings) == len(common)  # the unchanged model: every point, as the paper has it
+            for point in reversed(arm.points if whole else arm.points[-1:]):
+                name = arm.label if point.fraction == 1 else f"{arm.label}, {100 * point.fraction:g} % trained"
+                size = f"{arm.parameters / 1e6:.1f}M" if arm.parameters else None
+                rows.append((f"{name} (ours)", size, point.flops, "", Spread(point.scores)))
     return Table(
         name="paper-1",
         title=_title("Paper, Table 1: score and pre-training FLOPs", models),

@@ -179,7 +179,11 @@ def write_ablation(root: Path, seeds: int = 3, failed: str = "") -> None:
             "status": "ok",
         }
         if name == failed:
-            arms[name] = {"label": label, "settings": {}, "status": "failed: loss was not finite at step 310"}
+            arms[name] = {
+                "label": label,
+                "settings": {"objective.name": name},
+                "status": "failed: loss was not finite at step 310",
+            }
     write_json(root / "results/ablations/table5.json", {"name": "table5", "model": "tiny", "arms": arms})
 
 

@@ -1,0 +1,153 @@
+"""Experiments in the report: grids and points drawn, claims judged by the rule, what is not run said in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from electra.config import build
+from electra.files import write_json
+from pipelines import report
+from pipelines.experiments import AblationConfig
+from pipelines.report import ablation_figures, claims, inputs, paper, records
+from tests.pipelines.report import made_up
+
+GRID = {
+    "title": "Sizes",
+    "model": "tiny",
+    "tokens": "sample_world",
+    "data": "sample_world",
+    "grid": {
+        "objective": {"electra": {}, "mlm": {"objective.name": "mlm"}},
+        "size": {"h64": {"encoder.hidden": 64}, "h128": {}},
+    },
+    "labels": {"electra": "ELECTRA", "mlm": "BERT", "h64": "64 wide", "h128": "128 wide"},
+    "reference": "mlm-h128",
+    "points": [0.5],
+}
+
+
+def params(**ablations: dict) -> made_up.Params:
+    configs = {name: build(AblationConfig, values, name) for name, values in ablations.items()}
+    return made_up.Params(run=made_up.Run(models=(), ablations=()), ablations=configs)
+
+
+def write(root: Path, name: str, config: dict, scores: dict[str, list[float]], **facts) -> made_up.Params:
+    """A record of an experiment whose arms have these scores."""
+    made = build(AblationConfig, config, name)
+    arms = {}
+    for arm, settings in made.settings.items():
+        part = {"label": made.label(arm), "settings": settings, "values": list(made.values(arm)), "failed": []}
+        if arm not in scores:
+            arms[arm] = {**part, "status": "failed: seed 1: loss nan"}
+            continue
+        points = [
+            {"fraction": f, "step": 1, "flops": f * 1e12, "scores": [f * s for s in scores[arm]]} for f in (0.5, 1.0)
+        ]
+        curve = [{"step": i, "flops": i * 1e11, "disc_auc": 0.5 + 0.04 * i} for i in range(5)]
+        arms[arm] = {
+            **part,
+            "status": "ok",
+            "steps": 10,
+            "flops": 1e12,
+            "parameters": {"discriminator": 10_000 * int("h128" in arm) + 5_000},
+            "curve": curve,
+            "glue": {"cola": scores[arm]},
+            "points": points if config.get("points") else [],
+            "average": {"scores": scores[arm]},
+        }
+    record = {"recorded": "2026-01-02", "commit": "abc", "seconds": 120.0, "machine": "two cores"}
+    values = {"name": name, "arms": arms, "reference": made.compared, "record": record, **facts}
+    write_json(root / f"benchmarks/results/ablations/{name}.json", values)
+    return params(**{name: config})
+
+
+def only(root: Path, made: made_up.Params) -> inputs.Ablation:
+    (found,) = inputs.load(made, root).ablations
+    return found
+
+
+SCORES = {
+    "electra-h64": [50.0, 50.4],
+    "electra-h128": [52.0, 52.2],
+    "mlm-h64": [40.0, 40.2],
+    "mlm-h128": [51.9, 52.5],
+}
+
+
+def test_a_pair_inside_the_noise_is_not_said_to_have_come_out(tmp_path):
+    said = claims.orders(only(tmp_path, write(tmp_path, "sizes", GRID, SCORES)))
+    assert any("ELECTRA, 64 wide above BERT, 64 wide" in line and "came out here" in line for line in said)
+    assert any("ELECTRA, 128 wide above BERT, 128 wide" in line and "is inside the noise" in line for line in said)
+    assert said[-1].endswith("from small to large: 64 wide +10.1; 128 wide −0.1 points.")
+
+
+def test_one_seed_and_a_reversal_are_said(tmp_path):
+    scores = {**SCORES, "electra-h64": [50.0], "electra-h128": [40.0, 40.2]}
+    said = claims.orders(only(tmp_path, write(tmp_path, "sizes", GRID, scores)))
+    assert "cannot be judged from one seed" in said[0]
+    assert "is reversed here" in said[1]
+
+
+def test_what_should_not_help_is_told_when_it_does(tmp_path):
+    config = {**GRID, "grid": {}, "labels": {}, "reference": "", "points": []}
+    config["arms"] = {"electra": {}, "hot": {"objective.temperature": 2.0}}
+    for hot, expected in (([50.0, 50.2], "it did help here"), ([40.0, 40.4], "no difference stands out of the noise")):
+        made = write(tmp_path, "negatives", config, {"electra": [40.1, 40.3], "hot": hot})
+        assert expected in claims.orders(only(tmp_path, made))[0]
+
+
+def test_points_lines_and_curves_are_drawn(tmp_path):
+    drawn = {
+        name: figure
+        for name, _, figure in ablation_figures.all_figures(only(tmp_path, write(tmp_path, "a", GRID, SCORES)))
+    }
+    assert set(drawn) == {"ablation-a-points", "ablation-a-disc-auc"}
+    assert len(drawn["ablation-a-points"].axes[0].containers) == 4
+    flat = {**GRID, "points": []}
+    drawn = {
+        name: figure
+        for name, _, figure in ablation_figures.all_figures(only(tmp_path, write(tmp_path, "b", flat, SCORES)))
+    }
+    ((axes,)) = drawn["ablation-b"].axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["ELECTRA", "BERT"]
+    assert [pytest.approx(list(of.lines[0].get_ydata())) for of in axes.containers] == [[50.2, 40.1], [52.1, 52.2]]
+
+
+def test_the_page_shows_records_failures_and_what_is_not_run(tmp_path):
+    made = write(tmp_path, "sizes", GRID, {arm: SCORES[arm] for arm in ("electra-h64", "electra-h128", "mlm-h64")})
+    made.ablations["other"] = build(AblationConfig, {**GRID, "title": "Not yet"}, "other")
+    page = report.build(made, tmp_path / "out", tmp_path).read_text(encoding="utf-8")
+    assert "Recorded 2026-01-02 at commit abc in 2 minutes, on two cores." in page
+    assert "ablation sizes, BERT, 128 wide: failed: seed 1: loss nan" in page
+    assert "experiment other: Not yet: not run" in page
+    assert 'id="ablation-other"' not in page
+    assert page.count("Score against") == 0
+    header, *rows = (tmp_path / "out/tables/paper-1.csv").read_text().splitlines()
+    assert "GLUE dev" in header
+    ours = [row for row in rows if "(ours)" in row]
+    assert [row.partition(" (ours)")[0].strip('"') for row in ours] == [
+        *("ELECTRA, 64 wide", "ELECTRA, 128 wide", "ELECTRA, 128 wide, 50 % trained", "BERT, 64 wide"),
+    ]
+
+
+def test_the_paper_is_set_beside_its_own_arms_only():
+    table = paper.beside({"a": {"x": 1}, "b": {"x": 1, "objective.name": "mlm"}, "c": {"x": 1, "encoder.hidden": 64}})
+    assert table and table.arms == {"a": ("ELECTRA", 85.0), "b": ("BERT", 82.2)}
+    assert paper.beside({"a": {}, "b": {"objective.name": "mlm", "encoder.hidden": 64}}) is None
+
+
+def test_a_recorded_model_is_shown_as_the_subset_it_is(tmp_path):
+    tasks = {"sst2": {arm: {"metrics": {"accuracy": 70.0}, "train_rows": 8000} for arm in ("pretrained", "scratch")}}
+    facts = {"label": "local_wiki_books", "steps": 800, "tokens": 10}
+    write_json(tmp_path / "benchmarks/results/mini.json", {"pretrain": facts, "tasks": tasks, "recorded": "2026-01-02"})
+    write_json(tmp_path / "benchmarks/results/speed.json", {"seconds": [1, 2]})
+    (found,) = records.load(tmp_path)
+    assert found.data == "GLUE subsets, pre-trained on local wiki books"
+    page = report.build(params(), tmp_path / "out", tmp_path).read_text(encoding="utf-8")
+    assert "mini: recorded run, points on dev (GLUE subsets, pre-trained on local wiki books)" in page
+
+
+@pytest.mark.parametrize("values", [{}, {"pretrain": {}, "tasks": []}, {"pretrain": {}, "tasks": {"unknown": {}}}])
+def test_other_files_are_no_records(tmp_path, values):
+    write_json(tmp_path / "benchmarks/results/x.json", values)
+    assert records.load(tmp_path) == ()
