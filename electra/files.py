@@ -195,6 +195,11 @@ def rename(old: Path, new: Path) -> None:
     fsync_folder(new.parent)
 
 
+def copy_folder(old: Path, new: Path) -> None:
+    """Copy a finished folder, into one that is thrown away afterwards."""
+    shutil.copytree(old, new)
+
+
 def link_or_copy(old: Path, new: Path) -> None:
     """Give a finished file a second name without a second copy of its bytes, where the file system can."""
     try:

@@ -47,6 +47,7 @@ HELP = {
     "predict": "let a fine-tuned model answer rows of files or of standard input",
     "score": "score a file of predictions of one of a source's tasks",
     "check": "ask whether the data sources of a model (or ablation) can be reached",
+    "replay": "replay the step at which a model's pre-training was stopped by NaN or infinity",
     "flow": "run a Prefect flow here: pretrain, finetune, ablations or workflow",
     "serve": "offer the flows of tiny as deployments from this process",
 }
@@ -203,6 +204,17 @@ def note_summary(options: argparse.Namespace) -> int:
     return 0
 
 
+def replay_step(options: argparse.Namespace) -> int:
+    """Replay the step that was refused, and print what it was."""
+    from pipelines.params import load
+    from pipelines.replay import show
+
+    params = load()
+    params.require("models", options.name)
+    print(show(options.name, params))
+    return 0
+
+
 def run_flow(options: argparse.Namespace) -> int:
     """Run a flow in this process."""
     from pipelines import flows
@@ -249,6 +261,7 @@ COMMANDS = {
     "compare": compare_runs,
     "estimate": estimate_cost,
     "check": check_sources,
+    "replay": replay_step,
     "flow": run_flow,
     "serve": serve_flows,
 }

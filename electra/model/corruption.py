@@ -153,13 +153,15 @@ def draw(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
     )
     upto_MK = sums_MK.cumsum(1)
     point_M1 = torch.minimum(uniform_M[:, None] * upto_MK[:, -1:], upto_MK[:, -1:] * _BELOW)
-    block_M1 = torch.searchsorted(upto_MK, point_M1, right=True)
+    # NaN is above everything: its row draws some id all the same, and the loop finds the loss that is not finite
+    block_M1 = torch.searchsorted(upto_MK, point_M1, right=True).clamp_(max=upto_MK.shape[1] - 1)
     point_M1 = point_M1 - (upto_MK - sums_MK).gather(1, block_M1)
     id_MW = block_M1 * _WIDTH + torch.arange(_WIDTH, device=p_MV.device)
     inside_MW = p_MV.gather(1, id_MW.clamp(max=p_MV.shape[1] - 1)) * (id_MW < p_MV.shape[1])
     upto_MW = inside_MW.cumsum(1)
     point_M1 = torch.minimum(point_M1, upto_MW[:, -1:] * _BELOW)
-    return (block_M1 * _WIDTH + torch.searchsorted(upto_MW, point_M1, right=True)).squeeze(1)
+    drawn_M1 = block_M1 * _WIDTH + torch.searchsorted(upto_MW, point_M1, right=True)
+    return drawn_M1.clamp_(max=p_MV.shape[1] - 1).squeeze(1)
 
 
 def replace(ids_BT: Tensor, masked: Masked, sampled_M: Tensor) -> tuple[Tensor, Tensor]:

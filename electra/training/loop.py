@@ -27,6 +27,7 @@ from electra.model.pretraining import Pretraining
 from electra.progress import Progress
 from electra.seeds import derive
 from electra.stopping import StopRequest
+from electra.training import checkpoint
 from electra.training.evaluation import add_sums, collapsed, evaluate, metrics, read_sums
 from electra.training.feed import Feed, RowSet, part
 from electra.training.history import History
@@ -201,7 +202,8 @@ def pretrain(
 
         def refuse(step: int, sums: dict[str, Tensor], norm: Tensor) -> None:
             if bad.item():
-                _refuse(run, world, config, step, logged, read_sums(world.total(sums)), norm)
+                bundle = {"step": step, "finite_until": logged, "slices": slices, "precision": precision}
+                _refuse(run, world, config, bundle, read_sums(world.total(sums)), norm)
 
         with Progress(title, total=steps, unit="steps", stream=None if world.main else io.StringIO()) as progress_bar:
             for step in range(first, steps):
@@ -281,13 +283,12 @@ def _nothing(step: int, numbers: dict[str, float]) -> None:
 
 
 def _refuse(
-    run: Path, world: World, config: ElectraConfig, step: int, logged: int, sums: dict[str, float], norm: Tensor
+    run: Path, world: World, config: ElectraConfig, where: dict[str, Any], sums: dict[str, float], norm: Tensor
 ) -> None:
     """Stop before a non-finite update: leave what replays the step beside the last good checkpoint."""
-    bundle = run / f"nonfinite-step-{step}.json"
-    facts = {
-        "step": step,
-        "finite_until": logged,
+    bundle = run / f"nonfinite-step-{where['step']}.json"
+    facts = where | {
+        "checkpoint": max(checkpoint.steps(run), default=0),
         "seed": config.pretrain.seed,
         "config": plain(config),
         "loss": str(sums.get("loss")),
@@ -296,7 +297,7 @@ def _refuse(
     if world.main:
         write_atomic(bundle, dump_json(facts))
     raise NonFinite(
-        f"step {step}",
+        f"step {where['step']}",
         f"loss {sums.get('loss')}, gradient norm {norm.item()}",
         "finite numbers",
         f"no update was made with them; {bundle} holds what replays the step from the last checkpoint; a lower pretrain.learning_rate usually helps",

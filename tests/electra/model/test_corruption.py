@@ -118,6 +118,14 @@ def test_sampling_takes_the_cell_that_holds_the_uniform_number():
     assert drawn.tolist() == [0, 0, 2, 2, 3]
 
 
+@pytest.mark.parametrize("width", [12, 256, 700])
+def test_logits_that_are_not_finite_draw_some_id_of_the_vocabulary(width):
+    logits = torch.zeros(3, width)
+    logits[0], logits[1, 4], logits[2, 5] = float("nan"), float("inf"), float("nan")
+    drawn = sample(logits, torch.tensor([0.1, 0.5, 0.999]), ObjectiveConfig(), torch.zeros(3, dtype=torch.long))
+    assert ((drawn >= 0) & (drawn < width)).all()
+
+
 def test_replaced_only_where_the_sample_differs():
     ids = torch.tensor([[2, 10, 11, 12, 3]])
     one = Masked(ids, torch.tensor([[1, 3, 0]]), torch.tensor([[1.0, 1, 0]]), torch.tensor([10, 12, 2]))

@@ -17,6 +17,7 @@ PARAMS = SMOKE.replace("  base:\n", "  more:\n").replace(
     "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3}",
     f"{PRETRAIN.replace('20', f'{{flops: {BUDGET}}}')} init_from: start, eval_batches: 2}}",
 )
+PARAMS = PARAMS.replace("eval_batches: 2", "eval_batches: 2, precision: fp32")  # auto asks a probe, which may differ
 PARAMS = PARAMS.replace("tokens: absent", "tokens: smoke").replace("generator: {}", "generator: {width: 0.5}")
 
 
@@ -66,6 +67,29 @@ def test_a_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(tr
     }
     assert after["steps"] == round(BUDGET / (before["flops"] / before["steps"]))
     assert after["flops_convention"] == "authors" and after["flops"] == pytest.approx(BUDGET, rel=0.2)
+
+
+def test_a_refused_step_is_replayed_from_its_bundle(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = Path("params.yaml").read_text()
+    wild = before.replace("1.0e-3, threads", "1.0e+30, threads", 1).replace("save_every: 5", "save_every: 1", 1)
+    Path("params.yaml").write_text(wild)
+    assert main(["pretrain", "smoke"]) == 70
+    (bundle,) = Path("runs/pretrain-smoke").glob("nonfinite-step-*.json")
+    step = json.loads(bundle.read_text())["step"]
+    files = sorted(Path("runs/pretrain-smoke").rglob("*"))
+    capsys.readouterr()
+    assert main(["replay", "smoke"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["step"], told["checkpoint"], len(told["rows"])) == (step, step - 1, 8)
+    assert told["loss"] == json.loads(bundle.read_text())["loss"]
+    assert sorted(Path("runs/pretrain-smoke").rglob("*")) == files
+
+    bundle.write_text(bundle.read_text().replace('"weight_decay": 0.01', '"weight_decay": 0.02'))
+    assert main(["replay", "smoke"]) == 65
+    assert "other settings, data or code" in capsys.readouterr().err
+    bundle.unlink()
+    assert main(["replay", "smoke"]) == 65
+    Path("params.yaml").write_text(before)
 
 
 def refused(capsys: pytest.CaptureFixture[str]) -> str:

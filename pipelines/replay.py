@@ -1,0 +1,76 @@
+"""Replay a step that was refused for NaN or infinity: from the last good checkpoint, one step at a time, in a folder aside.
+
+The bundle `runs/pretrain-M/nonfinite-step-N.json` holds the settings, the slices and the rows; everything random is a function
+of the step. Nothing of the run itself is changed.
+"""
+
+import dataclasses
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from electra.config import ElectraConfig, build
+from electra.data.batches import row_indices
+from electra.errors import BadInput, NonFinite
+from electra.files import copy_folder, read_json
+from electra.training import checkpoint
+from pipelines.params import Params
+from pipelines.stages.pretrain import ModelRows
+
+NEVER = 2**31
+
+
+def replay(name: str, params: Params) -> dict[str, Any]:
+    """Replay the newest bundle of a model: the exact step, its loss, gradient norm and rows, and the losses before it.
+
+    Raises NonFinite if it does not come again, and BadInput where there is nothing to replay or the run has changed since.
+    """
+    run = Path("runs") / f"pretrain-{name}"
+    bundles = {int(re.findall(r"\d+", path.stem)[-1]): path for path in run.glob("nonfinite-step-*.json")}
+    if not bundles:
+        raise BadInput(run, "holds no nonfinite-step-*.json", "a run that was stopped by NaN or infinity")
+    path = bundles[max(bundles)]
+    bundle = read_json(path)
+    config = build(ElectraConfig, bundle["config"], path.name)
+    rows = ModelRows(params, params.models[name].tokens, config)
+    if read_json(run / "fingerprint.json") != rows.fingerprint(config):
+        raise BadInput(path, "is of other settings, data or code than those here", "the ones that it was made with")
+    alone = dataclasses.replace(
+        config.pretrain, accumulate=bundle["slices"], log_every=1, eval_every=NEVER, save_every=NEVER
+    )
+    losses: dict[int, float] = {}
+
+    def log(step: int, numbers: dict[str, float]) -> None:
+        if "train/loss" in numbers:
+            losses[step] = numbers["train/loss"]
+
+    with tempfile.TemporaryDirectory(prefix="electra-replay-") as folder:
+        for step in checkpoint.steps(run):
+            copy_folder(run / f"step-{step}", Path(folder) / f"step-{step}")
+        try:
+            rows.train(dataclasses.replace(config, pretrain=alone), Path(folder), log=log, title=f"replay {name}")
+        except NonFinite:
+            (again,) = Path(folder).glob("nonfinite-step-*.json")
+            found = read_json(again)
+        else:
+            raise NonFinite(
+                path, "did not come again", f"step {bundle['step']}", "suspect the machine, or torch's build"
+            )
+    step = found["step"]
+    chosen = row_indices(config.pretrain.seed, step - 1, config.pretrain.batch, len(rows.train_rows))
+    return {
+        "bundle": str(path),
+        "checkpoint": found["checkpoint"],
+        "step": step,
+        "loss": found["loss"],
+        "gradient_norm": found["gradient_norm"],
+        "losses_before": {before: losses[before] for before in sorted(losses)[-5:]},
+        "rows": chosen.tolist(),
+    }
+
+
+def show(name: str, params: Params) -> str:
+    """The replay as JSON text."""
+    return json.dumps(replay(name, params), indent=2)
