@@ -1,7 +1,11 @@
 """Local files of every format and compression, good ones and bad ones."""
 
+import gzip
+import io
 import json
 import lzma
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -190,3 +194,58 @@ def test_a_parquet_string_that_is_not_utf8_costs_its_row_alone(tmp_path: Path) -
     assert isinstance(first, Document) and isinstance(third, Document)
     assert isinstance(second, Rejected)
     assert (second.where, second.reason) == (f"{path}:2", "invalid UTF-8")
+
+
+@pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])
+def test_a_decompression_bomb_is_refused(tmp_path: Path, compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "SMALL", 100_000)
+    path = tmp_path / f"a.jsonl{compression}"
+    path.write_bytes(COMPRESS[compression](b'{"text": "again"}\n' * 300_000))
+    with pytest.raises(BadInput, match=r"a\.jsonl\.\w+: expands to more than [\d,]+ bytes from [\d,]+; expected text"):
+        read(path)
+    monkeypatch.setattr(streams, "SMALL", 10**7)
+    assert len(read(path)) == 300_000
+
+
+def test_an_archive_is_refused_and_nothing_of_it_is_unpacked(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        member = tarfile.TarInfo("../../evil.txt")
+        member.size = 4
+        archive.addfile(member, io.BytesIO(b"evil"))
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w") as file:
+        file.writestr("../evil.txt", "evil")
+    (tmp_path / "in/side").mkdir(parents=True)
+    for name, content, found in (
+        ("a.tar", buffer.getvalue(), "tar archive"),
+        ("a.tar.gz", gzip.compress(buffer.getvalue()), "tar archive"),
+        ("a.zip", zipped.getvalue(), "zip file"),
+        ("a.txt", gzip.compress(b"text"), "compressed, but its name does not say so"),
+    ):
+        path = tmp_path / "in/side" / name
+        path.write_bytes(content)
+        with pytest.raises(BadInput, match=rf"{name}: is (a )?{found}"):
+            read(path)
+    assert sorted(path.name for path in tmp_path.rglob("*evil*")) == []
+
+
+def test_a_parquet_file_that_changes_under_the_reader_is_noticed(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
+    reader = read_documents(Piece(path), corpus())
+    next(reader)
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(BadInput, match="changed while it was read"):
+        list(reader)
+
+
+def test_text_may_have_a_document_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one\n\n two\nthree")
+    assert [(item.id, item.text) for item in read(path, documents="lines")] == [
+        ("a.txt#0", "one"), ("a.txt#1", " two"), ("a.txt#2", "three"),
+    ]  # fmt: skip

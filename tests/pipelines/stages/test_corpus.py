@@ -1,6 +1,7 @@
 """The corpus stage: everything accounted for, the same bytes however it was run, nothing half-written."""
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from electra.data import duplicates
 from electra.errors import BadConfig, BadInput, OutOfRoom, SourceUnreachable
 from electra.files import verify_manifest
 from electra.workers import VARIABLE
-from pipelines.sources import CorpusConfig, sample_world
+from pipelines.sources import CorpusConfig, sample_world, survey
 from pipelines.stages import corpus
 from pipelines.stages.corpus import gather
 
@@ -202,3 +203,28 @@ def test_a_source_that_is_not_there_is_a_sentence_at_once(tmp_path: Path) -> Non
         run(tmp_path, config(tmp_path, expected={"tokens": 1e15, "gigabytes": 1e9}))
     with pytest.raises(BadConfig, match=r"corpora\.x\.sources"):
         config(tmp_path, sources=[])
+
+
+def test_no_space_left_is_a_sentence_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    write(tmp_path / "text", rows=400)
+    settings = config(tmp_path, cleaning={"duplicate_paragraphs": "drop"})
+    whole = run(tmp_path, settings, "whole")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for most in (500, 3000, 12_000):
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+            with pytest.raises(OutOfRoom, match=r"cannot be written \(File too large, [\d,]+ bytes free\)"):
+                run(tmp_path, settings)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert not (tmp_path / "out").exists() and not list(tmp_path.rglob(".*tmp-*"))
+    assert run(tmp_path, settings) == whole and bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+
+
+def test_one_large_file_is_shared_by_all_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "text", files=1, rows=300)
+    whole = run(tmp_path, config(tmp_path), "whole")
+    monkeypatch.setattr(survey, "RANGE_BYTES", 3000)
+    ranges = run(tmp_path, config(tmp_path), "ranges")
+    assert documents(tmp_path / "ranges") == documents(tmp_path / "whole")
+    assert whole["shards"] == 1 and ranges["shards"] > 4 and {**ranges, "shards": 1} == whole

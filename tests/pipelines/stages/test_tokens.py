@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from electra.config import build
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
 from electra.data.shards import Rows
-from electra.errors import BadInput, CorruptFile
+from electra.data.tokenizer import SPECIALS
+from electra.errors import BadInput, CorruptFile, OutOfRoom
 from electra.files import read_json, verify_manifest, write_jsonl, write_manifest
 from electra.workers import VARIABLE
 from pipelines.stages import tokens
@@ -225,3 +227,41 @@ def test_a_missing_or_damaged_corpus_is_a_sentence(tmp_path: Path) -> None:
         run(tmp_path, corpus)
     assert not (tmp_path / "out").exists()
     assert read_json(corpus / "MANIFEST.json")["kind"] == "corpus"
+
+
+def test_no_space_left_is_a_sentence_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", shards=2)
+    whole = run(tmp_path, corpus, "whole")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for most in (500, 3000, 6000):
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+            with pytest.raises(OutOfRoom, match="cannot be written"):
+                run(tmp_path, corpus)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert not (tmp_path / "out").exists() and not list(tmp_path.rglob(".*tmp-*"))
+    assert run(tmp_path, corpus) == whole and bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+
+
+def test_a_vocabulary_beyond_two_bytes(tmp_path: Path) -> None:
+    """Ids above 65,535 reach the rows as they are, in four bytes."""
+    corpus = write_corpus(tmp_path / "corpus", shards=1)
+    letters = sorted({letter for word in WORDS for letter in word} | {"."})
+    pieces = [*SPECIALS, *(f"[unused{i}]" for i in range(66_000)), *letters, *(f"##{c}" for c in letters), *WORDS]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    metrics = run(tmp_path, corpus, tokenizer={"kind": "vocab", "file": str(tmp_path / "vocab.txt")}, lengths=[32])
+    rows = Rows.open(tmp_path / "out/rows-32", "train")
+    assert metrics["vocab_size"] == len(pieces) > 66_000 and rows.ids.dtype == np.dtype("<u4")
+    tokenizer = wordpiece.load(tmp_path / "out")
+    first = next(
+        text
+        for text in tokens.read_texts(corpus / "documents-00000.jsonl", sha(corpus))
+        if split_of(text, 1, 0.1) == "train"
+    )
+    ids = [i for line in tokenizer.encode_lines(first.split("\n")) for i in line]
+    assert min(ids) > 65_535 and rows.ids[0, 1:10].tolist() == ids[:9]
+
+
+def sha(corpus: Path) -> str:
+    return str(read_json(corpus / "MANIFEST.json")["files"]["documents-00000.jsonl"]["sha256"])
