@@ -69,3 +69,7 @@ class Stopped(UserError):
     """A stop was asked for (SIGTERM, SIGINT); all progress is saved and the same command goes on from there."""
 
     exit_code = 75
+
+
+class ShareDone(Stopped):
+    """The units of this machine are made; the stage ends where the units of all machines are brought together."""

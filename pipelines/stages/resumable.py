@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from electra.errors import CorruptFile, Stopped
+from electra.errors import CorruptFile, ShareDone
 from electra.files import atomic_folder, remove, verify_manifest, write_manifest
 from electra.progress import Progress
 from electra.workers import SHARE, run_units, share, worker_count
@@ -33,7 +33,7 @@ def finish_units(
 
     `function` writes its files into an empty folder and returns JSON values. Folders made under another `fingerprint`
     are removed first. `sizes` are bytes for the progress bar (1 each where unknown), `shown` the count shown beside it.
-    The caller holds the work folder's lock. With ELECTRA_SHARE=i/n every n-th unit is made, and then Stopped is raised.
+    The caller holds the work folder's lock. With ELECTRA_SHARE=i/n every n-th unit is made, and then ShareDone is raised.
     """
     for leftover in work.glob(".unit-*.tmp-*"):
         remove(leftover)
@@ -52,7 +52,7 @@ def finish_units(
             done += sizes[todo[position]]
             progress.update(done, **{shown: sum(counts.get(shown, 0) for counts in found if counts)})
     if machines > 1:
-        raise Stopped(
+        raise ShareDone(
             work,
             f"holds {sum(counts is not None for counts in found)} of {len(found)} units, share {mine + 1}/{machines} is done",
             "",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from electra.errors import BadConfig, Stopped
+from electra.errors import BadConfig, ShareDone
 from electra.workers import SHARE, VARIABLE, share
 from pipelines.stages import resumable
 
@@ -49,7 +49,7 @@ def test_damaged_foreign_and_surplus_units_are_made_again(tmp_path: Path, capsys
 
 def test_a_share_is_every_nth_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SHARE, "2/3")
-    with pytest.raises(Stopped, match=r"holds 2 of 5 units, share 2/3 is done; bring the unit folders"):
+    with pytest.raises(ShareDone, match=r"holds 2 of 5 units, share 2/3 is done; bring the unit folders"):
         finish(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["unit-00001", "unit-00004"]
     for wrong in ("0/2", "3/2", "1", "a/b", "1/2/3"):
