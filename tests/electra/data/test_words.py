@@ -45,7 +45,7 @@ def test_ids_are_the_librarys_under_every_setting(line: str) -> None:
 @pytest.mark.parametrize("strip_accents", [True, False])
 def test_characters_that_stand_alone_do_so_in_the_library(strip_accents: bool) -> None:
     alone = [c for c in map(chr, range(0x2000, sys.maxunicode)) if words._PARTS.findall(f"a{c}b") == ["a", c, "b"]]
-    alone += [c for c in map(chr, range(0x80, 0x2000)) if words._PARTS.findall(f"a{c}b") == ["a", c, "b"]]
+    alone += [c for c in map(chr, range(0x21, 0x2000)) if words._PARTS.findall(f"a{c}b") == ["a", c, "b"]]
     assert len(alone) > 70_000
     tokenizer = tokenizer_of(True, strip_accents)
     splitter, normalizer = tokenizer.raw.pre_tokenizer, tokenizer.raw.normalizer
@@ -53,6 +53,14 @@ def test_characters_that_stand_alone_do_so_in_the_library(strip_accents: bool) -
     found = [word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))]
     decomposed = [unicodedata.normalize("NFD", c) if strip_accents else c for c in alone]
     assert found == [part for c in decomposed for part in ("a", c, "b")]
+
+
+def test_every_kind_of_character_within_and_between_words() -> None:
+    """Every 61st character of all, and each of the first blocks, in a word, alone, and beside a mark."""
+    some = [*range(0x3100), *range(0x3100, 0xD800, 61), *range(0xE000, sys.maxunicode, 61)]
+    lines = [f"a{chr(i)}b {chr(i)} {chr(i)}\u0316\u0301{chr(i)}é" for i in some]
+    for tokenizer in TOKENIZERS[1:4:2]:
+        assert ids_of(tokenizer, lines) == tokenizer.encode_lines(lines)
 
 
 def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
