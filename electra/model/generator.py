@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.config import EncoderConfig
+from electra.config import EncoderConfig, ObjectiveConfig
 from electra.model.encoder import Encoder
+from electra.model.vocabulary import propose
 
 
 def gather_rows(hidden_BTH: Tensor, positions_BN: Tensor) -> Tensor:
@@ -36,6 +37,19 @@ class MaskedTokenHead(nn.Module):
     def forward(self, hidden_MH: Tensor, word_VE: Tensor) -> Tensor:
         """Logits (M, V) for hidden states (M, H) under a word table (V, E)."""
         return F.linear(self.features(hidden_MH), word_VE, self.bias)
+
+    def propose(
+        self,
+        hidden_MH: Tensor,
+        word_VE: Tensor,
+        targets_M: Tensor,
+        weights_M: Tensor,
+        uniform_M: Tensor | None,
+        config: ObjectiveConfig,
+    ) -> tuple[Tensor, Tensor]:
+        """(L_MLM as a sum over positions, sampled ids (M,)) without handing out logits (`vocabulary.propose`)."""
+        features_ME = self.features(hidden_MH)
+        return propose(features_ME, word_VE, self.bias, targets_M, weights_M, uniform_M, config)
 
 
 class Generator(nn.Module):

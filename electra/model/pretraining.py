@@ -26,7 +26,6 @@ from electra.model.discriminator import Discriminator
 from electra.model.encoder import DisentangledEmbeddings, Embeddings, Encoder, initialise
 from electra.model.generator import FixedGenerator, Generator, MaskedTokenHead, gather_rows
 from electra.model.objectives import copy_losses, masked_token_loss, reinforce_losses, replaced_token_losses
-from electra.model.vocabulary import propose
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,7 @@ class Pretraining(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.special, self.vocab_size = config, special, vocab_size
+        self.mask, self.replace = mask, replace  # compiled ones may stand here
         objective, encoder = config.objective, config.encoder
         self.generator: Generator | FixedGenerator | None = None
         if objective.name != "mlm" and config.generator.kind == "network":
@@ -100,7 +100,7 @@ class Pretraining(nn.Module):
     def forward(self, batch: Batch, stage: str = "joint") -> Outputs:
         """One pass; `stage` is "joint", or "generator" / "discriminator" in two-stage training."""
         objective = self.config.objective
-        masked = mask(batch.ids_BT, batch.lengths_B, self.special, objective, batch.noise, self.vocab_size)
+        masked = self.mask(batch.ids_BT, batch.lengths_B, self.special, objective, batch.noise, self.vocab_size)
         weights_M = masked.weights_BN.view(-1)
         if self.generator is None:
             return self._masked_language_model(batch, masked)
@@ -109,7 +109,7 @@ class Pretraining(nn.Module):
         generator_reads = (masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
         uniform_M = batch.noise.sample_BN.reshape(-1)
         sums = {"chosen": weights_M.sum()}
-        if self._in_chunks(batch) and isinstance(self.generator, Generator):
+        if self._logits_unseen() and isinstance(self.generator, Generator):
             mlm, sampled_M = self._propose(
                 self.generator.head, self.generator.hidden(*generator_reads), self.generator.encoder, masked, uniform_M
             )
@@ -124,7 +124,7 @@ class Pretraining(nn.Module):
             return _outputs(mlm_loss, sums, batch.ids_BT, torch.zeros_like(batch.ids_BT, dtype=torch.bool), None)
 
         # corruption
-        corrupted_BT, replaced_BT = replace(batch.ids_BT, masked, sampled_M)
+        corrupted_BT, replaced_BT = self.replace(batch.ids_BT, masked, sampled_M)
         sums["sample_correct"] = ((sampled_M == masked.targets_M) * weights_M).sum()
         sums["replaced"] = replaced_BT.sum()
 
@@ -154,24 +154,20 @@ class Pretraining(nn.Module):
             mlm_loss + objective.discriminator_weight * main_loss, sums, corrupted_BT, replaced_BT, logits_BT
         )
 
-    def _in_chunks(self, batch: Batch) -> bool:
-        """Whether the vocabulary's losses go chunk by chunk: only training on a CPU, and only where nothing else needs logits."""
-        needed = self.config.objective.training == "adversarial"
-        return self.training and batch.ids_BT.device.type == "cpu" and not needed and not torch.compiler.is_compiling()
+    def _logits_unseen(self) -> bool:
+        """Whether nothing needs the vocabulary's logits but loss and samples: so it is in training, but for the policy gradient."""
+        return self.training and self.config.objective.training != "adversarial"
 
     def _propose(
         self, head: MaskedTokenHead, hidden_MH: Tensor, encoder: Encoder, masked: Masked, uniform_M: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        word_VE, objective = encoder.embeddings.tables()[0], self.config.objective
-        weights_M, features_ME = masked.weights_BN.view(-1), head.features(hidden_MH)
-        return propose(features_ME, word_VE, head.bias, masked.targets_M, weights_M, uniform_M, objective)
+        word_VE, weights_M = encoder.embeddings.tables()[0], masked.weights_BN.view(-1)
+        return head.propose(hidden_MH, word_VE, masked.targets_M, weights_M, uniform_M, self.config.objective)
 
-    def _chosen_loss(
-        self, name: str, batch: Batch, masked: Masked, hidden_BTH: Tensor, sums: dict[str, Tensor]
-    ) -> Tensor:
+    def _chosen_loss(self, name: str, masked: Masked, hidden_BTH: Tensor, sums: dict[str, Tensor]) -> Tensor:
         """Sum of the main network's token losses at the chosen positions; `name` is what its hits are counted as."""
         encoder, hidden_MH = self.discriminator.encoder, gather_rows(hidden_BTH, masked.positions_BN)
-        if self._in_chunks(batch):
+        if self._logits_unseen():
             return self._propose(self.token_head, hidden_MH, encoder, masked, None)[0]
         logits_MV, weights_M = self.token_head(hidden_MH, encoder.embeddings.tables()[0]), masked.weights_BN.view(-1)
         sums |= self._hits(name, logits_MV, masked.targets_M, weights_M)
@@ -185,7 +181,7 @@ class Pretraining(nn.Module):
     def _masked_language_model(self, batch: Batch, masked: Masked) -> Outputs:
         hidden_BTH = self.discriminator.encoder(masked.ids_BT, batch.segments_BT, batch.lengths_B)
         sums = {"chosen": masked.weights_BN.sum()}
-        sums["mlm_loss"] = loss = self._chosen_loss("mlm_correct", batch, masked, hidden_BTH, sums)
+        sums["mlm_loss"] = loss = self._chosen_loss("mlm_correct", masked, hidden_BTH, sums)
         nothing_BT = torch.zeros_like(batch.ids_BT, dtype=torch.bool)
         return _outputs(loss / batch.chosen, sums, masked.ids_BT, nothing_BT, None)
 
@@ -198,7 +194,7 @@ class Pretraining(nn.Module):
         sums: dict[str, Tensor],
     ) -> Tensor:
         if self.config.objective.name == "replace_mlm":
-            sums["main_loss"] = self._chosen_loss("main_correct", batch, masked, hidden_BTH, sums)
+            sums["main_loss"] = self._chosen_loss("main_correct", masked, hidden_BTH, sums)
             return sums["main_loss"] / batch.chosen
         word_VE = self.discriminator.encoder.embeddings.tables()[0]
         logits_BTV = self.token_head(hidden_BTH, word_VE)

@@ -11,10 +11,12 @@ Shapes: M chosen positions, C rows of a chunk, E embedding size, V vocabulary.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from electra.config import ObjectiveConfig
 from electra.model.corruption import draw, sample
+from electra.model.objectives import masked_token_loss
 
 CHUNK = 256
 
@@ -86,4 +88,8 @@ def propose(
     The same as `masked_token_loss` and `sample` of the logits; without `uniform_M` nothing is sampled and the ids mean
     nothing. The logits are rounded to autocast's type, as those of a linear layer are.
     """
+    if features_ME.device.type != "cpu" or torch.compiler.is_compiling():
+        logits_MV = F.linear(features_ME, word_VE, bias_V)
+        sampled_M = targets_M if uniform_M is None else sample(logits_MV, uniform_M, config, targets_M)
+        return masked_token_loss(logits_MV, targets_M, weights_M), sampled_M
     return _Proposal.apply(features_ME, word_VE, bias_V, targets_M, weights_M, uniform_M, config)  # type: ignore[no-any-return, no-untyped-call]

@@ -31,11 +31,12 @@ from electra.training import checkpoint
 from electra.training.evaluation import add_sums, collapsed, evaluate, metrics, read_sums
 from electra.training.feed import Feed, RowSet, part
 from electra.training.history import History
-from electra.training.optimizer import build_optimizer, clip_gradients, set_rate
+from electra.training.optimizer import build_optimizer, set_rate
 from electra.training.parallel import World, default_device, join
 from electra.training.precision import autocast, choose
 from electra.training.schedule import learning_rate
 from electra.training.state import State
+from electra.training.step import CudaRecorder, Step, can_compile, compile_parts, keep_freed_memory
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,8 @@ def pretrain(
     settings = config.pretrain
     device = device or default_device()
     torch.set_num_threads(settings.threads)
+    if device.type == "cpu":
+        keep_freed_memory()
     if len(data.train) < settings.batch or len(data.valid) == 0:
         raise BadInput(
             "rows",
@@ -183,25 +186,29 @@ def pretrain(
                 )
 
         # ── train ──
-        compiled = settings.compile == "on" or (settings.compile == "auto" and device.type == "cuda")
-        forward = world.wrap(
-            torch.compile(model) if compiled else model, every_parameter=every_parameter_learns(config)
-        )
+        compiled = settings.compile == "on" or (settings.compile == "auto" and device.type == "cuda" and can_compile())
+        if compiled:
+            compile_parts(model)
+        forward = world.wrap(model, every_parameter=every_parameter_learns(config))
         feed, held_out = Feed(data.train, config, device, "noise"), Feed(data.valid, config, device, "valid noise")
         flops = step_flops(config, data.vocab_size)
-        parameters = list(model.parameters())
-        once = torch.full((), float(world.main), device=device)  # what every process knows is counted by one
-        bad = torch.zeros(
-            (), device=device
-        )  # latches to 1 at the first non-finite step; the fused kernel then skips updates
-        optimizer.found_inf = bad
+        recorded = device.type == "cuda" and world.size == 1 and settings.compile != "off"
+        update = Step(
+            forward,
+            list(model.parameters()),
+            optimizer,
+            world,
+            clip=settings.clip,
+            precision=precision,
+            record=CudaRecorder() if recorded else None,
+        )
         clock, logged = time.monotonic(), first
         model.train()
         if first == 0:
             measure(0, {})
 
         def refuse(step: int, sums: dict[str, Tensor], norm: Tensor) -> None:
-            if bad.item():
+            if update.bad.item():
                 bundle = {"step": step, "finite_until": logged, "slices": slices, "precision": precision}
                 _refuse(run, world, config, bundle, read_sums(world.total(sums)), norm)
 
@@ -217,20 +224,9 @@ def pretrain(
                     ),
                 )
                 batch = feed.batch(step)
-                sums: dict[str, Tensor] = {"count": once}
-                for index in mine:
-                    torch.manual_seed(derive(settings.seed, "dropout", step, index))
-                    with world.reduce_after(forward, index == mine[-1]):
-                        with autocast(precision, device):
-                            outputs = forward(part(batch, index, slices), stage)
-                        outputs.loss.backward()
-                    add_sums(sums, {**outputs.sums, "loss": outputs.loss.detach()})
-                norm = clip_gradients(parameters, settings.clip)
-                bad.copy_(torch.maximum(bad, (~(torch.isfinite(norm) & torch.isfinite(sums["loss"]))).float()))
-                world.worst(bad)
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
-                add_sums(state.sums["log"], {**sums, "grad_norm": norm * once})
+                parts = [part(batch, index, slices) for index in mine]
+                sums, norm = update(parts, [derive(settings.seed, "dropout", step, index) for index in mine], stage)
+                add_sums(state.sums["log"], {**sums, "grad_norm": norm * update.once})
                 add_sums(state.sums["eval"], sums)
 
                 done = step + 1
@@ -251,7 +247,7 @@ def pretrain(
                         done,
                         {
                             **{f"train/{name}": value for name, value in shown.items()},
-                            "train/learning_rate": optimizer.param_groups[0]["lr"],
+                            "train/learning_rate": float(optimizer.param_groups[0]["lr"]),
                             "train/tokens_per_second": rate,
                         },
                     )

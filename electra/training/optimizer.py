@@ -109,9 +109,12 @@ def build_optimizer(
 
 
 def set_rate(optimizer: AdamW, rate: float) -> None:
-    """Give every group its share of the rate."""
+    """Give every group its share of the rate; one that is a tensor (a recorded step reads it) is filled."""
     for group in optimizer.param_groups:
-        group["lr"] = rate * group["scale"]
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate * group["scale"])
+        else:
+            group["lr"] = rate * group["scale"]
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:

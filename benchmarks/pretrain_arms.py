@@ -1,0 +1,171 @@
+"""The arms of benchmarks/pretrain_step.py: the loop's own step and transformers' modules, from one state and for the same masks."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from electra.config import ElectraConfig
+from electra.export import config_json, discriminator_tensors, generator_tensors
+from electra.model.corruption import Masked, SpecialIds, mask, sample
+from electra.model.generator import Generator
+from electra.model.pretraining import Batch, Pretraining
+from electra.training.feed import Feed
+from electra.training.optimizer import build_optimizer, set_rate
+from electra.training.parallel import World
+from electra.training.precision import autocast
+from electra.training.step import CudaRecorder, Step, can_compile, compile_parts, keep_freed_memory
+
+VOCAB, SPECIAL, SHORT = 30_522, SpecialIds(pad=0, cls=101, sep=102, mask=103), 0.05
+RATE = 1e-4
+
+
+class Rows:
+    """Synthetic rows, [CLS] A [SEP] B [SEP]; a twentieth is short and padded, as the builder makes them."""
+
+    def __init__(self, count: int, length: int) -> None:
+        import numpy as np
+
+        numbers = np.random.default_rng(0)
+        self.ids = numbers.integers(1000, VOCAB, (count, length)).astype(np.uint16)
+        short = numbers.random(count) < SHORT
+        lengths = np.where(short, numbers.integers(length // 4, length, count), length)
+        self.ids[:, 0] = SPECIAL.cls
+        for row, total in enumerate(lengths):
+            self.ids[row, [total // 2, total - 1]], self.ids[row, total:] = SPECIAL.sep, SPECIAL.pad
+        self.bounds = np.stack([lengths // 2 + 1, lengths], 1).astype(np.uint16)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def built(config: ElectraConfig) -> Pretraining:
+    torch.manual_seed(0)
+    return Pretraining(config, VOCAB, SPECIAL)
+
+
+class Ours:
+    """The loop's step."""
+
+    def __init__(self, config: ElectraConfig, precision: Any, device: torch.device, dropped: bool = True) -> None:
+        self.device = device
+        if device.type == "cpu":
+            keep_freed_memory()
+        self.model = built(config).to(device).train(dropped)
+        if device.type == "cuda" and can_compile():
+            compile_parts(self.model)
+        self.optimizer = build_optimizer(self.model.named_parameters(), weight_decay=0.01)
+        set_rate(self.optimizer, RATE)
+        recorder = CudaRecorder() if device.type == "cuda" else None
+        world = World(0, 1, device, "ddp")
+        self.update = Step(self.model, list(self.model.parameters()), self.optimizer, world, clip=1.0,
+                           precision=precision, record=recorder)  # fmt: skip
+
+    def start(self) -> None:
+        if self.device.type == "cpu":
+            keep_freed_memory()
+
+    def step(self, number: int, batch: Batch, masked: Masked) -> Tensor:
+        return self.update([batch], [number], "joint")[0]["loss"]
+
+
+class Peer:
+    """transformers' modules in a joint step."""
+
+    def __init__(self, config: ElectraConfig, precision: Any, device: torch.device, dropped: bool = True,
+                 compiled: bool = False) -> None:  # fmt: skip
+        import transformers
+
+        self.precision, self.device = precision, device
+        source = built(config)
+        assert isinstance(source.generator, Generator)
+        self.start()
+        sizes = [source.generator.encoder.config, config.encoder]
+        classes = [transformers.ElectraForMaskedLM, transformers.ElectraForPreTraining]
+        self.generator, self.discriminator = (
+            kind(transformers.ElectraConfig(**config_json(size, VOCAB, kind.__name__)))
+            for kind, size in zip(classes, sizes, strict=True)
+        )
+        self.generator.load_state_dict(generator_tensors(source.generator), strict=False)
+        self.generator.tie_weights()
+        self.discriminator.load_state_dict(discriminator_tensors(source.discriminator))
+        self.discriminator.electra.embeddings = self.generator.electra.embeddings
+        networks = torch.nn.ModuleList([self.generator, self.discriminator]).to(device).train(dropped)
+        named = [(name, parameter) for name, parameter in networks.named_parameters()]
+        self.parameters = [parameter for _, parameter in named]
+        groups = [{"params": [p for n, p in named if n.endswith("bias") or "LayerNorm" in n], "weight_decay": 0.0},
+                  {"params": [p for n, p in named if not (n.endswith("bias") or "LayerNorm" in n)]}]  # fmt: skip
+        self.optimizer = torch.optim.AdamW(groups, lr=RATE, eps=1e-6, weight_decay=0.01, fused=True)
+        if compiled:
+            self.generator, self.discriminator = torch.compile(self.generator), torch.compile(self.discriminator)
+
+    def start(self) -> None:
+        if self.device.type == "cpu":
+            keep_freed_memory(False)
+
+    def loss(self, batch: Batch, masked: Masked, sampled_X: Tensor | None = None) -> Tensor:
+        ids, real = batch.ids_BT, torch.arange(batch.ids_BT.shape[1], device=self.device) < batch.lengths_B[:, None]
+        labels, chosen = self.labels(masked, ids)
+        both = {"attention_mask": real.long(), "token_type_ids": batch.segments_BT}
+        with autocast(self.precision, self.device):
+            proposed = self.generator(input_ids=masked.ids_BT, labels=labels, **both)
+            with torch.no_grad():
+                if sampled_X is None:
+                    logits = proposed.logits[chosen].float()
+                    noise = -torch.log(-torch.log(torch.rand_like(logits) + 1e-9) + 1e-9)
+                    sampled_X = (logits + noise).argmax(-1)
+                corrupted = ids.clone()
+                corrupted[chosen] = sampled_X
+            judged = self.discriminator(input_ids=corrupted, labels=(corrupted != ids).long(), **both)
+            return proposed.loss + 50 * judged.loss  # type: ignore[no-any-return]
+
+    @staticmethod
+    def labels(masked: Masked, ids: Tensor) -> tuple[Tensor, Tensor]:
+        chosen = torch.zeros_like(ids).scatter_add_(1, masked.positions_BN, masked.weights_BN.long()) > 0
+        return torch.where(chosen, ids, -100), chosen
+
+    def step(self, number: int, batch: Batch, masked: Masked) -> Tensor:
+        torch.manual_seed(number)
+        loss = self.loss(batch, masked)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss.detach()
+
+
+def make(arm: str, config: ElectraConfig, device: torch.device, dropped: bool = True) -> Ours | Peer:
+    kind, precision = arm.split("-")
+    if kind == "ours":
+        return Ours(config, precision, device, dropped)
+    return Peer(config, precision, device, dropped, compiled=kind == "compiled")
+
+
+def batches(config: ElectraConfig, device: torch.device, count: int = 4) -> list[tuple[Batch, Masked]]:
+    rows = Rows(count * config.pretrain.batch, config.pretrain.length)
+    feed = Feed(rows, config, device, "noise")
+    made = [feed.batch(number) for number in range(count)]
+    return [(b, mask(b.ids_BT, b.lengths_B, SPECIAL, config.objective, b.noise, VOCAB)) for b in made]
+
+
+def equal_losses(config: ElectraConfig, device: torch.device) -> dict[str, float]:
+    """Loss at step 0 of ours and of the peer, in fp32, without dropout, for the same samples; they must agree."""
+    small = replace(config, pretrain=replace(config.pretrain, batch=min(4, config.pretrain.batch)))
+    batch, masked = batches(small, device, 1)[0]
+    model, peer = built(small).to(device).eval(), Peer(small, "fp32", device, dropped=False)
+    with torch.no_grad():
+        ours = model(batch).loss.item()
+        reads = (masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
+        sampled = sample(
+            model.generator(*reads)[0], batch.noise.sample_BN.reshape(-1), small.objective, masked.targets_M
+        )
+        grid = torch.zeros_like(batch.ids_BT)
+        for slot in range(masked.positions_BN.shape[1]):  # unused slots point at [CLS], which is not chosen
+            grid.scatter_(
+                1, masked.positions_BN[:, slot : slot + 1], sampled.view_as(masked.positions_BN)[:, slot : slot + 1]
+            )
+        theirs = peer.loss(batch, masked, grid[Peer.labels(masked, batch.ids_BT)[1]]).item()
+    if abs(ours - theirs) > 1e-4 * theirs:
+        raise SystemExit(f"losses at step 0 differ: ours {ours}, transformers {theirs}")
+    return {"ours": ours, "peer": theirs}

@@ -1,0 +1,174 @@
+"""One optimizer step: forward and backward of each slice, clip, finite check, update. No host read, so it can be recorded.
+
+    compiled   the parts of the networks where the operations are, each once for all layers; the first step comes soon
+    recorded   on a GPU, after a few steps, forward and backward of a slice and the update become CUDA graphs: a step of
+               the small model is some thousand short kernels, and launching them one by one takes longer than running them
+
+A recorded step runs on fixed memory: a slice is copied to where the recorded one stood, gradients stay where they were
+first written, and the learning rate is a number on the device.
+"""
+
+import ctypes
+import importlib.util
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from electra.model.corruption import Noise
+from electra.model.discriminator import ReplacedTokenHead
+from electra.model.encoder import Embeddings, Layer
+from electra.model.generator import MaskedTokenHead
+from electra.model.pretraining import Batch, Outputs, Pretraining
+from electra.training.evaluation import add_sums
+from electra.training.optimizer import AdamW, clip_gradients
+from electra.training.parallel import World
+from electra.training.precision import Precision, autocast
+
+WARM_UP = 3  # steps before the recording: kernels are chosen and compiled in them
+
+Record = Callable[[Callable[[], Any]], tuple[Callable[[], None], Any]]
+
+
+class CudaRecorder:
+    """Records work into CUDA graphs of one memory pool. From here on this process works on a stream of its own,
+    since the default one cannot be recorded and a backward pass belongs on the stream of its forward pass."""
+
+    def __init__(self) -> None:
+        torch.cuda.synchronize()
+        torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        """(What repeats the work on the same memory, what the work returned)."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool, stream=torch.cuda.current_stream()):
+            result = work()
+        return graph.replay, result
+
+
+class Step:
+    """The update of one run; `bad` latches to 1 at the first non-finite step, and from then on updates change nothing."""
+
+    def __init__(
+        self,
+        forward: Any,
+        parameters: Sequence[Tensor],
+        optimizer: AdamW,
+        world: World,
+        *,
+        clip: float,
+        precision: Precision,
+        record: Record | None = None,
+    ) -> None:
+        self.forward, self.parameters, self.optimizer, self.world = forward, parameters, optimizer, world
+        self.clip, self.precision, self.device = clip, precision, world.device
+        self.bad = optimizer.found_inf = torch.zeros((), device=world.device)
+        self.once = torch.full((), float(world.main), device=world.device)  # what every process knows is counted by one
+        self.record = record
+        self.stage, self.calls = "", 0
+        self.recorded: dict[str, tuple[Callable[[], None], Any]] = {}
+
+    def __call__(self, slices: Sequence[Batch], seeds: Sequence[int], stage: str) -> tuple[dict[str, Tensor], Tensor]:
+        """Train on this process's slices of a batch; (detached sums over them, gradient norm before clipping)."""
+        if stage != self.stage:
+            self.stage, self.calls, self.recorded = stage, 0, {}
+            self.optimizer.zero_grad(set_to_none=True)
+        self.calls += 1
+        recording = self.record is not None and self.calls > WARM_UP
+        if recording and not self.recorded:
+            self._allocate(slices[0])
+        sums: dict[str, Tensor] = {"count": self.once}
+        for index, (part, seed) in enumerate(zip(slices, seeds, strict=True)):
+            torch.manual_seed(seed)
+            if recording:
+                _copy(self.fixed, part)
+                found = self._repeat("first" if index == 0 else "more", lambda: self._slice(self.fixed, stage))
+            else:
+                with self.world.reduce_after(self.forward, index == len(slices) - 1):
+                    found = self._slice(part, stage)
+            add_sums(sums, found)
+        if recording:
+            self.total_loss.copy_(sums["loss"])
+            return sums, self._repeat("update", lambda: self._update(self.total_loss))
+        norm = self._update(sums["loss"])
+        self.optimizer.zero_grad(set_to_none=True)
+        return sums, norm
+
+    def _slice(self, part: Batch, stage: str) -> dict[str, Tensor]:
+        with autocast(self.precision, self.device):
+            outputs: Outputs = self.forward(part, stage)
+        outputs.loss.backward()  # type: ignore[no-untyped-call]
+        return {name: value.double() for name, value in {**outputs.sums, "loss": outputs.loss.detach()}.items()}
+
+    def _update(self, loss: Tensor) -> Tensor:
+        norm = clip_gradients(self.parameters, self.clip)  # type: ignore[arg-type]
+        self.bad.copy_(torch.maximum(self.bad, (~(torch.isfinite(norm) & torch.isfinite(loss))).float()))
+        self.world.worst(self.bad)
+        self.optimizer.step()
+        return norm
+
+    def _allocate(self, part: Batch) -> None:
+        self.fixed, self.total_loss = _clone(part), torch.zeros((), dtype=torch.double, device=self.device)
+        for group in self.optimizer.param_groups:
+            group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=self.device)
+
+    def _repeat(self, name: str, work: Callable[[], Any]) -> Any:
+        if name not in self.recorded:
+            assert self.record is not None
+            self.recorded[name] = self.record(work)
+        replay, result = self.recorded[name]
+        replay()
+        return result
+
+
+def _tensors(batch: Batch) -> list[Tensor]:
+    own = [getattr(batch, field.name) for field in fields(Batch) if field.name != "noise"]
+    return [*own, *(getattr(batch.noise, field.name) for field in fields(Noise))]
+
+
+def _clone(batch: Batch) -> Batch:
+    noise = Noise(**{field.name: getattr(batch.noise, field.name).clone() for field in fields(Noise)})
+    own = {field.name: getattr(batch, field.name).clone() for field in fields(Batch) if field.name != "noise"}
+    return Batch(**own, noise=noise)
+
+
+def _copy(target: Batch, source: Batch) -> None:
+    for ours, theirs in zip(_tensors(target), _tensors(source), strict=True):
+        ours.copy_(theirs, non_blocking=True)
+
+
+def can_compile() -> bool:
+    """Whether torch's compiler finds what it needs for a GPU: Triton and a C compiler."""
+    return importlib.util.find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
+
+
+def compile_parts(model: Pretraining, **options: Any) -> None:
+    """Compile, in place, what a step spends its time in. One layer is compiled for all of its size, not each of them."""
+    options = {"dynamic": False, **options}
+    for module in model.modules():
+        if isinstance(module, Layer | Embeddings | ReplacedTokenHead):
+            module.forward = torch.compile(module.forward, **options)  # type: ignore[method-assign]
+        elif isinstance(module, MaskedTokenHead):
+            module.propose = torch.compile(module.propose, **options)  # type: ignore[method-assign]
+    model.mask, model.replace = torch.compile(model.mask, **options), torch.compile(model.replace, **options)
+
+
+def keep_freed_memory(keep: bool = True) -> None:
+    """Let the C library keep freed blocks instead of giving them back to the system, which then zeroes each page anew.
+
+    A CPU step allocates the same few gigabytes over and over; without this a tenth of it goes into page faults. `False`
+    restores glibc's own limits. Elsewhere than on glibc nothing is done.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return
+    trim_threshold, mmap_threshold, mmap_max = -1, -3, -4
+    mallopt(mmap_threshold, 32 << 20)
+    mallopt(trim_threshold, (1 << 31) - 1 if keep else 64 << 20)
+    mallopt(mmap_max, 0 if keep else 1 << 16)
+    if not keep:
+        ctypes.CDLL(None).malloc_trim(0)

@@ -1,0 +1,112 @@
+"""The step: what is recorded does what was done, it compiles in one piece, and it never reads the device."""
+
+import pytest
+import torch
+from torch.nn.utils import clip_grad
+
+from electra.model import pretraining
+from electra.model.pretraining import Pretraining
+from electra.training.feed import Feed, part
+from electra.training.optimizer import build_optimizer, set_rate
+from electra.training.parallel import World
+from electra.training.step import WARM_UP, Step, compile_parts
+from tests.electra.helpers import SPECIAL, VOCAB, config, data
+
+CPU, META = torch.device("cpu"), torch.device("meta")
+QUIET = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
+
+
+def build(settings, device=CPU, record=None):
+    torch.manual_seed(0)
+    with device:
+        model = Pretraining(settings, VOCAB, SPECIAL).train()
+    optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
+    world = World(0, 1, device, "ddp")
+    return model, Step(model, list(model.parameters()), optimizer, world, clip=1.0, precision="fp32", record=record)
+
+
+class Rerun:
+    """What a CUDA graph does, for devices without: results keep their place, and the first work of a round writes gradients anew."""
+
+    def __init__(self):
+        self.recorded = []
+
+    def __call__(self, work):
+        parameters, fresh, todo = self.parameters, not self.recorded, []
+        self.recorded.append(work)
+        result = work()
+
+        def replay():
+            if not todo:  # a graph does its work at its first replay, not while it is recorded
+                todo.append(work)
+                return
+            if fresh:
+                for parameter in parameters:
+                    parameter.grad = None
+            for place, value in zip(_tensors(result), _tensors(work()), strict=True):
+                place.copy_(value)
+
+        return replay, result
+
+
+def _tensors(result):
+    return list(result.values()) if isinstance(result, dict) else [result]
+
+
+def train(record, slices):
+    settings, numbers = config(), []
+    model, step = build(settings, record=record)
+    if record:
+        record.parameters = step.parameters
+    feed = Feed(data().train, settings, CPU, "noise")
+    for number in range(WARM_UP + 4):
+        set_rate(step.optimizer, 1e-3 * (number + 1))
+        batch = feed.batch(number)
+        parts = [part(batch, i, slices) for i in range(slices)]
+        sums, norm = step(parts, [7 * number + i for i in range(slices)], "joint")
+        numbers.append((norm.item(), *(value.item() for value in sums.values())))
+    return numbers, [parameter.detach() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("slices", [1, 4])
+def test_recorded_steps_do_what_plain_ones_do(slices):
+    record = Rerun()
+    (ours, weights), (theirs, expected) = train(record, slices), train(None, slices)
+    assert len(record.recorded) == (3 if slices > 1 else 2)
+    assert ours == theirs
+    assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
+
+
+@pytest.mark.parametrize("changes", [{}, {"objective__name": "replace_mlm"}, {"objective__faithful_masking": True}])
+def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
+    """On tensors that have a shape but no numbers, a host read (item, bool, a boolean index) is an error."""
+    monkeypatch.setattr(pretraining, "initialise", lambda model, settings: None)  # drawing weights looks at them
+    monkeypatch.setattr(clip_grad, "_device_has_foreach_support", lambda device: True)
+    settings = config(**changes)
+    made = Feed(data().train, settings, CPU, "noise").batch(0)
+    _, step = build(settings, META)
+    rows = [getattr(made, name).to(META) for name in ("ids_BT", "segments_BT", "lengths_B")]
+    noise = type(made.noise)(*(value.to(META) for value in vars(made.noise).values()))
+    batch = type(made)(*rows, noise, made.chosen.to(META), made.tokens.to(META))
+    sums, norm = step([batch], [1], "joint")
+    assert norm.device == META and {value.device for value in sums.values()} == {META}
+    with pytest.raises(RuntimeError, match="meta tensors"):
+        norm.item()
+
+
+def test_the_compiled_parts_are_whole_and_give_the_same_gradients():
+    """`fullgraph` refuses whatever the compiler cannot hold in one piece; the backend runs the traced graphs as they are."""
+    settings = config(**QUIET)
+    batch = Feed(data().train, settings, CPU, "noise").batch(0)
+    found = []
+    for compiled in (False, True):
+        model, _ = build(settings)
+        if compiled:
+            compile_parts(model, backend="aot_eager", fullgraph=True)
+        loss = model(batch).loss
+        loss.backward()
+        found.append((loss, [parameter.grad for parameter in model.parameters()]))
+    (plain, gradients), (loss, ours) = found
+    torch.testing.assert_close(loss, plain, rtol=1e-6, atol=0)
+    for a, b in zip(ours, gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
