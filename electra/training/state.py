@@ -51,12 +51,21 @@ class State:
             self.sums[kind] = {name: value if self.world.main else value * 0 for name, value in pooled.items()}
         moments = state_tensors(self.optimizer, self.names)
         groups: checkpoint.Groups = {
-            "model": {name: self.world.full(parameter) for parameter, name in self.names.items()},
-            "optimizer": {name: self.world.full(value) for name, value in moments.items()},
+            "model": self._whole({name: parameter for parameter, name in self.names.items()}),
+            "optimizer": self._whole(moments),
             "running": {f"{kind}/{name}": value for kind, sums in self.sums.items() for name, value in sums.items()},
         }
         if self.world.main:
             checkpoint.save(self.run, step, groups, progress, keep=keep)
+
+    def _whole(self, tensors: Sums) -> Sums:
+        """Whole tensors, in the main process alone and off the device where they were sharded: there is no room for them."""
+        found = {}
+        for name, tensor in tensors.items():
+            whole = self.world.full(tensor)
+            if self.world.main:
+                found[name] = whole.cpu() if self.world.sharded else whole
+        return found
 
     def load(self) -> dict[str, Any] | None:
         """Take up the newest good checkpoint and return its progress; None if there is none."""

@@ -137,6 +137,7 @@ class ModelRows:
             "epochs": round(trained.steps * config.pretrain.batch / len(self.train_rows), 3),
             "flops": training_flops(config, vocab_size),
             "flops_convention": "authors",
+            "flops_matmul_convention": training_flops(config, vocab_size, "matmul"),
             "inference_flops": inference_flops(config.encoder, config.pretrain.length, vocab_size),
             "parameters": parameter_counts(model),
             "seed": config.pretrain.seed,

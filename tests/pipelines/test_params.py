@@ -29,6 +29,34 @@ def test_the_shipped_file_loads_and_every_arm_of_every_ablation_builds() -> None
             assert ablation.label(arm)
 
 
+def test_the_published_models_carry_all_of_their_published_settings() -> None:
+    """Paper, Table 6, and the released small++: never only the size."""
+    published = {  # layers, hidden, heads, ffn, embedding | generator | mask rate | length, batch, steps, rate, warm-up
+        "small": (12, 256, 4, 1024, 128, 0.25, 0.15, 128, 128, 1_000_000, 5e-4, 10_000),
+        "small++": (12, 256, 4, 1024, 128, 1.0, 0.15, 512, 128, 4_000_000, 5e-4, 10_000),
+        "base": (12, 768, 12, 3072, 768, 1 / 3, 0.15, 512, 256, 766_000, 2e-4, 10_000),
+        "large": (24, 1024, 16, 4096, 1024, 0.25, 0.25, 512, 2048, 400_000, 2e-4, 10_000),
+    }
+    models = load(ROOT / "params.yaml").models
+    for name, values in published.items():
+        model = models[name]
+        encoder, generator, objective, pretrain = model.encoder, model.generator, model.objective, model.pretrain
+        size = (encoder.layers, encoder.hidden, encoder.heads, encoder.ffn, encoder.embedding)
+        recipe = (pretrain.length, pretrain.batch, pretrain.steps, pretrain.learning_rate, pretrain.warmup)
+        assert (*size, generator.width, objective.mask_rate, *recipe) == pytest.approx(values, rel=1e-4), name
+        assert (encoder.dropout, encoder.attention_dropout, encoder.init_std, encoder.init) == (
+            0.1,
+            0.1,
+            0.02,
+            "published",
+        )
+        adam = (pretrain.beta1, pretrain.beta2, pretrain.eps, pretrain.weight_decay, pretrain.clip)
+        assert adam == (0.9, 0.999, 1e-6, 0.01, 1.0) and not pretrain.bias_correction and pretrain.schedule == "product"
+        assert (objective.name, objective.sharing, objective.training) == ("electra", "embeddings", "joint")
+        assert (objective.discriminator_weight, objective.mask_token_rate, objective.temperature) == (50, 0.85, 1)
+        assert (generator.kind, generator.depth, encoder.positions, encoder.token_types) == ("network", 1, 512, 2)
+
+
 def test_the_shipped_file_states_every_section_that_dvc_reads() -> None:
     """DVC refuses to run where a parameter that a stage names is missing, even one that has a default."""
     values = YAML(typ="safe").load(SHIPPED.read_text(encoding="utf-8"))
