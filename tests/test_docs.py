@@ -33,6 +33,7 @@ CHEAP = {  # commands that are run as they stand, in a second or two each
     "python -m pipelines --help",
     "python -m pipelines check tiny",
     "python -m pipelines params tiny",
+    "python -m pipelines params generator_size",
     "dvc stage list --all",
 }
 

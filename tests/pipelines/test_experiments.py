@@ -1,10 +1,14 @@
 """Experiments as data: what a grid becomes, what is shared, and what is refused."""
 
+import re
+
 import pytest
 
 from electra.config import build
 from electra.errors import BadConfig
 from pipelines.experiments import AblationConfig
+from pipelines.params import load
+from tests.conftest import ROOT
 
 BASE = {"title": "t", "model": "m", "tokens": "t", "data": "d"}
 
@@ -58,3 +62,18 @@ def test_a_mistake_is_a_sentence_that_names_the_key(values, expected) -> None:
         made(**values)
     assert expected in str(caught.value)
     assert str(caught.value).startswith("ablations.a.")
+
+
+def test_the_example_in_the_documentation_is_one(tmp_path) -> None:
+    page = (ROOT / "docs" / "ablations.md").read_text(encoding="utf-8")
+    example = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)[0]
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text(encoding="utf-8") + example)
+    params = load(tmp_path / "params.yaml")
+    names = list(params.ablations["my_grid"].settings)
+    assert names == [f"mask_rate{rate}-{size}" for rate in (0.1, 0.15, 0.3) for size in ("small", "large")]
+    assert params.arm("my_grid", "mask_rate0.3-large").generator.depth == 0.5
+
+
+def test_every_experiment_has_a_line_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "ablations.md").read_text(encoding="utf-8")
+    assert [name for name in load(ROOT / "params.yaml").ablations if f"`{name}`" not in page] == []

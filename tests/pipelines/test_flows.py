@@ -209,3 +209,30 @@ def test_workers_make_shares_that_one_of_them_brings_together(dvc: Dvc, tmp_path
         assert not (tmp_path / "build").exists()
         assert share("corpus", "smoke", "1/1") == "corpus@smoke is finished: build/corpus/smoke"
     assert json.loads((tmp_path / "results/corpus/smoke.json").read_text())["documents"] == 4
+
+
+def test_a_watched_experiment_renews_its_table_when_an_arm_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines.flows import watch
+
+    shown: list[list[Any]] = []
+    monkeypatch.setattr(watch, "ROOT", tmp_path)
+    monkeypatch.setattr(
+        watch, "create_table_artifact", lambda key, table, description: shown.append([key, table, description])
+    )
+    said: list[str] = []
+    log = watch.watching("a_b", said.append)
+    log("nothing yet")
+    rows = [{"arm": "one", "seed": 1, "status": "waiting or running", "score": None}]
+    progress = tmp_path / "runs" / "ablation-a_b" / "progress.json"
+    progress.parent.mkdir(parents=True)
+    for status, score in (("waiting or running", None), ("done", 41.26), ("done", 41.26)):
+        rows[0] |= {"status": status, "score": score}
+        progress.write_text(json.dumps(rows))
+        log("a line")
+    assert said == ["nothing yet", *["a line"] * 3]
+    assert [(key, table[0]["score"], words) for key, table, words in shown] == [
+        ("ablation-a-b-progress", "", "a_b: 0 of 1 runs have ended"),
+        ("ablation-a-b-progress", "41.3", "a_b: 1 of 1 runs have ended"),
+    ]
