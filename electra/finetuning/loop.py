@@ -20,7 +20,7 @@ from electra.training.optimizer import build_optimizer, clip_gradients, layer_sc
 from electra.training.precision import autocast, choose
 from electra.training.schedule import learning_rate
 
-_TOKENS = {"cpu": 512, "cuda": 16384}  # at most in one part: what keeps a core busy, or a GPU
+_ROOM = {"cpu": 2**17, "cuda": 2**23}  # tokens x hidden size of one part: enough to keep a core busy, or a GPU
 _CURVE_POINTS = 20
 _CHECK_EVERY = 50  # steps between two looks at the loss: reading it makes the host wait for the device
 
@@ -53,6 +53,7 @@ def train(
     """
     place = torch.device(device)
     precision = choose(config.precision, place)
+    tokens = max(256, _ROOM[place.type] // model.encoder.config.hidden)
     steps = count_steps(len(examples), config)
     warmup = int(steps * config.warmup)
     published = config.layer_decay_exponent == "published"
@@ -74,7 +75,7 @@ def train(
         rows_B = next(batches)
         optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=device)
-        for part in parts(rows_B, examples.length_N, _TOKENS[place.type]):
+        for part in parts(rows_B, examples.length_N, tokens):
             with autocast(precision, place):
                 loss = model.losses(examples.batch(part, place)).sum()
             total += loss.detach()

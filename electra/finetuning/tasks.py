@@ -121,7 +121,7 @@ class FinetuneConfig:
     both_orders: bool = False  # train on (a, b) and on (b, a)
     start: str | None = None  # a task whose fine-tuned encoder (same seed) is the start: mnli for RTE, STS-B, MRPC
     max_train_rows: int | None = None
-    test: bool = True  # predict the test sets too
+    test: bool = False  # predict the test sets too
     ensemble: bool = False  # and let the seeds of each arm answer together
     keep: Literal["none", "first", "all"] = "first"  # seeds of the pre-trained arm whose model is kept, ready for use
     seeds: tuple[int, ...] = (1, 2, 3)

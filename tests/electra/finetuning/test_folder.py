@@ -135,7 +135,7 @@ def test_a_job_on_tags_leaves_scores_predictions_and_a_model(model, tmp_path):
     write_jsonl(rows / "dev.jsonl", tagged_rows(20, 2))
     write_jsonl(rows / "test.jsonl", [{**row, "tags": None} for row in tagged_rows(5, 3)])
     config = dataclasses.replace(
-        CONFIG, epochs=20, dropout=0.0, layer_decay=1.0, learning_rate=3e-3, bias_correction=True
+        CONFIG, test=True, epochs=20, dropout=0.0, layer_decay=1.0, learning_rate=3e-3, bias_correction=True
     )
     (job,) = plan("chunks", config, rows=rows, model=model, state=tmp_path / "state")
     record = run(job)

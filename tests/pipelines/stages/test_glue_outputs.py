@@ -34,7 +34,7 @@ def add_test_sets() -> None:
 
 def test_test_sets_are_predicted_in_the_leaderboards_form_and_by_all_seeds_together(workspace) -> None:  # noqa: F811
     add_test_sets()
-    change("seeds: [1, 2],", "seeds: [1, 2], ensemble: true,")
+    change("seeds: [1, 2],", "seeds: [1, 2], test: true, ensemble: true,")
     change("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli, stsb]")
     glue.run("small", load(), Tracker(None))
     made = {path.name: path for path in Path("build/glue/small/leaderboard/pretrained-ensemble").iterdir()}
@@ -117,6 +117,7 @@ def _stage(folder: str) -> None:
 
 def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspace) -> None:  # noqa: F811
     add_test_sets()
+    change("seeds: [1, 2],", "seeds: [1, 2], test: true,")
     change("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli]")
     glue.run("small", load(), Tracker(None))
     whole = contents(Path("build/glue")), contents(Path("results"))
