@@ -188,10 +188,16 @@ def check_sources(options: argparse.Namespace) -> int:
         name = params.ablations[name].model
     params.require("models", name)
     model = params.models[name]
-    for source in params.corpora[params.tokens[model.tokens].corpus].sources:
+    corpus = params.corpora[params.tokens[model.tokens].corpus]
+    for source in corpus.sources:
         sources.check(source)
     sources.check(params.tasks[model.tasks])
     print(f"{options.name}: every data source can be reached")
+    if expected := corpus.expected:
+        hours = f", some {expected.core_hours:g} core hours" if expected.core_hours else ""
+        print(
+            f"expected: {expected.tokens / 1e9:g} B tokens, {expected.gigabytes:g} GB of clean text{hours} (docs/scale.md)"
+        )
     return 0
 
 

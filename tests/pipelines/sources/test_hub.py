@@ -24,11 +24,16 @@ import json, sys, time
 from pathlib import Path
 import huggingface_hub
 from electra.errors import UserError
-from pipelines.sources import CorpusConfig, HubCorpus, documents
+from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, documents
+from pipelines.stages import tasks
 
 for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
     started = time.monotonic()
     try:
+        if fetch == ["tasks"]:
+            source = HubTasks(kind="hub", squad2=HubDataset(dataset=name, revision=revision))
+            print(json.dumps(tasks.gather(source, "tasks.x", Path("tasks"))))
+            continue
         source = HubCorpus(kind="hub", dataset=name, config=config, split=split, revision=revision, fetch=(fetch or ["download"])[0])
         found, units = documents.plan(CorpusConfig(sources=(source,)), "corpora.x", Path("scratch"))
         rows = [[item.id, item.text] for unit in units for item in unit.read()]
@@ -64,12 +69,23 @@ def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path
     ]
     files = {"README.md": README.encode(), **{name: parquet(rows) for name, rows in zip(PARTS, texts, strict=True)}}
     lines = "".join(json.dumps(row) + "\n" for row in texts[0]).encode()
-    others = {"made/lines": {"a.jsonl": lines}, "made/wrong": {"data/train-0.parquet": files[PARTS[0]]}}
+    answers = [{"text": ["text"], "answer_start": [5]}, {"text": [], "answer_start": []}]
+    squad = [
+        {"id": str(i), "title": "t", "question": "What?", "context": "Some text.", "answers": answers[i % 2]}
+        for i in range(6)
+    ]
+    made_squad = {f"data/{split}-00000-of-00001.parquet": parquet(squad) for split in ("train", "validation")}
+    others = {
+        "made/squad": made_squad,
+        "made/lines": {"a.jsonl": lines},
+        "made/wrong": {"data/train-0.parquet": files[PARTS[0]]},
+    }
     faults = {PARTS[0]: "flip", PARTS[1]: 503, PARTS[2]: "cut", "data/train-0.parquet": "flips"}
     with Hub({"made/up": files, **others}, faults) as server:
-        good, jsonl, wrong, *bad = ask(
+        squad2, good, jsonl, wrong, *bad = ask(
             tmp_path,
             server.url,
+            ("made/squad", None, "", "main", "tasks"),
             ("made/up", "en", "train", "main"),
             ("made/lines", None, "train", "main"),
             ("made/wrong", None, "train", "main"),
@@ -85,6 +101,7 @@ def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path
     assert (good["revision"], good["units"]) == (COMMIT, 3)
     assert good["rows"] == [[row["id"], row["text"]] for rows in texts for row in rows] == streamed["rows"]
     assert jsonl["rows"] == good["rows"][:20]
+    assert {split: facts["rows"] for split, facts in squad2["tasks"]["squad2"].items()} == {"train": 6, "dev": 6}
     assert wrong["code"] == 65 and "data/train-0.parquet: arrives with sha256" in wrong["error"]
     assert [(error["code"], error["error"].partition("; ")[0].partition(" (")[0]) for error in bad] == [
         (69, "corpora.x.sources[0]: made/up has no such revision"),
