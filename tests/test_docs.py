@@ -106,7 +106,7 @@ def check_python(words: list[str]) -> None:
             return
         options = parser().parse_args(words[2:])
         params = load(ROOT / "params.yaml")
-        known = {*params.corpora, *params.tokens, *params.tasks, *params.models, *params.ablations, ""}
+        known = {*params.published, *params.corpora, *params.tokens, *params.tasks, *params.models, *params.ablations, ""}
         assert getattr(options, "name", "") in known
     elif words[0] == "-m":
         assert (ROOT / Path(*words[1].split("."))).with_suffix(".py").is_file() or words[1] in {"pytest", "venv", "pip"}
@@ -131,6 +131,7 @@ def check_dvc(words: list[str]) -> None:
     }
     values = YAML(typ="safe").load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     sections = {"corpus": "corpora", "tokens": "tokens", "tasks": "tasks", "ablation": "ablations"}
+    sections |= dict.fromkeys(("published", "glue_published", "squad_published"), "published")
     for word in words[1:]:
         if match := re.fullmatch(r"pipelines/dvc\.yaml:(\w+)@(.+)", word):
             assert match[2] in values[sections.get(match[1], "models")], word
