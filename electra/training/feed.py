@@ -6,6 +6,7 @@ Shapes: B rows of the global batch, T positions, N chosen slots a row.
 from dataclasses import replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -33,15 +34,19 @@ class Feed:
         self.rows, self.config, self.device, self.stream = rows, config, device, stream
         self.resident: tuple[Tensor, Tensor] | None = None
         if device.type == "cuda" and rows.ids.nbytes + rows.bounds.nbytes < torch.cuda.mem_get_info(device)[0] / 2:
-            self.resident = (torch.from_numpy(rows.ids[:]).to(device), torch.from_numpy(rows.bounds[:]).to(device))
+            self.hold()
+
+    def hold(self) -> None:
+        """Put the whole set on the device."""
+        self.resident = (_signed(self.rows.ids).to(self.device), _signed(self.rows.bounds).to(self.device))
 
     def batch(self, number: int) -> Batch:
         """The global batch of step `number`: rows, noise and denominators."""
         settings = self.config.pretrain
         indices = row_indices(settings.seed, number, settings.batch, len(self.rows))
         if self.resident:
-            chosen = torch.from_numpy(indices).to(self.device, non_blocking=True)
-            ids_BT, bounds_B2 = (table.index_select(0, chosen).long() for table in self.resident)
+            chosen = torch.tensor(indices).to(self.device, non_blocking=True)
+            ids_BT, bounds_B2 = (_unsigned(table.index_select(0, chosen)) for table in self.resident)
         else:
             ids_BT = torch.from_numpy(self.rows.ids[indices]).long().to(self.device)
             bounds_B2 = torch.from_numpy(self.rows.bounds[indices]).long().to(self.device)
@@ -52,6 +57,16 @@ class Feed:
         noise = Noise.draw(generator, len(ids_BT), ids_BT.shape[1], self.config.objective)
         count = chosen_per_row(lengths_B, self.config.objective.mask_rate, ids_BT.shape[1]).sum()
         return Batch(ids_BT, segments_BT, lengths_B, noise, count, lengths_B.sum())
+
+
+def _signed(table: NDArray[Any]) -> Tensor:
+    """The same bytes under a signed type: on GPUs few kernels take unsigned numbers of more than 8 bits."""
+    return torch.from_numpy(np.array(table).view(f"i{table.dtype.itemsize}"))
+
+
+def _unsigned(rows: Tensor) -> Tensor:
+    """What the bytes of `_signed` stand for."""
+    return rows.long() & ((1 << 8 * rows.element_size()) - 1)
 
 
 def part(batch: Batch, index: int, parts: int) -> Batch:
