@@ -107,6 +107,7 @@ def collect(
         "dropped_lines": dict(sorted(lines.items())),
         "changed": {key.removeprefix("changed_"): n for key, n in sorted(total.items()) if key.startswith("changed_")},
         "quarantined": bad,
+        "quarantined_lines": total["quarantined_lines"],
         "reasons": dict(sorted(reasons.items())),
         "sources": [
             {"kind": source.kind, "revision": getattr(source, "revision", None), "weight": source.weight, **count}

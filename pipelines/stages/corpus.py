@@ -90,6 +90,7 @@ def read_unit(job: Job, folder: Path) -> dict[str, Any]:
                 quarantine.write(json.dumps(as_dict(item), ensure_ascii=False).encode() + b"\n")
                 first = first or as_dict(item)
                 reasons[item.reason] += 1
+                counts["quarantined_lines"] += item.lines
                 if reasons.total() > HOPELESS:
                     check_quarantine(first, reasons.total(), counts["rows"], job.quarantine)
                 continue

@@ -167,6 +167,30 @@ def test_the_sample_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert metrics["sources"][0]["kind"] == "sample"
 
 
+def test_every_line_of_a_broken_wikiextractor_file_is_somewhere(tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    lines = [
+        '<doc id="1">',
+        "one",
+        "two",
+        "</doc>",
+        "",
+        '<doc id="2">',
+        "three",
+        "four",
+        '<doc id="3">',
+        "five",
+        "</doc>",
+        "six",
+    ]
+    (tmp_path / "text/wiki_00").write_text("\n".join(lines))
+    metrics = run(tmp_path, config(tmp_path))
+    assert (metrics["rows"], metrics["documents"], metrics["quarantined"]) == (4, 2, 2)
+    assert metrics["quarantined_lines"] == 4, "the unclosed <doc> with its two lines, and the line outside"
+    filled, tags = sum(map(bool, lines)), 2 * metrics["documents"]
+    assert filled == metrics["lines_read"] + tags + metrics["quarantined_lines"]
+
+
 @pytest.mark.parametrize(("content", "settings", "sentence"), [
     (b"", {}, r"corpora\.x: holds no document \(0 rows read, 0 quarantined, 0 dropped\)"),
     (b'{"text": " "}\n{"text": "\\n"}', {}, r"corpora\.x: holds no document \(2 rows read, 0 quarantined, 2 dropped\)"),
