@@ -18,6 +18,7 @@ CONTINUATION = "##"
 ASK = "\0"  # in no normalised text: the library removes it
 MEMORY_WORDS = 250_000  # chunks in each of two generations: some 100 MB together
 LONGEST_CHUNK = 32  # characters; a longer chunk will hardly come again
+MONSTROUS = 1 << 16  # characters without a space: no text of any script, but found
 
 # The words of printable ASCII by BERT's rules: runs of letters and digits, and single other signs.
 _PLAIN = re.compile(r"[A-Za-z0-9]+|[!-/:-@\[-`{-~]")
@@ -84,11 +85,10 @@ class WordMemory(dict[str, bytes]):
         """The ids of a chunk that is not remembered."""
         if self._known_rules:
             if chunk.isascii() and chunk.isprintable():
-                words = _PLAIN.findall(chunk)
-                if words == [chunk]:
-                    return self._longest_first(chunk.lower() if self._lowercase else chunk)
-                return b"".join(map(self.__getitem__, words))
-            if len(parts := _PARTS.findall(chunk)) > 1:
+                if len(words := _parts(_PLAIN, chunk)) != 1 or words[0] != chunk:
+                    return b"".join(map(self.__getitem__, words))
+                return self._longest_first(chunk.lower() if self._lowercase else chunk)
+            if len(parts := _parts(_PARTS, chunk)) > 1:
                 return b"".join(map(self.__getitem__, parts))
             word = "".join(map(self._letters.__getitem__, chunk))
             if ASK not in word:
@@ -111,3 +111,10 @@ class WordMemory(dict[str, bytes]):
             found += piece
             start, prefix = end, CONTINUATION
         return found
+
+
+def _parts(pattern: re.Pattern[str], chunk: str) -> list[str]:
+    """All matches; a monstrous chunk is halved first, behind a sign, so that a list of its characters fits in memory."""
+    if len(chunk) > MONSTROUS and (middle := _PARTS.search(chunk, len(chunk) // 2)) and middle.end() < len(chunk):
+        return [chunk[: middle.end()], chunk[middle.end() :]]
+    return pattern.findall(chunk)

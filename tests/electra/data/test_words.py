@@ -72,6 +72,15 @@ def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(tokenizer._words) <= 3 and len(tokenizer._words._older) <= 3
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.text(st.sampled_from("the日本、.,foxé()–"), max_size=80))
+def test_monstrous_chunks_are_halved_where_words_part(chunk: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "MONSTROUS", 4)
+        for tokenizer in (tokenizer_of(True, None), tokenizer_of(False, False)):
+            assert ids_of(tokenizer, [chunk]) == tokenizer.encode_lines([chunk])
+
+
 def test_long_chunks_are_not_kept() -> None:
     tokenizer = tokenizer_of(True, None)
     tokenizer.encode_bytes(["日" * 5000, "a" * 5000, "fox"])
