@@ -174,6 +174,40 @@ def write_model(folder: Path, vocabulary: Path) -> Path:
     return folder / "model"
 
 
+def record(
+    given: argparse.Namespace, rows: dict[str, Rows], runs: list[dict[str, dict[str, dict[str, float]]]]
+) -> dict[str, Any]:
+    """What is kept: every run, the ratios of the rounds, and where they come from."""
+    ratios: dict[str, Any] = {}
+    there = runs[0][TASKS[0]]
+    for mine, arm in itertools.product([one for one in ARMS[:2] if one in there], ARMS[2:]):
+        for kind in ("cpu_seconds", "wall_seconds"):
+            totals = [{each: sum(run[task][each][kind] for task in TASKS) for each in (arm, mine)} for run in runs]
+            ratios[f"{kind}: {arm} / {mine}"] = spread([total[arm] / total[mine] for total in totals])
+        for task in TASKS:
+            name = f"cpu_seconds, {task}: {arm} / {mine}"
+            ratios[name] = spread([run[task][arm]["cpu_seconds"] / run[task][mine]["cpu_seconds"] for run in runs])
+        for kind in ("peak_mb", "peak_above_start_mb"):
+            ratios[f"{kind}: {mine} / {arm}"] = spread(
+                [max(run[t][mine][kind] for t in TASKS) / max(run[t][arm][kind] for t in TASKS) for run in runs]
+            )
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    return {
+        "command": " ".join(["python", *sys.argv]),
+        "what": __doc__,
+        "model": "electra small (12 x 256), fresh weights, fp32, one thread",
+        "rows": {task: {split: len(part) for split, part in splits.items()} for task, splits in rows.items()},
+        "rows_are": f"{given.fraction:g} of the official train and dev rows, evenly spaced",
+        "ratios": ratios,
+        "runs": runs,
+        "load_average_at_end": os.getloadavg(),
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
+        "versions": {name: version(name) for name in ("torch", "transformers", "accelerate", "datasets", "numpy", "tokenizers")},
+        "commit": commit,
+        "recorded": time.strftime("%Y-%m-%d", time.gmtime()),
+    }  # fmt: skip
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     options.add_argument("glue", type=Path, help="folder of official GLUE files")
@@ -196,35 +230,8 @@ def main() -> None:
                 for arm in ARMS:
                     runs[-1].setdefault(task, {})[arm] = measure(arm, task, rows[task], model)
                     print(number + 1, task, arm, runs[-1][task][arm], flush=True)
-    ratios: dict[str, Any] = {}
-    for mine, arm in itertools.product(ARMS[:2], ARMS[2:]):
-        for kind in ("cpu_seconds", "wall_seconds"):
-            totals = [{each: sum(run[task][each][kind] for task in TASKS) for each in (arm, mine)} for run in runs]
-            ratios[f"{kind}: {arm} / {mine}"] = spread([total[arm] / total[mine] for total in totals])
-        for task in TASKS:
-            name = f"cpu_seconds, {task}: {arm} / {mine}"
-            ratios[name] = spread([run[task][arm]["cpu_seconds"] / run[task][mine]["cpu_seconds"] for run in runs])
-        for kind in ("peak_mb", "peak_above_start_mb"):
-            ratios[f"{kind}: {mine} / {arm}"] = spread(
-                [max(run[t][mine][kind] for t in TASKS) / max(run[t][arm][kind] for t in TASKS) for run in runs]
-            )
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    record = {
-        "command": " ".join(["python", *sys.argv]),
-        "what": __doc__,
-        "model": "electra small (12 x 256), fresh weights, fp32, one thread",
-        "rows": {task: {split: len(part) for split, part in splits.items()} for task, splits in rows.items()},
-        "rows_are": f"{given.fraction:g} of the official train and dev rows, evenly spaced",
-        "ratios": ratios,
-        "runs": runs,
-        "load_average_at_end": os.getloadavg(),
-        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
-        "versions": {name: version(name) for name in ("torch", "transformers", "accelerate", "datasets", "numpy", "tokenizers")},
-        "commit": commit,
-        "recorded": time.strftime("%Y-%m-%d", time.gmtime()),
-    }  # fmt: skip
-    write_json(given.output, record)
-    for name, value in ratios.items():
+            write_json(given.output, record(given, rows, runs))  # after each round: what was measured is kept
+    for name, value in record(given, rows, runs)["ratios"].items():
         print(f"{name}: {value['median']} ({value['lowest']} to {value['highest']})")
 
 

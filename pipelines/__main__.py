@@ -161,8 +161,7 @@ def show_params(options: argparse.Namespace) -> int:
     elif options.name in params.ablations:
         shown = {arm: plain(params.arm(options.name, arm)) for arm in params.ablations[options.name].settings}
     else:
-        params.require("models", options.name)
-        shown = plain(params.models[options.name])
+        shown = plain(params.encoder(options.name))
     print(json.dumps(shown, indent=2, ensure_ascii=False))
     return 0
 
@@ -180,14 +179,19 @@ def estimate_cost(options: argparse.Namespace) -> int:
 def check_sources(options: argparse.Namespace) -> int:
     """Ask every source that a model or ablation reads from whether it is there, without reading it."""
     from pipelines import sources
-    from pipelines.params import load
+    from pipelines.params import PublishedConfig, load
+    from pipelines.sources.local import require_folder
 
     params = load()
     name = options.name
     if name in params.ablations:
         name = params.ablations[name].model
-    params.require("models", name)
-    model = params.models[name]
+    model = params.encoder(name)
+    if isinstance(model, PublishedConfig):
+        require_folder(Path(model.folder), f"published.{name}.folder")
+        sources.check(params.tasks[model.tasks])
+        print(f"{name}: its folder and its tasks can be reached")
+        return 0
     corpus = params.corpora[params.tokens[model.tokens].corpus]
     for source in corpus.sources:
         sources.check(source)

@@ -106,7 +106,15 @@ def check_python(words: list[str]) -> None:
             return
         options = parser().parse_args(words[2:])
         params = load(ROOT / "params.yaml")
-        known = {*params.published, *params.corpora, *params.tokens, *params.tasks, *params.models, *params.ablations, ""}
+        known = {
+            *params.published,
+            *params.corpora,
+            *params.tokens,
+            *params.tasks,
+            *params.models,
+            *params.ablations,
+            "",
+        }
         assert getattr(options, "name", "") in known
     elif words[0] == "-m":
         assert (ROOT / Path(*words[1].split("."))).with_suffix(".py").is_file() or words[1] in {"pytest", "venv", "pip"}

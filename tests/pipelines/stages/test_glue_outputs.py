@@ -10,6 +10,7 @@ import pytest
 from electra.errors import BadConfig
 from electra.files import read_jsonl, write_jsonl, write_manifest
 from electra.finetuning.folder import load_model
+from pipelines.__main__ import main
 from pipelines.params import load
 from pipelines.stages import glue, published, tasks
 from pipelines.tracking import Tracker
@@ -96,6 +97,7 @@ def test_a_model_from_elsewhere_learns_a_task_of_ones_own(workspace) -> None:  #
     change("own: {kind: local, glue: here}", mine)
     Path("params.yaml").write_text(Path("params.yaml").read_text() + OWN)
     params = load()
+    assert main(["check", "elsewhere"]) == main(["params", "elsewhere"]) == 0
     assert params.upstream("glue", "elsewhere") == ("tasks@mine", "published@elsewhere")
     tasks.run("mine", params, Tracker(None))
     published.run("elsewhere", params, Tracker(None))
