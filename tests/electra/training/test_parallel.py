@@ -37,6 +37,7 @@ def work(rank, size, port, run, settings, before):
     except UserError as error:
         (run / f"error-{rank}").write_text(str(error))
         os._exit(error.exit_code)
+    os._exit(0)  # without the goodbyes of libraries that were loaded before the fork
 
 
 def train(run, size=1, before=None, **changes):
