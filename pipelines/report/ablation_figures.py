@@ -140,7 +140,8 @@ def curves(ablation: Ablation, metric: str, axis: str) -> "Figure | None":
     found = [(arm, points) for arm in ablation.arms if (points := series(arm, metric))]
     if len(found) < 2:
         return None
-    figure = new_figure(3.9, 2.75 + 0.16 * max(0, len(found) - 6))
+    columns = 2 if max(len(arm.label) for arm, _ in found) < 25 else 1
+    figure = new_figure(3.9, 2.6 + 0.16 * -(-len(found) // columns))
     axes = figure.subplots()
     for number, (arm, (x, y)) in enumerate(found):
         colour, dash, _ = LOOKS[number % len(LOOKS)]
@@ -148,7 +149,7 @@ def curves(ablation: Ablation, metric: str, axis: str) -> "Figure | None":
     axes.set_title(axis[:1].upper() + axis[1:])
     axes.set_xlabel("pre-training FLOPs")
     figure.legend(
-        loc="outside lower center", ncols=2, frameon=False, fontsize=7.5, labelcolor="linecolor", handlelength=1.8
+        loc="outside lower center", ncols=columns, frameon=False, fontsize=7.5, labelcolor="linecolor", handlelength=1.8
     )
     return figure
 

@@ -1,0 +1,73 @@
+"""How many arms side by side pay: `python benchmarks/arms_side_by_side.py` → benchmarks/results/arms-side-by-side.json.
+
+The same four arms of tiny (20 steps, no fine-tuning; different seeds) with 1, 2, … processes of one thread each, one
+process a core at most, interleaved; and with one process that uses all cores as threads. Rates are relative to one process.
+"""
+
+import dataclasses
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.provenance import provenance
+from electra.files import write_json
+from electra.workers import run_units, worker_count
+from pipelines.params import Params, load
+from pipelines.stages.ablation import with_steps
+from pipelines.stages.arms import Arm, Unit, try_one
+from pipelines.stages.pretrain import ModelRows
+
+OUT = Path("benchmarks/results/arms-side-by-side.json").absolute()
+ARMS, STEPS, ROUNDS = 4, 20, 3
+
+
+def units(params: Params, threads: int, turn: int) -> list[Unit]:
+    """Arms that no earlier turn has trained."""
+    model = params.models["tiny"]
+    config = with_steps(model.electra(), STEPS, ModelRows(params, model.tokens, model.electra()).tokenizer.vocab_size)
+    found: list[Unit] = []
+    for number in range(ARMS):
+        pretrain = dataclasses.replace(
+            config.pretrain, seed=1000 * (turn + 1) + number, threads=threads, eval_batches=1
+        )
+        arm = Arm(f"turn{turn}", pretrain.seed, dataclasses.replace(config, pretrain=pretrain), model.tokens)
+        found.append((arm, (), params))
+    return found
+
+
+def main() -> None:
+    origin = provenance()
+    params, build, cores = load(), Path("build").absolute(), worker_count()
+    ways = [(processes, 1) for processes in range(1, cores + 1)] + [(1, cores)]
+    seconds: dict[tuple[int, int], list[float]] = {way: [] for way in ways}
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        Path("build").symlink_to(build)
+        for turn in range(ROUNDS):
+            for index, (processes, threads) in enumerate(ways):
+                work = units(params, threads, 100 * turn + index)
+                started = time.perf_counter()
+                results = [
+                    done for _, done in run_units(try_one, work, processes, preload=("electra.finetuning.preload",))
+                ]
+                assert not [done for done in results if isinstance(done, str)], results
+                seconds[processes, threads].append(time.perf_counter() - started)
+    table = {}
+    for (processes, threads), found in seconds.items():
+        rates = [one / mine for one, mine in zip(seconds[1, 1], found, strict=True)]
+        table[f"{processes} x {threads} thread{'s' * (threads > 1)}"] = {
+            "seconds": [round(second, 2) for second in found],
+            "rate_over_one": round(statistics.median(rates), 3),
+            "rates": [round(rate, 3) for rate in rates],
+        }
+        print(f"{processes} processes x {threads} threads: {statistics.median(rates):.2f} times one process")
+    write_json(OUT, {"arms": ARMS, "steps": STEPS, "ways": table, **origin})
+
+
+if __name__ == "__main__":
+    main()
