@@ -72,6 +72,11 @@ PLUMBING = {  # how work is done, not what comes out of it; and code that only s
         "electra.data.words",
     ),
     *("electra.finetuning", "electra.finetuning.tasks", "electra.model.discriminator", "electra.model.generator"),
+    *(
+        "electra.model.corruption",
+        "electra.model.objectives",
+        "electra.model.vocabulary",
+    ),  # the generator's, when it trains
     *("pipelines.sources.hub", "pipelines.sources.local", "pipelines.sources.streams"),
 }
 
