@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from electra.finetuning.tasks import GLUE
 from pipelines.report import paper
 
 if TYPE_CHECKING:
@@ -97,6 +98,9 @@ def load(reader: "Reader", params: Any, label: Any) -> tuple[Ablation, ...]:
         values = reader.json(path, optional=not selected)
         if values:
             data = label(params.models[config.model], params)
+            seen = values.get("train_rows") or {}
+            if data != "sample world" and any(seen[task] < GLUE[task].train_rows for task in seen if task in GLUE):
+                data += " subsets"
             found.append(_ablation(reader, name, config, values, data, path))
         elif not selected:
             absent.append(f"{name}: {config.title}")

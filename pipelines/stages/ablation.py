@@ -51,6 +51,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         "tasks": list(ablation.tasks),
         "seeds": ablation.seeds,
         "reference": ablation.compared,
+        "train_rows": next((of["train_rows"] for of in outcomes.values() if not isinstance(of, str)), {}),
         "rows_sha256": rows.digest,
         "provenance": {
             "settings_digest": digest(ablation, params.models[ablation.model]),

@@ -122,7 +122,7 @@ def do(arm: Arm, tasks: tuple[Task, ...], params: Params) -> Result:
     with alone(arm.folder):
         record = train(arm, params)
         scores: dict[str, dict[str, float]] = {}
-        faults = []
+        faults, seen = [], {}
         device = "cuda" if torch.cuda.is_available() else "cpu"
         for task in tasks:
             config = scored_only(task.config, arm.seed)
@@ -133,9 +133,10 @@ def do(arm: Arm, tasks: tuple[Task, ...], params: Params) -> Result:
                 (done,) = run_all([job], 1)
                 metric = job.facts.metrics[0] if job.facts else "f1"
                 scores.setdefault(f"{point:g}", {})[task.name] = done["metrics"][metric]
+                seen[task.name] = done["train_rows"]
                 if done["failed"] and point == END:  # before that it need not have learnt anything
                     faults.append(f"{task.name}, seed {arm.seed}: {done['failed']}")
-    return {**record, "scores": scores, "faults": faults}
+    return {**record, "scores": scores, "faults": faults, "train_rows": seen}
 
 
 def scored_only(config: FinetuneConfig, seed: int) -> FinetuneConfig:

@@ -130,6 +130,17 @@ def test_the_page_shows_records_failures_and_what_is_not_run(tmp_path):
     ]
 
 
+def test_subsets_are_called_subsets_and_the_sample_world_stays_itself(tmp_path):
+    for rows, kind, expected in (
+        ({"cola": 8551}, "local", "GLUE and SQuAD, local"),
+        ({"cola": 8551, "sst2": 8000}, "local", "GLUE and SQuAD, local subsets"),
+        ({"sst2": 8000}, "sample", "sample world"),
+    ):
+        made = write(tmp_path, "sizes", GRID, SCORES, train_rows=rows)
+        made.tasks["sample_world"] = made_up.Named(kind=kind)
+        assert only(tmp_path, made).data == expected
+
+
 def test_the_paper_is_set_beside_its_own_arms_only():
     table = paper.beside({"a": {"x": 1}, "b": {"x": 1, "objective.name": "mlm"}, "c": {"x": 1, "encoder.hidden": 64}})
     assert table and table.arms == {"a": ("ELECTRA", 85.0), "b": ("BERT", 82.2)}

@@ -167,6 +167,7 @@ def test_an_experiment_runs_is_read_back_and_shares_its_arms(params: Params, tra
     assert len(electra["average"]["scores"]) == len(electra["glue"]["cola"]) == 2
     assert [point["step"] for point in electra["points"]] == [2, 4]
     assert electra["points"][0]["flops"] == pytest.approx(electra["flops"] / 2)
+    assert record["train_rows"] == {"cola": 16}
     assert electra["curve"][-1]["step"] == 4
     first = Path("results/ablations/objectives.json").read_bytes()
     assert str(Path.cwd()).encode() not in first and b"seconds" not in first
