@@ -1,7 +1,8 @@
 """Keep the results of a finished model with their provenance: `python benchmarks/record.py mini`.
 
 Reads what the stages of the model left (results/M, results/{corpus,tokens,tasks}, runs/timings.json) and writes
-benchmarks/results/M.json (everything in one record), M.csv (the pre-training curve) and M/ (report, figures, tables).
+benchmarks/results/M.json (everything in one record), M.csv (the pre-training curve) and M/ (figures, tables,
+the report without its page).
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from electra.config import digest, plain
-from electra.files import read_json, write_json
+from electra.files import read_json, remove, write_json
 from pipelines import report
 from pipelines.params import RunConfig, load
 
@@ -89,6 +90,8 @@ def main() -> None:
     shutil.copyfile(f"results/{name}/pretrain.csv", RESULTS / f"{name}.csv")
     params = load()
     report.build(dataclasses.replace(params, run=RunConfig(models=(name,))), RESULTS / name)
+    for page in ("index.html", "run.js"):  # the page quotes rows of its corpus and tasks, which are their owners'
+        remove(RESULTS / name / page)
     print(f"recorded {RESULTS / name}.json and {RESULTS / name}/")
 
 
