@@ -72,9 +72,15 @@ class World:
             return forward
         from torch.nn.parallel import DistributedDataParallel
 
-        wrapped = DistributedDataParallel(forward, find_unused_parameters=not every_parameter)
-        wrapped.register_comm_hook(None, _sum)
-        return wrapped
+        return DistributedDataParallel(forward, find_unused_parameters=not every_parameter)
+
+    def to_sum(self, loss: Tensor) -> Tensor:
+        """The loss to go backward from, such that gradients come out summed over the processes: DDP takes their mean.
+
+        A communication hook of our own would spare the product, but a hook in Python can be let go by gloo's thread while
+        the group's end waits for that thread: processes that were done then hung.
+        """
+        return loss if self.size == 1 or self.sharded else loss * self.size
 
     def reduce_after(self, forward: Any, last: bool) -> contextlib.AbstractContextManager[object]:
         """Around forward and backward of a slice: gradients are summed over the processes after the last one only."""
@@ -164,13 +170,6 @@ class World:
         data = torch.frombuffer(bytearray(raw or bytes(int(length))), dtype=torch.uint8)
         dist.broadcast(data, 0)
         return json.loads(bytes(data.tolist()))
-
-
-def _sum(state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
-    """DDP's reduction of a bucket of gradients, without its division by the number of processes."""
-    work = dist.all_reduce(bucket.buffer(), async_op=True)
-    assert work is not None
-    return work.get_future().then(lambda done: done.value()[0])  # type: ignore[no-any-return]
 
 
 def _end_with(parent: int) -> None:

@@ -101,7 +101,7 @@ class Step:
     def _slice(self, part: Batch, stage: str) -> dict[str, Tensor]:
         with autocast(self.precision, self.device):
             outputs: Outputs = self.forward(part, stage)
-        outputs.loss.backward()  # type: ignore[no-untyped-call]
+        self.world.to_sum(outputs.loss).backward()  # type: ignore[no-untyped-call]
         return {name: value.double() for name, value in {**outputs.sums, "loss": outputs.loss.detach()}.items()}
 
     def _update(self, loss: Tensor) -> Tensor:

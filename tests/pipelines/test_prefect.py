@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,8 +65,14 @@ class Server:
     def ask(self, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}{path}", data, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return json.load(answer)
+        for attempt in range(20):
+            try:
+                with urllib.request.urlopen(request, timeout=20) as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError as error:
+                if error.code != 503 or attempt == 19:  # 503: its database is busy, ask again, as Prefect's client does
+                    raise
+            time.sleep(1)
 
     def start(self, deployment: str) -> str:
         """What `prefect deployment run` does, without its seconds of import; returns the id of the flow run."""
