@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-21 10:23:30 UTC",
-  "commit": "a417f2b1092a",
+  "date": "2026-11-21 14:17:44 UTC",
+  "commit": "e9fe2e85a658 with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,12 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-table5": 286.6,
-    "corpus-sample_world": 58.8,
-    "glue-tiny": 251.2,
-    "pretrain-tiny": 461.7,
-    "squad-tiny": 159.0,
-    "tasks-sample_world": 53.2,
-    "tokens-sample_world": 17.5
+    "ablation-table5": 269.5,
+    "corpus-sample_world": 12.2,
+    "glue-tiny": 202.3,
+    "pretrain-tiny": 315.2,
+    "squad-tiny": 86.4,
+    "tasks-sample_world": 3.7,
+    "tokens-sample_world": 5.2
   }
 };
