@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-21 14:17:44 UTC",
-  "commit": "e9fe2e85a658 with changes",
+  "date": "2026-11-21 14:44:08 UTC",
+  "commit": "fb588ffe6fc0 with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,12 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-table5": 269.5,
-    "corpus-sample_world": 12.2,
-    "glue-tiny": 202.3,
-    "pretrain-tiny": 315.2,
-    "squad-tiny": 86.4,
-    "tasks-sample_world": 3.7,
-    "tokens-sample_world": 5.2
+    "ablation-table5": 266.1,
+    "corpus-sample_world": 5.4,
+    "glue-tiny": 181.4,
+    "pretrain-tiny": 132.1,
+    "squad-tiny": 56.9,
+    "tasks-sample_world": 4.3,
+    "tokens-sample_world": 3.7
   }
 };
