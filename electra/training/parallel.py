@@ -77,8 +77,8 @@ class World:
     def to_sum(self, loss: Tensor) -> Tensor:
         """The loss to go backward from, such that gradients come out summed over the processes: DDP takes their mean.
 
-        A communication hook of our own would spare the product, but a hook in Python can be let go by gloo's thread while
-        the group's end waits for that thread: processes that were done then hung.
+        A communication hook of our own would spare the product, but gloo's thread can be the last to let go of a hook in
+        Python, and would have to wait for the interpreter.
         """
         return loss if self.size == 1 or self.sharded else loss * self.size
 
@@ -183,6 +183,12 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+# Groups live as long as the process. DDP's reducer would else be the last to let go of one, which waits for gloo's
+# threads with the interpreter locked, while such a thread needs the interpreter to let go of the last tensor summed:
+# processes that were done hung.
+_groups: list[Any] = []
+
+
 def launched() -> bool:
     """Whether torchrun started this process as one of several."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
@@ -209,6 +215,7 @@ def join(device: torch.device, kind: Literal["ddp", "fsdp"], title: str) -> Iter
         torch.cuda.set_device(device)
     _end_with(os.getppid())
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    _groups.append(dist.group.WORLD)
     try:
         yield World(dist.get_rank(), dist.get_world_size(), device, kind)
     except RuntimeError as error:
