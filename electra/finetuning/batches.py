@@ -19,6 +19,8 @@ from torch import Tensor
 
 from electra.seeds import derive, permute
 
+NO_WORD = -100  # tagging's label of a token that stands for no word
+
 
 @dataclass(frozen=True)
 class Batch:

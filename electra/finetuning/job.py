@@ -25,6 +25,7 @@ class Job:
     tokenizer: str = ""  # sha256 of its file
     cost: float = 0.0  # estimate for the order of jobs, in bytes of training rows read
     device: str = "cpu"
+    together: tuple[int, ...] = ()  # seeds that are trained with it in one stack of weights; empty: it is trained alone
 
     @property
     def place(self) -> str:

@@ -30,8 +30,8 @@ from electra.files import (
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
 from electra.finetuning.job import Job, splits_of
-from electra.finetuning.solve import Record, solve
-from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig, Task, find
+from electra.finetuning.solve import Record, Solved, solve, solve_together
+from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig, Stack, Task, find
 
 MODEL = "model"
 _SCORE = "score.json"
@@ -57,10 +57,12 @@ def plan(
     device: str = "cpu",
     before: Sequence[Job] = (),
     keep: Literal["none", "first", "all"] | None = None,
+    stack: Stack = "off",
 ) -> list[Job]:
     """The jobs of one task: every arm with every seed, results under `state/<task>/<arm>-seed<k>`.
 
-    `before` are the jobs of the task that `config.start` names; `keep` wins over the config's. Raises BadInput or
+    `before` are the jobs of the task that `config.start` names; `keep` wins over the config's; `stack` says whether the
+    seeds of an arm are trained as one (auto: on GPUs), which is part of their fingerprints. Raises BadInput or
     BadConfig at once for what no job could use: absent splits, a length beyond the model's positions.
     """
     encoder, vocab_size = read_config(model)
@@ -93,6 +95,10 @@ def plan(
     if facts is not None and facts.name not in GLUE:
         common = (*common, facts)
     size = (rows / "train.jsonl").stat().st_size * config.epochs * (2 if config.both_orders else 1)
+    stacked = stack == "on" or (stack == "auto" and device.startswith("cuda"))
+    together = config.seeds if stacked and len(config.seeds) > 1 else ()
+    if together:
+        common = (*common, "stacked", together)
     starts = {job.seed: job for job in before if job.arm == "pretrained"}
     jobs = []
     for arm in config.arms:
@@ -125,6 +131,7 @@ def plan(
                     tokenizer=tokenizer,
                     cost=size,
                     device=device,
+                    together=together,
                 )
             )
     return jobs
@@ -161,11 +168,32 @@ def finished(job: Job) -> Record | None:
 
 def run(job: Job) -> Record:
     """Do a job, or read it if it is done. Deterministic at one thread; leaves the whole folder or nothing."""
-    if (record := finished(job)) is not None:
-        return record
+    assert not job.together, "a job of a stack is done with the others"
+    return finished(job) or _leave(job, solve(job))
+
+
+def run_together(jobs: Sequence[Job]) -> list[Record]:
+    """Do all the jobs of a stack, or read them. Where one is open all are trained: each depends on its company."""
+    assert all(tuple(job.seed for job in jobs) == job.together for job in jobs), "a stack is done whole"
+    records = [finished(job) for job in jobs]
+    if None in records:
+        try:
+            solved = solve_together(jobs)
+        except torch.OutOfMemoryError as error:
+            raise BadConfig(
+                "finetune.stack",
+                f"{len(jobs)} seeds of {jobs[0].task} do not fit into memory together ({error})"[:300],
+                "fewer seeds or a smaller batch",
+                "set stack: off to train one after the other",
+            ) from None
+        return [record or _leave(job, one) for job, record, one in zip(jobs, records, solved, strict=True)]
+    return [record for record in records if record is not None]
+
+
+def _leave(job: Job, solved: Solved) -> Record:
+    """Write a job's folder, whole."""
     for stale in job.folder.parent.glob(f".{job.folder.name}.tmp-*"):  # of a process that was killed while it wrote
         remove(stale)
-    solved = solve(job)
     record = {"task": job.task, "arm": job.arm, "seed": job.seed, **solved.record}
     with atomic_folder(job.folder) as folder:
         write_json(folder / _SCORE, record)

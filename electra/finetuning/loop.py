@@ -16,13 +16,13 @@ from torch import Tensor
 from electra.finetuning.batches import Examples, parts, steps_per_epoch, training_order
 from electra.finetuning.heads import Network
 from electra.finetuning.tasks import FinetuneConfig
-from electra.training.optimizer import build_optimizer, clip_gradients, layer_scale, set_rate
+from electra.training.optimizer import AdamW, build_optimizer, clip_gradients, layer_scale, set_rate
 from electra.training.precision import autocast, choose
 from electra.training.schedule import learning_rate
 
-_ROOM = {"cpu": 2**17, "cuda": 2**23}  # tokens x hidden size of one part: enough to keep a core busy, or a GPU
+ROOM = {"cpu": 2**17, "cuda": 2**23}  # tokens x hidden size of one part: enough to keep a core busy, or a GPU
 _CURVE_POINTS = 20
-_CHECK_EVERY = 50  # steps between two looks at the loss: reading it makes the host wait for the device
+CHECK_EVERY = 50  # steps between two looks at the loss: reading it makes the host wait for the device
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,10 @@ def train(
     """
     place = torch.device(device)
     precision = choose(config.precision, place)
-    tokens = max(256, _ROOM[place.type] // model.encoder.config.hidden)
+    tokens = max(256, ROOM[place.type] // model.encoder.config.hidden)
     steps = count_steps(len(examples), config)
     warmup = int(steps * config.warmup)
-    published = config.layer_decay_exponent == "published"
-    optimizer = build_optimizer(
-        model.named_parameters(),
-        weight_decay=config.weight_decay,
-        beta1=config.beta1,
-        beta2=config.beta2,
-        eps=config.eps,
-        bias_correction=config.bias_correction,
-        scale=layer_scale(model.encoder.config.layers, config.layer_decay, published=published),
-    )
+    optimizer = optimizer_for(model, config)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     batches = training_order(len(examples), config.batch, seed, stream)
     curve: list[Tensor] = []
@@ -84,13 +75,28 @@ def train(
         clip_gradients(parameters, config.clip)
         optimizer.step()
         curve.append(total / len(rows_B))
-        if (step + 1) % _CHECK_EVERY == 0 and not bool(total.isfinite()):
+        if (step + 1) % CHECK_EVERY == 0 and not bool(total.isfinite()):
             return Training(False, [])
     finite = all(bool(parameter.isfinite().all()) for parameter in parameters)
-    return Training(finite, _thinned(torch.stack(curve).cpu().numpy()) if finite else [])
+    return Training(finite, thinned(torch.stack(curve).cpu().numpy()) if finite else [])
 
 
-def _thinned(loss_S: NDArray[np.float32]) -> list[tuple[int, float]]:
+def optimizer_for(model: Network, config: FinetuneConfig) -> AdamW:
+    """Adam as published, each layer with its share of the rate."""
+    published = config.layer_decay_exponent == "published"
+    return build_optimizer(
+        model.named_parameters(),
+        weight_decay=config.weight_decay,
+        beta1=config.beta1,
+        beta2=config.beta2,
+        eps=config.eps,
+        bias_correction=config.bias_correction,
+        scale=layer_scale(model.encoder.config.layers, config.layer_decay, published=published),
+    )
+
+
+def thinned(loss_S: NDArray[np.float32]) -> list[tuple[int, float]]:
+    """The mean loss of each of a few stretches of the training."""
     parts = np.array_split(loss_S.astype(np.float64), min(_CURVE_POINTS, len(loss_S)))
     ends = np.cumsum([len(part) for part in parts])
     return [(int(end), float(f"{part.mean():.6g}")) for end, part in zip(ends, parts, strict=True)]

@@ -10,10 +10,11 @@ from pathlib import Path
 import torch
 
 from electra.finetuning.job import Job
-from electra.finetuning.jobs import finished, run
+from electra.finetuning.jobs import finished, run, run_together
 from electra.finetuning.solve import Record
 from electra.workers import run_units
 
+Unit = tuple[Job, ...]
 Records = dict[Path, Record]  # by the folder that a job leaves, which no two jobs share
 
 
@@ -32,25 +33,40 @@ def run_all(
         on_done(job, record)
 
     for wave in ([job for job in jobs if job.start is None], [job for job in jobs if job.start is not None]):
-        waiting: list[Job] = []
-        for job in sorted(wave, key=lambda job: (-job.cost, job.name)):
-            if (record := finished(job)) is None:
-                waiting.append(job)
-            else:
-                note(job, record)
+        waiting: list[Unit] = []
+        for unit in units_of(sorted(wave, key=lambda job: (-job.cost, job.name))):
+            for job in unit:
+                if (record := finished(job)) is not None:
+                    note(job, record)
+            if any(job.folder not in records for job in unit):
+                waiting.append(unit)
         units = run_units(
             alone, waiting, workers, preload=("electra.finetuning.preload",), limit="finetune.workers in params.yaml"
         )
-        for index, record in units:
-            note(waiting[index], record)
+        for index, found in units:
+            for job, record in zip(waiting[index], found, strict=True):
+                if job.folder not in records:
+                    note(job, record)
     return [records[job.folder] for job in jobs]
 
 
-def alone(job: Job) -> Record:
-    """Run a job on one thread, so that its bytes do not depend on the machine's number of cores."""
+def units_of(jobs: Sequence[Job]) -> list[Unit]:
+    """What one worker does at a time: a job, or all jobs of a stack in the order of their seeds."""
+    units: dict[Path, list[Job]] = {}
+    for job in jobs:
+        key = job.folder.with_name(f"{job.arm} {job.together}") if job.together else job.folder
+        units.setdefault(key, []).append(job)
+    return [
+        tuple(sorted(unit, key=lambda job: job.together.index(job.seed) if job.together else 0))
+        for unit in units.values()
+    ]
+
+
+def alone(unit: Unit) -> list[Record]:
+    """Run a unit on one thread, so that its bytes do not depend on the machine's number of cores."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return run(job)
+        return run_together(unit) if unit[0].together else [run(job) for job in unit]
     finally:
         torch.set_num_threads(threads)

@@ -4,7 +4,7 @@ Three kinds of task take the same road: classes or numbers for texts, tags for w
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from electra.finetuning.job import Job, splits_of
 from electra.finetuning.loop import Training, count_steps, read_outputs, train
 from electra.finetuning.reading import Split
 from electra.finetuning.squad_head import SpanFinder
+from electra.finetuning.stacked import train_together
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import FinetuneConfig, SquadConfig
 from electra.model.encoder import Encoder
@@ -38,8 +39,41 @@ class Solved:
     widen: Callable[[], None]  # gives the network its whole table of word vectors back
 
 
+@dataclass(frozen=True)
+class Ready:
+    """A job that stands before its training, and what follows it."""
+
+    network: Network
+    examples: Examples
+    finish: Callable[[Training], Solved]
+
+
 def solve(job: Job) -> Solved:
     """Train on the job's rows, then predict its splits; those with labels are scored, the first of them counts."""
+    ready = _prepare(job)
+    stream = f"finetune/{job.task}"
+    return ready.finish(
+        train(ready.network, ready.examples, job.config, seed=job.seed, stream=stream, device=job.device)
+    )
+
+
+def solve_together(jobs: Sequence[Job]) -> list[Solved]:
+    """The same for all seeds of one arm, trained in one stack of weights."""
+    first = jobs[0]
+    ready = [_prepare(job) for job in jobs]
+    trainings = train_together(
+        [one.network for one in ready],
+        ready[0].examples,
+        first.config,
+        seeds=[job.seed for job in jobs],
+        stream=f"finetune/{first.task}",
+        device=first.device,
+    )
+    return [one.finish(training) for one, training in zip(ready, trainings, strict=True)]
+
+
+def _prepare(job: Job) -> Ready:
+    """The network with its head, as the seed draws it, and the rows; torch's global generator stands after the head."""
     if job.facts is None:
         return _answer(job)
     task, config = job.facts, job.config
@@ -55,17 +89,20 @@ def solve(job: Job) -> Solved:
         model = Tagger(encoder, len(task.classes), config.length).to(job.device)
     else:
         model = Classifier(encoder, len(task.labels), config.head_dropout).to(job.device)
-    training = train(model, ready, config, seed=job.seed, stream=f"finetune/{job.task}", device=job.device)
-    record = _record(training, len(train_rows), len(ready), config)
-    files: dict[str, Any] = {}
-    for (split, (rows, _)), examples in zip(held_out.items(), narrowed, strict=True):
-        lines, metrics, fault = _judge(job, model, rows, examples, training.finite, labelled=split in scored)
-        files[f"{split}.jsonl"] = lines
-        suffix = split.removeprefix(scored[0])  # "" or "_mismatched"
-        record["metrics"] |= {f"{name}{suffix}": value for name, value in metrics.items()}
-        if split == scored[0]:
-            record["dev_rows"], record["failed"] = len(rows), fault
-    return Solved(record, files, model, widen)
+
+    def finish(training: Training) -> Solved:
+        record = _record(training, len(train_rows), len(ready), config)
+        files: dict[str, Any] = {}
+        for (split, (rows, _)), examples in zip(held_out.items(), narrowed, strict=True):
+            lines, metrics, fault = _judge(job, model, rows, examples, training.finite, labelled=split in scored)
+            files[f"{split}.jsonl"] = lines
+            suffix = split.removeprefix(scored[0])  # "" or "_mismatched"
+            record["metrics"] |= {f"{name}{suffix}": value for name, value in metrics.items()}
+            if split == scored[0]:
+                record["dev_rows"], record["failed"] = len(rows), fault
+        return Solved(record, files, model, widen)
+
+    return Ready(model, ready, finish)
 
 
 def _judge(
@@ -88,7 +125,7 @@ def _judge(
     return lines, scores, tagging.fault(rows, tags, trained and bool(outputs["finite"].all()))
 
 
-def _answer(job: Job) -> Solved:
+def _answer(job: Job) -> Ready:
     """SQuAD: train, then answer and score the dev split."""
     config = job.config
     assert isinstance(config, SquadConfig)
@@ -100,22 +137,27 @@ def _answer(job: Job) -> Solved:
     (ready, dev_examples), widen = narrow(encoder, [source.examples, dev.examples])
     torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
     model = SpanFinder(encoder, config).to(job.device)
-    training = train(model, ready, config, seed=job.seed, stream=f"finetune/{job.task}", device=job.device)
-    record = _record(training, len(source.rows), len(ready), config)
-    outputs = read_outputs(model, dev_examples, job.device, precision=config.precision)
-    finite = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
-    answers = squad_answers.find(dev, {key: predictions.finite(value) for key, value in outputs.items()}, config)
-    threshold = config.null_threshold if version == "2.0" else None
-    given = answers.given(threshold)
-    record["metrics"] = squad_metrics.evaluate(dev.rows, answers.spans, answers.null, version, config.null_threshold)
-    record["dev_rows"] = len(dev.rows)
-    if not (training.finite and finite):
-        record["failed"] = "the loss or the outputs stopped being finite"
-    elif len(given) > 1 and len(set(given.values())) == 1:
-        record["failed"] = f"{next(iter(given.values()))!r} was the answer to every question"
-    n_best = {key: [list(pair) for pair in best] for key, best in answers.n_best.items()}
-    files = {"dev.json": given, "dev-null-odds.json": answers.null, "dev-nbest.json": n_best}
-    return Solved(record, files, model, widen)
+
+    def finish(training: Training) -> Solved:
+        record = _record(training, len(source.rows), len(ready), config)
+        outputs = read_outputs(model, dev_examples, job.device, precision=config.precision)
+        finite = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
+        answers = squad_answers.find(dev, {key: predictions.finite(value) for key, value in outputs.items()}, config)
+        threshold = config.null_threshold if version == "2.0" else None
+        given = answers.given(threshold)
+        record["metrics"] = squad_metrics.evaluate(
+            dev.rows, answers.spans, answers.null, version, config.null_threshold
+        )
+        record["dev_rows"] = len(dev.rows)
+        if not (training.finite and finite):
+            record["failed"] = "the loss or the outputs stopped being finite"
+        elif len(given) > 1 and len(set(given.values())) == 1:
+            record["failed"] = f"{next(iter(given.values()))!r} was the answer to every question"
+        n_best = {key: [list(pair) for pair in best] for key, best in answers.n_best.items()}
+        files = {"dev.json": given, "dev-null-odds.json": answers.null, "dev-nbest.json": n_best}
+        return Solved(record, files, model, widen)
+
+    return Ready(model, ready, finish)
 
 
 def _record(training: Training, rows: int, examples: int, config: FinetuneConfig) -> Record:

@@ -12,14 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.data.tokenizer import Tokenizer
-from electra.finetuning.batches import Batch, Examples, stack
+from electra.finetuning.batches import NO_WORD, Batch, Examples, stack
 from electra.finetuning.heads import Network
 from electra.finetuning.spans import bioes, iob2, spans
 from electra.finetuning.tasks import Task
 from electra.finetuning.unpadded import hidden
 from electra.model.encoder import Encoder
-
-_INSIDE = -100  # the label of a piece that stands for no word
 
 
 def encode(rows: list[dict[str, Any]], task: Task, tokenizer: Tokenizer, length: int) -> Examples:
@@ -31,12 +29,12 @@ def encode(rows: list[dict[str, Any]], task: Task, tokenizer: Tokenizer, length:
     for row in rows:
         count = len(row["words"])
         tags = bioes(spans(row["tags"]), count) if row.get("tags") else ["O"] * count
-        sequence, marks = [tokenizer.cls_id], [_INSIDE]
+        sequence, marks = [tokenizer.cls_id], [NO_WORD]
         for tag, word in zip(tags, [next(pieces) or [tokenizer.unk_id] for _ in range(count)], strict=True):
             sequence += word
-            marks += [index[tag], *[_INSIDE] * (len(word) - 1)]
+            marks += [index[tag], *[NO_WORD] * (len(word) - 1)]
         sequences.append([*sequence[: length - 1], tokenizer.sep_id])
-        labels += [*marks[: length - 1], _INSIDE]
+        labels += [*marks[: length - 1], NO_WORD]
     names = [row["id"] for row in rows]
     return stack(sequences, [0] * len(rows), {"label": np.array(labels, dtype=np.int64)}, names)
 
@@ -54,7 +52,7 @@ class Tagger(Network):
     def losses(self, batch: Batch) -> Tensor:
         """Cross-entropy of each row (B,), summed over its words."""
         loss_P = F.cross_entropy(
-            self.head(hidden(self.encoder, batch)), batch.targets["label"], ignore_index=_INSIDE, reduction="none"
+            self.head(hidden(self.encoder, batch)), batch.targets["label"], ignore_index=NO_WORD, reduction="none"
         )
         return loss_P.new_zeros(len(batch)).index_add(0, batch.row_P, loss_P)
 
@@ -72,7 +70,7 @@ def tags_of(task: Task, rows: list[dict[str, Any]], examples: Examples, tags_NL:
     result = []
     for number, (row, end) in enumerate(zip(rows, ends, strict=True)):
         marks = examples.targets["label"][end - examples.length_N[number] : end]
-        best = [task.classes[tag] for tag in tags_NL[number][: len(marks)][marks != _INSIDE]]
+        best = [task.classes[tag] for tag in tags_NL[number][: len(marks)][marks != NO_WORD]]
         count = len(row["words"])
         result.append(iob2(spans([*best, *["O"] * (count - len(best))]), count))
     return result

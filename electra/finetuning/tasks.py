@@ -15,6 +15,7 @@ from electra.errors import BadConfig
 from electra.files import read_json
 
 Arm = Literal["pretrained", "scratch"]
+Stack = Literal["auto", "on", "off"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +207,7 @@ class FinetuneSection:
     squad: dict[str, Any] = field(default_factory=dict)
     run: tuple[str, ...] = tuple(GLUE)  # the GLUE tasks that a glue stage covers
     workers: int = 0  # processes of one thread each; 0: as many as the model's pretrain.threads
+    stack: Stack = "auto"  # train an arm's seeds as one network with stacked weights; auto: on a GPU
 
     def __post_init__(self) -> None:
         require(self.workers >= 0, "workers", self.workers, "0 or more")

@@ -4,7 +4,10 @@ Whatever looks at one token at a time (embeddings, projections, norms, feed-forw
 real tokens of a batch and nothing else. Attention alone needs rows: queries, keys and values are laid out as a B × T
 grid, and its context is taken back. Hidden states equal the padded encoder's up to the order of additions.
 
-Shapes: B rows, T longest row, P tokens in all, C = B × T cells, H hidden size, D head size.
+Weights may be those of several networks with one dimension more (stacked.py): then the tokens, and the rows, are as many
+equal shares, the first network's first.
+
+Shapes: B rows, T longest row, P tokens in all, C = B × T cells, H hidden size, D head size, S networks.
 """
 
 import math
@@ -43,8 +46,9 @@ def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
     weight, bias = attention.qkv.weight, attention.qkv.bias
     first_BH = hidden_PH.index_select(0, batch.first_B)
     heads = (attention.heads, size // attention.heads)
-    query = F.linear(first_BH, weight[:size], bias[:size]).view(len(batch), 1, *heads).transpose(1, 2)
-    both_BT2H = _Spread.apply(F.linear(hidden_PH, weight[size:], bias[size:]), batch)  # type: ignore[no-untyped-call]
+    query = linear(first_BH, weight[..., :size, :], bias[..., :size]).view(len(batch), 1, *heads).transpose(1, 2)
+    both_PX = linear(hidden_PH, weight[..., size:, :], bias[..., size:])
+    both_BT2H = _Spread.apply(both_PX, batch)  # type: ignore[no-untyped-call]
     key, value = both_BT2H.view(len(batch), -1, 2, *heads).permute(2, 0, 3, 1, 4)
     scores = (query @ key.transpose(-2, -1)) / math.sqrt(heads[1])
     if (mask := _mask(batch)) is not None:
@@ -53,11 +57,29 @@ def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
     return _after(last, first_BH, context.reshape(len(batch), size))
 
 
+def linear(x_PI: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b (P, O); with weights (S, O, I) each network's share of the rows through its own."""
+    if weight.ndim == 2:
+        return F.linear(x_PI, weight, bias)
+    x_SNI = x_PI.reshape(len(weight), -1, x_PI.shape[-1])
+    product = x_SNI @ weight.mT if bias is None else torch.baddbmm(bias[:, None], x_SNI, weight.mT)
+    return product.flatten(0, 1)
+
+
+def lookup(ids_P: Tensor, table: Tensor) -> Tensor:
+    """Rows of a table (P, E); with tables (S, V, E) each network's share of the ids in its own."""
+    if table.ndim == 2:
+        return F.embedding(ids_P, table)
+    count, size, _ = table.shape
+    first_S1 = torch.arange(0, count * size, size, device=ids_P.device)[:, None]
+    return F.embedding((ids_P.view(count, -1) + first_S1).flatten(), table.flatten(0, 1))
+
+
 def _embed(encoder: Encoder, batch: Batch) -> Tensor:
     block = encoder.embeddings
     word_VE, position_PE = block.tables()
-    embedded = F.embedding(batch.ids_P, word_VE) + block.token_type(batch.segments_P)
-    embedded = block.norm(embedded + F.embedding(batch.positions_P, position_PE))
+    embedded = lookup(batch.ids_P, word_VE) + block.token_type(batch.segments_P)
+    embedded = block.norm(embedded + lookup(batch.positions_P, position_PE))
     hidden_PH: Tensor = encoder.project(dropout(embedded, block.dropout, block.training))
     return hidden_PH
 

@@ -93,7 +93,15 @@ def plan_glue(
         keep: Literal["all"] | None = "all" if task in starts else None
         before = [job for job in jobs if job.task == config.start]
         jobs += plan(
-            task, config, rows=rows / task, model=encoder, state=state, device=device(), before=before, keep=keep
+            task,
+            config,
+            rows=rows / task,
+            model=encoder,
+            state=state,
+            device=device(),
+            before=before,
+            keep=keep,
+            stack=params.finetune.stack,
         )
     return jobs
 
@@ -202,5 +210,6 @@ def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
         "code_digest": code(),
         "device": jobs[0].device,
         "threads_per_run": 1,
+        **({"stacked": True} if any(job.together for job in jobs) else {}),
         "torch": torch.__version__,
     }

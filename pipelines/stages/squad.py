@@ -29,7 +29,15 @@ def run(name: str, params: Params, tracker: Any) -> None:
     jobs = []
     for version in config.versions:
         task = SQUAD[version]
-        jobs += plan(task, config, rows=rows / task, model=encoder, state=state, device=device())
+        jobs += plan(
+            task,
+            config,
+            rows=rows / task,
+            model=encoder,
+            state=state,
+            device=device(),
+            stack=params.finetune.stack,
+        )
     with lock_folder(state):
         records = run_jobs(
             jobs, workers(params, model), f"squad {name}", tracker, lambda record: record["metrics"]["f1"]
