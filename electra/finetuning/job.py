@@ -40,6 +40,7 @@ class Job:
 
 def splits_of(facts: Task | None, config: FinetuneConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The splits that are scored, of which the first counts, and those that are predicted only."""
-    scored = facts.evaluation if facts is not None else ("dev",)
-    unlabelled = tuple(split.replace("dev", "test") for split in scored) if facts is not None and config.test else ()
-    return scored, unlabelled
+    if facts is None:
+        return ("dev",), ()
+    tests = *(split.replace("dev", "test") for split in facts.evaluation), *facts.diagnostic
+    return facts.evaluation, tests if config.test else ()

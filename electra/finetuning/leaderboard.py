@@ -19,6 +19,7 @@ FILES = {  # (task, split) -> name in the archive that is handed in
     ("qqp", "test"): "QQP.tsv",
     ("mnli", "test"): "MNLI-m.tsv",
     ("mnli", "test_mismatched"): "MNLI-mm.tsv",
+    ("mnli", "test_diagnostic"): "AX.tsv",
     ("qnli", "test"): "QNLI.tsv",
     ("rte", "test"): "RTE.tsv",
     ("wnli", "test"): "WNLI.tsv",

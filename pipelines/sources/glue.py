@@ -33,12 +33,21 @@ class Layout:
     hub_b: str = ""
     hub_labels: tuple[str, ...] = ()  # the hub's class numbers, where they are not the file's digits
     headerless: tuple[str, ...] = ()  # the columns of files without a header
-    files: Mapping[str, str] = field(
+    files: Mapping[str, str] = field(  # by split; a name with a folder stands beside the task's folder, not in it
         default_factory=lambda: {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
     )
-    hub_splits: Mapping[str, str] = field(
+    hub_splits: Mapping[str, str] = field(  # a name with a configuration before it belongs to that, not to the task's
         default_factory=lambda: {"train": "train", "dev": "validation", "test": "test"}
     )
+
+    def path(self, split: str) -> str:
+        """The file of a split, from GLUE's folder."""
+        return name if "/" in (name := self.files[split]) else f"{self.folder}/{name}"
+
+    def hub_place(self, split: str, task: str) -> tuple[str, str]:
+        """(configuration, split) of the hub's GLUE."""
+        config, _, name = self.hub_splits[split].rpartition("/")
+        return config or task, name
 
 
 _PAIR = ("entailment", "not_entailment")
@@ -62,6 +71,7 @@ LAYOUTS: dict[str, Layout] = {
             "dev_mismatched": "dev_mismatched.tsv",
             "test": "test_matched.tsv",
             "test_mismatched": "test_mismatched.tsv",
+            "test_diagnostic": "diagnostic/diagnostic.tsv",
         },
         hub_splits={
             "train": "train",
@@ -69,6 +79,7 @@ LAYOUTS: dict[str, Layout] = {
             "dev_mismatched": "validation_mismatched",
             "test": "test_matched",
             "test_mismatched": "test_mismatched",
+            "test_diagnostic": "ax/test",
         },
     ),
     "qnli": Layout("QNLI", "question", "sentence", hub_labels=_PAIR),

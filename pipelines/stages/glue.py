@@ -37,6 +37,7 @@ SUFFIXES = {
     "dev_mismatched.jsonl": "-mismatched.jsonl",
     "test.jsonl": "-test.jsonl",
     "test_mismatched.jsonl": "-test-mismatched.jsonl",
+    "test_diagnostic.jsonl": "-test-diagnostic.jsonl",
 }
 
 

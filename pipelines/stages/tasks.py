@@ -127,8 +127,8 @@ def local_splits(glue_folder: Path | None, squad_folder: Path | None, where: str
     if glue_folder:
         require_folder(glue_folder, f"{where}.glue")
         for task, layout in glue.LAYOUTS.items():
-            for split, name in layout.files.items():
-                if (path := glue_folder / layout.folder / name).is_file():
+            for split in layout.files:
+                if (path := glue_folder / layout.path(split)).is_file():
                     yield task, split, glue.read_tsv(path, task, split)
     if squad_folder:
         require_folder(squad_folder, f"{where}.squad")
@@ -143,9 +143,10 @@ def hub_splits(source: HubTasks, where: str) -> Iterator[Split]:
     if source.glue:
         name, commit = source.glue.dataset, hub.resolve(source.glue.dataset, source.glue.revision, f"{where}.glue")
         for task, layout in glue.LAYOUTS.items():
-            for split, theirs in layout.hub_splits.items():
-                rows = hub.read_rows(name, task, theirs, commit, f"{where}.glue")
-                yield task, split, glue.hub_rows(rows, task, f"{name}/{task}/{theirs}")
+            for split in layout.hub_splits:
+                config, theirs = layout.hub_place(split, task)
+                rows = hub.read_rows(name, config, theirs, commit, f"{where}.glue")
+                yield task, split, glue.hub_rows(rows, task, f"{name}/{config}/{theirs}")
     for task, part in (("squad1", source.squad1), ("squad2", source.squad2)):
         if part:
             commit = hub.resolve(part.dataset, part.revision, f"{where}.{task}")

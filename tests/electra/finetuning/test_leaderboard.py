@@ -16,7 +16,7 @@ def line(identity: str, prediction, logits, label=None) -> dict:
 
 def test_files_have_the_names_and_forms_of_the_leaderboard():
     assert set(FILES.values()) == {
-        *("CoLA.tsv", "SST-2.tsv", "MRPC.tsv", "STS-B.tsv", "QQP.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv", "WNLI.tsv")
+        *("CoLA.tsv", "SST-2.tsv", "MRPC.tsv", "STS-B.tsv", "QQP.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv", "WNLI.tsv", "AX.tsv")
     }  # fmt: skip
     assert tsv(GLUE["rte"], [line("0", "entailment", [])]) == "index\tprediction\n0\tentailment\n"
     scores = [line("0", 5.4, []), line("1", -0.2, []), line("2", 1.23456, [])]

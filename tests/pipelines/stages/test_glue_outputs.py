@@ -28,7 +28,7 @@ def change(old: str, new: str) -> None:
 def add_test_sets() -> None:
     for name in ("cola", "mnli", "stsb"):
         rows = [{**row, "label": None} for row in read_jsonl(ROWS / name / "dev.jsonl")[:7]]
-        for split in ("test", "test_mismatched")[: 2 if name == "mnli" else 1]:
+        for split in ("test", "test_mismatched", "test_diagnostic")[: 3 if name == "mnli" else 1]:
             write_jsonl(ROWS / name / f"{split}.jsonl", rows)
     write_manifest(ROWS)
 
@@ -39,10 +39,13 @@ def test_test_sets_are_predicted_in_the_leaderboards_form_and_by_all_seeds_toget
     change("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli, stsb]")
     glue.run("small", load(), Tracker(None))
     made = {path.name: path for path in Path("build/glue/small/leaderboard/pretrained-ensemble").iterdir()}
-    assert set(made) == {"CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "STS-B.tsv"}
+    assert set(made) == {"CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv", "STS-B.tsv"}
     assert set(made) >= {path.name for path in Path("build/glue/small/leaderboard/scratch-seed2").iterdir()}
     header, *lines = made["STS-B.tsv"].read_text().splitlines()
     assert header == "index\tprediction" and len(lines) == 7
+    diagnostic = [line.split("\t")[1] for line in made["AX.tsv"].read_text().splitlines()[1:]]
+    assert len(diagnostic) == 7 and set(diagnostic) <= {"contradiction", "entailment", "neutral"}
+    assert Path("build/glue/small/mnli/pretrained-seed1-test-diagnostic.jsonl").is_file()
     seeds = [read_jsonl(Path(f"build/glue/small/stsb/pretrained-seed{seed}-test.jsonl")) for seed in (1, 2)]
     assert all(line["label"] is None for line in seeds[0])
     means = [sum(rows[at]["logits"][0] for rows in seeds) / 2 * 5 for at in range(7)]
@@ -51,6 +54,17 @@ def test_test_sets_are_predicted_in_the_leaderboards_form_and_by_all_seeds_toget
     result = json.loads(Path("results/small/glue.json").read_text())["tasks"]["mnli"]
     assert set(result["ensemble"]) == {"pretrained", "scratch"} and result["ensemble"]["scratch"]["seeds"] == [1, 2]
     assert 0 <= result["ensemble"]["scratch"]["accuracy"] <= 100
+
+
+def test_without_the_diagnostic_set_there_is_no_file_of_it(workspace) -> None:  # noqa: F811
+    add_test_sets()
+    (ROWS / "mnli/test_diagnostic.jsonl").unlink()
+    write_manifest(ROWS)
+    change("seeds: [1, 2],", "seeds: [1], test: true, arms: [pretrained],")
+    change("run: [cola, mnli, mrpc, stsb]", "run: [mnli]")
+    glue.run("small", load(), Tracker(None))
+    made = {path.name for path in Path("build/glue/small/leaderboard/pretrained-seed1").iterdir()}
+    assert made == {"MNLI-m.tsv", "MNLI-mm.tsv"}
 
 
 def test_the_first_seeds_model_is_kept_and_answers(workspace) -> None:  # noqa: F811

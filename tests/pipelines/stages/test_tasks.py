@@ -108,7 +108,26 @@ def test_rows_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     part = {"dataset": "nyu-mll/glue", "revision": "main"}
     source = build(HubTasks, {"kind": "hub", "glue": part, "squad2": {**part, "dataset": "squad_v2"}}, "tasks.hub")
     metrics = gather(source, "tasks.hub", tmp_path / "out")
-    assert metrics["tasks"]["mnli"].keys() == {"train", "dev", "dev_mismatched", "test", "test_mismatched"}
+    assert metrics["tasks"]["mnli"].keys() == {
+        "train",
+        "dev",
+        "dev_mismatched",
+        "test",
+        "test_mismatched",
+        "test_diagnostic",
+    }
     assert metrics["tasks"]["squad2"]["dev"] == {"rows": 3, "quarantined": 0, "also_in_train": 3}
     assert ("nyu-mll/glue", "mnli", "validation_matched", "commit-of-main") in asked
+    assert ("nyu-mll/glue", "ax", "test", "commit-of-main") in asked
     assert json.loads((tmp_path / "out/rte/train.jsonl").open().readline())["label"] == "entailment"
+
+
+def test_the_diagnostic_set_is_a_test_split_of_mnli(tmp_path: Path) -> None:
+    header = "index\tsentence1\tsentence2\n"
+    for name in ("MNLI/test_matched.tsv", "diagnostic/diagnostic.tsv"):
+        (tmp_path / "glue" / name).parent.mkdir(parents=True)
+        (tmp_path / "glue" / name).write_text(header + '0\tThe "cat" sat.\tA cat sat.\n1\tA cat sat.\tNo cat sat.\n')
+    metrics = gather(LocalTasks(kind="local", glue=str(tmp_path / "glue")), "tasks.x", tmp_path / "out")
+    assert metrics["tasks"]["mnli"] == {split: {"rows": 2, "quarantined": 0} for split in ("test", "test_diagnostic")}
+    rows = [json.loads(line) for line in (tmp_path / "out/mnli/test_diagnostic.jsonl").open()]
+    assert rows[0] == {"id": "0", "a": 'The "cat" sat.', "b": "A cat sat.", "label": None} and rows[1]["id"] == "1"
