@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra.finetuning.tasks import SQUAD, FinetuneConfig, Task
+from electra.finetuning.tasks import DIAGNOSTIC, SQUAD, FinetuneConfig, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,7 @@ class Job:
     fingerprint: str
     start: Path | None = None  # folder of the fine-tuned model to start from instead of `model`'s weights
     keep: bool = False  # leave the fine-tuned model, too
+    candidates: bool = False  # SQuAD: leave what an ensemble of seeds needs, too
     data: str = ""  # digest of the rows
     tokenizer: str = ""  # sha256 of its file
     cost: float = 0.0  # estimate for the order of jobs, in bytes of training rows read
@@ -42,5 +43,5 @@ def splits_of(facts: Task | None, config: FinetuneConfig) -> tuple[tuple[str, ..
     """The splits that are scored, of which the first counts, and those that are predicted only."""
     if facts is None:
         return ("dev",), ()
-    tests = *(split.replace("dev", "test") for split in facts.evaluation), *facts.diagnostic
+    tests = *(split.replace("dev", "test") for split in facts.evaluation), *DIAGNOSTIC.get(facts.name, ())
     return facts.evaluation, tests if config.test else ()

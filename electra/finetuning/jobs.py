@@ -7,9 +7,9 @@ computed again; so an interrupted stage goes on where it was.
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -32,9 +32,15 @@ from electra.finetuning.folder import write_model
 from electra.finetuning.job import Job, splits_of
 from electra.finetuning.solve import Record, Solved, solve, solve_together
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig, Stack, Task, find
+from electra.tensors import write_tensors
 
 MODEL = "model"
 _SCORE = "score.json"
+_WRITERS: dict[str, Callable[[Path, Any], None]] = {
+    ".json": write_json,
+    ".jsonl": write_jsonl,
+    ".safetensors": write_tensors,
+}
 _CODE = (
     "finetuning",
     "model",
@@ -99,6 +105,9 @@ def plan(
     together = config.seeds if stacked and len(config.seeds) > 1 else ()
     if together:
         common = (*common, "stacked", together)
+    candidates = facts is None and config.ensemble and len(config.seeds) > 1
+    if candidates:
+        common = (*common, "candidates")
     starts = {job.seed: job for job in before if job.arm == "pretrained"}
     jobs = []
     for arm in config.arms:
@@ -132,6 +141,7 @@ def plan(
                     cost=size,
                     device=device,
                     together=together,
+                    candidates=candidates,
                 )
             )
     return jobs
@@ -198,7 +208,7 @@ def _leave(job: Job, solved: Solved) -> Record:
     with atomic_folder(job.folder) as folder:
         write_json(folder / _SCORE, record)
         for name, content in solved.files.items():
-            (write_jsonl if name.endswith(".jsonl") else write_json)(folder / name, content)
+            _WRITERS[Path(name).suffix](folder / name, content)
         if job.keep:
             solved.widen()
             write_model(folder / MODEL, solved.network, job.facts, job.config, job.model)

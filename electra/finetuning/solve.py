@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from electra.export import fresh_encoder, load_encoder, read_config
-from electra.finetuning import predictions, reading, spans, squad_answers, squad_metrics, tagging
+from electra.finetuning import predictions, reading, spans, squad, squad_answers, squad_metrics, tagging
 from electra.finetuning.batches import Examples
 from electra.finetuning.heads import Classifier, Network, narrow
 from electra.finetuning.job import Job, splits_of
@@ -24,14 +24,16 @@ from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import FinetuneConfig, SquadConfig
 from electra.model.encoder import Encoder
 from electra.seeds import derive
+from electra.tensors import read_tensors
 
+CANDIDATES = "dev-candidates.safetensors"
 Record = dict[str, Any]
 Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Solved:
-    """What a job leaves: figures, content of files by name (rows of a .jsonl, or one JSON value), the network."""
+    """What a job leaves: figures, content of files by name (rows, one JSON value or tensors), the network."""
 
     record: Record
     files: dict[str, Any]
@@ -129,10 +131,7 @@ def _answer(job: Job) -> Ready:
     """SQuAD: train, then answer and score the dev split."""
     config = job.config
     assert isinstance(config, SquadConfig)
-    version: squad_metrics.Version = "2.0" if job.task == "squad2" else "1.1"
-    cut = (config.stride, config.question_length)
-    source = reading.questions(_split(job, "train"), *cut)
-    dev = reading.questions(_split(job, "dev"), *cut)
+    source, dev = _questions(job, "train"), _questions(job, "dev")
     encoder = _encoder(job)
     (ready, dev_examples), widen = narrow(encoder, [source.examples, dev.examples])
     torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
@@ -142,22 +141,52 @@ def _answer(job: Job) -> Ready:
         record = _record(training, len(source.rows), len(ready), config)
         outputs = read_outputs(model, dev_examples, job.device, precision=config.precision)
         finite = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
-        answers = squad_answers.find(dev, {key: predictions.finite(value) for key, value in outputs.items()}, config)
-        threshold = config.null_threshold if version == "2.0" else None
-        given = answers.given(threshold)
-        record["metrics"] = squad_metrics.evaluate(
-            dev.rows, answers.spans, answers.null, version, config.null_threshold
-        )
-        record["dev_rows"] = len(dev.rows)
+        outputs = {key: predictions.finite(value) for key, value in outputs.items()}
+        candidates = squad_answers.candidates(dev, outputs, config)
+        record["metrics"], files = _score_answers(job, dev, candidates)
+        record["dev_rows"], given = len(dev.rows), files["dev.json"]
         if not (training.finite and finite):
             record["failed"] = "the loss or the outputs stopped being finite"
         elif len(given) > 1 and len(set(given.values())) == 1:
             record["failed"] = f"{next(iter(given.values()))!r} was the answer to every question"
-        n_best = {key: [list(pair) for pair in best] for key, best in answers.n_best.items()}
-        files = {"dev.json": given, "dev-null-odds.json": answers.null, "dev-nbest.json": n_best}
+        if job.candidates:
+            files[CANDIDATES] = candidates.tensors()
         return Solved(record, files, model, widen)
 
     return Ready(model, ready, finish)
+
+
+def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, Any]]:
+    """Figures and files of finished SQuAD jobs answering as one: the dev split by the mean of their probabilities."""
+    config = jobs[0].config
+    assert isinstance(config, SquadConfig)
+    runs = [
+        squad_answers.Candidates.of_tensors(read_tensors(job.folder / CANDIDATES, "run the stage again"))
+        for job in jobs
+    ]
+    return _score_answers(jobs[0], _questions(jobs[0], "dev"), squad_answers.mean(runs, config))
+
+
+def _score_answers(
+    job: Job, dev: squad.Reading, candidates: squad_answers.Candidates
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Every official figure, and the official files."""
+    assert isinstance(job.config, SquadConfig)
+    version: squad_metrics.Version = "2.0" if job.task == "squad2" else "1.1"
+    threshold = job.config.null_threshold
+    answers = squad_answers.choose(dev, candidates, job.config)
+    n_best = {key: [list(pair) for pair in best] for key, best in answers.n_best.items()}
+    files = {
+        "dev.json": answers.given(threshold if version == "2.0" else None),
+        "dev-null-odds.json": answers.null,
+        "dev-nbest.json": n_best,
+    }
+    return squad_metrics.evaluate(dev.rows, answers.spans, answers.null, version, threshold), files
+
+
+def _questions(job: Job, split: str) -> squad.Reading:
+    assert isinstance(job.config, SquadConfig)
+    return reading.questions(_split(job, split), job.config.stride, job.config.question_length)
 
 
 def _record(training: Training, rows: int, examples: int, config: FinetuneConfig) -> Record:

@@ -30,7 +30,6 @@ class Task:
         0  # of the complete official train split: fewer rows are a subset and are called so; 0: no official one
     )
     evaluation: tuple[str, ...] = ("dev",)
-    diagnostic: tuple[str, ...] = ()  # splits for its model that are handed in beside its own test sets
     scale: float = 1.0  # regression: the model is trained on label / scale
     tagging: bool = False
     columns: tuple[str, ...] = ()  # what a file of such rows calls the first and the second text
@@ -64,13 +63,15 @@ GLUE: dict[str, Task] = {
             metrics=("accuracy",),
             train_rows=392_702,
             evaluation=("dev", "dev_mismatched"),
-            diagnostic=("test_diagnostic",),
         ),
         Task(name="qnli", title="QNLI", labels=_ENTAILMENT, metrics=("accuracy",), train_rows=104_743),
         Task(name="rte", title="RTE", labels=_ENTAILMENT, metrics=("accuracy",), train_rows=2_490),
         Task(name="wnli", title="WNLI", labels=_BINARY, metrics=("accuracy",), train_rows=635),
     )
 }
+
+DIAGNOSTIC: dict[str, tuple[str, ...]] = {"mnli": ("test_diagnostic",)}
+"""Splits that a task's model predicts beside its own test sets: GLUE's diagnostic set (AX)."""
 
 FACTS = "task.json"
 """Beside the rows of a task of one's own: what it is."""

@@ -4,12 +4,15 @@ The answers are in the official format and as they would be handed in: left empt
 threshold. State is in runs/squad-M, as in the glue stage.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from electra.files import atomic_folder, lock_folder, verify_manifest, write_json, write_manifest
 from electra.finetuning import summary
+from electra.finetuning.job import Job
 from electra.finetuning.jobs import plan
+from electra.finetuning.solve import answer_together
 from electra.finetuning.tasks import SQUAD
 from pipelines.params import Params
 from pipelines.stages.glue import device, gather, label, provenance, run_jobs, workers
@@ -44,8 +47,11 @@ def run(name: str, params: Params, tracker: Any) -> None:
         )
         with atomic_folder(Path("build/squad") / name) as folder:
             gather(jobs, folder, FILES)
+            together = ensembles(jobs, folder)
             write_manifest(folder)
     versions = {version: summary.of_squad(records[SQUAD[version]]) for version in config.versions}
+    for version, figures in together.items():
+        versions[version]["ensemble"] = figures
     write_json(
         Path("results") / name / "squad.json",
         {**label(params, model), "versions": versions, "provenance": provenance(jobs)},
@@ -59,3 +65,18 @@ def run(name: str, params: Params, tracker: Any) -> None:
             for metric in ("exact", "f1")
         }
     )
+
+
+def ensembles(jobs: Sequence[Job], folder: Path) -> dict[str, dict[str, Any]]:
+    """The seeds of each version and arm answering as one, where the settings ask for it: its files, and its dev scores."""
+    scores: dict[str, dict[str, Any]] = {}
+    groups: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs:
+        if job.candidates:
+            groups.setdefault((job.place, job.arm), []).append(job)
+    for (version, arm), runs in groups.items():
+        figures, files = answer_together(runs)
+        for name, content in files.items():
+            write_json(folder / version / f"{arm}-ensemble{FILES[name]}", content)
+        scores.setdefault(version, {})[arm] = {"seeds": [job.seed for job in runs], **figures}
+    return scores

@@ -8,7 +8,7 @@ import torch
 
 from electra.export import load_encoder
 from electra.finetuning.squad import encode
-from electra.finetuning.squad_answers import find
+from electra.finetuning.squad_answers import candidates, choose, find, mean
 from electra.finetuning.squad_head import SpanFinder
 from electra.finetuning.tasks import SquadConfig
 
@@ -92,6 +92,29 @@ def test_the_threshold_blanks_and_without_the_classifier_the_null_score_is_a_dif
         and answers.given(None) == {"q": "red cat"}
     )
     assert find(reading, given, dataclasses.replace(CONFIG, answerability=False)).null == {"q": -1.0}
+
+
+def test_runs_answer_together_by_mean_probabilities(reading):
+    """Each run prefers a span that the other does not know; both like "the" second, which wins: .4 against .55 / 2."""
+    p = lambda value: float(np.log(value))  # noqa: E731
+    first = outputs([(5, p(0.55), [(5, 0.0), (6, LOW)]), (4, p(0.4), [(4, 0.0), (5, LOW)])], null=2.0)
+    second = outputs([(6, p(0.55), [(6, 0.0), (7, LOW)]), (4, p(0.4), [(4, 0.0), (5, LOW)])], null=-1.0)
+    runs = [candidates(reading, one, CONFIG) for one in (first, second)]
+    alone = choose(reading, runs[0], CONFIG)
+    assert alone == find(reading, first, CONFIG) and alone.spans == {"q": "red"}
+    together = choose(reading, mean(runs, CONFIG), CONFIG)
+    assert together.spans == {"q": "the"}
+    assert [text for text, _ in together.n_best["q"]] == ["the", "red", "cat"]
+    assert [np.exp(score) for _, score in together.n_best["q"]] == pytest.approx([0.4, 0.275, 0.275], rel=1e-4)
+    no_answer = (1 / (1 + np.exp(-2)) + 1 / (1 + np.exp(1))) / 2
+    assert together.null["q"] == pytest.approx(np.log(no_answer / (1 - no_answer)), abs=1e-5)
+    plain = dataclasses.replace(CONFIG, answerability=False)
+    assert mean(runs, plain).null_W == pytest.approx([np.log((np.exp(2) + np.exp(-1)) / 2)])
+    same = choose(reading, mean([runs[0]] * 3, CONFIG), CONFIG)
+    assert same.spans == alone.spans and same.null["q"] == pytest.approx(2.0, rel=1e-4)
+    assert [score for _, score in same.n_best["q"]] == pytest.approx(
+        [score for _, score in alone.n_best["q"]], rel=1e-4
+    )
 
 
 @pytest.fixture

@@ -100,3 +100,31 @@ def test_the_same_bytes_again_from_nothing(workspace):
         Path(folder).rename(f"{folder}-before")
     squad.run("small", load(), Tracker(None))
     assert contents("build/squad") | contents("results") == first
+
+
+def test_seeds_answer_together(workspace):
+    squad.run("small", load(), Tracker(None))
+    alone = json.loads(Path("results/small/squad.json").read_text())
+    files = contents("build/squad")
+    params = Path("params.yaml")
+    params.write_text(params.read_text().replace("seeds: [1, 2],", "seeds: [1, 2], ensemble: true,"))
+    squad.run("small", load(), Tracker(None))
+    result = json.loads(Path("results/small/squad.json").read_text())
+    made = contents("build/squad")
+    assert {name: made[name] for name in files if "MANIFEST" not in name} == {
+        name: data for name, data in files.items() if "MANIFEST" not in name
+    }
+    for version, task in (("1.1", "squad1"), ("2.0", "squad2")):
+        rows = read_jsonl(Path("build/tasks/made_up") / task / "dev.jsonl")
+        together = result["versions"][version].pop("ensemble")
+        assert result["versions"][version] == alone["versions"][version]
+        assert set(together) == {"pretrained", "scratch"}
+        for arm, figures in together.items():
+            assert figures["seeds"] == [1, 2] and set(figures) - {"seeds"} <= set(alone["versions"][version][arm])
+            answers = json.loads(Path(f"build/squad/small/{version}/{arm}-ensemble.json").read_text())
+            scores = question_scores(rows, answers, version)
+            assert figures["f1"] == pytest.approx(100 * sum(pair[1] for pair in scores.values()) / len(rows), abs=1e-4)
+            assert Path(f"build/squad/small/{version}/{arm}-ensemble-nbest.json").is_file()
+    before = contents("build/squad") | contents("results")
+    squad.run("small", load(), Tracker(None))
+    assert contents("build/squad") | contents("results") == before
