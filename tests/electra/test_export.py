@@ -101,6 +101,9 @@ def test_what_does_not_fit_is_one_sentence(exported, tmp_path):
     rewrite(num_hidden_layers=5)
     with pytest.raises(BadInput, match=r"has no tensor encoder\.layer\.2"):
         load_encoder(folder / "encoder")
+    rewrite(vocab_size=99)
+    with pytest.raises(BadInput, match="has shape"):
+        load_encoder(folder / "encoder")
     rewrite(model_type="bert")
     with pytest.raises(BadInput, match="bert"):
         load_encoder(folder / "encoder")
