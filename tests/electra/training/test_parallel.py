@@ -48,8 +48,10 @@ def train(run, size=1, before=None, **changes):
     for process in processes:
         process.start()
     for process in processes:
-        process.join(120)
+        process.join(60)
     codes = [process.exitcode for process in processes]
+    for process in processes:
+        process.kill()  # one that hangs would keep pytest from ending
     path = run / "metrics.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else [], codes
 
