@@ -32,10 +32,11 @@ import datasets
 import torch
 import transformers
 
+from benchmarks.finetune_gpu import write_model
 from benchmarks.record import processor
 from electra.config import EncoderConfig
 from electra.data import tokenizer as tokenizers
-from electra.export import config_json, encoder_tensors, fresh_encoder, load_encoder, write_folder
+from electra.export import load_encoder
 from electra.files import write_json
 from electra.finetuning.examples import encode
 from electra.finetuning.heads import Classifier, narrow
@@ -164,16 +165,6 @@ def spread(values: list[float]) -> dict[str, float]:
     }
 
 
-def write_model(folder: Path, vocabulary: Path) -> Path:
-    """The small model's size with fresh weights: speed does not depend on what they are."""
-    tokenizer = tokenizers.from_vocab(vocabulary)
-    tokenizers.save(tokenizer, folder / "tokenizer")
-    files = {path.name: path.read_text() for path in (folder / "tokenizer").iterdir()}
-    tensors = encoder_tensors(fresh_encoder(SMALL, tokenizer.vocab_size, 1))
-    write_folder(folder / "model", tensors, config_json(SMALL, tokenizer.vocab_size, "ElectraModel"), files, "")
-    return folder / "model"
-
-
 def record(
     given: argparse.Namespace, rows: dict[str, Rows], runs: list[dict[str, dict[str, dict[str, float]]]]
 ) -> dict[str, Any]:
@@ -221,7 +212,7 @@ def main() -> None:
     rows = {task: read(given.glue, task, given.fraction) for task in TASKS}
     runs: list[dict[str, dict[str, dict[str, float]]]] = []
     with tempfile.TemporaryDirectory() as folder:
-        model = write_model(Path(folder), given.vocabulary)
+        model = write_model(Path(folder), given.vocabulary, SMALL)
         torch.set_num_threads(1)
         import_everything(rows["cola"], model)
         for number in range(given.rounds):

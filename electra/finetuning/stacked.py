@@ -161,12 +161,11 @@ def even_parts(
     length_SB = length_N[rows_SB]
     seeds, batch = rows_SB.shape
     start = 0
-    for end in range(1, batch + 1):
-        if end < batch:
-            real = int(length_SB[:, start : end + 1].sum())
-            cells = seeds * (end + 1 - start) * int(length_SB[:, end].max())
-            if real <= tokens and (cells <= tokens or cells <= 1.25 * real):
-                continue
+    while start < batch:
+        real_R = length_SB[:, start:].sum(0).cumsum()
+        cells_R = seeds * np.arange(1, batch - start + 1) * length_SB[:, start:].max(0)
+        fits_R = (real_R <= tokens) & ((cells_R <= tokens) | (cells_R <= 1.25 * real_R))  # as `parts` has it
+        end = start + max(1, int(np.logical_and.accumulate(fits_R).sum()))
         part_SR = length_SB[:, start:end]
         yield rows_SB[:, start:end], len(length_N) + _filler(part_SR.sum(1), int(part_SR.max()))
         start = end
