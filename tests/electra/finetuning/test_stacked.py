@@ -20,16 +20,17 @@ from electra.finetuning.loop import train
 from electra.finetuning.pool import run_all
 from electra.finetuning.squad import encode as encode_squad
 from electra.finetuning.squad_head import SpanFinder
-from electra.finetuning.stacked import even_parts, stack, train_together, with_filler
+from electra.finetuning.stacked import clip_each, even_parts, stack, train_together, with_filler
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
+from electra.training.optimizer import clip_gradients
 
 from .conftest import glue_rows, squad_rows
 from .test_jobs import bytes_of
 
 SEEDS = (1, 2, 5)
 CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, dropout=0.0, head_dropout=0.0)
-CONFIG = dataclasses.replace(CONFIG, weight_decay=0.01, seeds=SEEDS)
+CONFIG = dataclasses.replace(CONFIG, weight_decay=0.1, seeds=SEEDS)
 SQUAD = {"stride": 12, "question_length": 10, "seeds": SEEDS, "dropout": 0.0}
 
 
@@ -37,7 +38,7 @@ def case(kind, model, tokenizer):
     """A network for each seed, the rows and the settings."""
     if kind.startswith("squad"):
         head = {"squad": "conditional", "squad-independent": "independent"}[kind]
-        config = SquadConfig(learning_rate=1e-3, epochs=1, batch=16, length=40, weight_decay=0.01, head=head, **SQUAD)
+        config = SquadConfig(learning_rate=1e-3, epochs=1, batch=16, length=40, weight_decay=0.1, head=head, **SQUAD)
         rows = encode_squad(squad_rows(40, 1, impossible=True), tokenizer, length=40, stride=12, question_length=10)
         make = lambda encoder: SpanFinder(encoder, config)  # noqa: E731
         rows = rows.examples
@@ -104,6 +105,39 @@ def test_when_none_is_finite_any_more_training_ends(model, tokenizer, monkeypatc
     assert len(steps) == 2
 
 
+def test_each_seeds_gradients_are_clipped_by_their_own_norm():
+    torch.manual_seed(1)
+    grads = [torch.randn(3, 4, 5), torch.randn(3, 7)]
+    for grad in grads:
+        grad[1] *= 1e-3  # short enough as it is
+    parameters = [torch.nn.Parameter(torch.zeros_like(grad)) for grad in grads]
+    for parameter, grad in zip(parameters, grads, strict=True):
+        parameter.grad = grad.clone()
+    clip_each(parameters, 1.0)
+    for seed in range(3):
+        alone = [torch.nn.Parameter(grad[seed].clone()) for grad in grads]
+        for parameter, grad in zip(alone, grads, strict=True):
+            parameter.grad = grad[seed].clone()
+        clip_gradients(alone, 1.0)
+        for one, other in zip(parameters, alone, strict=True):
+            assert torch.equal(one.grad[seed], other.grad)
+    assert torch.equal(parameters[0].grad[1], grads[0][1])
+
+
+@pytest.mark.parametrize("kind", ["mnli", "tags", "squad", "squad-independent"])
+def test_a_step_stays_on_its_device(kind, model, tokenizer):
+    """On torch's device without data: what was left on the CPU, or is read back to it, would raise."""
+    networks, rows, _ = case(kind, model, tokenizer)
+    joint = stack([network.to("meta") for network in networks]).train()
+    for layer in joint.encoder.layers:
+        layer.attention.dropout = layer.drop.rate = 0.1
+    ((rows_SR, filler_SD),) = even_parts(np.arange(3 * 8).reshape(3, 8), rows.length_N, 10**6)
+    loss_B = joint.losses(with_filler(rows).batch(np.concatenate([rows_SR, filler_SD], 1).reshape(-1), "meta"))
+    loss_B.sum().backward()
+    assert loss_B.shape == (3 * (8 + filler_SD.shape[1]),) and loss_B.device.type == "meta"
+    assert all(p.grad is not None and p.grad.device.type == "meta" for p in joint.parameters())
+
+
 def test_the_models_weights_are_views_of_the_stack(model, tokenizer):
     networks, _, _ = case("mnli", model, tokenizer)
     before = [network.head.weight.detach().clone() for network in networks]
@@ -124,7 +158,7 @@ def test_parts_hold_every_row_once_and_as_many_tokens_of_each_seed():
     real = computed = 0
     for step in range(20):
         rows_SB = np.stack([numbers.permutation(4000)[: 31 if step else 1] for _ in range(5)])
-        for bound in (10**6, 1500):
+        for bound in (10**6, 1500, 100):
             seen = []
             for rows_SR, filler_SD in even_parts(rows_SB, length_N, bound):
                 tokens_S = filled.length_N[np.concatenate([rows_SR, filler_SD], 1)].sum(1)

@@ -146,8 +146,10 @@ def _stage(folder: str) -> None:
     glue.run("small", load(), Tracker(None))
 
 
-def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspace) -> None:  # noqa: F811
+@pytest.mark.parametrize("stack", ["off", "on"])
+def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspace, stack) -> None:  # noqa: F811
     add_test_sets()
+    change("finetune:\n  defaults", f"finetune:\n  stack: {stack}\n  defaults")
     change("seeds: [1, 2],", "seeds: [1, 2], test: true,")
     change("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli]")
     glue.run("small", load(), Tracker(None))
