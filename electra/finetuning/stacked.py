@@ -100,13 +100,20 @@ class _Stacked(nn.Module):
     def __init__(self, parts: Sequence[nn.Module]) -> None:
         super().__init__()
         for name, _ in parts[0].named_parameters():
-            together = torch.stack([part.get_parameter(name).detach() for part in parts])
+            together = self.together([part.get_parameter(name).detach() for part in parts])
             for part, own in zip(parts, together, strict=True):
                 part.get_parameter(name).data = own
             self.register_parameter(name, nn.Parameter(together))
 
+    def together(self, tensors: list[Tensor]) -> Tensor:
+        return torch.stack(tensors)
+
 
 class _Linear(_Stacked):
+    def together(self, tensors: list[Tensor]) -> Tensor:
+        """Matrices lie in memory as the product for their gradient leaves it, which then need not be copied."""
+        return torch.stack([tensor.mT for tensor in tensors]).mT if tensors[0].ndim == 2 else torch.stack(tensors)
+
     def forward(self, x_PI: Tensor) -> Tensor:
         return linear(x_PI, self.weight, self.bias)
 
@@ -124,7 +131,7 @@ class _LayerNorm(_Stacked):
 
     def forward(self, x_PH: Tensor) -> Tensor:
         normal_SNH = F.layer_norm(x_PH, x_PH.shape[-1:], eps=self.eps).view(len(self.weight), -1, x_PH.shape[-1])
-        return torch.addcmul(self.bias[:, None], normal_SNH, self.weight[:, None]).flatten(0, 1)
+        return (normal_SNH * self.weight[:, None] + self.bias[:, None]).flatten(0, 1)
 
 
 _KINDS = {nn.Linear: _Linear, nn.Embedding: _Embedding, nn.LayerNorm: _LayerNorm}
@@ -174,9 +181,8 @@ def even_parts(
 def _filler(tokens_S: NDArray[np.int64], longest: int) -> NDArray[np.int64]:
     """Lengths less one (S, D) of rows that lift every count to the same number, none longer than `longest`."""
     missing_S1 = (tokens_S.max() - tokens_S)[:, None]
-    count = -(
-        -int(missing_S1.max()) // (longest - 1)
-    )  # each row has one token more than it need, so that none is empty
+    # each row has one token more than it need, so that none is empty
+    count = -(-int(missing_S1.max()) // (longest - 1))
     less_one_SD: NDArray[np.int64] = np.clip(missing_S1 - np.arange(count) * (longest - 1), 0, longest - 1)
     return less_one_SD
 

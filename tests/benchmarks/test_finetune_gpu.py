@@ -24,21 +24,22 @@ def test_both_arms_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     model = finetune_gpu.write_model(tmp_path, tmp_path / "vocab.txt", SIZE)
     output, tasks = tmp_path / "out.json", [("cola", CONFIG)]
 
-    def start(key: str = "k", whole: bool = True):
+    def start(key: str = "k", workers: int = 1):
         facts = {"key": key}
-        return finetune_gpu.run(output, facts, tasks, tmp_path / "rows", model, most=16, rounds=2, whole=whole)
+        return finetune_gpu.run(output, facts, tasks, tmp_path / "rows", model, most=16, rounds=2, workers=workers)
 
-    first = start(whole=False)
-    assert first["whole_seconds"] is None and read_json(output) == first
-    compared = first["tasks"]["cola"]["compared"]
+    first = start(workers=0)
+    assert first["whole"] is None and read_json(output) == first
+    compared = first["compared"]["cola"]
     assert [set(run) for run in compared["runs"]] == [{"stacked", "alone"}] * 2
     assert all(run[arm]["steps"] == 2 and len(run[arm]["scores"]) == 2 for run in compared["runs"] for arm in run)
     spread = compared["alone / stacked, seconds"]
     assert 0 < spread["lowest"] <= spread["median"] <= spread["highest"]
     second = start()
-    assert second["tasks"]["cola"]["compared"] == compared and second["tasks"]["cola"]["whole"]["steps"] == 9
-    assert second["whole_seconds"] == round(second["tasks"]["cola"]["whole"]["seconds"], 1)
-    monkeypatch.setattr(finetune_gpu, "measure", lambda *_: pytest.fail("was measured again"))
+    assert second["compared"] == first["compared"] and len(second["whole"]["scores"]["cola"]) == 2
+    assert 0 < second["whole"]["ended"]["cola"] <= second["whole"]["seconds"]
+    for name in ("compare", "whole"):
+        monkeypatch.setattr(finetune_gpu, name, lambda *_: pytest.fail("was measured again"))
     assert start() == second
     with pytest.raises(pytest.fail.Exception):
         start("other settings")

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from electra.errors import BadConfig
 from electra.export import load_encoder
@@ -136,6 +137,28 @@ def test_a_step_stays_on_its_device(kind, model, tokenizer):
     loss_B.sum().backward()
     assert loss_B.shape == (3 * (8 + filler_SD.shape[1]),) and loss_B.device.type == "meta"
     assert all(p.grad is not None and p.grad.device.type == "meta" for p in joint.parameters())
+
+
+class Counted(TorchDispatchMode):
+    """How many operations are started; views are none."""
+
+    count = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.count += not operation.is_view
+        return operation(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kind", ["mnli", "squad"])
+def test_three_seeds_start_little_more_operations_than_one(kind, model, tokenizer):
+    networks, rows, _ = case(kind, model, tokenizer)
+    with Counted() as alone:
+        networks[0].losses(rows.batch(np.arange(8))).sum().backward()
+    joint = stack(networks)
+    ((rows_SR, filler_SD),) = even_parts(np.arange(3 * 8).reshape(3, 8), rows.length_N, 10**6)
+    with Counted() as together:
+        joint.losses(with_filler(rows).batch(np.concatenate([rows_SR, filler_SD], 1).reshape(-1))).sum().backward()
+    assert alone.count < together.count < 1.3 * alone.count
 
 
 def test_the_models_weights_are_views_of_the_stack(model, tokenizer):
