@@ -27,12 +27,15 @@ from electra.errors import UserError
 from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, documents
 from pipelines.stages import tasks
 
+tasks.glue.LAYOUTS = {task: tasks.glue.LAYOUTS[task] for task in ("cola", "mnli")}  # one of each kind, for time
 for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
     started = time.monotonic()
     try:
         if fetch == ["tasks"]:
-            source = HubTasks(kind="hub", squad2=HubDataset(dataset=name, revision=revision))
-            print(json.dumps(tasks.gather(source, "tasks.x", Path("tasks"))))
+            glue = HubDataset(dataset="made/glue", revision=revision)
+            source = HubTasks(kind="hub", glue=glue, squad2=HubDataset(dataset=name, revision=revision))
+            facts = tasks.gather(source, "tasks.x", Path("tasks"))
+            print(json.dumps({**facts, "first": Path("tasks/mnli/train.jsonl").read_text().splitlines()[0]}))
             continue
         source = HubCorpus(kind="hub", dataset=name, config=config, split=split, revision=revision, fetch=(fetch or ["download"])[0])
         found, units = documents.plan(CorpusConfig(sources=(source,)), "corpora.x", Path("scratch"))
@@ -50,6 +53,22 @@ def parquet(rows: list[dict[str, Any]]) -> bytes:
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer)
     return buffer.getvalue()
+
+
+def glue_files() -> dict[str, bytes]:
+    """Two tasks and the diagnostic rows, laid out as the hub's GLUE: a configuration each, parquet by split."""
+    mnli = ["train", *(f"{kind}_{half}" for kind in ("validation", "test") for half in ("matched", "mismatched"))]
+    layout = {"cola": ["train", "validation", "test"], "mnli": mnli, "ax": ["test"]}
+    files, configs = {}, []
+    for config, splits in layout.items():
+        configs += [f"- config_name: {config}", "  data_files:"]
+        for split in splits:
+            configs += [f"  - split: {split}", f"    path: {config}/{split}-*"]
+            label = -1 if split.startswith("test") else 0
+            pairs = [{"premise": f"A {split} {i}", "hypothesis": "B", "label": label, "idx": i} for i in range(3)]
+            single = [{"sentence": f"A {split} {i}", "label": label, "idx": i} for i in range(3)]
+            files[f"{config}/{split}-00000-of-00001.parquet"] = parquet(single if config == "cola" else pairs)
+    return {"README.md": "\n".join(["---", "configs:", *configs, "---", ""]).encode(), **files}
 
 
 def ask(tmp_path: Path, endpoint: str, *questions: tuple[str, str | None, str, str]) -> list[dict[str, Any]]:
@@ -77,6 +96,7 @@ def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path
     made_squad = {f"data/{split}-00000-of-00001.parquet": parquet(squad) for split in ("train", "validation")}
     others = {
         "made/squad": made_squad,
+        "made/glue": glue_files(),
         "made/lines": {"a.jsonl": lines},
         "made/wrong": {"data/train-0.parquet": files[PARTS[0]]},
     }
@@ -102,6 +122,12 @@ def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path
     assert good["rows"] == [[row["id"], row["text"]] for rows in texts for row in rows] == streamed["rows"]
     assert jsonl["rows"] == good["rows"][:20]
     assert {split: facts["rows"] for split, facts in squad2["tasks"]["squad2"].items()} == {"train": 6, "dev": 6}
+    glue = {task: {split: facts["rows"] for split, facts in squad2["tasks"][task].items()} for task in ("cola", "mnli")}
+    assert glue["cola"] == {"train": 3, "dev": 3, "test": 3}
+    assert glue["mnli"] == dict.fromkeys(
+        ("train", "dev", "dev_mismatched", "test", "test_mismatched", "test_diagnostic"), 3
+    )
+    assert json.loads(squad2["first"]) == {"id": "0", "a": "A train 0", "b": "B", "label": "entailment"}
     assert wrong["code"] == 65 and "data/train-0.parquet: arrives with sha256" in wrong["error"]
     assert [(error["code"], error["error"].partition("; ")[0].partition(" (")[0]) for error in bad] == [
         (69, "corpora.x.sources[0]: made/up has no such revision"),
