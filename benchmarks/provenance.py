@@ -14,7 +14,9 @@ VERSIONS = ("numpy", "tokenizers")
 def provenance(more: tuple[str, ...] = ()) -> dict[str, Any]:
     """What every record carries beside its figures; `more` names packages whose versions matter."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    clean = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=False).stdout == ""
+    # What runs write into the tree is no change of the code that wrote it.
+    code = ["git", "status", "--porcelain", "--", ".", ":!results", ":!benchmarks/results", ":!*dvc.lock"]
+    clean = subprocess.run(code, capture_output=True, text=True, check=False).stdout == ""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return {
