@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-21 14:44:08 UTC",
-  "commit": "fb588ffe6fc0 with changes",
+  "date": "2026-11-21 17:25:38 UTC",
+  "commit": "92cba8abc109 with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,12 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-table5": 266.1,
-    "corpus-sample_world": 5.4,
-    "glue-tiny": 181.4,
-    "pretrain-tiny": 132.1,
-    "squad-tiny": 56.9,
-    "tasks-sample_world": 4.3,
-    "tokens-sample_world": 3.7
+    "ablation-table5": 280.6,
+    "corpus-sample_world": 5.0,
+    "glue-tiny": 143.9,
+    "pretrain-tiny": 142.4,
+    "squad-tiny": 69.8,
+    "tasks-sample_world": 3.6,
+    "tokens-sample_world": 4.5
   }
 };
