@@ -61,7 +61,7 @@ def score(unit: tuple[Job, str]) -> float:
     job, arm = unit
     torch.set_num_threads(1)
     heads.first_hidden = padded(job.config.length) if arm == "padded" else first_hidden
-    return float(solve(job).record["metrics"][GLUE[job.task].metric])
+    return float(solve(job).record["metrics"][GLUE[job.task].metrics[0]])
 
 
 def main() -> None:
@@ -93,7 +93,7 @@ def main() -> None:
         pooled = math.sqrt(statistics.fmean(statistics.variance(values) for values in arms.values()))
         difference = means["unpadded"] - means["padded"]
         facts[task] = {
-            "metric": GLUE[task].metric,
+            "metric": GLUE[task].metrics[0],
             "scores": arms,
             "mean": means,
             "pooled_std": pooled,
