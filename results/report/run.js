@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-21 17:25:38 UTC",
-  "commit": "92cba8abc109 with changes",
+  "date": "2026-11-21 17:57:16 UTC",
+  "commit": "49ed037c0d5d with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -18,6 +18,7 @@ window.electraRun = {
     "corpus-sample_world": 5.0,
     "glue-tiny": 143.9,
     "pretrain-tiny": 142.4,
+    "report": 9.9,
     "squad-tiny": 69.8,
     "tasks-sample_world": 3.6,
     "tokens-sample_world": 4.5
