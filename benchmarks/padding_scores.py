@@ -25,7 +25,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.provenance import provenance
-from electra.export import read_config
 from electra.files import write_json
 from electra.finetuning import heads
 from electra.finetuning.batches import Batch
@@ -69,7 +68,6 @@ def main() -> None:
     params = load()
     model = params.models[name]
     encoder = Path("build/models") / name / "encoder"
-    read_config(encoder)
     work: list[tuple[Job, str]] = []
     with tempfile.TemporaryDirectory() as folder:
         for task in tasks:
