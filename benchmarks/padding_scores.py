@@ -9,7 +9,6 @@ Writes benchmarks/results/padding-scores-M.json.
 
 import dataclasses
 import math
-import os
 import statistics
 import sys
 import tempfile
@@ -17,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ["OMP_NUM_THREADS"] = "1"
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
