@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from electra.config import ElectraConfig
-from electra.export import config_json, discriminator_tensors, generator_tensors
+from electra.export import config_json, network_tensors
 from electra.model.corruption import Masked, SpecialIds, mask, sample
 from electra.model.generator import Generator
 from electra.model.pretraining import Batch, Pretraining
@@ -87,9 +87,10 @@ class Peer:
             kind(transformers.ElectraConfig(**config_json(size, VOCAB, kind.__name__)))
             for kind, size in zip(classes, sizes, strict=True)
         )
-        self.generator.load_state_dict(generator_tensors(source.generator), strict=False)
+        ours = {name: network_tensors(*pair) for name, pair in source.networks().items()}
+        self.generator.load_state_dict(ours["generator"], strict=False)
         self.generator.tie_weights()
-        self.discriminator.load_state_dict(discriminator_tensors(source.discriminator))
+        self.discriminator.load_state_dict(ours["discriminator"])
         self.discriminator.electra.embeddings = self.generator.electra.embeddings
         networks = torch.nn.ModuleList([self.generator, self.discriminator]).to(device).train(dropped)
         named = [(name, parameter) for name, parameter in networks.named_parameters()]

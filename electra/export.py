@@ -6,6 +6,7 @@ nothing missing and nothing unexpected, and published checkpoints of this form l
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from torch import Tensor, nn
 from electra.config import EncoderConfig
 from electra.errors import BadInput
 from electra.files import atomic_folder, read_json, write_atomic, write_json
-from electra.model.discriminator import Discriminator
+from electra.model.discriminator import ReplacedTokenHead
 from electra.model.encoder import Encoder, initialise
-from electra.model.generator import Generator
+from electra.model.generator import MaskedTokenHead
 from electra.seeds import derive
 from electra.tensors import Tensors, write_tensors
 from electra.tensors import read_tensors as read_file
@@ -29,12 +30,17 @@ _BLOCK = {  # ours -> transformers', inside one layer
     "contract": "output.dense",
     "ffn_norm": "output.LayerNorm",
 }
-_HEADS = {
-    "discriminator": {
+Head = ReplacedTokenHead | MaskedTokenHead
+_HEADS: dict[type[Head], dict[str, str]] = {
+    ReplacedTokenHead: {
         "dense": "discriminator_predictions.dense",
         "logit": "discriminator_predictions.dense_prediction",
     },
-    "generator": {"dense": "generator_predictions.dense", "norm": "generator_predictions.LayerNorm"},
+    MaskedTokenHead: {
+        "dense": "generator_predictions.dense",
+        "norm": "generator_predictions.LayerNorm",
+        "": "generator_lm_head",
+    },
 }
 
 
@@ -191,31 +197,23 @@ def fresh_encoder(config: EncoderConfig, vocab_size: int, seed: int) -> Encoder:
     return encoder
 
 
-def load_networks(discriminator: Discriminator, generator: Generator | None, folder: Path) -> None:
-    """Start from exported folders (`folder`/discriminator and /generator): weights only, for continued pre-training.
+def load_networks(networks: Mapping[str, tuple[Encoder, Head]], folder: Path) -> None:
+    """Start from the exported folders of these names inside `folder`: weights only, for continued pre-training.
 
-    The discriminator is read last: a shared embedding block ends as the discriminator's, as it was exported.
+    They are read in order: an embedding block that two share ends as the last one's, as it was exported.
     """
-    parts: list[tuple[str, Discriminator | Generator]] = [("discriminator", discriminator)]
-    if generator is not None:
-        parts.insert(0, ("generator", generator))
-    for name, network in parts:
+    for name, (encoder, head) in networks.items():
         if not (folder / name).is_dir():
             raise BadInput(
                 folder / name,
                 "there is no such folder",
-                "an exported discriminator and generator side by side",
+                f"exported networks side by side: {', '.join(networks)}",
                 "check pretrain.init_from",
             )
         tensors = read_tensors(folder / name)
-        load_encoder_tensors(network.encoder, tensors, folder / name)
-        state = network.head.state_dict()
-        theirs = {
-            f"{ours}.{kind}": f"{their}.{kind}" for ours, their in _HEADS[name].items() for kind in ("weight", "bias")
-        }
-        if name == "generator":
-            theirs["bias"] = "generator_lm_head.bias"
-        for ours, their in theirs.items():
+        load_encoder_tensors(encoder, tensors, folder / name)
+        state = head.state_dict()
+        for ours, their in _head_names(head).items():
             if their not in tensors or tensors[their].shape != state[ours].shape:
                 raise BadInput(
                     folder / name,
@@ -239,27 +237,24 @@ def write_folder(
         write_atomic(temporary / "README.md", card)
 
 
-def discriminator_tensors(network: Discriminator) -> Tensors:
-    """Everything that ElectraForPreTraining holds."""
-    return encoder_tensors(network.encoder) | _head_tensors(network.head, "discriminator")
+def network_tensors(encoder: Encoder, head: Head) -> Tensors:
+    """Everything that ElectraForPreTraining or ElectraForMaskedLM holds.
 
-
-def generator_tensors(network: Generator) -> Tensors:
-    """Everything that ElectraForMaskedLM holds (its decoder matrix is the word table and is not stored twice)."""
-    return (
-        encoder_tensors(network.encoder)
-        | _head_tensors(network.head, "generator")
-        | {"generator_lm_head.bias": network.head.bias.detach()}
-    )
-
-
-def _head_tensors(head: nn.Module, kind: str) -> Tensors:
+    The decoder matrix of the latter is the word table and is not stored twice.
+    """
     state = head.state_dict()
-    return {
-        f"{theirs}.{part}": state[f"{ours}.{part}"]
-        for ours, theirs in _HEADS[kind].items()
-        for part in ("weight", "bias")
-    }
+    return encoder_tensors(encoder) | {their: state[ours] for ours, their in _head_names(head).items()}
+
+
+def architecture(head: Head) -> str:
+    """The class of transformers that an encoder with this head is."""
+    return "ElectraForPreTraining" if isinstance(head, ReplacedTokenHead) else "ElectraForMaskedLM"
+
+
+def _head_names(head: Head) -> dict[str, str]:
+    """Our name of each of the head's parameters -> transformers'."""
+    parts = ((name, *name.rpartition(".")[::2]) for name in head.state_dict())
+    return {name: f"{_HEADS[type(head)][module]}.{kind}" for name, module, kind in parts}
 
 
 def model_card(title: str, facts: dict[str, Any]) -> str:

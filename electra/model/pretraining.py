@@ -22,10 +22,12 @@ from torch import Tensor, nn
 
 from electra.config import ElectraConfig
 from electra.model.corruption import Masked, Noise, SpecialIds, mask, replace, sample
-from electra.model.discriminator import Discriminator
+from electra.model.discriminator import Discriminator, ReplacedTokenHead
 from electra.model.encoder import DisentangledEmbeddings, Embeddings, Encoder, initialise
 from electra.model.generator import FixedGenerator, Generator, MaskedTokenHead, gather_rows
 from electra.model.objectives import copy_losses, masked_token_loss, reinforce_losses, replaced_token_losses
+
+TOKEN_OBJECTIVES = {"replace_mlm", "all_tokens_mlm", "mlm"}  # the main network predicts tokens
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Pretraining(nn.Module):
         else:
             main = Encoder(encoder, vocab_size, shared)
         self.discriminator = Discriminator(main)
-        if objective.name in {"replace_mlm", "all_tokens_mlm", "mlm"}:
+        if objective.name in TOKEN_OBJECTIVES:
             self.token_head = MaskedTokenHead(encoder, vocab_size)
         if objective.name == "all_tokens_mlm":
             self.copy_gate = nn.Linear(encoder.hidden, 1)
@@ -96,6 +98,18 @@ class Pretraining(nn.Module):
         assert isinstance(self.generator, Generator)
         self.discriminator.encoder.load_state_dict(self.generator.encoder.state_dict())
         self.generator.requires_grad_(False)
+
+    def networks(self) -> dict[str, tuple[Encoder, ReplacedTokenHead | MaskedTokenHead]]:
+        """The trained networks, each an encoder with its head; the one that fine-tuning keeps comes last.
+
+        `generator`, where it is a network; then `discriminator`, or `masked_lm` of an objective that predicts tokens.
+        """
+        found: dict[str, tuple[Encoder, ReplacedTokenHead | MaskedTokenHead]] = {}
+        if isinstance(self.generator, Generator):
+            found["generator"] = (self.generator.encoder, self.generator.head)
+        if self.config.objective.name in TOKEN_OBJECTIVES:
+            return found | {"masked_lm": (self.discriminator.encoder, self.token_head)}
+        return found | {"discriminator": (self.discriminator.encoder, self.discriminator.head)}
 
     def forward(self, batch: Batch, stage: str = "joint") -> Outputs:
         """One pass; `stage` is "joint", or "generator" / "discriminator" in two-stage training."""

@@ -136,8 +136,7 @@ def pretrain(
 
         model = build()
         if settings.init_from:
-            generator = model.generator if isinstance(model.generator, Generator) else None
-            load_networks(model.discriminator, generator, Path(settings.init_from))
+            load_networks(model.networks(), Path(settings.init_from))
         model.to(device)
         world.shard(model)
         optimizer = build_optimizer(

@@ -14,11 +14,11 @@ from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
 from electra.errors import BadInput
 from electra.export import (
+    architecture,
     config_json,
-    discriminator_tensors,
     encoder_tensors,
-    generator_tensors,
     model_card,
+    network_tensors,
     write_folder,
 )
 from electra.files import atomic_folder, sha256_file, write_atomic, write_json, write_manifest
@@ -167,24 +167,16 @@ def parameter_counts(model: Pretraining) -> dict[str, int]:
 def write_model(
     folder: Path, name: str, config: ElectraConfig, trained: Trained, rows: ModelRows, facts: dict[str, Any]
 ) -> None:
-    """discriminator/, generator/ and encoder/ as Hugging Face folders, examples.json, and a manifest over all of it."""
+    """encoder/, generator/ and discriminator/ or masked_lm/ as Hugging Face folders, examples.json, and a manifest over all of it."""
     model, vocab_size = trained.model, rows.tokenizer.vocab_size
     files, encoder = rows.tokenizer_files(), config.encoder
     card = {"data": rows.label, "recipe": plain(config), "results": trained.history[-1], "facts": facts}
     with atomic_folder(folder) as temporary:
-        parts = {
-            "encoder": (
-                encoder_tensors(model.discriminator.encoder, ""),
-                config_json(encoder, vocab_size, "ElectraModel"),
-            ),
-            "discriminator": (
-                discriminator_tensors(model.discriminator),
-                config_json(encoder, vocab_size, "ElectraForPreTraining"),
-            ),
+        bare = config_json(encoder, vocab_size, "ElectraModel")
+        parts = {"encoder": (encoder_tensors(model.discriminator.encoder, ""), bare)} | {
+            kind: (network_tensors(part, head), config_json(part.config, vocab_size, architecture(head)))
+            for kind, (part, head) in model.networks().items()
         }
-        if isinstance(model.generator, Generator):
-            small = config_json(model.generator.encoder.config, vocab_size, "ElectraForMaskedLM")
-            parts["generator"] = (generator_tensors(model.generator), small)
         for kind, (tensors, settings) in parts.items():
             write_folder(temporary / kind, tensors, settings, files, model_card(f"ELECTRA {name}: {kind}", card))
         write_json(temporary / "examples.json", examples(model, config, rows))

@@ -5,7 +5,7 @@ import torch
 import transformers
 
 from electra.config import EncoderConfig
-from electra.export import config_json, discriminator_tensors, encoder_tensors, generator_tensors, load_encoder_tensors
+from electra.export import config_json, encoder_tensors, load_encoder_tensors, network_tensors
 from electra.model.discriminator import Discriminator
 from electra.model.encoder import Encoder, initialise
 from electra.model.generator import Generator
@@ -28,7 +28,7 @@ def networks(kind, shape):
             parameter.add_(torch.randn_like(parameter) * 0.02)
     architecture = transformers.ElectraForPreTraining if kind == "discriminator" else transformers.ElectraForMaskedLM
     peer = architecture(transformers.ElectraConfig(**config_json(config, VOCAB, "x")))
-    tensors = discriminator_tensors(network) if kind == "discriminator" else generator_tensors(network)
+    tensors = network_tensors(network.encoder, network.head)
     missing, unexpected = peer.load_state_dict(tensors, strict=False)
     assert not unexpected and set(missing) <= {"generator_lm_head.weight", "electra.embeddings.position_ids"}
     peer.tie_weights()
@@ -48,7 +48,7 @@ def gradients(network, kind):
     """Our gradients under transformers' names."""
     for parameter in network.parameters():
         parameter.data = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
-    return discriminator_tensors(network) if kind == "discriminator" else generator_tensors(network)
+    return network_tensors(network.encoder, network.head)
 
 
 @pytest.mark.parametrize("padded", [False, True])
