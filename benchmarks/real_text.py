@@ -1,0 +1,157 @@
+"""ELECTRA, a masked language model of equal FLOPs, and no pre-training: `python benchmarks/real_text.py mini++_128 mini++_mlm_128`.
+
+Reads what pretrain, glue and squad left of two finished models (the first fine-tuned from scratch, too), follows
+`pretrain.init_from` to what either was continued from, and writes benchmarks/results/real-text.json (every seed's score,
+differences by the rule of pipelines/report/comparison.py, pre-training curves) and real-text.svg.
+"""
+
+import csv
+import dataclasses
+import statistics
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.provenance import provenance
+from electra.config import plain
+from electra.files import read_json, write_json
+from electra.finetuning.tasks import GLUE
+from pipelines.params import ModelConfig, load
+from pipelines.report.comparison import difference
+from pipelines.report.inputs import METRIC_TITLES
+from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+OUT = Path("benchmarks/results")
+ARMS = {"electra": ("ELECTRA", BLUE), "mlm": ("MLM, equal FLOPs", ORANGE), "scratch": ("from scratch", GREY)}
+PAIRS = (("electra", "scratch"), ("mlm", "scratch"), ("electra", "mlm"))
+FACTS = ("steps", "batch", "length", "tokens", "flops", "flops_matmul_convention", "rows_sha256", "parameters", "seed")
+CURVE = ("mlm_loss", "mlm_accuracy", "replaced_rate", "disc_loss", "disc_baseline", "disc_auc", "disc_recall")
+
+
+def phases(models: dict[str, ModelConfig], name: str) -> list[str]:
+    """A model and those that it was continued from, the first first."""
+    before = models[name].pretrain.init_from
+    return [*(phases(models, Path(before).name) if before else []), name]
+
+
+def pretraining(models: dict[str, ModelConfig], name: str) -> dict[str, Any]:
+    """What a model's pre-training was and cost, phase by phase, and its held-out curve over all tokens seen."""
+    timings = read_json(Path("runs/timings.json"))
+    found: list[dict[str, Any]] = []
+    curve: list[dict[str, Any]] = []
+    before = 0
+    for phase in phases(models, name):
+        facts = read_json(Path(f"results/{phase}/pretrain.json"))
+        seconds = timings.get(f"pretrain-{phase}", {}).get("seconds")
+        found.append({"model": phase, **{key: facts[key] for key in FACTS}, "seconds": seconds})
+        with Path(f"results/{phase}/pretrain.csv").open(encoding="utf-8", newline="") as lines:
+            for row in csv.DictReader(lines):
+                values = {key: round(float(row[key]), 4) for key in CURVE if row.get(key)}
+                if values:
+                    curve.append({"tokens": before + int(row["tokens"]), "length": facts["length"], **values})
+        before += facts["tokens"]
+    sums = {key: sum(phase[key] for phase in found) for key in ("tokens", "flops", "flops_matmul_convention")}
+    return {"phases": found, **sums, "settings": plain(models[name]), "curve": curve}
+
+
+def scores(electra: str, mlm: str) -> dict[str, dict[str, Any]]:
+    """Task and metric -> rows, and each arm's scores by seed; GLUE's tasks in the paper's order, then SQuAD."""
+    arms = {"electra": (electra, "pretrained"), "mlm": (mlm, "pretrained"), "scratch": (electra, "scratch")}
+    found: dict[str, dict[str, Any]] = {}
+
+    for arm, (name, kind) in arms.items():
+        glue = read_json(Path(f"results/{name}/glue.json"))["tasks"]
+        for task in [task for task in GLUE if task in glue]:
+            row = found.setdefault(f"{GLUE[task].title}, {METRIC_TITLES[glue[task]['metric']]}", rows(glue[task]))
+            row[arm] = glue[task][kind]["scores"]
+            row.setdefault("failed", {})[arm] = glue[task][kind]["failed"]
+        for version, values in read_json(Path(f"results/{name}/squad.json"))["versions"].items():
+            for metric in ("exact", "f1"):
+                row = found.setdefault(f"SQuAD {version}, {METRIC_TITLES[metric]}", rows(values))
+                row[arm] = values[kind][metric]["scores"]
+    glued = [row for title, row in found.items() if not title.startswith("SQuAD")]
+    means = {arm: [statistics.fmean(seed) for seed in zip(*(row[arm] for row in glued), strict=True)] for arm in arms}
+    return {f"mean of these {len(glued)} tasks": means, **found}
+
+
+def rows(values: dict[str, Any]) -> dict[str, Any]:
+    """How many rows a task was trained and measured on."""
+    return {key: values[key] for key in ("train_rows", "dev_rows")}
+
+
+def judged(values: dict[str, Any]) -> dict[str, Any]:
+    """A task's scores with means, standard deviations, and what may be said of each pair of arms."""
+    result = {key: value for key, value in values.items() if key not in ARMS}
+    for arm in ARMS:
+        seeds = values[arm]
+        result[arm] = {"scores": seeds, "mean": round(statistics.fmean(seeds), 2), "std": round(spread(seeds), 2)}
+    for first, second in PAIRS:
+        pair = difference(values[first], values[second])
+        assert pair is not None
+        result[f"{first} - {second}"] = dataclasses.asdict(pair)
+    return result
+
+
+def spread(seeds: list[float]) -> float:
+    """The sample standard deviation; 0 for a single seed."""
+    return statistics.stdev(seeds) if len(seeds) > 1 else 0.0
+
+
+def draw(record: dict[str, Any]) -> "Figure":
+    """Left: held-out AUC of the discriminator over tokens; right: every task, mean and standard deviation of each arm."""
+    figure = new_figure(9.0, 4.2)
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.35))
+    curve = [point for point in record["pretraining"]["electra"]["curve"] if "disc_auc" in point]
+    for length in sorted({point["length"] for point in curve}):
+        part = [point for point in curve if point["length"] == length]
+        x = [point["tokens"] / 1e6 for point in part]
+        style = "-" if length == curve[0]["length"] else ":"
+        left.plot(x, [point["disc_auc"] for point in part], style, color=BLUE, label=f"AUC, rows of {length}")
+        left.plot(x, [point["disc_recall"] for point in part], style, color=INK, label=f"recall, rows of {length}")
+    left.set_ylim(0, 1)
+    left.set_xlabel("million tokens read")
+    left.set_title("Replaced tokens found, held-out text")
+    left.legend(frameon=False, loc="lower right")
+    titles = list(record["tasks"])
+    for place, title in enumerate(titles):
+        for i, (arm, (_, colour)) in enumerate(ARMS.items()):
+            found = record["tasks"][title][arm]
+            y = place + 0.22 * (i - 1)
+            right.errorbar(found["mean"], y, xerr=found["std"], fmt="o", color=colour, markersize=4.5)
+    right.set_yticks(range(len(titles)), titles, color=INK)
+    right.set_ylim(len(titles) - 0.4, -0.6)
+    right.grid(axis="y", visible=False)
+    right.set_xlabel("points on dev, mean ± standard deviation")
+    handles = [right.plot([], [], "o", color=colour, markersize=5)[0] for _, colour in ARMS.values()]
+    right.legend(handles, [label for label, _ in ARMS.values()], frameon=False, loc="lower right")
+    return figure
+
+
+def main() -> None:
+    electra, mlm = sys.argv[1:]
+    models = load().models
+    record = {
+        "command": [
+            f"dvc repro pipelines/dvc.yaml:pretrain@{phase}" for arm in (electra, mlm) for phase in phases(models, arm)
+        ]
+        + [f"dvc repro pipelines/dvc.yaml:{stage}@{name}" for name in (electra, mlm) for stage in ("glue", "squad")]
+        + [f"python benchmarks/real_text.py {electra} {mlm}"],
+        "pretraining": {"electra": pretraining(models, electra), "mlm": pretraining(models, mlm)},
+        "tasks": {title: judged(values) for title, values in scores(electra, mlm).items()},
+        **provenance(("torch",)),
+    }
+    write_json(OUT / "real-text.json", record)
+    with context():
+        save(draw(record), OUT, "real-text")
+    for title, values in record["tasks"].items():
+        arms = "  ".join(f"{arm} {values[arm]['mean']:.1f} ± {values[arm]['std']:.1f}" for arm in ARMS)
+        print(f"{title}: {arms}  electra - mlm: {values['electra - mlm']['verdict']}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The comparison on real text reads what the stages write: made-up results of two models, one continued."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import real_text
+from pipelines.params import load
+from tests.conftest import SMOKE
+
+MLM = SMOKE.replace("  base:\n", "  more:\n").replace(
+    "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3}",
+    "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, init_from: build/models/smoke}",
+)
+
+
+def write(path: Path, values: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(values if isinstance(values, str) else json.dumps(values))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "params.yaml", MLM)
+    for name, length in (("smoke", 16), ("more", 32)):
+        facts = dict.fromkeys(real_text.FACTS, 100) | {"length": length}
+        write(tmp_path / f"results/{name}/pretrain.json", facts)
+        curve = "step,tokens,disc_auc,disc_recall,train_loss\n0,0,0.5,0.0,\n50,,,,9.0\n100,100,0.75,0.25,8.0\n"
+        write(tmp_path / f"results/{name}/pretrain.csv", curve)
+        arms = {
+            "pretrained": {"scores": [60.0, 62.0, 61.0], "failed": []},
+            "scratch": {"scores": [40.0, 41.0, 42.0], "failed": []},
+        }
+        task = {"metric": "matthews", "train_rows": 9, "dev_rows": 5, **arms}
+        write(tmp_path / f"results/{name}/glue.json", {"tasks": {"cola": task, "rte": task | {"metric": "accuracy"}}})
+        squad = {"train_rows": 9, "dev_rows": 5} | {arm: {"exact": part, "f1": part} for arm, part in arms.items()}
+        write(tmp_path / f"results/{name}/squad.json", {"versions": {"2.0": squad}})
+    write(tmp_path / "runs/timings.json", {"pretrain-smoke": {"seconds": 5.0}})
+    return tmp_path
+
+
+def test_a_continued_model_counts_all_its_phases(project: Path) -> None:
+    found = real_text.pretraining(load().models, "more")
+    assert [phase["model"] for phase in found["phases"]] == ["smoke", "more"]
+    assert found["tokens"] == found["flops"] == 200
+    assert [(point["tokens"], point["length"]) for point in found["curve"]] == [
+        (0, 16),
+        (100, 16),
+        (100, 32),
+        (200, 32),
+    ]
+    assert [phase["seconds"] for phase in found["phases"]] == [5.0, None]
+
+
+def test_arms_are_told_apart_by_the_rule_of_the_report(project: Path) -> None:
+    tasks = {title: real_text.judged(values) for title, values in real_text.scores("more", "smoke").items()}
+    assert list(tasks) == [
+        "mean of these 2 tasks",
+        "CoLA, Matthews correlation",
+        "RTE, accuracy",
+        "SQuAD 2.0, exact match",
+        "SQuAD 2.0, F1",
+    ]
+    mean = tasks["mean of these 2 tasks"]
+    assert mean["electra"] == {"scores": [60.0, 62.0, 61.0], "mean": 61.0, "std": 1.0}
+    assert mean["electra - scratch"]["verdict"] == "higher" and mean["electra - scratch"]["points"] == 20.0
+    assert mean["electra - mlm"]["points"] == 0.0 and mean["electra - mlm"]["verdict"] == "noise"
+    record = {"pretraining": {"electra": real_text.pretraining(load().models, "more")}, "tasks": tasks}
+    figure = real_text.draw(record)
+    assert len(figure.axes) == 2 and len(figure.axes[1].get_yticklabels()) == 5
