@@ -30,6 +30,7 @@ OUT = Path("benchmarks/results")
 ARMS = {"electra": ("ELECTRA", BLUE), "mlm": ("MLM, equal FLOPs", ORANGE), "scratch": ("from scratch", GREY)}
 PAIRS = (("electra", "scratch"), ("mlm", "scratch"), ("electra", "mlm"))
 FACTS = ("steps", "batch", "length", "tokens", "flops", "flops_matmul_convention", "rows_sha256", "parameters", "seed")
+SQUAD_METRICS = {"exact": "exact match", "f1": "F1", "best_f1": "F1, best threshold", "HasAns_f1": "F1, answerable"}
 CURVE = ("mlm_loss", "mlm_accuracy", "replaced_rate", "disc_loss", "disc_baseline", "disc_auc", "disc_recall")
 
 
@@ -71,9 +72,10 @@ def scores(electra: str, mlm: str) -> dict[str, dict[str, Any]]:
             row[arm] = glue[task][kind]["scores"]
             row.setdefault("failed", {})[arm] = glue[task][kind]["failed"]
         for version, values in read_json(Path(f"results/{name}/squad.json"))["versions"].items():
-            for metric in ("exact", "f1"):
-                row = found.setdefault(f"SQuAD {version}, {METRIC_TITLES[metric]}", rows(values))
-                row[arm] = values[kind][metric]["scores"]
+            for metric, title in SQUAD_METRICS.items():
+                if metric in values[kind]:
+                    row = found.setdefault(f"SQuAD {version}, {title}", rows(values))
+                    row[arm] = values[kind][metric]["scores"]
     glued = [row for title, row in found.items() if not title.startswith("SQuAD")]
     means = {arm: [statistics.fmean(seed) for seed in zip(*(row[arm] for row in glued), strict=True)] for arm in arms}
     return {f"mean of these {len(glued)} tasks": means, **found}
