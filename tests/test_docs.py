@@ -173,3 +173,18 @@ def test_paths_in_code_spans_exist(page: Path) -> None:
     ):
         if "dvc.lock" not in span:
             assert (ROOT / span).exists(), span
+
+
+def test_the_table_of_models_tells_their_settings() -> None:
+    models = load(ROOT / "params.yaml").models
+    text = (ROOT / "docs/training.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (\S+) \| (\d+) × (\d+) \| (\d+)(?:/(\d+))? \| (\d+) × (\d+) \| ([\d.]+)( [kM])? \|", text, re.M
+    )
+    assert {row[0] for row in rows} == {"tiny", "mini", "mini++", "small", "small++", "base", "large"}
+    for name, layers, hidden, part, whole, batch, length, steps, unit in rows:
+        model = models[name]
+        assert (model.encoder.layers, model.encoder.hidden) == (int(layers), int(hidden)), name
+        assert model.generator.width == pytest.approx(int(part) / int(whole or 1), rel=1e-4), name
+        assert (model.pretrain.batch, model.pretrain.length) == (int(batch), int(length)), name
+        assert model.pretrain.steps == float(steps) * {"": 1, " k": 1_000, " M": 1_000_000}[unit], name
