@@ -118,7 +118,7 @@ def draw(record: dict[str, Any]) -> "Figure":
     left.set_ylim(0, 1)
     left.set_xlabel("million tokens read")
     left.set_title("Replaced tokens found, held-out text")
-    left.legend(frameon=False, loc="lower right")
+    left.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.42))
     titles = list(record["tasks"])
     for place, title in enumerate(titles):
         for i, (arm, (_, colour)) in enumerate(ARMS.items()):
@@ -130,7 +130,14 @@ def draw(record: dict[str, Any]) -> "Figure":
     right.grid(axis="y", visible=False)
     right.set_xlabel("points on dev, mean ± standard deviation")
     handles = [right.plot([], [], "o", color=colour, markersize=5)[0] for _, colour in ARMS.values()]
-    right.legend(handles, [label for label, _ in ARMS.values()], frameon=False, loc="lower right")
+    right.legend(
+        handles,
+        [label for label, _ in ARMS.values()],
+        frameon=False,
+        loc="lower center",
+        bbox_to_anchor=(0.4, 1),
+        ncols=3,
+    )
     return figure
 
 
