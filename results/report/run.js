@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-21 17:57:16 UTC",
-  "commit": "49ed037c0d5d with changes",
+  "date": "2026-11-21 20:36:54 UTC",
+  "commit": "b35dd09e2933 with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,13 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-table5": 280.6,
-    "corpus-sample_world": 5.0,
-    "glue-tiny": 143.9,
-    "pretrain-tiny": 142.4,
-    "report": 9.9,
-    "squad-tiny": 69.8,
-    "tasks-sample_world": 3.6,
-    "tokens-sample_world": 4.5
+    "ablation-table5": 318.9,
+    "corpus-sample_world": 8.6,
+    "glue-tiny": 161.9,
+    "pretrain-tiny": 455.3,
+    "squad-tiny": 55.6,
+    "tasks-sample_world": 3.2,
+    "tokens-sample_world": 6.0
   }
 };
