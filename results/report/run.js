@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-21 20:59:57 UTC",
-  "commit": "623576bef9e5 with changes",
+  "date": "2026-11-21 21:01:37 UTC",
+  "commit": "29d0f8aae929 with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -18,7 +18,7 @@ window.electraRun = {
     "corpus-sample_world": 8.6,
     "glue-tiny": 161.9,
     "pretrain-tiny": 455.3,
-    "report": 14.9,
+    "report": 10.7,
     "squad-tiny": 55.6,
     "tasks-sample_world": 3.2,
     "tokens-sample_world": 6.0
