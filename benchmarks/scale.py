@@ -1,12 +1,16 @@
 """Both data stages on all the real text at hand, for docs/scale.md: `python benchmarks/scale.py`.
 
 Runs `corpus` and `tokens` (rows of 128 and 512, repeated documents and paragraphs dropped) on a third and on all of the
-files of `local_wiki_books`, and records time, processor time, memory of every process, and disk. Writes
-benchmarks/results/scale.json. A hundredth of 3.3 B tokens is 33 M, a hundredth of 33 B is 330 M; the text has 99 M.
+files of `local_wiki_books`, then on four times as much, and records time, processor time, memory of every process, and
+disk. A hundredth of 3.3 B tokens is 33 M, a hundredth of 33 B is 330 M; the text has 99 M. The fourfold size is not four
+times as much real text: it is the text and three copies, in which every paragraph begins with a word of the copy's own, so
+that none is dropped as repeated. Writes benchmarks/results/scale.json, after each size.
 """
 
 import json
+import lzma
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -25,10 +29,11 @@ from benchmarks.provenance import provenance
 from electra.files import write_json
 from electra.workers import worker_count
 from pipelines.params import load
+from pipelines.sources.local import find_files
 from pipelines.stages.corpus import gather
 from pipelines.stages.tokens import make_rows
 
-SIZES = {"a third": ("wiki-0*",), "all": ("wiki-*", "books-*")}
+SIZES = {"a third": ("wiki-0", ()), "all": ("", ()), "four times": ("", ("once", "twice", "thrice"))}  # files; copies
 
 
 class Watch:
@@ -75,23 +80,36 @@ class Watch:
         }
 
 
-def measure(files: tuple[str, ...], folder: Path) -> dict[str, Any]:
+def copy(path: str, word: str, hard_wrapped: bool, folder: Path) -> str:
+    """The path of a plain file with the documents of `path` and `word` at the head of every paragraph."""
+    head = re.compile(r"(\A|\n\n)(?=[^\n])" if hard_wrapped else r"(\A|\n)(?=[^\n])")
+    written = folder / f"{word}-{Path(path).stem}"
+    with lzma.open(path, "rt", encoding="utf-8") as read, written.open("w", encoding="utf-8") as write:
+        for line in read:
+            write.write(json.dumps({"text": head.sub(rf"\1{word} ", json.loads(line)["text"])}) + "\n")
+    return str(written)
+
+
+def measure(part: str, words: tuple[str, ...], folder: Path) -> dict[str, Any]:
+    """Both stages on the files whose path has `part` in it, and on a copy of them for each word."""
     params = load()
     corpus = params.corpora["local_wiki_books"]
     cleaning = replace(corpus.cleaning, duplicate_documents="drop", duplicate_paragraphs="drop")
     sources = []
+    copies = folder / "copies"
+    copies.mkdir()
     for source in corpus.sources:
-        wanted = tuple(path for path in source.files for name in files if name.partition("-")[0] in path)
-        if wanted:
-            sources.append(
-                replace(source, files=wanted if len(files) > 1 else (wanted[0].replace("wiki-*", files[0]),))
-            )
+        files = [str(path) for path in find_files(source.files, "scale") if part in path.name]
+        files += [copy(path, word, source.hard_wrapped, copies) for word in words for path in files]
+        sources += [replace(source, files=tuple(files))] if files else []
     settings = replace(corpus, sources=tuple(sources), cleaning=cleaning, expected=None)
     rows = replace(params.tokens["local_wiki_books"], lengths=(128, 512))
-    with Watch(folder) as reading:
-        read = gather(settings, "corpora.x", folder / "corpus", folder / "work-corpus")
-    with Watch(folder) as packing:
-        made = make_rows(rows, "tokens.x", folder / "corpus", folder / "rows", folder / "work-rows")
+    stages = folder / "made"
+    stages.mkdir()
+    with Watch(stages) as reading:
+        read = gather(settings, "corpora.x", stages / "corpus", stages / "work-corpus")
+    with Watch(stages) as packing:
+        made = make_rows(rows, "tokens.x", stages / "corpus", stages / "rows", stages / "work-rows")
     tokens = made["tokens"]
     return {
         "documents": read["documents"],
@@ -101,7 +119,7 @@ def measure(files: tuple[str, ...], folder: Path) -> dict[str, Any]:
         "tokens": tokens,
         "corpus": reading.facts(),
         "rows": packing.facts(),
-        "row_bytes": sum(file.stat().st_size for file in (folder / "rows").rglob("rows-*/*.*s")),
+        "row_bytes": sum(file.stat().st_size for file in (stages / "rows").rglob("rows-*/*.*s")),
         "tokens_per_cpu_second": {
             "corpus": round(tokens / reading.cpu),
             "rows": round(tokens / packing.cpu),
@@ -110,16 +128,10 @@ def measure(files: tuple[str, ...], folder: Path) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    origin = provenance()
-    sizes = {}
-    for name, files in SIZES.items():
-        with tempfile.TemporaryDirectory() as folder:
-            sizes[name] = measure(files, Path(folder))
-        print(name, json.dumps(sizes[name], indent=2), flush=True)
-    result = {
+def record(sizes: dict[str, Any]) -> dict[str, Any]:
+    return {
         "command": "python benchmarks/scale.py",
-        "what": "real text of files of `local_wiki_books`, clean documents and rows of 128 and 512 from it",
+        "what": __doc__,
         "workers": worker_count(),
         "tokenizers_threads": os.environ.get("TOKENIZERS_PARALLELISM", ""),
         "share_of": {
@@ -127,9 +139,17 @@ def main() -> None:
             for name, size in sizes.items()
         },
         "sizes": sizes,
-        **origin,
     }
-    write_json(Path("benchmarks/results/scale.json"), result)
+
+
+def main() -> None:
+    origin = provenance()
+    sizes: dict[str, Any] = {}
+    for name, (part, words) in SIZES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            sizes[name] = measure(part, words, Path(folder))
+        print(name, json.dumps(sizes[name], indent=2), flush=True)
+        write_json(Path("benchmarks/results/scale.json"), {**record(sizes), **origin})
 
 
 if __name__ == "__main__":
