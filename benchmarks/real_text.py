@@ -1,8 +1,11 @@
-"""ELECTRA, a masked language model of equal FLOPs, and no pre-training: `python benchmarks/real_text.py mini++_128 mini++_mlm_128`.
+"""ELECTRA, masked language models of equal FLOPs by either convention, and no pre-training, on real text:
 
-Reads what pretrain, glue and squad left of two finished models (the first fine-tuned from scratch, too), follows
-`pretrain.init_from` to what either was continued from, and writes benchmarks/results/real-text.json (every seed's score,
-differences by the rule of pipelines/report/comparison.py, pre-training curves) and real-text.svg.
+    python benchmarks/real_text.py mini++_128 mini++_mlm_128 mini++_mlm_long_128
+
+Models: ELECTRA's, fine-tuned from scratch too; the masked language model with as many FLOPs in matrix products; the one with
+as many by the authors' count, which takes lookups in the word table for products. Reads what pretrain, glue and squad left
+of them, follows `pretrain.init_from` to what each was continued from, and writes benchmarks/results/real-text.json (every
+seed's score, differences by the rule of pipelines/report/comparison.py, pre-training curves) and real-text.svg.
 """
 
 import csv
@@ -21,14 +24,25 @@ from electra.finetuning.tasks import GLUE
 from pipelines.params import ModelConfig, load
 from pipelines.report.comparison import difference
 from pipelines.report.inputs import METRIC_TITLES
-from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
+from pipelines.report.style import BLUE, GREEN, GREY, INK, ORANGE, context, new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OUT = Path("benchmarks/results")
-ARMS = {"electra": ("ELECTRA", BLUE), "mlm": ("MLM, equal FLOPs", ORANGE), "scratch": ("from scratch", GREY)}
-PAIRS = (("electra", "scratch"), ("mlm", "scratch"), ("electra", "mlm"))
+ARMS = {
+    "electra": ("ELECTRA", BLUE),
+    "mlm": ("MLM, equal FLOPs in products", ORANGE),
+    "mlm_long": ("MLM, equal FLOPs as the authors count", GREEN),
+    "scratch": ("from scratch", GREY),
+}
+PAIRS = (
+    ("electra", "scratch"),
+    ("mlm", "scratch"),
+    ("mlm_long", "scratch"),
+    ("electra", "mlm"),
+    ("electra", "mlm_long"),
+)
 FACTS = ("steps", "batch", "length", "tokens", "flops", "flops_matmul_convention", "rows_sha256", "parameters", "seed")
 SQUAD_METRICS = {"exact": "exact match", "f1": "F1", "best_f1": "F1, best threshold", "HasAns_f1": "F1, answerable"}
 CURVE = ("mlm_loss", "mlm_accuracy", "replaced_rate", "disc_loss", "disc_baseline", "disc_auc", "disc_recall")
@@ -60,9 +74,9 @@ def pretraining(models: dict[str, ModelConfig], name: str) -> dict[str, Any]:
     return {"phases": found, **sums, "settings": plain(models[name]), "curve": curve}
 
 
-def scores(electra: str, mlm: str) -> dict[str, dict[str, Any]]:
+def scores(names: dict[str, str]) -> dict[str, dict[str, Any]]:
     """Task and metric -> rows, and each arm's scores by seed; GLUE's tasks in the paper's order, then SQuAD."""
-    arms = {"electra": (electra, "pretrained"), "mlm": (mlm, "pretrained"), "scratch": (electra, "scratch")}
+    arms = {arm: (name, "pretrained") for arm, name in names.items()} | {"scratch": (names["electra"], "scratch")}
     found: dict[str, dict[str, Any]] = {}
 
     for arm, (name, kind) in arms.items():
@@ -106,7 +120,7 @@ def spread(seeds: list[float]) -> float:
 
 def draw(record: dict[str, Any]) -> "Figure":
     """Left: held-out AUC of the discriminator over tokens; right: every task, mean and standard deviation of each arm."""
-    figure = new_figure(9.0, 4.2)
+    figure = new_figure(9.0, 5.0)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.35))
     curve = [point for point in record["pretraining"]["electra"]["curve"] if "disc_auc" in point]
     for length in sorted({point["length"] for point in curve}):
@@ -123,7 +137,7 @@ def draw(record: dict[str, Any]) -> "Figure":
     for place, title in enumerate(titles):
         for i, (arm, (_, colour)) in enumerate(ARMS.items()):
             found = record["tasks"][title][arm]
-            y = place + 0.22 * (i - 1)
+            y = place + 0.2 * (i - (len(ARMS) - 1) / 2)
             right.errorbar(found["mean"], y, xerr=found["std"], fmt="o", color=colour, markersize=4.5)
     right.set_yticks(range(len(titles)), titles, color=INK)
     right.set_ylim(len(titles) - 0.4, -0.6)
@@ -135,23 +149,25 @@ def draw(record: dict[str, Any]) -> "Figure":
         [label for label, _ in ARMS.values()],
         frameon=False,
         loc="lower center",
-        bbox_to_anchor=(0.4, 1),
-        ncols=3,
+        bbox_to_anchor=(0.3, 1),
+        ncols=2,
     )
     return figure
 
 
 def main() -> None:
-    electra, mlm = sys.argv[1:]
+    names = dict(zip(("electra", "mlm", "mlm_long"), sys.argv[1:], strict=True))
     models = load().models
     record = {
         "command": [
-            f"dvc repro pipelines/dvc.yaml:pretrain@{phase}" for arm in (electra, mlm) for phase in phases(models, arm)
+            f"dvc repro pipelines/dvc.yaml:pretrain@{phase}"
+            for name in names.values()
+            for phase in phases(models, name)
         ]
-        + [f"dvc repro pipelines/dvc.yaml:{stage}@{name}" for name in (electra, mlm) for stage in ("glue", "squad")]
-        + [f"python benchmarks/real_text.py {electra} {mlm}"],
-        "pretraining": {"electra": pretraining(models, electra), "mlm": pretraining(models, mlm)},
-        "tasks": {title: judged(values) for title, values in scores(electra, mlm).items()},
+        + [f"dvc repro pipelines/dvc.yaml:{stage}@{name}" for name in names.values() for stage in ("glue", "squad")]
+        + [f"python benchmarks/real_text.py {' '.join(names.values())}"],
+        "pretraining": {arm: pretraining(models, name) for arm, name in names.items()},
+        "tasks": {title: judged(values) for title, values in scores(names).items()},
         **provenance(("torch",)),
     }
     write_json(OUT / "real-text.json", record)
@@ -159,7 +175,8 @@ def main() -> None:
         save(draw(record), OUT, "real-text")
     for title, values in record["tasks"].items():
         arms = "  ".join(f"{arm} {values[arm]['mean']:.1f} ± {values[arm]['std']:.1f}" for arm in ARMS)
-        print(f"{title}: {arms}  electra - mlm: {values['electra - mlm']['verdict']}")
+        verdicts = "  ".join(f"{pair}: {values[pair]['verdict']}" for pair in (f"{a} - {b}" for a, b in PAIRS[-2:]))
+        print(f"{title}: {arms}  {verdicts}")
 
 
 if __name__ == "__main__":
