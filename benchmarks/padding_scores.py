@@ -5,7 +5,8 @@ padded to the task's length and masked, by the encoder of pre-training. Settings
 arms: a seed's draws then fall on other tokens, so scores are compared over seeds: the means of the arms should lie within
 one pooled standard deviation. By chance alone two like arms of 5 seeds miss that once in nine times, of 10 seeds once in 40
 (the difference of their means has a standard error of sqrt(2 / seeds) standard deviations). Without dropout, logits and
-gradients of both are compared in tests/electra/finetuning/test_batches.py. Writes benchmarks/results/padding-scores-M.json.
+gradients of both are compared in tests/electra/finetuning/test_batches.py. Writes benchmarks/results/padding-scores-M.json,
+or padding-scores-M-TASKS.json for the tasks named.
 """
 
 import argparse
@@ -113,7 +114,8 @@ def main() -> None:
         "tasks": facts,
         **provenance(("torch",)),
     }
-    write_json(Path(f"benchmarks/results/padding-scores-{name}.json"), record)
+    named = "" if tasks == list(GLUE) else f"-{'-'.join(tasks)}"
+    write_json(Path(f"benchmarks/results/padding-scores-{name}{named}.json"), record)
 
 
 if __name__ == "__main__":

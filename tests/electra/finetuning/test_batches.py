@@ -100,3 +100,24 @@ def test_attention_dropout_has_the_gradient_of_what_it_did(model, examples):
         bias -= 2 * step
         below = loss()
     assert float((above - below) / 2) == pytest.approx(float((grad * step).sum()), rel=1e-4)
+
+
+@pytest.mark.parametrize("where", ["attention", "elsewhere"])
+def test_dropout_disturbs_as_much_as_the_padded_encoders(model, examples, where):
+    """Over many draws the hidden states have the same mean, to within its error, and the same variance."""
+    encoder = load_encoder(model, dropout=0.3).train()
+    if where == "attention":
+        encoder.embeddings.dropout = 0.0
+    for layer in encoder.layers:
+        if where == "attention":
+            layer.drop.rate = 0.0
+        else:
+            layer.attention.dropout = 0.0
+    batch = examples.batch(np.arange(6))
+    torch.manual_seed(1)
+    with torch.no_grad():
+        ours = torch.stack([first_hidden(encoder, batch) for _ in range(1000)])
+        theirs = torch.stack([encoder(*padded(batch))[:, 0] for _ in range(1000)])
+    assert ours.var(0).sum() / theirs.var(0).sum() == pytest.approx(1.0, abs=0.05)
+    error = ((ours.var(0) + theirs.var(0)) / 1000).sqrt()
+    assert ((ours.mean(0) - theirs.mean(0)) / error).abs().max() < 5.0
