@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-21 21:01:37 UTC",
-  "commit": "29d0f8aae929 with changes",
+  "date": "2026-11-22 00:02:13 UTC",
+  "commit": "5acadb8e12fe with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,13 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-table5": 318.9,
-    "corpus-sample_world": 8.6,
-    "glue-tiny": 161.9,
-    "pretrain-tiny": 455.3,
-    "report": 10.7,
-    "squad-tiny": 55.6,
-    "tasks-sample_world": 3.2,
-    "tokens-sample_world": 6.0
+    "ablation-table5": 241.5,
+    "corpus-sample_world": 3.6,
+    "glue-tiny": 150.0,
+    "pretrain-tiny": 99.6,
+    "squad-tiny": 52.2,
+    "tasks-sample_world": 3.1,
+    "tokens-sample_world": 3.2
   }
 };
