@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-22 00:02:13 UTC",
-  "commit": "5acadb8e12fe with changes",
+  "date": "2026-11-22 00:10:35 UTC",
+  "commit": "927f89bba815 with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -18,6 +18,7 @@ window.electraRun = {
     "corpus-sample_world": 3.6,
     "glue-tiny": 150.0,
     "pretrain-tiny": 99.6,
+    "report": 10.6,
     "squad-tiny": 52.2,
     "tasks-sample_world": 3.1,
     "tokens-sample_world": 3.2
