@@ -101,7 +101,8 @@ def measure(part: str, words: tuple[str, ...], folder: Path) -> dict[str, Any]:
     for source in corpus.sources:
         files = [str(path) for path in find_files(source.files, "scale") if part in path.name]
         files += [copy(path, word, source.hard_wrapped, copies) for word in words for path in files]
-        sources += [replace(source, files=tuple(files))] if files else []
+        if files:
+            sources.append(replace(source, files=tuple(files)))
     settings = replace(corpus, sources=tuple(sources), cleaning=cleaning, expected=None)
     rows = replace(params.tokens["local_wiki_books"], lengths=(128, 512))
     stages = folder / "made"
