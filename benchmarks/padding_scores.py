@@ -1,12 +1,18 @@
-"""Does fine-tuning without padding score like fine-tuning with it? `python benchmarks/padding_scores.py tiny --seeds 10`.
+"""Does fine-tuning without padding score like fine-tuning with it? `python benchmarks/padding_scores.py tiny`.
 
 Fine-tunes a finished model on GLUE's tasks (or those named) with some seeds, once as the project does and once with every row
 padded to the task's length and masked, by the encoder of pre-training. Settings are the model's, with dropout 0.1 in both
-arms: a seed's draws then fall on other tokens, so scores are compared over seeds: the means of the arms should lie within
-one pooled standard deviation. By chance alone two like arms of 5 seeds miss that once in nine times, of 10 seeds once in 40
-(the difference of their means has a standard error of sqrt(2 / seeds) standard deviations). Without dropout, logits and
-gradients of both are compared in tests/electra/finetuning/test_batches.py. Writes benchmarks/results/padding-scores-M.json,
-or padding-scores-M-TASKS.json for the tasks named.
+arms. The means of the arms should lie within one pooled standard deviation. Which numbers dropout draws:
+
+- `--draws shared` (the default): each number belongs to a cell of the padded grid, so that a seed drops the same in both
+  arms and padding is all that differs.
+- `--draws own`: each arm draws what it needs, as in use; a seed's numbers then fall on other tokens. By chance alone two
+  like arms of 5 seeds miss the mark once in nine times, of 30 seeds once in ten thousand (the difference of their means has
+  a standard error of sqrt(2 / seeds) standard deviations).
+
+Without dropout, logits and gradients of both are compared in tests/electra/finetuning/test_batches.py, with shared draws in
+tests/benchmarks/test_padding_scores.py. Writes benchmarks/results/padding-scores-M-DRAWS.json, or
+padding-scores-M-DRAWS-TASKS.json for the tasks named.
 """
 
 import argparse
@@ -15,7 +21,8 @@ import math
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +41,7 @@ from electra.finetuning.jobs import plan
 from electra.finetuning.solve import solve
 from electra.finetuning.tasks import GLUE
 from electra.finetuning.unpadded import first_hidden
+from electra.model import attention, dropout
 from electra.model.encoder import Encoder
 from electra.progress import Progress
 from electra.workers import run_units, worker_count
@@ -55,25 +63,62 @@ def padded(length: int) -> First:
     return first
 
 
-def score(unit: tuple[Job, str]) -> float:
+@contextmanager
+def shared_draws(length: int) -> Iterator[Callable[[First], First]]:
+    """Meanwhile dropout draws for every cell of the grid of B rows of `length`, and what is dropped takes its cell's number.
+
+    Gives a wrapper for `first_hidden` and its like, which tells what batch is being read.
+    """
+    draw, elements = dropout._compare, attention._ELEMENTS
+    now: list[Batch] = []
+
+    def wrapper(first: First) -> First:
+        def told(encoder: Encoder, batch: Batch) -> Tensor:
+            now[:] = [batch]
+            return first(encoder, batch)
+
+        return told
+
+    def compare(comparison: Callable[..., Tensor], like: Tensor, rate: float) -> Tensor:
+        (batch,) = now
+        rows, *inner, width = like.shape
+        if like.ndim == 4:  # attention of B rows: all queries, or the first alone
+            cells = draw(comparison, like.new_empty(rows, inner[0], length, length), rate)
+            return cells[:, :, : inner[1], :width].contiguous()
+        cells = draw(comparison, like.new_empty(len(batch), length, width), rate)
+        if like.ndim == 3:
+            return cells
+        return cells[:, 0] if rows == len(batch) else cells[batch.row_P, batch.positions_P]
+
+    dropout._compare, attention._ELEMENTS = compare, sys.maxsize  # all rows in one pass, so that they draw at once
+    try:
+        yield wrapper
+    finally:
+        dropout._compare, attention._ELEMENTS = draw, elements
+
+
+def score(unit: tuple[Job, str, str]) -> float:
     """The task's metric on its dev rows after fine-tuning in one arm."""
-    job, arm = unit
+    job, arm, draws = unit
     torch.set_num_threads(1)
-    heads.first_hidden = padded(job.config.length) if arm == "padded" else first_hidden
-    return float(solve(job).record["metrics"][GLUE[job.task].metrics[0]])
+    first = padded(job.config.length) if arm == "padded" else first_hidden
+    with shared_draws(job.config.length) if draws == "shared" else nullcontext(lambda same: same) as wrapper:
+        heads.first_hidden = wrapper(first)
+        return float(solve(job).record["metrics"][GLUE[job.task].metrics[0]])
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     options.add_argument("model", help="a finished model of params.yaml")
     options.add_argument("tasks", nargs="*", default=list(GLUE), help="of GLUE; default all nine")
-    options.add_argument("--seeds", type=int, default=10)
+    options.add_argument("--seeds", type=int, default=5)
+    options.add_argument("--draws", choices=("shared", "own"), default="shared")
     given = options.parse_args()
     name, tasks, seeds = given.model, given.tasks, tuple(range(1, given.seeds + 1))
     params = load()
     model = params.models[name]
     encoder = Path("build/models") / name / "encoder"
-    work: list[tuple[Job, str]] = []
+    work: list[tuple[Job, str, str]] = []
     with tempfile.TemporaryDirectory() as folder:
         for task in tasks:
             config = params.finetune.resolve(task, model.finetune, f"models.{name}.finetune", {})
@@ -81,14 +126,14 @@ def main() -> None:
                 config, dropout=0.1, head_dropout=0.1, seeds=seeds, arms=("pretrained",), keep="none"
             )
             jobs = plan(task, config, rows=Path("build/tasks") / model.tasks / task, model=encoder, state=Path(folder))
-            work += [(job, arm) for job in jobs for arm in ("unpadded", "padded")]
+            work += [(job, arm, given.draws) for job in jobs for arm in ("unpadded", "padded")]
         found: dict[str, dict[str, list[float]]] = {task: {"unpadded": [], "padded": []} for task in tasks}
         results: dict[int, float] = {}
         with Progress("padding scores", len(work), "runs") as progress:
             for index, value in run_units(score, work, worker_count(), preload=("electra.finetuning.preload",)):
                 results[index] = value
                 progress.update(len(results))
-    for index, (job, arm) in enumerate(work):
+    for index, (job, arm, _) in enumerate(work):
         found[job.task][arm].append(results[index])
     facts: dict[str, Any] = {}
     for task, arms in found.items():
@@ -111,11 +156,12 @@ def main() -> None:
         "model": name,
         "data": model.tasks,
         "seeds": seeds,
+        "draws": given.draws,
         "tasks": facts,
         **provenance(("torch",)),
     }
     named = "" if tasks == list(GLUE) else f"-{'-'.join(tasks)}"
-    write_json(Path(f"benchmarks/results/padding-scores-{name}{named}.json"), record)
+    write_json(Path(f"benchmarks/results/padding-scores-{name}-{given.draws}{named}.json"), record)
 
 
 if __name__ == "__main__":
