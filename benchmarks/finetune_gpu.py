@@ -1,4 +1,4 @@
-"""Seeds of a task in one stack of weights beside the same seeds one after the other, on real GLUE rows (made for a GPU).
+"""Seeds of a task in one stack of weights beside the same seeds one after the other, on real GLUE rows (made for a GPU; `--precision fp32` on CPUs).
 
     python benchmarks/finetune_gpu.py ../shared/data/glue ../shared/data/vocab/bert-base-uncased-vocab.txt
 
@@ -153,7 +153,7 @@ def main() -> None:
     facts = {
         "command": " ".join(["python", *sys.argv]),
         "what": __doc__,
-        "device": torch.cuda.get_device_name() if device() == "cuda" else "CPU, one thread: shows that it runs, no speed",
+        "device": torch.cuda.get_device_name() if device() == "cuda" else "CPU, one thread",
         "key": digest(asked, code(), device(), {task: plain(config) for task, config in tasks}),
         "settings": {**asked, "seeds": given.seeds, "precision": given.precision},
         **provenance(("torch",)),
