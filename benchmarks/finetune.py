@@ -193,7 +193,7 @@ def record(
         "ratios": ratios,
         "runs": runs,
         "load_average_at_end": os.getloadavg(),
-        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
+        "machine": {"processor": processor(), "instructions": torch.backends.cpu.get_cpu_capability(), "cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
         "versions": {name: version(name) for name in ("torch", "transformers", "accelerate", "datasets", "numpy", "tokenizers")},
         "commit": commit,
         "recorded": time.strftime("%Y-%m-%d", time.gmtime()),
