@@ -1,12 +1,13 @@
-"""Seeds of a task in one stack of weights beside the same seeds one after the other, on real GLUE rows (made for a GPU; `--precision fp32` on CPUs).
+"""Seeds of a task in one stack of weights beside the same seeds one after the other, on real GLUE rows (made for a GPU).
 
     python benchmarks/finetune_gpu.py ../shared/data/glue ../shared/data/vocab/bert-base-uncased-vocab.txt
 
 For each of the paper's eight tasks, with the recipe of the model in params.yaml (small) and five seeds: first both arms in
-turns on `--rows` training rows and one epoch, seconds from the first step to the last prediction, rows read and kernels loaded
-before. Then, with `--whole N`, all tasks in stacks on all rows and epochs, N tasks at a time in processes of their own, from
-the start of these to the last prediction. Weights are fresh unless `--encoder` names a folder that pre-training left; then
-the dev scores mean something, too. What is measured is written at once, and a second start goes on with what is missing.
+turns on `--rows` training rows and one epoch, seconds from the first step to the last prediction, rows read and kernels
+loaded before. Then, with `--whole N`, all tasks in stacks on all rows and epochs, N tasks at a time in processes of their
+own, from the start of these to the last prediction. Weights are fresh unless `--encoder` names a folder that pre-training
+left; then the dev scores mean something, too. On CPUs ask for `--precision fp32`. What is measured is written at once, and a
+second start goes on with what is missing.
 """
 
 import argparse

@@ -18,6 +18,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import torch
+
 from electra.config import digest, plain
 from electra.files import read_json, remove, write_json
 from pipelines import report
@@ -74,6 +76,7 @@ def record(name: str) -> dict[str, Any]:
         "tokens_per_second_counts": "positions of all training rows over the wall time of the whole stage, evaluation and checkpoints included",
         "machine": {
             "processor": processor(),
+            "instructions": torch.backends.cpu.get_cpu_capability(),
             "cores": os.cpu_count(),
             "system": platform.platform(),
             "python": platform.python_version(),
