@@ -7,8 +7,8 @@ arms. The means of the arms should lie within one pooled standard deviation. Whi
 - `--draws shared` (the default): each number belongs to a cell of the padded grid, so that a seed drops the same in both
   arms and padding is all that differs.
 - `--draws own`: each arm draws what it needs, as in use; a seed's numbers then fall on other tokens. By chance alone two
-  like arms of 5 seeds miss the mark once in nine times, of 30 seeds once in ten thousand (the difference of their means has
-  a standard error of sqrt(2 / seeds) standard deviations).
+  like arms of 5 seeds miss the mark once in nine times, of 20 seeds once in 600 (the difference of their means has a
+  standard error of sqrt(2 / seeds) standard deviations).
 
 Without dropout, logits and gradients of both are compared in tests/electra/finetuning/test_batches.py, with shared draws in
 tests/benchmarks/test_padding_scores.py. Writes benchmarks/results/padding-scores-M-DRAWS.json, or
@@ -67,7 +67,7 @@ def padded(length: int) -> First:
 def shared_draws(length: int) -> Iterator[Callable[[First], First]]:
     """Meanwhile dropout draws for every cell of the grid of B rows of `length`, and what is dropped takes its cell's number.
 
-    Gives a wrapper for `first_hidden` and its like, which tells what batch is being read.
+    Gives a wrapper for `first_hidden` and its like, which tells what batch is being read: what is dropped does not say.
     """
     draw, elements = dropout._compare, attention._ELEMENTS
     now: list[Batch] = []

@@ -42,6 +42,6 @@ def test_with_shared_draws_dropout_drops_the_same_with_and_without_padding(encod
             after = torch.rand(())
         found.append((hidden_BH, *grads, after))
     for theirs, ours in zip(*found, strict=True):
-        assert torch.allclose(ours, theirs, atol=1e-4)
+        assert torch.allclose(ours, theirs, atol=1e-4)  # fp32: gradients add up the tokens in another order
     torch.manual_seed(7)
     assert not torch.allclose(first_hidden(encoder, batch), found[1][0], atol=1e-2), "shared draws are left behind"
