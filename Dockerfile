@@ -17,10 +17,10 @@ ENV DO_NOT_TRACK=true \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 
-# git: DVC asks for it at import. Debian's security updates count for more here than a fixed version of it.
+# git: DVC asks for it at import. gcc: torch.compile builds its launchers with it on GPUs. Debian's security updates count for more here than a fixed version of it.
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends git \
+    && apt-get install --yes --no-install-recommends gcc git libc6-dev \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 1000 electra \
     && install --directory --owner=electra --group=electra /app

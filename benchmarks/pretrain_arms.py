@@ -57,7 +57,7 @@ class Ours:
             compile_parts(self.model)
         self.optimizer = build_optimizer(self.model.named_parameters(), weight_decay=0.01)
         set_rate(self.optimizer, RATE)
-        recorder = CudaRecorder() if device.type == "cuda" else None
+        recorder = CudaRecorder(device) if device.type == "cuda" else None
         world = World(0, 1, device, "ddp")
         self.update = Step(self.model, list(self.model.parameters()), self.optimizer, world, clip=1.0,
                            precision=precision, record=recorder)  # fmt: skip

@@ -41,6 +41,12 @@ class SourceUnreachable(UserError):
     exit_code = 69
 
 
+class BadDevice(UserError):
+    """A GPU that is there and cannot be used."""
+
+    exit_code = 69
+
+
 class NonFinite(UserError):
     """A loss, gradient or weight that is NaN or infinite; nothing was updated or saved with it."""
 

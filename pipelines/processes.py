@@ -121,5 +121,6 @@ def explain(failures: Mapping[int, Any], name: str) -> int:
         report(Stopped(name, what, "", "run the same command to go on from the last checkpoint"))
         return Stopped.exit_code
     if chosen.error_file_data:
-        print(f"error: {chosen.message}", file=sys.stderr)
+        told = chosen.message  # as `report` wrote it, or torch elastic's own text
+        print(f"error: {told['message'] if isinstance(told, dict) else told}", file=sys.stderr)
     return int(chosen.exitcode)

@@ -10,6 +10,7 @@ C = B × T cells of its grid.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,37 +59,58 @@ class Examples:
     def __len__(self) -> int:
         return len(self.length_N)
 
+    @cached_property
+    def start_N(self) -> NDArray[np.int64]:
+        """Where each row begins in `ids_S`."""
+        return np.cumsum(self.length_N) - self.length_N
+
     def batch(self, rows_B: NDArray[np.int64], device: torch.device | str = "cpu") -> Batch:
         """The rows with these numbers, by one gather."""
         length_B = self.length_N[rows_B]
         first_B = np.cumsum(length_B) - length_B
         row_P = np.repeat(np.arange(len(rows_B)), length_B)
         positions_P = np.arange(len(row_P)) - first_B[row_P]
-        source_P = (np.cumsum(self.length_N) - self.length_N)[rows_B][row_P] + positions_P
+        source_P = self.start_N[rows_B][row_P] + positions_P
         longest = int(length_B.max())
         cell_P = row_P * longest + positions_P
         token_C = np.repeat(first_B, longest)
         token_C[cell_P] = np.arange(len(cell_P))
         full = len(cell_P) == len(token_C)
-        real_BT = None if full else np.arange(longest) < length_B[:, None]
-
-        def tensor(array: NDArray[Any]) -> Tensor:
-            return torch.from_numpy(array).to(device)
-
-        return Batch(
-            ids_P=tensor(self.ids_S[source_P].astype(np.int64)),
-            segments_P=tensor((positions_P >= self.second_N[rows_B][row_P]).astype(np.int64)),
-            positions_P=tensor(positions_P),
-            row_P=tensor(row_P),
-            first_B=tensor(first_B),
-            cell_P=tensor(cell_P),
-            token_C=tensor(token_C),
-            real_BT=None if real_BT is None else tensor(real_BT),
-            targets={
-                name: tensor(values[rows_B] if len(values) == len(self) else values[source_P])
-                for name, values in self.targets.items()
-            },
+        ids_P = self.ids_S[source_P].astype(np.int64)
+        segments_P = (positions_P >= self.second_N[rows_B][row_P]).astype(np.int64)
+        targets = {
+            name: values[rows_B] if len(values) == len(self) else values[source_P]
+            for name, values in self.targets.items()
+        }
+        arrays = [ids_P, segments_P, positions_P, row_P, first_B, cell_P, token_C, *targets.values()]
+        ids, segments, positions, row, first, cell, token, *values = _to_device(
+            arrays if full else [*arrays, np.arange(longest) < length_B[:, None]], torch.device(device)
         )
+        return Batch(
+            ids_P=ids,
+            segments_P=segments,
+            positions_P=positions,
+            row_P=row,
+            first_B=first,
+            cell_P=cell,
+            token_C=token,
+            real_BT=None if full else values.pop(),
+            targets=dict(zip(targets, values, strict=True)),
+        )
+
+
+def _to_device(arrays: list[NDArray[Any]], device: torch.device) -> list[Tensor]:
+    """Arrays as tensors; to a GPU all go by one copy from pinned memory, for which the host does not wait."""
+    if device.type != "cuda":
+        return [torch.from_numpy(array).to(device) for array in arrays]
+    aligned = [-(-array.nbytes // 8) * 8 for array in arrays]
+    packed = torch.empty(sum(aligned), dtype=torch.uint8, pin_memory=True)
+    for array, place in zip(arrays, torch.split(packed, aligned), strict=True):
+        place[: array.nbytes].copy_(torch.from_numpy(np.ascontiguousarray(array)).flatten().view(torch.uint8))
+    return [
+        place[: array.nbytes].view(torch.from_numpy(array[:0]).dtype).view(array.shape)
+        for array, place in zip(arrays, torch.split(packed.to(device, non_blocking=True), aligned), strict=True)
+    ]
 
 
 def stack(

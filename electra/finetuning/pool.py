@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from electra.devices import use_own_gpu
 from electra.finetuning.job import Job
 from electra.finetuning.jobs import finished, run, run_together
 from electra.finetuning.solve import Record
@@ -63,7 +64,8 @@ def units_of(jobs: Sequence[Job]) -> list[Unit]:
 
 
 def alone(unit: Unit) -> list[Record]:
-    """Run a unit on one thread, so that its bytes do not depend on the machine's number of cores."""
+    """Run a unit on one thread, so that its bytes do not depend on the machine's number of cores, and on one GPU."""
+    use_own_gpu()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -50,7 +50,9 @@ class Feed:
         else:
             ids_BT = torch.from_numpy(self.rows.ids[indices]).long().to(self.device)
             bounds_B2 = torch.from_numpy(self.rows.bounds[indices]).long().to(self.device)
-        second_B, lengths_B = bounds_B2.unbind(1)
+        second_B, lengths_B = (
+            bounds_B2.T.contiguous().unbind()
+        )  # strided columns would be another layout than a copy of them
         position_T = torch.arange(ids_BT.shape[1], device=self.device)
         segments_BT = ((position_T >= second_B[:, None]) & (position_T < lengths_B[:, None])).long()
         generator = torch_generator(self.device, settings.seed, self.stream, number)

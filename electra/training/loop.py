@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from electra.config import ElectraConfig, plain
+from electra.devices import default_device
 from electra.errors import BadInput, NonFinite, Stopped
 from electra.export import load_networks
 from electra.files import dump_json, lock_folder, read_json, remove, write_atomic, write_json
@@ -32,7 +33,7 @@ from electra.training.evaluation import add_sums, collapsed, evaluate, metrics, 
 from electra.training.feed import Feed, RowSet, part
 from electra.training.history import History
 from electra.training.optimizer import build_optimizer, set_rate
-from electra.training.parallel import World, default_device, join
+from electra.training.parallel import World, join
 from electra.training.precision import autocast, choose
 from electra.training.schedule import learning_rate
 from electra.training.state import State
@@ -199,7 +200,7 @@ def pretrain(
             world,
             clip=settings.clip,
             precision=precision,
-            record=CudaRecorder() if recorded else None,
+            record=CudaRecorder(device) if recorded else None,
         )
         clock, logged = time.monotonic(), first
         model.train()

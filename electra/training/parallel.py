@@ -194,13 +194,6 @@ def launched() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
-def default_device() -> torch.device:
-    """This process's GPU, else the CPU."""
-    if torch.cuda.is_available():
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    return torch.device("cpu")
-
-
 @contextlib.contextmanager
 def join(device: torch.device, kind: Literal["ddp", "fsdp"], title: str) -> Iterator[World]:
     """Meet the other processes that torchrun has started, if there are any, and part from them in the end.

@@ -4,13 +4,16 @@
     recorded   on a GPU, after a few steps, forward and backward of a slice and the update become CUDA graphs: a step of
                the small model is some thousand short kernels, and launching them one by one takes longer than running them
 
-A recorded step runs on fixed memory: a slice is copied to where the recorded one stood, gradients stay where they were
-first written, and the learning rate is a number on the device.
+A recorded step runs on fixed memory: each slice is copied to one place, from the first step of the warm-up on, so that what
+is compiled then is what is recorded; gradients stay where they were first written, and the learning rate is a number on
+the device. A recording that fails costs speed and nothing else: the step is done again, and all later ones, unrecorded.
 """
 
 import ctypes
 import importlib.util
 import shutil
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -37,7 +40,8 @@ class CudaRecorder:
     """Records work into CUDA graphs of one memory pool. From here on this process works on a stream of its own,
     since the default one cannot be recorded and a backward pass belongs on the stream of its forward pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        torch.cuda.set_device(device)  # a stream of another device would record nothing
         torch.cuda.synchronize()
         torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]
         self.pool = torch.cuda.graph_pool_handle()
@@ -45,8 +49,10 @@ class CudaRecorder:
     def __call__(self, work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         """(What repeats the work on the same memory, what the work returned)."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, stream=torch.cuda.current_stream()):
-            result = work()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="The CUDA Graph is empty")
+            with torch.cuda.graph(graph, pool=self.pool, stream=torch.cuda.current_stream()):
+                result = work()
         return graph.replay, result
 
 
@@ -77,26 +83,43 @@ class Step:
         if stage != self.stage:
             self.stage, self.calls, self.recorded = stage, 0, {}
             self.optimizer.zero_grad(set_to_none=True)
-        self.calls += 1
-        recording = self.record is not None and self.calls > WARM_UP
-        if recording and not self.recorded:
+        if self.record and not self.calls:
             self._allocate(slices[0])
+        self.calls += 1
+        if self.record and self.calls > WARM_UP:
+            try:
+                return self._recorded_step(slices, seeds, stage)
+            except RecordingError as error:
+                print(f"warning: {error}; training goes on unrecorded, which is slower", file=sys.stderr, flush=True)
+                self.record, self.recorded = None, {}
+                self.optimizer.zero_grad(set_to_none=True)
         sums: dict[str, Tensor] = {"count": self.once}
         for index, (part, seed) in enumerate(zip(slices, seeds, strict=True)):
             torch.manual_seed(seed)
-            if recording:
-                _copy(self.fixed, part)
-                found = self._repeat("first" if index == 0 else "more", lambda: self._slice(self.fixed, stage))
-            else:
-                with self.world.reduce_after(self.forward, index == len(slices) - 1):
-                    found = self._slice(part, stage)
-            add_sums(sums, found)
-        if recording:
-            self.total_loss.copy_(sums["loss"])
-            return sums, self._repeat("update", lambda: self._update(self.total_loss))
+            with self.world.reduce_after(self.forward, index == len(slices) - 1):
+                add_sums(sums, self._slice(self._placed(part), stage))
         norm = self._update(sums["loss"])
         self.optimizer.zero_grad(set_to_none=True)
         return sums, norm
+
+    def _recorded_step(
+        self, slices: Sequence[Batch], seeds: Sequence[int], stage: str
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        sums: dict[str, Tensor] = {"count": self.once}
+        for index, (part, seed) in enumerate(zip(slices, seeds, strict=True)):
+            torch.manual_seed(seed)
+            self._placed(part)
+            add_sums(sums, self._repeat("first" if index == 0 else "more", lambda: self._slice(self.fixed, stage)))
+        self.total_loss.copy_(sums["loss"])
+        return sums, self._repeat("update", lambda: self._update(self.total_loss))
+
+    def _placed(self, part: Batch) -> Batch:
+        """The slice, copied to the fixed memory where steps are or will be recorded."""
+        if self.record is None:
+            return part
+        for ours, theirs in zip(_tensors(self.fixed), _tensors(part), strict=True):
+            ours.copy_(theirs, non_blocking=True)
+        return self.fixed
 
     def _slice(self, part: Batch, stage: str) -> dict[str, Tensor]:
         with autocast(self.precision, self.device):
@@ -119,10 +142,22 @@ class Step:
     def _repeat(self, name: str, work: Callable[[], Any]) -> Any:
         if name not in self.recorded:
             assert self.record is not None
-            self.recorded[name] = self.record(work)
+            try:
+                with torch.compiler.set_stance(
+                    "fail_on_recompile"
+                ):  # compiling reads the device: illegal in a recording
+                    self.recorded[name] = self.record(work)
+            except torch.OutOfMemoryError:
+                raise
+            except (RuntimeError, UserWarning) as error:
+                raise RecordingError(f"the step could not be recorded ({str(error).splitlines()[0]})") from error
         replay, result = self.recorded[name]
         replay()
         return result
+
+
+class RecordingError(Exception):
+    """A part of a step that cannot be recorded; nothing of it was done."""
 
 
 def _tensors(batch: Batch) -> list[Tensor]:
@@ -134,11 +169,6 @@ def _clone(batch: Batch) -> Batch:
     noise = Noise(**{field.name: getattr(batch.noise, field.name).clone() for field in fields(Noise)})
     own = {field.name: getattr(batch, field.name).clone() for field in fields(Batch) if field.name != "noise"}
     return Batch(**own, noise=noise)
-
-
-def _copy(target: Batch, source: Batch) -> None:
-    for ours, theirs in zip(_tensors(target), _tensors(source), strict=True):
-        ours.copy_(theirs, non_blocking=True)
 
 
 def can_compile() -> bool:

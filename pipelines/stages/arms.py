@@ -11,7 +11,6 @@ training. Once trained it holds `point-<fraction>/` (encoders: the end is 1) and
 import contextlib
 import dataclasses
 import math
-import multiprocessing
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import torch
 from safetensors.torch import load_file
 
 from electra.config import ElectraConfig, digest, plain
+from electra.devices import use_own_gpu
 from electra.errors import Busy, CorruptFile, Stopped, UserError
 from electra.export import config_json, encoder_tensors, model_card, write_folder
 from electra.files import atomic_folder, lock_folder, read_json, remove, verify_manifest, write_json, write_manifest
@@ -96,7 +96,7 @@ def keeping(config: ElectraConfig, points: tuple[float, ...]) -> ElectraConfig:
 def try_one(unit: Unit) -> Result | str:
     """Do one arm; a failure that concerns this arm alone becomes a sentence."""
     try:
-        use_own_device()
+        use_own_gpu()
         return do(*unit)
     except Stopped:
         raise
@@ -104,12 +104,6 @@ def try_one(unit: Unit) -> Result | str:
         return str(error)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-
-
-def use_own_device() -> None:
-    """Of several GPUs, each worker process takes its own."""
-    if torch.cuda.is_available() and (identity := multiprocessing.current_process()._identity):
-        torch.cuda.set_device((identity[0] - 1) % torch.cuda.device_count())
 
 
 def slots(workers: int) -> int:

@@ -182,9 +182,11 @@ def score_in(jobs: Sequence[Job]) -> Callable[[Record], float]:
 
 
 def workers(params: Params, model: ModelConfig | PublishedConfig) -> int:
-    """Processes to run side by side; results do not depend on it."""
+    """Processes to run side by side, one for each GPU where there are any; results do not depend on it."""
     if params.finetune.workers:
         return params.finetune.workers
+    if device() == "cuda":
+        return torch.cuda.device_count()
     return worker_count() if isinstance(model, PublishedConfig) else model.pretrain.threads
 
 

@@ -53,7 +53,15 @@ def test_code_that_a_stage_depends_on_exists() -> None:
 
 
 PLUMBING = {  # how work is done, not what comes out of it; and code that only settings or loading are imported from
-    *("electra.errors", "electra.files", "electra.progress", "electra.stopping", "electra.tensors", "electra.workers"),
+    *(
+        "electra.devices",
+        "electra.errors",
+        "electra.files",
+        "electra.progress",
+        "electra.stopping",
+        "electra.tensors",
+        "electra.workers",
+    ),
     *(
         "pipelines.experiments",
         "pipelines.params",

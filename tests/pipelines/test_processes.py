@@ -66,6 +66,19 @@ def test_a_process_tells_its_mistake_to_the_launcher(
     assert capsys.readouterr().err == ""
 
 
+def test_the_launcher_says_the_mistake_as_one_process_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+    error = BadConfig("pretrain.batch", "is 64", "a multiple of 3")
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    processes.report(error)
+    failed = ProcessFailure(local_rank=1, pid=1, exitcode=error.exit_code, error_file=str(tmp_path / "error.json"))
+    assert processes.explain({1: failed}, "pretrain-x") == error.exit_code
+    assert capsys.readouterr().err == f"error: {error}\n"
+
+
 def tiny(command: str, port: str) -> list[str]:
     """A documented command with the smoke model, and two processes at most."""
     words = shlex.split(command)

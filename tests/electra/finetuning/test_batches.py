@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from electra.export import load_encoder
+from electra.finetuning import batches
 from electra.finetuning.batches import parts, stack, training_order
 from electra.finetuning.examples import encode
 from electra.finetuning.tasks import GLUE
@@ -54,6 +55,30 @@ def test_hardly_anything_is_computed_for_padding(task):
         needed += 24 * hidden_size**2 * tokens + 4 * hidden_size * pairs
         spent += 24 * hidden_size**2 * tokens + 4 * hidden_size * cells
     assert spent <= 1.10 * needed
+
+
+def test_all_arrays_of_a_batch_go_to_a_gpu_by_one_copy(monkeypatch):
+    copies, meta = [], torch.Tensor.to
+
+    def to(tensor, *arguments, **options):
+        copies.append((tensor, options))
+        return meta(tensor, "cpu")
+
+    empty = torch.empty
+    monkeypatch.setattr(batches.torch, "empty", lambda *shape, pin_memory, **options: empty(*shape, **options))
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    arrays = [np.arange(5), np.array([1.5], np.float32), np.array([[True, False, True]]), np.arange(6).reshape(2, 3)]
+    copied = batches._to_device(arrays, torch.device("cuda"))
+    assert len(copies) == 1 and copies[0][1] == {"non_blocking": True}
+    for array, tensor in zip(arrays, copied, strict=True):
+        assert torch.equal(torch.from_numpy(array), tensor) and tensor.dtype == torch.from_numpy(array).dtype
+
+
+def test_a_batch_costs_the_host_nothing_for_rows_that_are_not_in_it(examples):
+    examples.batch(np.array([0]))
+    begins = examples.start_N
+    examples.batch(np.array([1, 2]))
+    assert examples.start_N is begins and begins.tolist() == [0, *np.cumsum(examples.length_N)[:-1].tolist()]
 
 
 def test_a_batch_tells_where_every_token_stands():

@@ -1,5 +1,7 @@
 """The step: what is recorded does what was done, it compiles in one piece, and it never reads the device."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch._dynamo import lookup_backend
@@ -54,15 +56,31 @@ def _tensors(result):
     return list(result.values()) if isinstance(result, dict) else [result]
 
 
-def train(record, slices):
+class Failing(Rerun):
+    """A recorder that cannot hold one of the works of a step: the device's word at an illegal operation."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def __call__(self, work):
+        if len(self.recorded) == self.number:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return super().__call__(work)
+
+
+def train(record, slices, before=lambda model: None, columns=False):
     settings, numbers = config(), []
     model, step = build(settings, record=record)
+    before(model)
     if record:
         record.parameters = step.parameters
     feed = Feed(data().train, settings, CPU, "noise")
     for number in range(WARM_UP + 4):
         set_rate(step.optimizer, 1e-3 * (number + 1))
         batch = feed.batch(number)
+        if columns:  # lengths as a column of a table: the same numbers in another layout
+            batch = replace(batch, lengths_B=torch.stack([batch.lengths_B] * 2, 1)[:, 1])
         parts = [part(batch, i, slices) for i in range(slices)]
         sums, norm = step(parts, [7 * number + i for i in range(slices)], "joint")
         numbers.append((norm.item(), *(value.item() for value in sums.values())))
@@ -76,6 +94,37 @@ def test_recorded_steps_do_what_plain_ones_do(slices):
     assert len(record.recorded) == (3 if slices > 1 else 2)
     assert ours == theirs
     assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_step_that_cannot_be_recorded_is_done_unrecorded_with_a_warning(number, capsys):
+    (ours, weights), (theirs, expected) = train(Failing(number), 4), train(None, 4)
+    assert ours == theirs
+    assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
+    assert capsys.readouterr().err.count("warning: the step could not be recorded") == 1
+
+
+def test_what_the_warm_up_compiled_is_what_is_recorded(capsys):
+    """Compiling anew inside a recording is an error on a GPU, so the recorded step's buffers have the layout of those before."""
+    compiled = []
+
+    def backend(graph, inputs):
+        compiled.append(len(record.recorded))
+        return graph.forward
+
+    record = Rerun()
+    train(record, 4, before=lambda model: compile_parts(model, backend=backend), columns=True)
+    assert compiled and set(compiled) == {0} and len(record.recorded) == 3
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_batches_have_the_layout_of_their_copies(columns):
+    feed = Feed(data().train, config(), CPU, "noise")
+    if columns:
+        feed.hold()
+    for name in ("ids_BT", "segments_BT", "lengths_B"):
+        assert getattr(feed.batch(0), name).is_contiguous()
 
 
 @pytest.mark.parametrize("changes", [{}, {"objective__name": "replace_mlm"}, {"objective__faithful_masking": True}])

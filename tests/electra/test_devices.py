@@ -1,0 +1,53 @@
+"""Each process gets the GPU that is meant for it, and a driver that torch cannot use is said. No GPU is needed."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from electra import devices
+from electra.errors import BadDevice
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Four GPUs, of which number 0 is the current one."""
+    current = [0]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current[0])
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: current.__setitem__(0, int(device)))
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    return current
+
+
+def test_torchrun_names_the_gpu(gpus, monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert devices.default_device() == torch.device("cuda", 3)
+
+
+@pytest.mark.parametrize("worker", [1, 2, 4, 5])
+def test_a_worker_trains_on_the_gpu_that_it_took(gpus, monkeypatch, worker):
+    monkeypatch.setattr(
+        devices.multiprocessing, "current_process", lambda: SimpleNamespace(_identity=(worker,), name="worker")
+    )
+    devices.use_own_gpu()
+    assert devices.default_device() == torch.device("cuda", (worker - 1) % 4)
+
+
+def test_the_first_process_keeps_its_gpu(gpus):
+    devices.use_own_gpu()
+    assert devices.default_device() == torch.device("cuda", 0)
+
+
+def test_a_driver_that_torch_cannot_use_is_said_not_answered_by_the_cpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(devices, "DRIVER", tmp_path / "version")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert devices.default_device() == torch.device("cpu")  # no driver: a machine without a GPU
+    (tmp_path / "version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.1\nGCC version: 12\n")
+    with pytest.raises(BadDevice, match=r"Kernel Module  535.1\); expected a driver that runs CUDA 13.0; update"):
+        devices.default_device()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert devices.default_device() == torch.device("cpu")
