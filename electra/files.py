@@ -1,4 +1,4 @@
-"""The one door to the disk: whole files or none, hashed folders, one process a folder.
+"""The one door to the disk: whole files or none, whole folders or none, one process a folder.
 
 A file appears under its final name only complete and fsynced (write beside, fsync, rename, fsync the folder), so a
 crash at any moment leaves the old bytes or the new ones. Only this module renames, fsyncs or deletes.
@@ -19,7 +19,7 @@ from typing import Any
 
 from electra.errors import BadInput, Busy, CorruptFile, OutOfRoom
 
-MANIFEST = "MANIFEST.json"
+AGAIN = "run the stage that makes it again"
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -67,6 +67,15 @@ def room(path: Path) -> Iterator[None]:
         ) from error
 
 
+@contextlib.contextmanager
+def readable(path: Path, do: str = AGAIN) -> Iterator[None]:
+    """Turn the operating system's refusal to read into the same kind of sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise CorruptFile(path, f"cannot be read ({error.strerror or error})", "a file that can be read", do) from None
+
+
 def _free_bytes(path: Path) -> int:
     folder = path if path.is_dir() else path.parent
     while not folder.exists():
@@ -105,10 +114,12 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read JSON; a missing or broken file is a sentence, not a traceback."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput(path, "there is no such file", "a JSON file", "run the stage that makes it") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        with readable(path):
+            try:
+                return json.loads(path.read_text(encoding="utf-8"))
+            except FileNotFoundError:
+                raise BadInput(path, "there is no such file", "a JSON file", "run the stage that makes it") from None
+    except (ValueError, RecursionError) as error:  # a ValueError: no JSON, no UTF-8, or a number of endless digits
         raise CorruptFile(path, f"is not JSON ({error})", "JSON", "delete it and run the stage that makes it") from None
 
 
@@ -121,12 +132,16 @@ def read_jsonl(path: Path) -> list[Any]:
     """Read one JSON value a line; the error names the line."""
     rows = []
     try:
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                rows.append(json.loads(line))
-    except FileNotFoundError:
-        raise BadInput(path, "there is no such file", "a JSON-lines file", "run the stage that makes it") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        with readable(path):
+            try:
+                with path.open(encoding="utf-8") as file:
+                    for line in file:
+                        rows.append(json.loads(line))
+            except FileNotFoundError:
+                raise BadInput(
+                    path, "there is no such file", "a JSON-lines file", "run the stage that makes it"
+                ) from None
+    except (ValueError, RecursionError) as error:
         raise CorruptFile(
             f"{path}:{len(rows) + 1}",
             f"is not JSON ({error})",
@@ -209,47 +224,17 @@ def link_or_copy(old: Path, new: Path) -> None:
 
 
 def safe_join(folder: Path, name: str) -> Path:
-    """Join a name found in data to a folder; a name that leads outside of it is refused."""
-    target = (folder / name).resolve()
-    if not target.is_relative_to(folder.resolve()):
+    """Join a name found in data to a folder; one that leads outside of it, or over a link, is refused."""
+    parts, path = Path(name).parts, folder
+    if not parts or ".." in parts or Path(name).is_absolute():
         raise BadInput(
             folder, f"names the file {name!r}, which lies outside", "a name inside the folder", "do not use this data"
         )
-    return target
-
-
-def write_manifest(folder: Path, **facts: Any) -> dict[str, Any]:
-    """Write MANIFEST.json, last: size and sha256 of every file in the folder, beside the given facts. Returns it."""
-    files = {
-        str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": sha256_file(file)}
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.name != MANIFEST
-    }
-    manifest = {**facts, "files": files}
-    write_json(folder / MANIFEST, manifest)
-    return manifest
-
-
-def verify_manifest(folder: Path) -> dict[str, Any]:
-    """Check every file of a folder against its manifest and return the manifest; the error names the file and both hashes."""
-    if not (folder / MANIFEST).is_file():
-        raise CorruptFile(folder, f"has no {MANIFEST}", "a complete folder", "run the stage that makes it again")
-    manifest: dict[str, Any] = read_json(folder / MANIFEST)
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        raise CorruptFile(
-            folder / MANIFEST, "lists no files", "a manifest", "run the stage that makes the folder again"
-        )
-    again = "run the stage that makes it again"
-    for name, fact in manifest["files"].items():
-        size, digest = (fact.get("bytes"), fact.get("sha256")) if isinstance(fact, dict) else (None, None)
-        path = safe_join(folder, name)
-        if path.is_symlink() or not path.is_file():
-            raise CorruptFile(path, "is missing", f"a file of {size} bytes", again)
-        if path.stat().st_size != size:
-            raise CorruptFile(path, f"has {path.stat().st_size} bytes", f"{size}", again)
-        if (found := sha256_file(path)) != digest:
-            raise CorruptFile(path, f"has sha256 {found}", f"{digest}", again)
-    return manifest
+    for part in parts:
+        path /= part
+        if path.is_symlink():
+            raise CorruptFile(path, "is a link", "a file of its own", AGAIN)
+    return path
 
 
 @contextlib.contextmanager

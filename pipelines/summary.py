@@ -7,7 +7,8 @@ complete result files: the report depends on these, since DVC cannot put a list 
 from pathlib import Path
 from typing import Any
 
-from electra.files import MANIFEST, read_json, sha256_file, write_atomic, write_json
+from electra.files import read_json, sha256_file, write_atomic, write_json
+from electra.manifest import MANIFEST
 from pipelines.params import Params
 
 PRETRAINING = ("mlm_accuracy", "replaced_rate", "disc_auc", "disc_precision", "disc_recall", "flops")

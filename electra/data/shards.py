@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from electra.data.tokenizer import Tokenizer, id_dtype
 from electra.errors import BadInput, CorruptFile
-from electra.files import MANIFEST, read_json, room, safe_join, sha256_file, write_manifest
+from electra.files import room
+from electra.manifest import MANIFEST, check_file, read_manifest, write_manifest
 
 SPLITS = ("train", "valid")
 BOUNDS = np.dtype("<u2")
@@ -114,7 +115,7 @@ class Rows:
         assert split in SPLITS
         if not (folder / MANIFEST).is_file():
             raise BadInput(folder, f"has no {MANIFEST}", "finished rows", "run the tokens stage that makes them")
-        manifest = read_json(folder / MANIFEST)
+        manifest = read_manifest(folder, REMAKE)
         length, pair, rows = _check_shape(folder, manifest, split)
         if tokenizer is not None and manifest["tokenizer"] != tokenizer:
             raise BadInput(
@@ -124,7 +125,9 @@ class Rows:
                 REMAKE,
             )
         for path, size in zip(shard_paths(folder, split), pair, strict=True):
-            _check_bytes(folder, path, rows * size, manifest)
+            check_file(folder, path.name, manifest, REMAKE)
+            if path.stat().st_size != rows * size:
+                raise CorruptFile(path, f"has {path.stat().st_size:,} bytes", f"{rows * size:,}", REMAKE)
         if rows == 0:
             raise BadInput(folder, f"has no {split} rows", "at least one", "use a larger corpus")
         ids, bounds = shard_paths(folder, split)
@@ -145,14 +148,3 @@ def _check_shape(folder: Path, manifest: Any, split: str) -> tuple[int, tuple[in
     except (KeyError, TypeError, ValueError):
         pass
     raise CorruptFile(folder / MANIFEST, f"does not describe {split} rows", "the manifest of rows", REMAKE)
-
-
-def _check_bytes(folder: Path, path: Path, size: int, manifest: dict[str, Any]) -> None:
-    fact = manifest["files"].get(path.name, {})
-    safe_join(folder, path.name)
-    if path.is_symlink() or not path.is_file():
-        raise CorruptFile(path, "is missing", f"a file of {size:,} bytes", REMAKE)
-    if path.stat().st_size != size or fact.get("bytes") != size:
-        raise CorruptFile(path, f"has {path.stat().st_size:,} bytes", f"{size:,}", REMAKE)
-    if (found := sha256_file(path)) != fact.get("sha256"):
-        raise CorruptFile(path, f"has sha256 {found}", str(fact.get("sha256")), REMAKE)

@@ -17,21 +17,13 @@ import electra
 from electra.config import EncoderConfig, code_digest, digest
 from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.export import read_config
-from electra.files import (
-    atomic_folder,
-    read_json,
-    remove,
-    sha256_file,
-    verify_manifest,
-    write_json,
-    write_jsonl,
-    write_manifest,
-)
+from electra.files import atomic_folder, read_json, remove, sha256_file, write_json, write_jsonl
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
 from electra.finetuning.job import Job, splits_of
 from electra.finetuning.solve import Record, Solved, solve, solve_together
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig, Stack, Task, find
+from electra.manifest import verify_manifest, write_manifest
 from electra.tensors import write_tensors
 
 MODEL = "model"

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from electra.errors import CorruptFile, NonFinite, UserError
-from electra.files import atomic_folder, read_json, remove, rename, verify_manifest, write_json, write_manifest
+from electra.files import atomic_folder, read_json, remove, rename, write_json
+from electra.manifest import verify_manifest, write_manifest
 from electra.tensors import Tensors, read_tensors, write_tensors
 
 Groups = dict[str, Tensors]  # file name -> tensor name -> tensor

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import ElectraConfig, Flops, code_digest, digest
-from electra.files import atomic_folder, write_json, write_jsonl, write_manifest
+from electra.files import atomic_folder, write_json, write_jsonl
 from electra.finetuning.jobs import code
 from electra.finetuning.tasks import SQUAD, merge
 from electra.flops import step_flops, training_flops, training_steps
+from electra.manifest import write_manifest
 from electra.progress import Progress
 from electra.workers import run_units, worker_count
 from pipelines.params import AblationConfig, Params

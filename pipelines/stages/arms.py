@@ -24,10 +24,11 @@ from electra.config import ElectraConfig, digest, plain
 from electra.devices import use_own_gpu
 from electra.errors import Busy, CorruptFile, Stopped, UserError
 from electra.export import config_json, encoder_tensors, model_card, write_folder
-from electra.files import atomic_folder, lock_folder, read_json, remove, verify_manifest, write_json, write_manifest
+from electra.files import atomic_folder, lock_folder, read_json, remove, write_json
 from electra.finetuning.jobs import plan
 from electra.finetuning.pool import run_all
 from electra.finetuning.tasks import FinetuneConfig
+from electra.manifest import verify_manifest, write_manifest
 from electra.training.loop import Trained
 from pipelines.params import Params
 from pipelines.stages.pretrain import ModelRows

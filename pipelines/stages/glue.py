@@ -11,22 +11,13 @@ from typing import Any, Literal
 import torch
 
 from electra.config import digest, plain
-from electra.files import (
-    atomic_folder,
-    link_or_copy,
-    lock_folder,
-    read_jsonl,
-    verify_manifest,
-    write_atomic,
-    write_json,
-    write_jsonl,
-    write_manifest,
-)
+from electra.files import atomic_folder, link_or_copy, lock_folder, read_jsonl, write_atomic, write_json, write_jsonl
 from electra.finetuning import leaderboard, predictions, summary
 from electra.finetuning.job import Job, splits_of
 from electra.finetuning.jobs import MODEL, code, plan
 from electra.finetuning.pool import run_all
 from electra.finetuning.solve import Record
+from electra.manifest import verify_manifest, write_manifest
 from electra.progress import Progress
 from electra.workers import worker_count
 from pipelines.params import ModelConfig, Params, PublishedConfig

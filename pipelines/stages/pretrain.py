@@ -21,8 +21,9 @@ from electra.export import (
     network_tensors,
     write_folder,
 )
-from electra.files import atomic_folder, sha256_file, write_atomic, write_json, write_manifest
+from electra.files import atomic_folder, sha256_file, write_atomic, write_json
 from electra.flops import inference_flops, training_flops
+from electra.manifest import write_manifest
 from electra.model.corruption import SpecialIds
 from electra.model.generator import Generator
 from electra.model.pretraining import Pretraining

@@ -9,7 +9,8 @@ from typing import Any
 
 from electra.data import tokenizer as tokenizers
 from electra.export import config_json, encoder_tensors, load_encoder, model_card, write_folder
-from electra.files import atomic_folder, read_json, sha256_file, write_manifest
+from electra.files import atomic_folder, read_json, sha256_file
+from electra.manifest import write_manifest
 from pipelines.params import Params
 from pipelines.sources.local import require_folder
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from electra.errors import CorruptFile, ShareDone
-from electra.files import atomic_folder, remove, verify_manifest, write_manifest
+from electra.files import atomic_folder, remove
+from electra.manifest import verify_manifest, write_manifest
 from electra.progress import Progress
 from electra.workers import SHARE, run_units, share, worker_count
 

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.files import atomic_folder, lock_folder, verify_manifest, write_json, write_manifest
+from electra.files import atomic_folder, lock_folder, write_json
 from electra.finetuning import summary
 from electra.finetuning.job import Job
 from electra.finetuning.jobs import plan
 from electra.finetuning.solve import answer_together
 from electra.finetuning.tasks import SQUAD
+from electra.manifest import verify_manifest, write_manifest
 from pipelines.params import Params
 from pipelines.stages.glue import device, gather, label, provenance, run_jobs, workers
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from electra.config import plain
 from electra.data.text import QuarantineConfig, Rejected, as_dict
 from electra.errors import BadInput
-from electra.files import MANIFEST, atomic_folder, sha256_file, write_json, write_jsonl, write_manifest
+from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
+from electra.manifest import MANIFEST, write_manifest
 from electra.progress import Progress
 from pipelines.sources import HubTasks, LocalTasks, OwnTasks, SampleTasks, TaskSourceConfig, glue, hub, own, squad
 from pipelines.sources.local import require_folder

@@ -26,17 +26,8 @@ from electra.data.shards import SPLITS, RowWriter, seal, shard_paths
 from electra.data.text import sentences
 from electra.data.tokenizer import HubTokenizer, Tokenizer, TrainTokenizer
 from electra.errors import BadInput, CorruptFile
-from electra.files import (
-    MANIFEST,
-    atomic_folder,
-    lock_folder,
-    read_json,
-    remove,
-    room,
-    sha256_file,
-    write_json,
-    write_manifest,
-)
+from electra.files import atomic_folder, lock_folder, read_json, remove, room, sha256_file, write_json
+from electra.manifest import MANIFEST, write_manifest
 from electra.seeds import derive, permute
 from pipelines.sources import hub
 from pipelines.stages.resumable import finish_unit, finish_units

@@ -57,6 +57,7 @@ PLUMBING = {  # how work is done, not what comes out of it; and code that only s
         "electra.devices",
         "electra.errors",
         "electra.files",
+        "electra.manifest",
         "electra.progress",
         "electra.stopping",
         "electra.tensors",

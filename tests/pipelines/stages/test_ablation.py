@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from electra.errors import NonFinite, Stopped
-from electra.files import lock_folder, read_json, write_json, write_jsonl, write_manifest
+from electra.files import lock_folder, read_json, write_json, write_jsonl
 from electra.flops import step_flops
+from electra.manifest import write_manifest
 from pipelines import estimate, tracking
 from pipelines.params import Params, load
 from pipelines.stages import ablation, arms, corpus, tokens

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from electra.errors import BadConfig
-from electra.files import read_jsonl, write_jsonl, write_manifest
+from electra.files import read_jsonl, write_jsonl
 from electra.finetuning.folder import load_model
+from electra.manifest import write_manifest
 from pipelines.__main__ import main
 from pipelines.params import load
 from pipelines.stages import glue, published, tasks

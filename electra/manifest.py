@@ -1,0 +1,98 @@
+"""What a finished folder promises: MANIFEST.json, written last, with size and sha256 of every file and whose they are.
+
+Whoever reads such a folder verifies first what it reads, and reads nothing that the manifest does not list.
+"""
+
+import json
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from electra.errors import CorruptFile
+from electra.files import AGAIN, dump_json, read_json, readable, safe_join, sha256_bytes, sha256_file, write_json
+
+MANIFEST = "MANIFEST.json"
+_SETTLED = 1_000_000_000  # ns: so soon after a change another one may leave the same times
+_hashed: dict[Path, tuple[tuple[int, ...], str]] = {}
+
+
+def sha256_once(path: Path) -> str:
+    """Hex sha256 of a file, hashed once a process: again only when its inode, size or times are others than then."""
+    found, place = path.stat(), path.absolute()
+    stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    if (known := _hashed.get(place)) is not None and known[0] == stamp:
+        return known[1]
+    digest = sha256_file(path)
+    if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > _SETTLED:
+        _hashed[place] = stamp, digest
+    return digest
+
+
+def write_manifest(folder: Path, **facts: Any) -> dict[str, Any]:
+    """Write MANIFEST.json, last: size and sha256 of every file in the folder, the given facts, the hash of all that.
+
+    The facts say whose the files are. A folder within may have a manifest of its own, which is a file like any other.
+    """
+    files = {
+        str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": sha256_file(file)}
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file != folder / MANIFEST
+    }
+    manifest: dict[str, Any] = json.loads(dump_json({**facts, "files": files}))  # as it is read again
+    manifest["sha256"] = _hash(manifest)
+    write_json(folder / MANIFEST, manifest)
+    return manifest
+
+
+def _hash(manifest: dict[str, Any]) -> str:
+    told = {key: value for key, value in manifest.items() if key != "sha256"}
+    return sha256_bytes(json.dumps(told, sort_keys=True).encode())
+
+
+def read_manifest(folder: Path, do: str = AGAIN, **facts: Any) -> dict[str, Any]:
+    """A folder's manifest, if it is whole and says these facts: what its files are to be, not what they are."""
+    path = folder / MANIFEST
+    if path.is_symlink():
+        raise CorruptFile(path, "is a link", "a file", do)
+    if not path.is_file():
+        raise CorruptFile(folder, f"has no {MANIFEST}", "a complete folder", do)
+    manifest: dict[str, Any] = read_json(path)
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+        raise CorruptFile(path, "lists no files", "a manifest", do)
+    own = manifest.get("sha256")  # those of older checkpoints have none
+    if own is not None and own != (found := _hash(manifest)):
+        raise CorruptFile(path, f"has sha256 {found}", f"{own}, as it says itself", do)
+    for key, value in facts.items():
+        if manifest.get(key) != value:
+            raise CorruptFile(path, f"says {key} {manifest.get(key)!r}", repr(value), do)
+    return manifest
+
+
+def verify_manifest(
+    folder: Path, *, only: Collection[str] | None = None, do: str = AGAIN, **facts: Any
+) -> dict[str, Any]:
+    """Check a folder's files, or `only` those of these names, against its manifest, and return the manifest.
+
+    The error names the file, what was found and what was expected; links are refused. Files that the manifest does not
+    list are no matter of it. Bytes are hashed once a process.
+    """
+    manifest = read_manifest(folder, do, **facts)
+    for name in manifest["files"] if only is None else only:
+        check_file(folder, name, manifest, do)
+    return manifest
+
+
+def check_file(folder: Path, name: str, manifest: dict[str, Any], do: str = AGAIN) -> None:
+    """Check one file of a folder against the manifest that was read there."""
+    path, fact = safe_join(folder, name), manifest["files"].get(name)
+    size, digest = (fact.get("bytes"), fact.get("sha256")) if isinstance(fact, dict) else (None, None)
+    if digest is None:
+        raise CorruptFile(path, f"is not in {MANIFEST}", "a file that it lists with its sha256", do)
+    if not path.is_file():
+        raise CorruptFile(path, "is missing", f"a file of {size} bytes", do)
+    with readable(path, do):
+        if path.stat().st_size != size:
+            raise CorruptFile(path, f"has {path.stat().st_size} bytes", f"{size}", do)
+        if (found := sha256_once(path)) != digest:
+            raise CorruptFile(path, f"has sha256 {found}", f"{digest}", do)
