@@ -3,6 +3,16 @@
 Everything else that is raised is a bug and keeps its traceback. Codes follow sysexits.h where it has one.
 """
 
+import reprlib
+
+_shown = reprlib.Repr()
+_shown.maxstring = _shown.maxother = 80
+
+
+def shown(value: object) -> str:
+    """A value that was found in data, for a sentence: short, and safe however deep or long it is."""
+    return _shown.repr(value)[:120]
+
 
 class UserError(Exception):
     """A mistake or a fault that the user can mend; `exit_code` is what the command line returns."""

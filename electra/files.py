@@ -101,6 +101,25 @@ def write_atomic(path: Path, data: bytes | str) -> None:
         fsync_folder(path.parent)
 
 
+def write_through(path: Path, text: str) -> None:
+    """Write where a user points to: a file whole, as `write_atomic` does, also behind a link; into a device or a pipe.
+
+    What stands under /dev and /proc (/dev/stdout, /dev/fd/3) is open elsewhere, and so never replaced.
+    """
+    try:
+        special = path.is_symlink() and path.absolute().parts[1] in {"dev", "proc"}
+        if special or (path.exists() and not path.is_file() and not path.is_dir()):
+            with path.open("ab") as file:
+                file.write(text.encode())
+        else:
+            write_atomic(path.resolve(), text)
+    except BrokenPipeError:
+        raise
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(path, f"cannot be written ({reason})", "a file to write to", "choose another place") from None
+
+
 def dump_json(value: Any) -> str:
     """Stable JSON text: sorted keys, two spaces, one final newline; NaN is refused, since no other reader takes it."""
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
@@ -123,9 +142,14 @@ def read_json(path: Path) -> Any:
         raise CorruptFile(path, f"is not JSON ({error})", "JSON", "delete it and run the stage that makes it") from None
 
 
+def dump_line(row: Any) -> str:
+    """One compact JSON object with its line's end."""
+    return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
     """Write one compact JSON object a line, atomically."""
-    write_atomic(path, "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows))
+    write_atomic(path, "".join(map(dump_line, rows)))
 
 
 def read_jsonl(path: Path) -> list[Any]:

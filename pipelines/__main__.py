@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from electra.errors import UserError
+from electra.files import room
 from pipelines import processes
 
 # stage -> the section of params.yaml that its names come from
@@ -60,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         code = COMMANDS.get(options.command, run_stage)(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None: it was closed before the start
+            with room(Path("standard output")):
+                sys.stdout.flush()
         return code
     except UserError as error:
         if options.debug:
@@ -70,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # who read the output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
     except Exception:
         traceback.print_exc()

@@ -1,25 +1,24 @@
 """`python -m pipelines predict` and `score`: rows in, answers out, a few hundred at a time.
 
-Rows come as JSON lines (the model's column names, or `a` and `b`; `words`; `question` and `context`), as TSV with a header
-of such names, as TSV without one (as many columns as the model reads) or as plain text, one sentence a line. An `id` is
-kept; rows without one are numbered. Nothing is written to `--output` unless all rows were answered.
+Rows come as files of training do, or as plain text (pipelines/sources/asked.py), by the model's column names, or `a` and
+`b`; `words`; `question` and `context`. The task's own id, or an `id`, is kept; rows without one are numbered. Nothing is
+written to `--output` unless all rows were answered.
 """
 
 import itertools
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from electra.errors import BadInput, SourceUnreachable
-from electra.files import write_jsonl
-from electra.finetuning import predictions, scoring, spans, squad, squad_answers, tagging
+from electra.files import dump_line, write_through
+from electra.finetuning import predictions, scoring, squad, squad_answers, tagging
 from electra.finetuning.examples import encode, read_rows
 from electra.finetuning.folder import Ready, load_model
 from electra.finetuning.loop import read_outputs
 from electra.finetuning.tasks import SQUAD, find
-from pipelines.sources.glue import LAYOUTS
+from pipelines.sources import asked
 
 Row = dict[str, Any]
 _AT_ONCE = 256
@@ -29,13 +28,19 @@ def predict(model: Path, files: Iterable[str], output: str | None) -> None:
     """Answer the rows of all files in turn."""
     if not model.is_dir():
         raise SourceUnreachable(model, "there is no such folder", "a fine-tuned model", "give the folder of one")
+    if output is not None and Path(output).is_dir():
+        raise BadInput(output, "is a folder", "a file to write to", "give --output a name in it")
+    if output is None and sys.stdout is None:
+        raise BadInput("standard output", "is closed", "somewhere to write to", "give --output a file")
     ready = load_model(model)
-    lines = (line for name in files for line in answer(ready, read(ready, name)))
+    form = asked.of(ready.task)
+    lines = (dump_line(line) for name in files for line in answer(ready, asked.read(form, name)))
     if output is not None:
-        write_jsonl(Path(output), lines)
+        write_through(Path(output), "".join(lines))
         return
     for line in lines:
-        print(json.dumps(line, ensure_ascii=False), flush=True)
+        sys.stdout.write(line)
+        sys.stdout.flush()
 
 
 def score(rows: Path, task: str, path: Path, split: str) -> dict[str, float]:
@@ -85,80 +90,3 @@ def _answer_questions(ready: Ready, batch: list[Row]) -> Iterator[Row]:
     for row in batch:
         key = row["id"]
         yield {"id": key, "prediction": given[key], "best": found.spans[key], "null_score": found.null[key]}
-
-
-def read(ready: Ready, name: str) -> Iterator[Row]:
-    """The rows of a file, or of standard input, as the model takes them; the error names file and line."""
-    if name == "-":
-        yield from parse(ready, sys.stdin, "standard input")
-        return
-    try:
-        with Path(name).open(encoding="utf-8-sig") as file:
-            yield from parse(ready, file, name)
-    except FileNotFoundError:
-        raise SourceUnreachable(name, "there is no such file") from None
-    except UnicodeDecodeError as error:
-        raise BadInput(name, f"is not UTF-8 ({error.reason} at byte {error.start})", "UTF-8 text") from None
-
-
-def parse(ready: Ready, lines: Iterable[str], name: str) -> Iterator[Row]:
-    """Rows of JSON lines, TSV or text."""
-    names = columns(ready)
-    header: list[str] | None = None
-    count = 0
-    for number, text in enumerate(lines, 1):
-        line, where = text.rstrip("\r\n"), f"{name}:{number}"
-        if not line.strip():
-            continue
-        if line.lstrip().startswith("{"):
-            try:
-                record = json.loads(line)
-            except ValueError:
-                raise BadInput(where, f"is {line[:60]!r}", "one JSON object a line") from None
-        else:
-            fields = line.split("\t")
-            if header is None:
-                is_header = any(set(choice) <= set(fields) for choice in names)
-                header = fields if is_header else list(names[0])
-                if is_header:
-                    continue
-            if len(fields) != len(header):
-                raise BadInput(where, f"has {len(fields)} columns", f"{len(header)}: {', '.join(header)}")
-            record = dict(zip(header, fields, strict=True))
-        yield as_row(ready, record, names, str(count), where)
-        count += 1
-
-
-def columns(ready: Ready) -> list[tuple[str, ...]]:
-    """What the texts of a row may be called, the model's own names first."""
-    if ready.squad is not None:
-        return [("question", "context")]
-    assert ready.task is not None
-    if ready.task.tagging:
-        return [ready.task.columns or ("words",), ("words",)]
-    own = ready.task.columns
-    if not own and (layout := LAYOUTS.get(ready.task.name)) is not None:
-        own = (layout.a,) if layout.b is None else (layout.a, layout.b)
-    return [own or ("a",), ("a", "b")[: len(own) or 1], *([] if own else [("a", "b")])]
-
-
-def as_row(ready: Ready, record: Any, names: list[tuple[str, ...]], number: str, where: str) -> Row:
-    """A record as a row without a label."""
-    chosen = next(
-        (choice for choice in reversed(names) if isinstance(record, dict) and set(choice) <= set(record)), None
-    )
-    if chosen is None:
-        expected = " or ".join(", ".join(choice) for choice in dict.fromkeys(names))
-        raise BadInput(where, f"has {', '.join(map(str, record))[:80] or 'nothing'}", f"the columns {expected}")
-    identity = str(record.get("id", number))
-    texts = [record[column] for column in chosen]
-    if ready.task is not None and ready.task.tagging:
-        row: Row = {"id": identity, "words": texts[0].split() if isinstance(texts[0], str) else texts[0], "tags": None}
-        spans.check_row(row, ready.task, where, labelled=False)
-        return row
-    for column, text in zip(chosen, texts, strict=True):
-        if not isinstance(text, str) or not text.strip():
-            raise BadInput(where, f"has {column} {text!r:.40}", "text")
-    if ready.squad is not None:
-        return {"id": identity, "question": texts[0], "context": texts[1], "answers": [], "impossible": True}
-    return {"id": identity, "a": texts[0].strip(), "b": texts[1].strip() if len(texts) > 1 else None, "label": None}

@@ -1,13 +1,13 @@
 """Figures of a file of predictions beside a file of references: both must speak of the same rows."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from electra.errors import BadInput
-from electra.files import read_json, read_jsonl
+from electra.errors import BadInput, shown
 from electra.finetuning import spans, squad_metrics
 from electra.finetuning.metrics import score
 from electra.finetuning.tasks import Task
@@ -16,31 +16,35 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def read_predictions(path: Path) -> dict[str, Any]:
-    """Prediction by id: JSON lines with `id` and `prediction`, the leaderboard's TSV, or one JSON object (SQuAD's)."""
+    """Prediction by id: JSON lines with `id` and `prediction` (or `tags`), the leaderboard's TSV, or one JSON object (SQuAD's)."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise BadInput(path, f"cannot be read ({error.strerror})", "a file of predictions") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(path, f"is not UTF-8 (byte {error.start:,})", "a file of predictions") from None
     if path.suffix == ".json":
-        found = read_json(path)
+        found = _parsed(text, path)
         if not isinstance(found, dict):
             raise BadInput(path, "holds no object", "answers by question id")
         return found
     if path.suffix == ".tsv":
-        header, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
+        header, *lines = text.splitlines() or [""]
         if header.split("\t") != ["index", "prediction"]:
             raise BadInput(f"{path}:1", f"has the header {header!r:.60}", "index and prediction, parted by a tab")
-        pairs = [(f"{path}:{number}", line.split("\t")) for number, line in enumerate(lines, 2)]
-    else:
-        records = [(f"{path}:{number}", record) for number, record in enumerate(read_jsonl(path), 1)]
-        pairs = [
-            (
-                where,
-                [record["id"], record["prediction"]]
-                if isinstance(record, dict) and {"id", "prediction"} <= set(record)
-                else [],
-            )
-            for where, record in records
+        pairs: list[tuple[str, list[Any]]] = [
+            (f"{path}:{number}", line.split("\t")) for number, line in enumerate(lines, 2)
         ]
+    else:
+        pairs = []
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                record = _parsed(line, where := f"{path}:{number}")
+                given = record if isinstance(record, dict) else {}
+                pairs.append((where, [given[key] for key in ("id", "prediction", "tags") if key in given]))
     answers: dict[str, Any] = {}
     for where, pair in pairs:
-        if len(pair) != 2:
+        if len(pair) != 2 or not isinstance(pair[0], str | int):
             raise BadInput(where, f"has {len(pair)} fields", "an id and a prediction")
         if str(pair[0]) in answers:
             raise BadInput(where, f"predicts {pair[0]} again", "each id once")
@@ -48,23 +52,29 @@ def read_predictions(path: Path) -> dict[str, Any]:
     return answers
 
 
+def _parsed(text: str, where: object) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadInput(where, f"is {text[:60]!r}, which is not JSON", "predictions") from None
+
+
 def score_task(task: Task, rows: Rows, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
     """Every metric of the task; raises BadInput for a row without a prediction, and for one that no row asked for."""
     _match(rows, answers, where)
     if task.tagging:
+        for row in rows:
+            spans.check_row({**row, "tags": answers[row["id"]]}, task, f"{where} (id {row['id']})", labelled=True)
         return spans.tag_scores([answers[row["id"]] for row in rows], [row["tags"] for row in rows])
-    index = {name: number for number, name in enumerate(task.labels)}
-    predicted = []
+    index: dict[Any, int] = {name: number for number, name in enumerate(task.labels)}
+    predicted: list[Any] = []
     for number, row in enumerate(rows, 1):
-        answer = answers[row["id"]]
-        try:
-            predicted.append(float(answer) if task.regression else index[str(answer)])
-        except (ValueError, TypeError, KeyError):
-            expected = "a number" if task.regression else f"one of {', '.join(task.labels)}"
-            raise BadInput(where, f"predicts {answer!r} for id {row['id']} (row {number})", expected) from None
+        label, fault = task.read_label(answer := answers[row["id"]])
+        if fault:
+            expected = "a finite number" if task.regression else f"one of {', '.join(task.labels)}"
+            raise BadInput(where, f"predicts {shown(answer)} for id {row['id']} (row {number})", expected)
+        predicted.append(label if task.regression else index[label])
     predicted_N = np.array(predicted, dtype=np.float64)
-    if not np.isfinite(predicted_N).all():
-        raise BadInput(where, f"predicts {predicted_N[~np.isfinite(predicted_N)][0]}", "finite numbers")
     label_N = np.array([row["label"] if task.regression else index[row["label"]] for row in rows], dtype=np.float64)
     return {name: score(name, predicted_N, label_N) for name in task.metrics}
 
@@ -76,7 +86,7 @@ def score_answers(
     _match(rows, answers, where)
     for key, text in answers.items():
         if not isinstance(text, str):
-            raise BadInput(where, f"answers {text!r:.40} to {key}", "text")
+            raise BadInput(where, f"answers {shown(text)} to {key}", "text")
     figures = squad_metrics.evaluate(rows, answers, dict.fromkeys(answers, 0.0), version, 0.0)
     return {name: value for name, value in figures.items() if not name.startswith("best_")}
 

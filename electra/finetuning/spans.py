@@ -8,7 +8,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from electra.errors import BadInput
+from electra.errors import BadInput, shown
 from electra.finetuning.tasks import Task
 
 Span = tuple[str, int, int]
@@ -71,7 +71,7 @@ def check_row(row: Any, task: Task, where: str, *, labelled: bool) -> None:
     """Raise BadInput for a row that is not words, each with a known tag."""
     words = row.get("words") if isinstance(row, dict) else None
     if not isinstance(words, list) or not words or not all(isinstance(word, str) and word.strip() for word in words):
-        raise BadInput(where, f"is {row!r:.80}", 'an object with an id and words under "words"')
+        raise BadInput(where, f"is {shown(row)}", 'an object with an id and words under "words"')
     if not labelled:
         return
     tags = row.get("tags")
@@ -80,7 +80,7 @@ def check_row(row: Any, task: Task, where: str, *, labelled: bool) -> None:
         raise BadInput(where, f"has {found} for {len(words)} words", "a tag for each word", "mend or remove the row")
     for tag in tags:
         if (fault := fault_of(tag, task.labels)) is not None:
-            raise BadInput(where, f"has the tag {tag!r}", fault, "mend or remove the row")
+            raise BadInput(where, f"has the tag {shown(tag)}", fault, "mend or remove the row")
 
 
 def fault_of(tag: object, kinds: Sequence[str]) -> str | None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from electra.config import require
 from electra.data.text import CleaningConfig, QuarantineConfig
-from electra.finetuning.tasks import GLUE, SQUAD
+from electra.finetuning.tasks import GLUE, SQUAD, label_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,13 +150,14 @@ class OwnTask:
     b: str | None = None  # column of the second text of a pair
     label: str = "label"  # column of the class, the number or the tags
     id: str | None = None  # column of the id; without one, rows are numbered
-    labels: tuple[str, ...] = ()  # the classes; for tagging the types of spans, as in B-NP
+    labels: tuple[str | int | bool, ...] = ()  # the classes; for tagging the types of spans, as in B-NP
     metric: str = ""  # the one that counts
     scale: float = 1.0  # regression: about the largest label
 
     def __post_init__(self) -> None:
         usual = {"classification": "accuracy", "regression": "spearman", "tagging": "entity_f1"}[self.kind]
         object.__setattr__(self, "metric", self.metric or usual)
+        object.__setattr__(self, "labels", tuple(map(label_name, self.labels)))  # as they are in all that follows
         allowed = {
             "classification": ("accuracy", "f1", "macro_f1", "matthews"),
             "regression": ("spearman", "pearson"),

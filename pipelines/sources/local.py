@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from electra.data.text import Document, Rejected, unwrap
-from electra.errors import BadInput, SourceUnreachable
+from electra.errors import BadInput, SourceUnreachable, shown
 from pipelines.sources import LocalCorpus, streams
-from pipelines.sources.streams import Piece, first_bytes, plain_suffix, read_lines, standing_still
+from pipelines.sources.streams import Piece, first_bytes, mark_of, plain_suffix, read_lines, standing_still
 
 Item = Document | Rejected
+Lines = Iterator[tuple[int, str] | Rejected]
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 LONGEST_DOCUMENT = 16 << 20  # characters: a longer text file is cut into several documents, at line ends
 EXCERPT = 120  # characters of a bad line that go into the quarantine
@@ -42,6 +43,8 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
                 )
             raise BadInput(where, found_instead, "at least one file", "put the files there or change `files`")
         found.update(dict.fromkeys(files))
+    if strange := next((file for file in found if not encodes(str(file))), None):
+        raise BadInput(where, f"the name of {str(strange)!a} is not UTF-8", "names that can be noted", "rename it")
     return list(found)
 
 
@@ -81,16 +84,22 @@ def guess_format(path: Path) -> str:
         return "parquet"
     if suffix in JSON_SUFFIXES:
         return "jsonl"
-    start = first_bytes(path).removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = first_bytes(path)
+    start = start.decode(mark_of(start) or "utf-8", "ignore").lstrip("\ufeff \t\r\n").encode()
     if start.startswith(b"<doc "):
         return "wikiextractor"
     return "jsonl" if start.startswith(b"{") and suffix != ".txt" else "text"
 
 
-def decoded_lines(piece: Piece) -> Iterator[tuple[int, str] | Rejected]:
+def decoded_lines(piece: Piece) -> Lines:
     """(line number, text) of each line; one that is too long or no UTF-8 is rejected."""
-    for number, line in read_lines(piece):
-        where = f"{piece.path}:{number}"
+    return decoded(read_lines(piece), piece.path)
+
+
+def decoded(lines: Iterator[tuple[int, bytes | None]], name: object) -> Lines:
+    """The same of lines of bytes, from wherever they come."""
+    for number, line in lines:
+        where = f"{name}:{number}"
         if line is None:
             yield Rejected(where, f"a line longer than {streams.LONGEST_LINE >> 20} MiB")
             continue
@@ -130,10 +139,10 @@ def parse_object(line: str, where: str, text: str, id_field: str, default: str) 
 def make_document(text: Any, identity: Any, where: str, field: str, default: str) -> Item:
     """A document of a text field and an id field of any type, or why not."""
     if not isinstance(text, str):
-        return Rejected(where, f"field {field!r} is not text", repr(text)[:EXCERPT])
-    if not _encodes(text):
+        return Rejected(where, f"field {field!r} is not text", shown(text))
+    if not encodes(text):
         return Rejected(where, "lone surrogate", ascii(text[:EXCERPT]))
-    named = isinstance(identity, str | int) and not isinstance(identity, bool) and _encodes(str(identity))
+    named = isinstance(identity, str | int) and not isinstance(identity, bool) and encodes(str(identity))
     return Document(str(identity) if named else default, text)
 
 
@@ -253,7 +262,8 @@ def _no_constant(name: str) -> Any:
     raise _BadJson(f"{name} is not JSON")
 
 
-def _encodes(text: str) -> bool:
+def encodes(text: str) -> bool:
+    """Whether a text can be written as UTF-8: JSON may escape half a character, a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:

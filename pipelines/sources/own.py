@@ -2,22 +2,23 @@
 
 TSV has a header, a tab between columns and no quoting: a quote is text, and a stray tab is a wrong number of columns.
 Tagging takes lists of words and tags, or in TSV words and tags parted by spaces; a .conll file has one word a line (its
-first column, the tag its last) and an empty line between sentences.
+first column, the tag its last) and an empty line between sentences. `predict` reads such rows with the same readers.
 """
 
+import contextlib
+import itertools
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from electra.data.text import Rejected
-from electra.errors import BadInput, SourceUnreachable
+from electra.errors import BadInput, shown
 from electra.finetuning import spans
 from electra.finetuning.tasks import Task
 from pipelines.sources import OwnTask
-from pipelines.sources.local import EXCERPT, decoded_lines
-from pipelines.sources.streams import Piece, plain_suffix
+from pipelines.sources.local import EXCERPT, JSON_SUFFIXES, Lines, decoded_lines, encodes
+from pipelines.sources.streams import Piece, plain_suffix, standing_still
 
 Row = dict[str, Any]
 Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
@@ -29,15 +30,26 @@ def facts(name: str, own: OwnTask) -> Task:
     extra = {"classification": ("accuracy",), "regression": ("pearson", "spearman"), "tagging": ("accuracy",)}[own.kind]
     metrics = tuple(dict.fromkeys((own.metric, *extra)))
     return Task(
-        name=name, title=name, labels=own.labels, metrics=metrics, scale=own.scale, tagging=own.kind == "tagging", columns=columns
-    )  # fmt: skip
+        name=name,
+        title=name,
+        labels=tuple(map(str, own.labels)),
+        metrics=metrics,
+        scale=own.scale,
+        tagging=own.kind == "tagging",
+        columns=columns,
+        label=own.label,
+        id=own.id or "id",
+    )
 
 
 def read_rows(path: Path, own: OwnTask, name: str, *, labelled: bool) -> Iterator[Row | Rejected]:
-    """The rows of one file; raises BadInput when it lacks a column as a whole."""
+    """The rows of one file; raises BadInput when it lacks a column as a whole.
+
+    A row that need not be `labelled` keeps a label that fits: such a test set can be scored.
+    """
     task, seen = facts(name, own), dict[str, str]()
     wanted = [column for column in (own.a, own.b, own.label if labelled else None, own.id) if column]
-    for number, (where, record) in enumerate(records(path, own, wanted)):
+    for number, (where, record) in enumerate(records(path, wanted, task)):
         row = (
             record
             if isinstance(record, Rejected)
@@ -57,134 +69,137 @@ def make_row(
     """A record as a row, or why not."""
     identity = record[own.id] if own.id else number
     if not isinstance(identity, str | int) or isinstance(identity, bool):
-        return Rejected(where, f"the id {identity!r:.40} is neither text nor a whole number")
+        return Rejected(where, f"the id {shown(identity)} is neither text nor a whole number")
     if task.tagging:
         return _tagged(record, own, task, str(identity), where, labelled=labelled)
     texts = [record[column] for column in task.columns]
     for column, text in zip(task.columns, texts, strict=True):
         if not isinstance(text, str) or not text.strip():
-            return Rejected(where, f"no text in {column!r}", repr(text)[:EXCERPT])
-    row: Row = {"id": str(identity), "a": texts[0].strip(), "b": texts[1].strip() if own.b else None, "label": None}
-    if not labelled:
-        return row
-    label = record[own.label]
-    if task.regression:
-        try:
-            row["label"] = float(label) if not isinstance(label, bool) else math.nan
-        except (TypeError, ValueError):
-            return Rejected(where, f"label {label!r:.40} is no number")
-        return row if math.isfinite(row["label"]) else Rejected(where, f"label {label!r:.40} is no finite number")
-    if str(label) not in task.labels:
-        return Rejected(where, f"unknown label {str(label)!r:.40}, not one of {', '.join(task.labels)}")
-    return {**row, "label": str(label)}
+            return Rejected(where, f"no text in {column!r}", shown(text))
+    label, fault = task.read_label(record.get(own.label))
+    if labelled and fault:
+        return Rejected(where, fault)
+    return {"id": str(identity), "a": texts[0].strip(), "b": texts[1].strip() if own.b else None, "label": label}
 
 
 def _tagged(
     record: Mapping[str, Any], own: OwnTask, task: Task, identity: str, where: str, *, labelled: bool
 ) -> Row | Rejected:
-    row: Row = {
-        "id": identity,
-        "words": _listed(record[own.a]),
-        "tags": _listed(record[own.label]) if labelled else None,
-    }
+    row: Row = {"id": identity, "words": _listed(record[own.a]), "tags": _listed(record.get(own.label))}
     try:
         spans.check_row(row, task, where, labelled=labelled)
     except BadInput as error:
         return Rejected(where, f"{error.found}; expected {error.expected}")
-    return row
+    with contextlib.suppress(BadInput):
+        spans.check_row(row, task, where, labelled=True)
+        return row
+    return {**row, "tags": None}
 
 
 def _listed(value: Any) -> Any:
     return value.split() if isinstance(value, str) else value
 
 
-def records(path: Path, own: OwnTask, wanted: list[str]) -> Iterator[Record]:
-    """(where, columns) of each record of a file, by its kind."""
+def records(path: Path, wanted: list[str], task: Task) -> Iterator[Record]:
+    """(where, columns) of each record of a file, by its kind; raises BadInput when it lacks a wanted column."""
     suffix = plain_suffix(path)
-    if suffix in {".jsonl", ".ndjson", ".json"}:
-        yield from _jsonl(path, wanted)
-    elif suffix == ".parquet":
-        yield from _parquet(path, wanted)
+    if suffix == ".parquet":
+        yield from parquet(path, wanted, also=(task.label,))
+    elif suffix in JSON_SUFFIXES:
+        yield from jsonl(decoded_lines(Piece(path)), path, wanted)
     elif suffix == ".conll":
-        yield from _conll(path, own)
+        yield from conll(decoded_lines(Piece(path)), path, task.columns[0], task.label)
     else:
-        yield from _tsv(path, wanted)
+        yield from tsv(decoded_lines(Piece(path)), path, wanted)
 
 
-def _tsv(path: Path, wanted: list[str]) -> Iterator[Record]:
+def tsv(lines: Lines, name: object, wanted: list[str]) -> Iterator[Record]:
+    """Lines of columns with a tab between them, the first one their names; blank lines are no rows."""
     header: list[str] = []
-    for item in decoded_lines(Piece(path)):
+    for item in lines:
         if isinstance(item, Rejected):
             yield item.where, item
             continue
         number, line = item
-        where, fields = f"{path}:{number}", line.split("\t")
+        where, fields = f"{name}:{number}", line.split("\t")
+        if not line.strip():
+            continue
         if not header:
             header = fields
-            _require(wanted, header, where)
+            require(wanted, header, where)
         elif len(fields) != len(header):
             yield where, Rejected(where, f"{len(fields)} columns instead of {len(header)}", line[:EXCERPT])
         else:
             yield where, dict(zip(header, fields, strict=True))
 
 
-def _jsonl(path: Path, wanted: list[str]) -> Iterator[Record]:
-    for item in decoded_lines(Piece(path)):
+def jsonl(lines: Lines, name: object, wanted: list[str]) -> Iterator[Record]:
+    """One JSON object a line; blank lines are no rows."""
+    for item in lines:
         if isinstance(item, Rejected):
             yield item.where, item
             continue
-        where = f"{path}:{item[0]}"
+        number, line = item
+        where = f"{name}:{number}"
+        if not line.strip():
+            continue
         try:
-            record = json.loads(item[1])
+            record = json.loads(line)
         except (ValueError, RecursionError):
             record = None
-        missing = [name for name in wanted if not isinstance(record, dict) or name not in record]
-        if missing:
-            found = "not a JSON object" if not isinstance(record, dict) else f"no field {missing[0]!r}"
-            yield where, Rejected(where, found, item[1][:EXCERPT])
+        missing = [column for column in wanted if not isinstance(record, dict) or column not in record]
+        if not isinstance(record, dict):
+            yield where, Rejected(where, "not a JSON object", line[:EXCERPT])
+        elif missing:
+            yield where, Rejected(where, f"no field {missing[0]!r}", line[:EXCERPT])
+        elif "\\u" in line and not encodes(json.dumps(record, ensure_ascii=False)):
+            yield where, Rejected(where, "lone surrogate", line[:EXCERPT])
         else:
             yield where, record
 
 
-def _parquet(path: Path, wanted: list[str]) -> Iterator[Record]:
+def parquet(path: Path, wanted: list[str], also: Sequence[str] = ()) -> Iterator[Record]:
+    """The rows of a parquet file: its wanted columns, and what it has of others."""
     import pyarrow
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.ParquetFile(path)
-        _require(wanted, table.schema_arrow.names, str(path))
-        number = 0
-        for batch in table.iter_batches(batch_size=1000, columns=list(dict.fromkeys(wanted))):
-            for record in batch.to_pylist():
-                number += 1
-                yield f"{path}:{number}", record
-    except FileNotFoundError:
-        raise SourceUnreachable(path, "there is no such file") from None
-    except (pyarrow.ArrowException, OSError) as error:
-        raise BadInput(path, f"cannot be read ({str(error).splitlines()[0]})", "a whole parquet file") from None
+        with standing_still(Piece(path)), pyarrow.parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            require(wanted, names, str(path))
+            number = 0
+            for batch in file.iter_batches(
+                batch_size=1000, columns=[name for name in names if name in {*wanted, *also}]
+            ):
+                for record in batch.to_pylist():
+                    number += 1
+                    yield f"{path}:{number}", record
+    except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:  # damage has many names
+        sentence = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadInput(path, f"cannot be read ({sentence})", "a whole parquet file", "get the file again") from None
 
 
-def _conll(path: Path, own: OwnTask) -> Iterator[Record]:
+def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> Iterator[Record]:
+    """Sentences of one word a line, its tag last, with blank lines (or -DOCSTART-) between them."""
     words: list[str] = []
     tags: list[str] = []
     begun = ""
-    for item in decoded_lines(Piece(path)):
+    for item in itertools.chain(lines, [(0, "")]):
         if isinstance(item, Rejected):
             yield item.where, item
             continue
         fields = item[1].split()
-        if fields:
-            begun = begun or f"{path}:{item[0]}"
+        if fields and fields[0] != "-DOCSTART-":
+            begun = begun or f"{name}:{item[0]}"
             words.append(fields[0])
             tags.append(fields[-1])
         elif words:
-            yield begun, {own.a: words, own.label: tags}
+            yield begun, {words_column: words, tags_column: tags}
             words, tags, begun = [], [], ""
-    if words:
-        yield begun, {own.a: words, own.label: tags}
 
 
-def _require(wanted: list[str], names: list[str], where: str) -> None:
+def require(wanted: list[str], names: list[str], where: str) -> None:
+    """Raise BadInput for the first wanted column that is not there."""
     if missing := [name for name in wanted if name not in names]:
         found = f"has no column {missing[0]!r} among {', '.join(map(repr, names[:12]))}"[:300]
         raise BadInput(where, found, "the columns that params.yaml names", "set `a`, `b`, `label` or `id` of the task")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from electra.data.text import Rejected
-from electra.errors import BadInput, SourceUnreachable
-from pipelines.sources.local import EXCERPT
+from electra.errors import BadInput, SourceUnreachable, shown
+from pipelines.sources.local import EXCERPT, encodes
 
 Row = dict[str, Any]
 FILES = {
@@ -20,10 +20,12 @@ FILES = {
 }
 
 
-def read_json(path: Path) -> Iterator[Row | Rejected]:
-    """The questions of one official file, in its order; raises BadInput when the file as a whole is not one."""
+def read_json(path: Path, *, answered: bool = True) -> Iterator[Row | Rejected]:
+    """The questions of one official file, in its order, with their answers or (not `answered`) without; raises BadInput
+    when the file as a whole is not one.
+    """
     try:
-        content = json.loads(path.read_bytes().removeprefix(b"\xef\xbb\xbf").decode("utf-8"))
+        content = json.loads(path.read_bytes())  # the library tells UTF-8, UTF-16 and UTF-32 apart
         articles = content["data"]
         if not isinstance(articles, list):
             raise TypeError("`data` is no list")
@@ -49,7 +51,7 @@ def read_json(path: Path) -> Iterator[Row | Rejected]:
                     question.get("question"),
                     paragraph.get("context"),
                     answers,
-                    question.get("is_impossible", False),
+                    question.get("is_impossible", False) or not answered,
                     seen,
                     where,
                 )
@@ -83,7 +85,10 @@ def make_row(
     """A question whose answers were checked against its context."""
     for name, value in (("id", identity), ("question", question), ("context", context)):
         if not isinstance(value, str) or not value.strip():
-            return Rejected(where, f"no {name}", repr(value)[:EXCERPT])
+            return Rejected(where, f"no {name}", shown(value))
+    title = title if isinstance(title, str) else shown(title)
+    if not encodes(identity + title + question + context):
+        return Rejected(where, "lone surrogate", ascii(question)[:EXCERPT])
     if identity in seen:
         return Rejected(where, "an id that occurred before", identity[:EXCERPT])
     seen.add(identity)
@@ -100,7 +105,7 @@ def make_row(
         return Rejected(where, "no answer that stands in the context where it says", question[:EXCERPT])
     return {
         "id": identity,
-        "title": str(title),
+        "title": title,
         "question": question,
         "context": context,
         "answers": [] if impossible else found,

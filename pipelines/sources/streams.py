@@ -1,13 +1,16 @@
 """Bytes of files, plain or compressed, line by line in bounded memory; damage and change under the reader are errors.
 
 A file that expands to many times its size (a decompression bomb) and one that is an archive of other files are refused:
-nothing is ever unpacked to disk.
+nothing is ever unpacked to disk. Lines are UTF-8: UTF-16 and UTF-32 are decoded where a byte order mark tells them, and
+refused where only their NULs do.
 """
 
+import codecs
 import contextlib
 import gzip
 import io
 import lzma
+import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -28,6 +31,13 @@ PACKED = {
     b"\x28\xb5\x2f\xfd": ".zst",
     b"BZh": "a known suffix (bzip2 is none)",
 }
+MARKS = {  # the longer first: UTF-32's begins as UTF-16's does
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+LOOK = 4096  # bytes that tell what a file is
 PIECE = 1 << 20
 AGAIN = "get the file again"
 
@@ -72,6 +82,10 @@ def standing_still(piece: Piece) -> Iterator[None]:
         raise SourceUnreachable(path, "there is no such file") from None
     except IsADirectoryError:
         raise BadInput(path, "is a folder", "a file") from None
+    except OSError as error:
+        if error.errno is None:  # a library's own: damage
+            raise
+        raise SourceUnreachable(path, f"cannot be read ({error.strerror})") from None
     if before != after:
         raise BadInput(path, "changed while it was read", "a file that stands still", "run the same command again")
 
@@ -80,22 +94,28 @@ def read_lines(piece: Piece) -> Iterator[tuple[int, bytes | None]]:
     """Yield (line number from 1, bytes without the line's end), or None for a line longer than LONGEST_LINE.
 
     Raises SourceUnreachable when the file is not there, BadInput when it cannot be decompressed to its end, expands
-    without measure, is an archive, or changes while it is read.
+    without measure, is an archive, is of an encoding that nothing declares, or changes while it is read.
     """
     path = piece.path
     with standing_still(piece):
         try:
             if not piece.start:
-                _refuse_archives(path)
+                refuse_strangers(first_bytes(path, LOOK), path)
             with _open(path) as stream:
-                yield from _lines(stream, LONGEST_LINE, piece)
+                yield from _lines(stream, piece)
         except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
             raise BadInput(path, f"is damaged or cut short ({error})", f"a whole {path.suffix} file", AGAIN) from None
 
 
-def _refuse_archives(path: Path) -> None:
-    """A container of other files, or compression that the name hides, would be read as lines of noise."""
-    start = first_bytes(path, 512)
+def read_stream(stream: IO[bytes], name: str) -> Iterator[tuple[int, bytes | None]]:
+    """The same of what can be read only once: standard input, a pipe."""
+    first = stream.readline(LOOK)
+    refuse_strangers(first, Path(name))
+    yield from _lines(io.BufferedReader(_Joined(first, stream), PIECE), Piece(Path(name)))
+
+
+def refuse_strangers(start: bytes, path: Path) -> None:
+    """What is no text as it stands (other files, compression, UTF-16) would be read as lines of noise."""
     for magic, name in ARCHIVES.items():
         if start.startswith(magic):
             raise BadInput(path, f"is a {name} file", "text", "unpack it, or give it the suffix of its format")
@@ -105,6 +125,44 @@ def _refuse_archives(path: Path) -> None:
         for magic, suffix in PACKED.items():
             if start.startswith(magic):
                 raise BadInput(path, "is compressed, but its name does not say so", "plain text", f"give it {suffix}")
+    if encoding := unmarked(start):
+        do = "convert it to UTF-8, or put a byte order mark in front"
+        raise BadInput(path, f"holds NUL bytes as {encoding} without a byte order mark does", "UTF-8 text", do)
+
+
+def mark_of(start: bytes) -> str:
+    """The encoding that a byte order mark declares, "" if it is UTF-8's or there is none."""
+    return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), "")
+
+
+def unmarked(start: bytes) -> str:
+    """UTF-16 or UTF-32 that no mark declares, by where its NULs stand; "" for anything else.
+
+    UTF-32 has a NUL at the same end of each four bytes, and mostly a second one beside it. In UTF-16 of any script some
+    characters (spaces, line ends) have one at the same end of their two bytes, and none has one at the other; where they
+    are few, the rest must be no plain text either.
+    """
+    start = start[: len(start) // 4 * 4 or len(start)]
+    if mark_of(start) or not start.strip(b"\0"):
+        return ""
+    for encoding, (end, beside) in {"UTF-32-LE": (3, 2), "UTF-32-BE": (0, 1)}.items():
+        top, next_to_it = start[end::4], start[beside::4]
+        if next_to_it and not top.strip(b"\0") and next_to_it.count(0) * 2 >= len(next_to_it):
+            return encoding
+    even, odd = start[::2].count(0), start[1::2].count(0)
+    for encoding, (here, there) in {"UTF-16-LE": (odd, even), "UTF-16-BE": (even, odd)}.items():
+        few = here * 12 < len(start)
+        if there == 0 and here >= 2 and not (few and (here * 100 < len(start) or _is_plain(start))):
+            return encoding
+    return ""
+
+
+def _is_plain(start: bytes) -> bool:
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return False
+    return not re.search("[\x01-\x08\x0e-\x1f]", text)
 
 
 def first_bytes(path: Path, count: int = 64) -> bytes:
@@ -116,17 +174,20 @@ def first_bytes(path: Path, count: int = 64) -> bytes:
         return b""
 
 
-def _lines(stream: IO[bytes], longest: int, piece: Piece) -> Iterator[tuple[int, bytes | None]]:
+def _lines(stream: IO[bytes], piece: Piece) -> Iterator[tuple[int, bytes | None]]:
     if piece.start:
         stream.seek(piece.start)
     left = sys.maxsize if piece.end is None else piece.end - piece.start
-    if piece.path.suffix in COMPRESSIONS:
+    if compressed := piece.path.suffix in COMPRESSIONS:
         left = max(SMALL, EXPANSION * piece.path.stat().st_size)
     number = piece.line - 1
-    while left > 0 and (line := stream.readline(longest + 1)):
+    while left > 0 and (line := stream.readline(LONGEST_LINE + 1)):
+        if number == 0 and (encoding := mark_of(line)):
+            stream = io.BufferedReader(_Recoded(_Joined(line, stream), encoding, piece.path), PIECE)
+            line = stream.readline(LONGEST_LINE + 1)
         number += 1
         left -= len(line)
-        if len(line) > longest and not line.endswith(b"\n"):
+        if len(line) > LONGEST_LINE and not line.endswith(b"\n"):
             while left > 0 and (rest := stream.readline(PIECE)):
                 left -= len(rest)
                 if rest.endswith(b"\n"):
@@ -134,9 +195,9 @@ def _lines(stream: IO[bytes], longest: int, piece: Piece) -> Iterator[tuple[int,
             yield number, None
             continue
         if number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
+            line = line.removeprefix(codecs.BOM_UTF8)
         yield number, line.removesuffix(b"\n").removesuffix(b"\r")
-    if piece.path.suffix in COMPRESSIONS and left <= 0 and stream.read(1):
+    if compressed and left <= 0 and stream.read(1):
         size = piece.path.stat().st_size
         raise BadInput(
             piece.path,
@@ -154,6 +215,52 @@ def _open(path: Path) -> IO[bytes]:
     if path.suffix == ".zst":
         return io.BufferedReader(_ZstdFile(path), PIECE)
     return path.open("rb", PIECE)
+
+
+class _Joined(io.RawIOBase):
+    """A stream with bytes that were read of it put back in front."""
+
+    def __init__(self, front: bytes, stream: IO[bytes]) -> None:
+        self._front, self._stream = front, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        some = self._front[: len(buffer)] or self._more(len(buffer))
+        self._front = self._front[len(buffer) :]
+        buffer[: len(some)] = some
+        return len(some)
+
+    def _more(self, count: int) -> bytes:
+        read1 = getattr(self._stream, "read1", self._stream.read)  # what is there, without waiting for all of it
+        return bytes(read1(count))
+
+
+class _Recoded(io.RawIOBase):
+    """UTF-16 or UTF-32 as UTF-8. A lone surrogate stays one, so that its line alone is refused as no UTF-8."""
+
+    def __init__(self, stream: io.RawIOBase, encoding: str, path: Path) -> None:
+        self._stream, self._path, self._encoding = stream, path, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+        self._ready, self._ended = b"", False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        while not self._ready and not self._ended:
+            raw = self._stream.read(PIECE) or b""
+            self._ended = not raw
+            try:
+                text = self._decoder.decode(raw, final=self._ended)
+            except UnicodeDecodeError as error:
+                found = f"is not {self._encoding.upper()}, as its byte order mark says ({error.reason})"
+                raise BadInput(self._path, found, "text of one encoding", AGAIN) from None
+            self._ready = text.encode("utf-8", "surrogatepass")
+        some, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
+        buffer[: len(some)] = some
+        return len(some)
 
 
 class _ZstdFile(io.RawIOBase):

@@ -15,7 +15,7 @@ from electra.errors import BadInput
 from electra.files import read_json, write_json
 from pipelines.sources import LocalCorpus
 from pipelines.sources.local import format_of
-from pipelines.sources.streams import COMPRESSIONS, Piece, stamp
+from pipelines.sources.streams import COMPRESSIONS, Piece, first_bytes, mark_of, stamp
 
 RANGE_BYTES = 64 << 20
 BLOCK = 1 << 20
@@ -54,7 +54,7 @@ def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
     starts = [0]
     if kind == "parquet":
         cuts = _row_groups(path)
-    elif path.suffix not in COMPRESSIONS and path.stat().st_size > RANGE_BYTES * 3 // 2:
+    elif not (path.suffix in COMPRESSIONS or mark_of(first_bytes(path)) or path.stat().st_size <= RANGE_BYTES * 3 // 2):
         with path.open("rb") as file:
             end = ENDS["blocks" if (kind, source.documents) == ("text", "blank_lines") else kind]
             starts += _places(file, path.stat().st_size, re.compile(end))

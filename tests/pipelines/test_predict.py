@@ -1,23 +1,33 @@
 """Answers from files and from standard input, and what is said of rows that cannot be answered."""
 
+import gzip
 import io
 import json
+import os
 import random
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 
+from electra.config import plain
 from electra.export import load_encoder
-from electra.files import write_jsonl
+from electra.files import dump_line, write_json, write_jsonl
 from electra.finetuning.folder import write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.squad_head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
 from pipelines.__main__ import main
+from tests.conftest import ROOT, environment
 
 CONFIG = FinetuneConfig(length=40)
+CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True, columns=("tokens",))
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +54,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("cola", "rte", "stsb"):
         network = Classifier(load_encoder(root / "base"), len(GLUE[name].labels), 0.0)
         write_model(root / name, network, GLUE[name], CONFIG, root / "base")
-    chunks = Task(
-        name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True, columns=("tokens",)
-    )
-    write_model(root / "chunks", Tagger(load_encoder(root / "base"), 5, 40), chunks, CONFIG, root / "base")
+    write_model(root / "chunks", Tagger(load_encoder(root / "base"), 5, 40), CHUNKS, CONFIG, root / "base")
+    mood = Task(name="mood", title="mood", labels=("a", "b"), metrics=("accuracy",), columns=("body",), id="number")
+    write_model(root / "mood", Classifier(load_encoder(root / "base"), 2, 0.0), mood, CONFIG, root / "base")
     squad = SquadConfig(length=40, stride=12, question_length=10, beam=3)
     write_model(root / "squad2", SpanFinder(load_encoder(root / "base"), squad), None, squad, root / "base")
     return root
@@ -60,7 +69,7 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict]:
 
 def test_text_tsv_and_json_lines_give_the_same_answers(folders, tmp_path, capsys, monkeypatch) -> None:
     texts = ["the cat runs.", "a dog is red"]
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(texts) + "\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(texts).encode() + b"\n")))
     plain = ask(capsys, folders / "cola")
     assert [row["id"] for row in plain] == ["0", "1"] and plain[0]["prediction"] in {"0", "1"}
     assert sum(plain[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
@@ -88,22 +97,123 @@ def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("model", "text", "code", "sentence"),
     [
-        ("rte", "sentence1\tsentence2\na\tb\tc\n", 65, ":2: has 3 columns; expected 2: sentence1, sentence2"),
+        ("rte", "sentence1\tsentence2\na\tb\tc\n", 65, ":2: 3 columns instead of 2"),
         ("rte", "only one\n", 65, ":1: has 1 columns; expected 2"),
         ("cola", '{"body": "x"}\n', 65, ":1: has body; expected the columns sentence or a"),
         ("cola", '{"a": 3}\n', 65, ":1: has a 3; expected text"),
-        ("cola", '{"a": \n', 65, ":1: is '{\"a\": '; expected one JSON object a line"),
+        ("cola", '{"a": \n', 65, ":1: not a JSON object: '{\"a\": '; expected a row that can be answered"),
+        ("cola", '{"a": "x"}\n{"a": ' + "[" * 100_000 + "\n", 65, ":2: not a JSON object"),
+        ("cola", '{"a": "x \\ud800"}\n', 65, ":1: lone surrogate"),
+        ("cola", '{"a": "x", "id": ' + "[" * 900 + "]" * 900 + "}\n", 65, ":1: has the id ["),
+        ("cola", '{"a": ' + "9" * 5000 + "}\n", 65, ":1: not a JSON object"),
+        ("cola", "the cat\nthe \udcff cat\n", 65, ":2: invalid UTF-8; expected UTF-8 text"),
+        ("cola", "text\nthe cat\n", 65, ":1: begins with 'text'; expected a header with the columns sentence or a"),
+        (
+            "rte",
+            "premise\thypothesis\nthe cat\ta cat\n",
+            65,
+            ":1: begins with 'premise', 'hypothesis'; expected a header",
+        ),
+        ("rte", "id\ta\tb\n7\tx\ty\n7\tx\tz\n", 65, ":3: has the id '7' of"),
+        ("chunks", '{"words": [["the"]]}\n', 65, ":1: is {'id': '0'"),
         ("squad2", '{"question": "x"}\n', 65, "expected the columns question, context"),
         ("nowhere", "x\n", 69, "there is no such folder"),
     ],
+    ids=lambda value: str(value)[:20],
 )
 def test_a_row_that_cannot_be_answered_is_named(folders, tmp_path, capsys, model, text, code, sentence) -> None:
-    (tmp_path / "in.txt").write_text(text)
+    (tmp_path / "in.txt").write_bytes(text.encode("utf-8", "surrogateescape"))
     output = tmp_path / "out.jsonl"
     assert main(["predict", str(folders / model), str(tmp_path / "in.txt"), "--output", str(output)]) == code
     said = capsys.readouterr().err
     assert sentence in said and said.count("\n") == 1
     assert not output.exists()
+
+
+def test_rows_come_in_the_forms_of_training(folders, tmp_path, capsys) -> None:
+    (tmp_path / "w.conll").write_text("-DOCSTART- -X- O\n\nthe B-NP\ncat I-NP\n\n\nruns O\n")
+    answers = ask(capsys, folders / "chunks", tmp_path / "w.conll")
+    assert [row["words"] for row in answers] == [["the", "cat"], ["runs"]]
+    records = [{"number": 7, "mood": True, "body": "the cat"}, {"number": 9, "mood": False, "body": "a dog"}]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "rows.parquet")
+    write_jsonl(tmp_path / "rows.jsonl.gz", [])
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress("".join(map(dump_line, records)).encode("utf-16")))
+    (tmp_path / "rows.tsv").write_text("mood\tnumber\tbody\ntrue\t7\tthe cat\nfalse\t9\ta dog\n")
+    found = [ask(capsys, folders / "mood", tmp_path / f"rows.{kind}") for kind in ("parquet", "jsonl.gz", "tsv")]
+    assert found[0] == found[1] == found[2] and [row["id"] for row in found[0]] == ["7", "9"]
+    official = {"data": [{"paragraphs": [{"context": "the cat is red.", "qas": [{"id": "q", "question": "what?"}]}]}]}
+    (tmp_path / "dev.json").write_text(json.dumps(official))
+    assert [row["id"] for row in ask(capsys, folders / "squad2", tmp_path / "dev.json")] == ["q"]
+
+
+def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, capsys) -> None:
+    (tmp_path / "in.txt").write_text("the cat\n")
+    (tmp_path / "old.jsonl").write_text("what was here")
+    (tmp_path / "link").symlink_to(tmp_path / "old.jsonl")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    os.mkfifo(tmp_path / "pipe")
+    call = ["predict", str(folders / "cola"), str(tmp_path / "in.txt"), "--output"]
+    with ThreadPoolExecutor() as pool:
+        reader = pool.submit((tmp_path / "pipe").read_text)
+        assert main([*call, str(tmp_path / "pipe")]) == 0
+        assert json.loads(reader.result())["id"] == "0"
+    assert (tmp_path / "pipe").is_fifo()
+    assert main([*call, str(tmp_path / "link")]) == 0
+    assert (tmp_path / "link").is_symlink() and json.loads((tmp_path / "old.jsonl").read_text())["id"] == "0"
+    assert main([*call, os.devnull]) == 0 and not Path(os.devnull).is_file()
+    capsys.readouterr()
+    for place, code in ((tmp_path, 65), (tmp_path / "loop", 65), (tmp_path / "in.txt/x", 65)):
+        assert main([*call, str(place)]) == code
+        assert capsys.readouterr().err.count("\n") == 1
+    assert main(["predict", str(folders / "cola"), str(tmp_path)]) == 65
+    assert "is a folder; expected a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("closed", "code"), [("| head -0; exit ${PIPESTATUS[0]}", 141), (">&-", 65), ("<&- ", 65)])
+def test_what_reads_or_writes_may_be_closed(folders, tmp_path, closed, code) -> None:
+    command = f"{sys.executable} -m pipelines predict {folders / 'cola'} {closed}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        input=b"the cat\n" * 600,
+        cwd=ROOT,
+        env=environment(ROOT),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == code and b"Traceback" not in done.stderr, done.stderr
+    assert done.stderr.count(b"\n") == (code == 65)
+
+
+@pytest.mark.parametrize("command", ["params", "params tiny"])
+def test_a_command_whose_reader_has_gone_is_quiet(command) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m pipelines {command} | head -0; exit ${{PIPESTATUS[0]}}"],
+        cwd=ROOT, env=environment(ROOT), capture_output=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_file_of_predictions_that_is_none_is_one_sentence(folders, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"id": str(n), "words": ["the", "cat"], "tags": ["B-NP", "I-NP"]} for n in range(2)]
+    write_jsonl(Path("build/tasks/mine/chunks/dev.jsonl"), rows)
+    write_json(Path("build/tasks/mine/chunks/task.json"), plain(CHUNKS))
+    write_jsonl(Path("good.jsonl"), [{"id": row["id"], "words": row["words"], "tags": row["tags"]} for row in rows])
+    assert main(["score", "mine", "chunks", "good.jsonl"]) == 0
+    assert json.loads(capsys.readouterr().out)["entity_f1"] == 100
+    Path("folder.json").mkdir()
+    for name, content in {
+        "binary.jsonl": b"\x00\xff\x01", "text.tsv": b"a\xe9", "wrong.json": b"[1]", "deep.json": b"[" * 100_000,
+        "deep.jsonl": b'{"id": "0", "prediction": ' + b"[" * 900 + b"]" * 900 + b"}", "list.jsonl": b"[1]\n",
+        "short.jsonl": b'{"id": "0", "tags": ["O"]}\n{"id": "1", "tags": ["O", "O"]}\n',
+        "word.jsonl": b'{"id": "0", "tags": "O"}\n{"id": "1", "tags": ["O", 7]}\n',
+    }.items():  # fmt: skip
+        Path(name).write_bytes(content)
+        assert main(["score", "mine", "chunks", name]) == 65
+        said = capsys.readouterr().err
+        assert name in said and said.count("\n") == 1
+    assert main(["score", "mine", "chunks", "folder.json"]) == 65
+    assert "cannot be read (Is a directory)" in capsys.readouterr().err
 
 
 def test_a_file_of_predictions_is_scored(tmp_path, capsys, monkeypatch) -> None:

@@ -21,7 +21,7 @@ from electra.errors import UserError
 from electra.manifest import verify_manifest
 from pipelines.sources import CorpusConfig, LocalCorpus
 from pipelines.sources.local import read_documents
-from pipelines.sources.streams import Piece
+from pipelines.sources.streams import Piece, mark_of
 from pipelines.stages.corpus import gather
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
@@ -121,7 +121,10 @@ def read_one(path: Path, file: dict[str, Any], whole: bool) -> Counter[str]:
         (item.reason + item.excerpt).encode()
     form = file["form"].get("format")
     if whole and form in {"jsonl", "text", "wikiextractor"}:
-        lines = b"\n".join(file["lines"]).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        data = b"\n".join(file["lines"])
+        if encoding := mark_of(data):
+            data = data.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
+        lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
         filled = [line for line in lines if not blank(line)]
         kept = len(texts) if form == "jsonl" else sum(not blank(line) for text in texts for line in text.split("\n"))
         tags = 2 * len(texts) if form == "wikiextractor" else 0

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import tarfile
 import zipfile
 from pathlib import Path
@@ -180,6 +181,12 @@ def test_no_file_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "folder.jsonl").mkdir()
     with pytest.raises(BadInput, match="is a folder"):
         read(tmp_path / "folder.jsonl")
+
+
+def test_a_name_that_is_not_utf8_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("text")
+    with pytest.raises(BadInput, match=r"the name of '.*caf\\udce9.txt' is not UTF-8.*rename it"):
+        find_files((str(tmp_path),), "corpora.x")
 
 
 def test_a_parquet_string_that_is_not_utf8_costs_its_row_alone(tmp_path: Path) -> None:

@@ -48,7 +48,55 @@ def test_jsonl_and_parquet_give_the_same_rows(tmp_path: Path) -> None:
         {"id": "1", "a": "d", "b": "e", "label": "0"},
     ]
     assert read(lines, settings) == read(tmp_path / "t.parquet", settings) == expected
-    assert [row["label"] for row in read(lines, settings, labelled=False)] == [None, None]
+
+
+def test_a_test_set_keeps_the_labels_that_fit_so_that_it_can_be_scored(tmp_path: Path) -> None:
+    lines = [{"text": "a", "stars": "good"}, {"text": "b", "stars": "?"}, {"text": "c"}]
+    path = write(tmp_path / "t.jsonl", "".join(json.dumps(record) + "\n" for record in lines))
+    assert [row["label"] for row in read(path, task(), labelled=False)] == ["good", None, None]
+    tags = task(kind="tagging", a="words", label="tags", labels=["NP"])
+    path = write(tmp_path / "w.conll", "the B-NP\n\ncat\n")
+    assert [row["tags"] for row in read(path, tags, labelled=False)] == [["B-NP"], None]
+
+
+def test_classes_may_be_numbers_and_booleans_in_settings_and_in_data(tmp_path: Path) -> None:
+    for labels, given, expected in [
+        ([True, False], [True, "true", "False", False], ["true", "true", "false", "false"]),
+        ([0, 1], [1, "0", 0.0, 1.0], ["1", "0", "0", "1"]),
+        (["False", "True"], [True, False, "True"], ["True", "False", "True"]),
+    ]:
+        path = write(tmp_path / "t.jsonl", "".join(json.dumps({"text": "a", "stars": one}) + "\n" for one in given))
+        rows = read(path, task(labels=labels))
+        assert [row["label"] if isinstance(row, dict) else row.reason for row in rows] == expected
+    bad = write(tmp_path / "t.jsonl", '{"text": "a", "stars": true}\n{"text": "a", "stars": 0.5}\n')
+    reasons = [row.reason for row in read(bad, task(labels=[0, 1]))]
+    assert reasons == ["unknown label 'true', not one of 0, 1", "unknown label '0.5', not one of 0, 1"]
+    with pytest.raises(BadConfig, match=r"labels\[0\]: is 0.5; expected text or a whole number or true or false"):
+        task(labels=[0.5, 1.5])
+    with pytest.raises(BadConfig, match="expected 2 or more, each once"):
+        task(labels=[1, "1"])
+
+
+def test_rows_that_no_file_can_hold_and_numbers_beyond_all_bounds_are_rejected(tmp_path: Path) -> None:
+    deep = "[" * 900 + "]" * 900
+    lines = [
+        '{"text": "a \\ud800", "stars": "good"}',
+        '{"text": "a", "stars": "\\udfff"}',
+        f'{{"text": {deep}, "stars": "good"}}',
+        f'{{"text": "a", "stars": {deep}}}',
+        "[" * 100_000,
+    ]
+    rows = read(write(tmp_path / "t.jsonl", "\n".join(lines) + "\n\n"), task())
+    assert [row.reason[:20] for row in rows] == ["lone surrogate", "lone surrogate", "no text in 'text'", "unknown label '[[[[[", "not a JSON object"]  # fmt: skip
+    numbers = task(kind="regression", labels=[])
+    (huge,) = read(write(tmp_path / "n.jsonl", '{"text": "a", "stars": 1' + "0" * 400 + "}"), numbers)
+    assert huge.reason.startswith("label 1000") and huge.reason.endswith("is no number")
+
+
+def test_a_line_between_documents_is_no_sentence(tmp_path: Path) -> None:
+    settings = task(kind="tagging", a="words", label="tags", labels=["NP"])
+    path = write(tmp_path / "t.conll", "-DOCSTART- -X- -X- O\n\nthe B-NP\n-DOCSTART- O\ncat B-NP\n")
+    assert [row["words"] for row in read(path, settings)] == [["the"], ["cat"]]
 
 
 def test_words_from_lists_from_tsv_and_from_conll_files(tmp_path: Path) -> None:

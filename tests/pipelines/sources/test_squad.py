@@ -51,6 +51,8 @@ def test_rows(tmp_path: Path) -> None:
     (question(id=""), "no id"),
     (question(id=7), "no id"),
     (question(question=None), "no question"),
+    (question(question="Where \ud800?"), "lone surrogate"),
+    (question(id="\udfff"), "lone surrogate"),
     ("a string", "not a JSON object"),
 ])  # fmt: skip
 def test_a_bad_question_is_rejected_with_its_place(tmp_path: Path, bad: Any, reason: str) -> None:
@@ -98,3 +100,10 @@ def test_rows_of_the_hub() -> None:
     assert isinstance(answered, dict) and answered["answers"] == [{"text": "Santa Clara", "start": 28}]
     assert isinstance(impossible, dict) and impossible["impossible"]
     assert isinstance(rejected, Rejected)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_byte_order_mark_is_believed(tmp_path: Path, encoding: str) -> None:
+    path = write(tmp_path, question())
+    path.write_bytes(path.read_text().encode(encoding))
+    assert len(list(read_json(path))) == 1

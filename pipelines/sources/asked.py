@@ -1,0 +1,171 @@
+"""Rows that a fine-tuned model is asked to answer, from files and from standard input: the readers of training, less the label.
+
+1. parquet, .conll and SQuAD's own JSON as everywhere else; anything else line by line
+2. the first line tells: an object is JSON lines; known column names are the header of a table; else there is none, and a
+   line is as many columns as the model reads, or plain text
+3. the record becomes a row; the first that cannot is a BadInput with its file, line and reason
+"""
+
+import itertools
+import re
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from electra.data.text import Rejected
+from electra.errors import BadInput, shown
+from electra.finetuning import spans
+from electra.finetuning.tasks import Task
+from pipelines.sources import own, squad
+from pipelines.sources.glue import LAYOUTS
+from pipelines.sources.local import Lines, decoded, decoded_lines, encodes
+from pipelines.sources.streams import Piece, first_bytes, plain_suffix, read_stream
+
+Row = dict[str, Any]
+TABLES = (".tsv", ".csv")  # files that promise a header
+NAME = re.compile(r"#?\w+( String)?")  # what a column may be called, and hardly a sentence
+USUAL = {"text", "content", "body", "review", "title", "sentence", "sentence1", "premise", "question", "input", "words"}
+OFFICIAL = re.compile(rb'\s*\{\s*"(version|data)"')
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a model reads: names for the columns of its texts, its own first; `task` is None for questions about a context."""
+
+    names: tuple[tuple[str, ...], ...]
+    task: Task | None = None
+
+    @property
+    def id(self) -> str:
+        """The column of the id."""
+        return self.task.id if self.task else "id"
+
+    @property
+    def expected(self) -> str:
+        """The columns, for a sentence."""
+        return "the columns " + " or ".join(", ".join(choice) for choice in dict.fromkeys(self.names))
+
+
+def of(task: Task | None) -> Asked:
+    """What the texts of a row may be called."""
+    if task is None:
+        return Asked((("question", "context"),))
+    if task.tagging:
+        return Asked((task.columns or ("words",), ("words",)), task)
+    columns = task.columns
+    if not columns and (layout := LAYOUTS.get(task.name)) is not None:
+        columns = (layout.a,) if layout.b is None else (layout.a, layout.b)
+    short = ("a", "b")[: len(columns) or 1]
+    return Asked((columns or ("a",), short, *([] if columns else [("a", "b")])), task)
+
+
+def read(asked: Asked, name: str) -> Iterator[Row]:
+    """The rows of a file, or of standard input for `-`; raises BadInput for the first that cannot be answered."""
+    seen: dict[str, str] = {}
+    for number, (where, record) in enumerate(_records(asked, name)):
+        row = as_row(asked, record, str(number), where)
+        if row["id"] in seen:
+            raise BadInput(where, f"has the id {row['id']!r} of {seen[row['id']]} again", "each id once")
+        seen[row["id"]] = where
+        yield row
+
+
+def _records(asked: Asked, name: str) -> Iterator[tuple[str, Any]]:
+    path = Path(name)
+    if name == "-":
+        yield from _by_line(asked, decoded(read_stream(_standard_input(), "standard input"), "standard input"), name)
+    elif _is_pipe(path):
+        with path.open("rb") as stream:
+            yield from _by_line(asked, decoded(read_stream(stream, name), name), name)
+    elif (suffix := plain_suffix(path)) == ".parquet":
+        also = [column for choice in asked.names for column in choice]
+        yield from _whole(own.parquet(path, [], also=[*also, asked.id]))
+    elif suffix == ".conll" and asked.task is not None and asked.task.tagging:
+        yield from _whole(own.conll(decoded_lines(Piece(path)), name, asked.names[0][0], "tags"))
+    elif suffix == ".json" and asked.task is None and OFFICIAL.match(first_bytes(path, 4096)):
+        for row in squad.read_json(path, answered=False):
+            if isinstance(row, Rejected):
+                raise BadInput(row.where, row.reason, "a question with its context")
+            yield name, row
+    else:
+        yield from _by_line(asked, decoded_lines(Piece(path)), name)
+
+
+def _is_pipe(path: Path) -> bool:
+    """Whether something can be read once, and not be looked into before."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _standard_input() -> Any:
+    if sys.stdin is None:
+        raise BadInput("standard input", "is closed", "rows", "give a file")
+    return sys.stdin.buffer
+
+
+def _whole(records: Iterator[own.Record]) -> Iterator[tuple[str, Any]]:
+    """The records; a rejected one is an error, since an answer to the others would be taken for all."""
+    for where, record in records:
+        if isinstance(record, Rejected):
+            found = f"{record.reason}: {record.excerpt[:60]!r}" if record.excerpt else record.reason
+            raise BadInput(where, found, "a row that can be answered", "mend the row or leave it out")
+        yield where, record
+
+
+def _by_line(asked: Asked, lines: Lines, name: str) -> Iterator[tuple[str, Any]]:
+    """JSON lines, a table with a header, or lines without one."""
+    shown_name = "standard input" if name == "-" else name
+    first = next((item for item in lines if isinstance(item, Rejected) or item[1].strip()), None)
+    if first is None:
+        return
+    lines = itertools.chain([first], lines)
+    if isinstance(first, Rejected) or first[1].lstrip().startswith("{"):
+        yield from _whole(own.jsonl(lines, shown_name, []))
+        return
+    fields = first[1].split("\t")
+    if any(set(choice) <= set(fields) for choice in asked.names):
+        yield from _whole(own.tsv(lines, shown_name, []))
+        return
+    columns = asked.names[0]
+    named = len(fields) == len(columns) and all(map(NAME.fullmatch, fields))
+    if plain_suffix(Path(name)) in TABLES or (named and (len(fields) > 1 or fields[0].lower() in USUAL)):
+        found = f"begins with {', '.join(map(repr, fields))}"[:120]
+        raise BadInput(f"{shown_name}:{first[0]}", found, f"a header with {asked.expected}", "name the columns so")
+    for item in lines:
+        if isinstance(item, Rejected):
+            raise BadInput(item.where, item.reason, "UTF-8 text")
+        where, line = f"{shown_name}:{item[0]}", item[1]
+        if line.strip():
+            fields = line.split("\t")
+            if len(fields) != len(columns):
+                raise BadInput(where, f"has {len(fields)} columns", f"{len(columns)}: {', '.join(columns)}")
+            yield where, dict(zip(columns, fields, strict=True))
+
+
+def as_row(asked: Asked, record: Any, number: str, where: str) -> Row:
+    """A record as a row without a label."""
+    chosen = next((choice for choice in reversed(asked.names) if set(choice) <= set(record)), None)
+    if chosen is None:
+        raise BadInput(where, f"has {', '.join(map(str, record))[:80] or 'nothing'}", asked.expected)
+    identity = record.get(asked.id, record.get("id", number))
+    if not isinstance(identity, str | int) or isinstance(identity, bool) or not encodes(str(identity)):
+        raise BadInput(where, f"has the id {shown(identity)}", "text or a whole number")
+    texts = [record[column] for column in chosen]
+    if asked.task is not None and asked.task.tagging:
+        words = texts[0].split() if isinstance(texts[0], str) else texts[0]
+        row: Row = {"id": str(identity), "words": words, "tags": None}
+        spans.check_row(row, asked.task, where, labelled=False)
+        return row
+    for column, text in zip(chosen, texts, strict=True):
+        if not isinstance(text, str) or not text.strip():
+            raise BadInput(where, f"has {column} {shown(text)}", "text")
+    if asked.task is None:
+        return {"id": str(identity), "question": texts[0], "context": texts[1], "answers": [], "impossible": True}
+    second = texts[1].strip() if len(texts) > 1 else None
+    return {"id": str(identity), "a": texts[0].strip(), "b": second, "label": None}

@@ -1,0 +1,93 @@
+"""Encodings: what declares itself is decoded, what hides is refused, everything else is UTF-8."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from electra.data.text import Document, Rejected
+from electra.errors import BadInput
+from pipelines.sources import LocalCorpus, survey
+from pipelines.sources.local import decoded_lines, read_documents
+from pipelines.sources.own import tsv
+from pipelines.sources.streams import Piece, read_stream
+from tests.pipelines.sources.bad_input import COMPRESS
+
+TEXT = "Ünï one\r\ntwo 漢字 𝄞\n\nthree " + "word " * 3000
+ENCODINGS = {"utf-16": "UTF-16-LE", "utf-16-be": "UTF-16-BE", "utf-32": "UTF-32-LE", "utf-32-be": "UTF-32-BE"}
+FORMS = {
+    "a.txt": TEXT,
+    "a.csv": TEXT,
+    "a": TEXT,
+    "a.jsonl": '{"text": "Ünï 漢字 𝄞"}\n' * 50,
+    "b": '{"text": "Ünï 漢字 𝄞"}\n' * 50,
+}
+
+
+def read(path: Path) -> list[Document | Rejected]:
+    return list(read_documents(Piece(path), LocalCorpus(kind="local", files=("x",))))
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_byte_order_mark_is_believed(tmp_path: Path, encoding: str, compression: str) -> None:
+    mark = "" if encoding in {"utf-16", "utf-32"} else "\ufeff"
+    for name, text in FORMS.items():
+        path = tmp_path / (name + compression)
+        path.write_bytes(COMPRESS[compression](text.encode()))
+        expected = read(path)
+        assert len(expected) == text.count("{") or len(expected) == 1
+        path.write_bytes(COMPRESS[compression]((mark + text).encode(encoding)))
+        assert read(path) == expected
+    table = tmp_path / f"t.tsv{compression}"
+    table.write_bytes(COMPRESS[compression]((mark + "n\ttext\n1\tÜnï\n").encode(encoding)))
+    assert [record for _, record in tsv(decoded_lines(Piece(table)), table, ["text"])] == [{"n": "1", "text": "Ünï"}]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("text", ["ab", "Das ist ein Text.\n", "Это русский текст.\n" * 40, "中文 text 中文\n" * 90])
+def test_without_a_mark_it_is_refused_with_the_likely_name(tmp_path: Path, encoding: str, text: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode(f"{encoding}-le" if encoding[-2:] != "be" else encoding))
+    with pytest.raises(
+        BadInput, match=rf"a\.txt: holds NUL bytes as {ENCODINGS[encoding]} .*expected UTF-8 text; convert"
+    ):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\0", b"\0\0\0\0", b"a\0b", b"some words\nc\0d and more\n" * 100, b"\0" * 5000, "Это".encode()]
+)
+def test_other_text_with_or_without_stray_nuls_is_read_as_before(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.txt").write_bytes(data)
+    assert "".join(item.text for item in read(tmp_path / "a.txt")) == data.decode().rstrip("\n")
+
+
+def test_half_a_character_costs_its_line_and_half_a_unit_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("one\ntwo \ud800\nthree".encode("utf-16", "surrogatepass"))
+    bad, good = read(path)
+    assert (bad.where, bad.reason) == (f"{path}:2", "invalid UTF-8") and good.text == "one\nthree"
+    path.write_bytes("one two".encode("utf-16") + b"x")
+    with pytest.raises(BadInput, match="is not UTF-16-LE, as its byte order mark says"):
+        read(path)
+
+
+def test_a_pipe_is_read_the_same_way() -> None:
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32"):
+        lines = list(read_stream(io.BytesIO(TEXT.encode(encoding)), "standard input"))
+        assert [line.decode() for _, line in lines] == TEXT.replace("\r\n", "\n").split("\n")
+    with pytest.raises(BadInput, match="standard input: holds NUL bytes as UTF-16-LE"):
+        list(read_stream(io.BytesIO("text\n".encode("utf-16-le")), "standard input"))
+    with pytest.raises(BadInput, match="is compressed"):
+        list(read_stream(io.BytesIO(COMPRESS[".gz"](b"text")), "standard input"))
+
+
+def test_a_large_file_with_a_mark_is_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "RANGE_BYTES", 1000)
+    path = tmp_path / "a.txt"
+    source = LocalCorpus(kind="local", files=("x",))
+    path.write_bytes(("line\n" * 2000).encode())
+    assert len(survey.look(path, source)[1]) > 5
+    path.write_bytes(("line\n" * 2000).encode("utf-16"))
+    assert len(survey.look(path, source)[1]) == 1
