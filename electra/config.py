@@ -4,32 +4,51 @@ Each dataclass checks itself when built; its error names the key to change. `bui
 nearest valid one), wrong types and missing values, and says where in the file they stand.
 """
 
+import contextlib
 import dataclasses
 import difflib
+import functools
 import hashlib
 import json
+import math
 import types
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
+from electra.domains import (
+    Amount,
+    BelowOne,
+    Checked,
+    Count,
+    Fraction,
+    Interval,
+    Positive,
+    Probability,
+    Rate,
+    Seed,
+    Size,
+    Weight,
+    shown,
+)
 from electra.errors import BadConfig
 
 T = TypeVar("T")
+type_hints: Callable[[Any], dict[str, Any]] = functools.cache(typing.get_type_hints)
 
 
 def build(kind: type[T], values: Any, where: str) -> T:
     """Build dataclass `kind` from a mapping found at `where` (a dotted path such as `models.tiny.pretrain`)."""
     if not isinstance(values, dict):
-        raise BadConfig(where, f"is {values!r}", "a section of keys and values")
+        raise BadConfig(where, f"is {shown(values)}", "a section of keys and values")
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for key in values:
         if key not in fields:
-            raise BadConfig(
-                f"{where}.{key}", "is not a parameter", f"one of {', '.join(fields)}", nearest(str(key), fields)
-            )
-    hints = typing.get_type_hints(kind)
+            place = f"{where}.{key}" if isinstance(key, str) else f"{where}[{shown(key)}]"
+            raise BadConfig(place, "is not a parameter", f"one of {', '.join(fields)}", nearest(str(key), fields))
+    hints = type_hints(kind)
     arguments = {key: _convert(hints[key], value, f"{where}.{key}") for key, value in values.items()}
     for name, field in fields.items():
         if name not in values and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
@@ -76,12 +95,13 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     elif hint is Any:
         return value
     elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        if value == value and abs(value) != float("inf"):
-            return float(value)
+        with contextlib.suppress(OverflowError):  # of a whole number beyond all floats
+            if math.isfinite(number := float(value)):
+                return number
     elif (hint is int and type(value) is int) or (hint in {bool, str, type(None)} and isinstance(value, hint)):
         return value
     advice = nearest(value, map(str, inner)) if origin is Literal and isinstance(value, str) else ""
-    raise BadConfig(where, f"is {value!r}", describe(hint), advice)
+    raise BadConfig(where, f"is {shown(value)}", describe(hint), advice)
 
 
 def _convert_union(options: tuple[Any, ...], value: Any, where: str, hint: Any) -> Any:
@@ -89,23 +109,29 @@ def _convert_union(options: tuple[Any, ...], value: Any, where: str, hint: Any) 
     if isinstance(value, dict) and len(sections) == 1:
         return _convert(sections[0], value, where)
     if isinstance(value, dict) and sections:  # alternatives tell themselves apart by their `kind`
-        kinds = {typing.get_args(typing.get_type_hints(section)["kind"])[0]: section for section in sections}
-        if (kind := value.get("kind")) in kinds:
+        kinds = {typing.get_args(type_hints(section)["kind"])[0]: section for section in sections}
+        if isinstance(kind := value.get("kind"), str) and kind in kinds:
             return _convert(kinds[kind], value, where)
-        found = f"is {kind!r}" if "kind" in value else "is missing"
+        found = f"is {shown(kind)}" if "kind" in value else "is missing"
         raise BadConfig(f"{where}.kind", found, f"one of {', '.join(kinds)}", nearest(str(kind), kinds))
     for option in options:
         try:
             return _convert(option, value, where)
         except BadConfig:
             continue
-    raise BadConfig(where, f"is {value!r}", describe(hint))
+    raise BadConfig(where, f"is {shown(value)}", describe(hint))
 
 
 def require(condition: bool, key: str, found: object, expected: str, do: str = "") -> None:
     """Raise BadConfig for `key` unless the condition holds; `build` puts the section's path in front."""
     if not condition:
-        raise BadConfig(key, f"is {found!r}", expected, do)
+        raise BadConfig(key, f"is {shown(found)}", expected, do)
+
+
+def require_once(values: typing.Sequence[Any], key: str, *, empty: bool = False) -> None:
+    """Raise BadConfig for a list in which an entry stands twice, and for an empty one."""
+    fits = len(set(values)) == len(values) and (empty or bool(values))
+    require(fits, key, list(values), "each entry once" if empty else "one entry or more, each once")
 
 
 def plain(config: Any) -> Any:
@@ -131,41 +157,34 @@ def code_digest(*paths: Path) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderConfig:
+class EncoderConfig(Checked):
     """One Transformer encoder (BERT's, post-LN). Paper, Table 6; vocabulary size comes from the tokenizer."""
 
-    layers: int
-    hidden: int
-    heads: int
-    ffn: int
-    embedding: int
-    positions: int = 512
-    token_types: int = 2
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    layer_norm_eps: float = 1e-12
-    init_std: float = 0.02
+    layers: Annotated[int, Interval(1, 1000)]
+    hidden: Size
+    heads: Size
+    ffn: Size
+    embedding: Size
+    positions: Size = 512
+    token_types: Size = 2
+    dropout: BelowOne = 0.1
+    attention_dropout: BelowOne = 0.1
+    layer_norm_eps: Fraction = 1e-12
+    init_std: Annotated[float, Interval(0, 10, "(]")] = 0.02
     init: Literal["published", "normal"] = "published"  # truncated normal and Glorot, or N(0, init_std) everywhere
 
     def __post_init__(self) -> None:
-        for key in ("layers", "hidden", "heads", "ffn", "embedding", "positions", "token_types"):
-            require(getattr(self, key) > 0, key, getattr(self, key), "a number above 0")
+        super().__post_init__()
         require(self.hidden % self.heads == 0, "heads", self.heads, f"a divisor of hidden ({self.hidden})")
-        for key in ("dropout", "attention_dropout"):
-            require(0 <= getattr(self, key) < 1, key, getattr(self, key), "a probability below 1")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratorConfig:
+class GeneratorConfig(Checked):
     """The generator relative to the discriminator. `width` scales hidden, FFN and heads; `depth` scales layers."""
 
     kind: Literal["network", "unigram", "uniform"] = "network"
-    width: float = 0.25
-    depth: float = 1.0
-
-    def __post_init__(self) -> None:
-        require(0 < self.width <= 1, "width", self.width, "a fraction above 0 and at most 1")
-        require(0 < self.depth <= 1, "depth", self.depth, "a fraction above 0 and at most 1")
+    width: Rate = 0.25
+    depth: Rate = 1.0
 
     def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
         """The generator's own encoder: rounded width, heads of 64 where the width allows, FFN 4 × hidden.
@@ -183,90 +202,70 @@ Objective = Literal["electra", "electra_15", "replace_mlm", "all_tokens_mlm", "m
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectiveConfig:
+class ObjectiveConfig(Checked):
     """What is trained: paper sections 2, 3.2 to 3.4 and appendix. Defaults are the published system."""
 
     name: Objective = "electra"
-    mask_rate: float = 0.15
-    mask_token_rate: float = 0.85  # the rest of the chosen positions keeps its token (electra: 85/15/0)
-    random_token_rate: float = 0.0  # BERT's 80/10/10 is mask_token_rate 0.8 and random_token_rate 0.1
+    mask_rate: Fraction = 0.15
+    mask_token_rate: Probability = 0.85  # the rest of the chosen positions keeps its token (electra: 85/15/0)
+    random_token_rate: Probability = 0.0  # BERT's 80/10/10 is mask_token_rate 0.8 and random_token_rate 0.1
     faithful_masking: bool = False  # draw positions with replacement as the original does
-    discriminator_weight: float = 50.0
-    generator_weight: float = 1.0
-    temperature: float = 1.0
+    discriminator_weight: Positive = 50.0
+    generator_weight: Weight = 1.0
+    temperature: Positive = 1.0
     disallow_correct: bool = False
     sharing: Literal["none", "tokens", "embeddings", "all", "gradient_disentangled"] = "embeddings"
     training: Literal["joint", "two_stage", "adversarial"] = "joint"
 
     def __post_init__(self) -> None:
-        require(0 < self.mask_rate < 1, "mask_rate", self.mask_rate, "a fraction between 0 and 1")
-        require(0 <= self.mask_token_rate <= 1, "mask_token_rate", self.mask_token_rate, "a probability")
-        require(
-            0 <= self.random_token_rate <= 1 - self.mask_token_rate,
-            "random_token_rate",
-            self.random_token_rate,
-            "a probability that leaves mask_token_rate its share",
-        )
-        require(self.temperature > 0, "temperature", self.temperature, "a number above 0")
-        require(self.discriminator_weight > 0, "discriminator_weight", self.discriminator_weight, "a number above 0")
+        super().__post_init__()
+        rate, room = self.random_token_rate, 1 - self.mask_token_rate
+        require(rate <= room, "random_token_rate", rate, "a probability that leaves mask_token_rate its share")
         if self.training != "joint":
             require(self.name == "electra", "training", self.training, "joint, unless the objective is electra")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flops:
+class Flops(Checked):
     """A training budget in floating point operations, by the authors' convention (electra/flops.py)."""
 
-    flops: float
+    flops: Annotated[float, Interval(0, 1e30, "(]")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainConfig:
+class PretrainConfig(Checked):
     """How long and how fast. Paper, Table 6; `steps` is a count or a budget `{flops: 8.9e16}`."""
 
-    length: int
-    batch: int
-    steps: int | Flops
-    learning_rate: float
-    warmup: int = 10_000
-    weight_decay: float = 0.01
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-6
+    length: Size
+    batch: Count
+    steps: Count | Flops
+    learning_rate: Rate
+    warmup: Amount = 10_000
+    weight_decay: Probability = 0.01
+    beta1: BelowOne = 0.9
+    beta2: BelowOne = 0.999
+    eps: Fraction = 1e-6
     bias_correction: bool = False
     schedule: Literal["product", "warmup_then_decay"] = "product"
-    clip: float = 1.0
-    accumulate: int = 1  # slices of a batch, computed one after the other; several processes share them
+    clip: Positive = 1.0
+    accumulate: Count = 1  # slices of a batch, computed one after the other; several processes share them
     parallel: Literal["ddp", "fsdp"] = "ddp"  # with several processes: whole networks in each, or sharded (for large)
-    seed: int = 1
+    seed: Seed = 1
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    threads: int = 2
+    threads: Annotated[int, Interval(1, 1024)] = 2  # torch ends the process where it is asked for a million
     compile: Literal["auto", "on", "off"] = "auto"
-    log_every: int = 100
-    eval_every: int = 1000
-    eval_batches: int = 16
-    save_every: int = 1000
-    keep: int = 2
+    log_every: Count = 100
+    eval_every: Count = 1000
+    eval_batches: Count = 16
+    save_every: Count = 1000
+    keep: Annotated[int, Interval(2, 10**9)] = 2  # so that a damaged checkpoint has one to fall back to
     init_from: str | None = None
 
     def __post_init__(self) -> None:
-        for key in (
-            "length",
-            "batch",
-            "accumulate",
-            "threads",
-            "log_every",
-            "eval_every",
-            "eval_batches",
-            "save_every",
-        ):
-            require(getattr(self, key) > 0, key, getattr(self, key), "a number above 0")
-        require(self.keep >= 2, "keep", self.keep, "at least 2, so that a damaged checkpoint has one to fall back to")
-        require(self.learning_rate > 0, "learning_rate", self.learning_rate, "a number above 0")
+        super().__post_init__()
         require(self.batch % self.accumulate == 0, "accumulate", self.accumulate, f"a divisor of batch ({self.batch})")
         if isinstance(self.steps, int):
-            require(self.steps > 0, "steps", self.steps, "a number above 0")
-            require(0 <= self.warmup <= self.steps, "warmup", self.warmup, f"at most steps ({self.steps})")
+            require(self.warmup <= self.steps, "warmup", self.warmup, f"at most steps ({self.steps})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,6 +284,13 @@ class ElectraConfig:
             self.pretrain.length,
             f"at most encoder.positions ({self.encoder.positions})",
         )
+        network = self.generator.kind == "network"
+        if network and self.objective.name != "mlm":
+            try:
+                self.generator.encoder(self.encoder)
+            except BadConfig as error:
+                found = f"makes a generator whose {error.where} {error.found}"
+                raise BadConfig("generator.width", f"{self.generator.width:g} {found}", error.expected) from None
         if self.objective.sharing == "all":
             same = self.generator.kind == "network" and self.generator.width == 1 and self.generator.depth == 1
             require(same, "objective.sharing", "all", "generator width 1 and depth 1 with it")

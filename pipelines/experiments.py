@@ -8,9 +8,10 @@ common    settings of every arm
 import itertools
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from electra.config import Flops, nearest, require
+from electra.config import Flops, nearest, require, require_once
+from electra.domains import Checked, Count, Fraction, Interval
 
 ARM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # arms become files and runs
 Settings = dict[str, Any]
@@ -18,7 +19,7 @@ OWN = {"pretrain.seed": "leave it to `seeds`", "pretrain.threads": "arms train w
 
 
 @dataclass(frozen=True, kw_only=True)
-class AblationConfig:
+class AblationConfig(Checked):
     """One model pre-trained and fine-tuned in several arms.
 
     `tokens` and `data` repeat the model's `tokens` and `tasks`, so that dvc.yaml can name the files. The budget is what
@@ -37,13 +38,16 @@ class AblationConfig:
     labels: dict[str, str] = field(default_factory=dict)
     reference: str = ""
     tasks: tuple[str, ...] = ()
-    seeds: int = 1
-    steps: int | Flops | None = None
+    seeds: Annotated[int, Interval(1, 10_000)] = 1
+    steps: Count | Flops | None = None
     budget: Literal["equal_flops", "equal_steps", "own"] = "equal_flops"
-    points: tuple[float, ...] = ()
+    points: tuple[Fraction, ...] = ()  # of a run
     finetune: Settings = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        for key in ("tasks", "points"):
+            require_once(getattr(self, key), key, empty=True)
         require(bool(self.arms or self.grid), "arms", self.arms, "at least one arm, or a grid")
         for axis, values in self.grid.items():
             require(len(values) > 0, f"grid.{axis}", values, "at least one value")
@@ -51,8 +55,6 @@ class AblationConfig:
         require(len(set(names)) == len(names), "grid", names, "arms with names of their own")
         for name in names:
             require(ARM.fullmatch(name) is not None, f"arms.{name}", name, "a name of letters, digits, _, ., - and +")
-        require(self.seeds > 0, "seeds", self.seeds, "a number above 0")
-        require(not isinstance(self.steps, int) or self.steps > 0, "steps", self.steps, "a number above 0")
         require(self.budget != "own" or self.steps is None, "steps", self.steps, "null beside `budget: own`")
         known = {*names, *(value for axis in self.grid for value in self.axis(axis))}
         for name in self.labels:
@@ -60,8 +62,6 @@ class AblationConfig:
                 name in known, f"labels.{name}", self.labels[name], f"one of {', '.join(known)}", nearest(name, known)
             )
         require(self.reference in {"", *names}, "reference", self.reference, f"one of {', '.join(names)}")
-        for point in self.points:
-            require(0 < point < 1, "points", point, "fractions of a run, above 0 and below 1")
         for arm, settings in self.settings.items():
             for key, advice in OWN.items():
                 require(key not in settings, f"arms.{arm}.{key}", settings.get(key), "no such key", advice)

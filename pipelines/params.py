@@ -20,6 +20,7 @@ from electra.config import (
     nearest,
     plain,
     require,
+    require_once,
 )
 from electra.data.packing import TokensConfig
 from electra.errors import BadConfig
@@ -98,7 +99,9 @@ class Params:
             lengths = self.tokens[model.tokens].lengths
             expected = f"one of tokens.{model.tokens}.lengths ({', '.join(map(str, lengths))})"
             length = model.pretrain.length
-            require(length in lengths, f"models.{name}.pretrain.length", length, expected)
+            add = f"add {length} to tokens.{model.tokens}.lengths"
+            require(length in lengths, f"models.{name}.pretrain.length", length, expected, add)
+            self.require_positions(name, model)
         for name, published in self.published.items():
             require(name not in self.models, f"published.{name}", name, "a name that no model has")
             self.require("tasks", published.tasks, f"published.{name}.tasks")
@@ -117,8 +120,19 @@ class Params:
             for task in ablation.tasks:
                 require(task in tasks, f"{where}.tasks", task, f"of {', '.join(tasks)}", nearest(task, tasks))
         for section in ("models", "ablations"):
-            for name in getattr(self.run, section):
+            names = getattr(self.run, section)
+            require_once(names, f"run.{section}", empty=True)
+            for name in names:
                 self.require(section, name, f"run.{section}")
+
+    def require_positions(self, name: str, model: ModelConfig) -> None:
+        """Raise BadConfig where a task of a model has longer rows than its encoder has positions."""
+        where, own = f"models.{name}", self.own_tasks(model.tasks)
+        squad = ("squad",) if name in self.run.models else ()  # of the others nobody may want it
+        for task in (*self.finetune.selected(model.finetune, f"{where}.finetune", own), *squad):
+            length = self.finetune.resolve(task, model.finetune, f"{where}.finetune", own).length
+            positions, expected = model.encoder.positions, f"at least the length of {task} ({length})"
+            require(length <= positions, f"{where}.encoder.positions", positions, expected)
 
     def section(self, stage: str, section: str, name: str) -> str:
         """Where the name of a stage stands: a model to fine-tune may be a published one."""

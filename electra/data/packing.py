@@ -13,55 +13,47 @@ import random
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.config import require
+from electra.config import require, require_once
 from electra.data.shards import LONGEST
 from electra.data.tokenizer import HubTokenizer, Tokenizer, TrainTokenizer, VocabTokenizer
+from electra.domains import Checked, Fraction, Interval, Probability, Rate, Seed
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackingConfig:
+class PackingConfig(Checked):
     """How lines become rows. Defaults are the published system."""
 
     rule: Literal["electra", "packed"] = "electra"  # packed: every row full, one segment, documents parted by [SEP]
     lines: Literal["paragraphs", "sentences"] = "paragraphs"  # what a line is: as in the corpus, or split further
-    single_segment_rate: float = 0.1
-    short_rate: float = 0.05
-    shortest: int = 5
+    single_segment_rate: Probability = 0.1
+    short_rate: Probability = 0.05
+    shortest: Annotated[int, Interval(1, LONGEST)] = 5
     late_lines: Literal["join_a", "stay_b"] = "join_a"  # join_a: a late short line may still go to A (published)
     overflow: Literal["discard", "carry"] = "discard"  # carry: what is cut off begins the next example
 
-    def __post_init__(self) -> None:
-        for key in ("single_segment_rate", "short_rate"):
-            require(0 <= getattr(self, key) <= 1, key, getattr(self, key), "a probability")
-        require(self.shortest > 0, "shortest", self.shortest, "a number above 0")
-
 
 @dataclass(frozen=True, kw_only=True)
-class TokensConfig:
+class TokensConfig(Checked):
     """The section `tokens.<name>`: which corpus, which tokenizer, which rows."""
 
     corpus: str
     tokenizer: TrainTokenizer | VocabTokenizer | HubTokenizer
-    lengths: tuple[int, ...]
+    lengths: tuple[Annotated[int, Interval(8, LONGEST)], ...]
     packing: PackingConfig = PackingConfig()
-    valid_fraction: float = 0.005  # of documents, chosen by the hash of their text
-    maximum_unknown: float = 0.05  # more [UNK] than this: the vocabulary does not fit the text
-    seed: int = 1
+    valid_fraction: Fraction = 0.005  # of documents, chosen by the hash of their text
+    maximum_unknown: Rate = 0.05  # more [UNK] than this: the vocabulary does not fit the text
+    seed: Seed = 1
 
     def __post_init__(self) -> None:
-        require(len(self.lengths) > 0, "lengths", list(self.lengths), "at least one row length")
-        require(len(set(self.lengths)) == len(self.lengths), "lengths", list(self.lengths), "each length once")
-        for length in self.lengths:
-            require(8 <= length <= LONGEST, "lengths", length, f"row lengths from 8 to {LONGEST:,}")
+        super().__post_init__()
+        require_once(self.lengths, "lengths")
         shortest = self.packing.shortest
         require(shortest <= min(self.lengths), "packing.shortest", shortest, "at most the shortest of lengths")
-        require(0 < self.valid_fraction < 1, "valid_fraction", self.valid_fraction, "a fraction between 0 and 1")
-        require(0 < self.maximum_unknown <= 1, "maximum_unknown", self.maximum_unknown, "a fraction up to 1")
 
 
 class Packer:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from electra.config import require
+from electra.domains import Amount, BelowOne, Checked, Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,11 @@ class Rejected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuarantineConfig:
+class QuarantineConfig(Checked):
     """How many unreadable rows are tolerated: at most `fraction` of all rows, but always a `handful`."""
 
-    fraction: float = 0.001
-    handful: int = 5
-
-    def __post_init__(self) -> None:
-        require(0 <= self.fraction < 1, "fraction", self.fraction, "a fraction from 0 to below 1")
-        require(self.handful >= 0, "handful", self.handful, "a number from 0")
+    fraction: BelowOne = 0.001
+    handful: Amount = 5
 
     def tolerated(self, rows: int) -> int:
         """The number of bad rows that `rows` rows may have."""
@@ -49,23 +45,19 @@ class QuarantineConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CleaningConfig:
+class CleaningConfig(Checked):
     """What is done to every text. The defaults remove nothing but blank lines, control characters and empty documents."""
 
     unicode: Literal["none", "NFC", "NFKC"] = "NFC"
     markup: bool = False  # left-overs of wiki and web mark-up: formula_12, empty (), [citation needed], tags, entities
-    minimum_line: int = 1  # characters; shorter lines are dropped
-    minimum_document: int = 1  # characters after cleaning; shorter documents are dropped
+    minimum_line: Count = 1  # characters; shorter lines are dropped
+    minimum_document: Count = 1  # characters after cleaning; shorter documents are dropped
     duplicate_documents: Literal["keep", "drop"] = "keep"  # drop: exact repetitions, the first one stays
     duplicate_lines: Literal["keep", "drop"] = "keep"  # drop: exact repetitions within a document
     duplicate_paragraphs: Literal["keep", "drop"] = (
         "keep"  # drop: exact repetitions in the whole corpus, the first stays
     )
-    shortest_paragraph: int = 40  # characters: shorter lines (headings, dialogue) may come again
-
-    def __post_init__(self) -> None:
-        for key in ("minimum_line", "minimum_document", "shortest_paragraph"):
-            require(getattr(self, key) >= 1, key, getattr(self, key), "a number above 0")
+    shortest_paragraph: Count = 40  # characters: shorter lines (headings, dialogue) may come again
 
 
 # Controls other than tab and newline; the byte order mark; the replacement character stays, since it marks a loss.

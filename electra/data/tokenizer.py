@@ -15,14 +15,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from electra.config import require
 from electra.data.words import WordMemory
+from electra.domains import Checked, Interval
 from electra.errors import BadInput
 from electra.files import sha256_bytes, write_atomic, write_json
 
@@ -32,20 +32,15 @@ MAX_WORD = 100  # characters; longer words are [UNK] (transformers' value, the o
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainTokenizer:
+class TrainTokenizer(Checked):
     """Train WordPiece on the corpus."""
 
     kind: Literal["train"]
-    vocab_size: int
+    vocab_size: Annotated[int, Interval(len(SPECIALS) + 1, 10**7)]
     lowercase: bool = True
     strip_accents: bool | None = None  # null: as lowercase
-    alphabet: int = 1000  # the most frequent characters that get a piece of their own
-    megabytes: int = 256  # text to learn from, taken evenly from all shards
-
-    def __post_init__(self) -> None:
-        require(self.vocab_size > len(SPECIALS), "vocab_size", self.vocab_size, "more than the five special tokens")
-        require(self.alphabet > 0, "alphabet", self.alphabet, "a number above 0")
-        require(self.megabytes > 0, "megabytes", self.megabytes, "a number above 0")
+    alphabet: Annotated[int, Interval(1, 0x110000)] = 1000  # the most frequent characters that get a piece of their own
+    megabytes: Annotated[int, Interval(1, 10**6)] = 256  # text to learn from, taken evenly from all shards
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,14 +9,27 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from electra.config import build, nearest, require
+from electra.config import build, nearest, require, require_once
+from electra.domains import (
+    BelowOne,
+    Checked,
+    Count,
+    Fraction,
+    Interval,
+    Positive,
+    Probability,
+    Rate,
+    Seed,
+    Weight,
+)
 from electra.errors import BadConfig, shown
 from electra.files import read_json
 
 Arm = Literal["pretrained", "scratch"]
 Stack = Literal["auto", "on", "off"]
+Length = Annotated[int, Interval(8, 2**20)]  # tokens of a row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,62 +134,52 @@ SQUAD: dict[str, str] = {"1.1": "squad1", "2.0": "squad2"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScratchConfig:
+class ScratchConfig(Checked):
     """What the freshly initialised arm does otherwise, so that both arms are tuned fairly; the budget stays the same."""
 
-    learning_rate: float | None = None
-    layer_decay: float | None = None
-    warmup: float | None = None
-    weight_decay: float | None = None
-    dropout: float | None = None
-    head_dropout: float | None = None
+    learning_rate: Rate | None = None
+    layer_decay: Rate | None = None
+    warmup: Probability | None = None
+    weight_decay: Probability | None = None
+    dropout: BelowOne | None = None
+    head_dropout: BelowOne | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneConfig:
+class FinetuneConfig(Checked):
     """One task's fine-tuning. Defaults: the paper's, for Base."""
 
-    learning_rate: float = 1e-4
-    layer_decay: float = 0.8
+    learning_rate: Rate = 1e-4
+    layer_decay: Rate = 0.8
     layer_decay_exponent: Literal["published", "plain"] = "published"  # published: the top layer has decay ** 2
-    epochs: float = 3.0
-    warmup: float = 0.1  # fraction of the steps
-    weight_decay: float = 0.0  # paper; the authors' repository has 0.01
-    batch: int = 32
-    length: int = 128
-    dropout: float = 0.1  # of the encoder: hidden and attention alike
-    head_dropout: float = 0.1
+    epochs: Positive = 3.0
+    warmup: Probability = 0.1  # fraction of the steps
+    weight_decay: Probability = 0.0  # paper; the authors' repository has 0.01
+    batch: Count = 32
+    length: Length = 128
+    dropout: BelowOne = 0.1  # of the encoder: hidden and attention alike
+    head_dropout: BelowOne = 0.1
     loss: Literal["summed", "mean"] = "summed"  # over the batch; summed, the clip is nearly always active
-    clip: float = 1.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-6  # outside the square root
+    clip: Positive = 1.0
+    beta1: BelowOne = 0.9
+    beta2: BelowOne = 0.999
+    eps: Fraction = 1e-6  # outside the square root
     bias_correction: bool = False
     precision: Literal["auto", "fp32", "bf16"] = "fp32"  # of matrix products; auto: bf16 where it pays
     both_orders: bool = False  # train on (a, b) and on (b, a)
     start: str | None = None  # a task whose fine-tuned encoder (same seed) is the start: mnli for RTE, STS-B, MRPC
-    max_train_rows: int | None = None
+    max_train_rows: Count | None = None
     test: bool = False  # predict the test sets too
     ensemble: bool = False  # and let the seeds of each arm answer together
     keep: Literal["none", "first", "all"] = "first"  # seeds of the pre-trained arm whose model is kept, ready for use
-    seeds: tuple[int, ...] = (1, 2, 3)
+    seeds: tuple[Seed, ...] = (1, 2, 3)
     arms: tuple[Arm, ...] = ("pretrained", "scratch")
     scratch: ScratchConfig = field(default_factory=ScratchConfig)
 
     def __post_init__(self) -> None:
-        for key in ("learning_rate", "epochs", "batch", "length", "clip", "eps"):
-            require(getattr(self, key) > 0, key, getattr(self, key), "a number above 0")
-        for key in ("dropout", "head_dropout", "beta1", "beta2"):
-            require(0 <= getattr(self, key) < 1, key, getattr(self, key), "at least 0 and below 1")
-        require(0 < self.layer_decay <= 1, "layer_decay", self.layer_decay, "a factor above 0 and at most 1")
-        require(0 <= self.warmup <= 1, "warmup", self.warmup, "a fraction of the steps, from 0 to 1")
-        require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
-        require(self.length >= 8, "length", self.length, "8 tokens or more")
-        if self.max_train_rows is not None:
-            require(self.max_train_rows > 0, "max_train_rows", self.max_train_rows, "a number above 0, or null")
+        super().__post_init__()
         for key in ("seeds", "arms"):
-            values = list(getattr(self, key))
-            require(values != [] and len(set(values)) == len(values), key, values, "one entry or more, each once")
+            require_once(getattr(self, key), key)
 
     def of_arm(self, arm: str) -> "FinetuneConfig":
         """These settings with what `scratch` changes, for the arm that starts from fresh weights.
@@ -201,23 +204,23 @@ class SquadConfig(FinetuneConfig):
     """SQuAD's fine-tuning: the same training, and its windows, head and answers."""
 
     versions: tuple[Literal["1.1", "2.0"], ...] = ("2.0",)
-    epochs: float = 2.0
-    length: int = 512
-    stride: int = 128  # tokens from the start of one window to the start of the next
-    question_length: int = 64  # word pieces; longer questions are cut
+    epochs: Positive = 2.0
+    length: Length = 512
+    stride: Count = 128  # tokens from the start of one window to the start of the next
+    question_length: Count = 64  # word pieces; longer questions are cut
     head: Literal["conditional", "independent"] = "conditional"  # XLNet's: the end sees the start; or BERT's
-    beam: int = 20  # starts tried, and ends tried for each
-    answer_length: int = 30  # word pieces
-    n_best: int = 20
+    beam: Count = 20  # starts tried, and ends tried for each
+    answer_length: Count = 30  # word pieces
+    n_best: Count = 20
     answerability: bool = True
-    answerability_weight: float = 0.5
-    null_threshold: float = -2.75  # a question whose null score is above it is left unanswered
+    answerability_weight: Weight = 0.5
+    null_threshold: Annotated[
+        float, Interval(-1e9, 1e9)
+    ] = -2.75  # a question whose null score is above it is left unanswered
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in ("stride", "question_length", "beam", "answer_length", "n_best"):
-            require(getattr(self, key) > 0, key, getattr(self, key), "a number above 0")
-        require(self.answerability_weight >= 0, "answerability_weight", self.answerability_weight, "0 or more")
+        require_once(self.versions, "versions")
 
     def check_windows(self, where: str) -> None:
         """Refuse windows that hold no text, or that skip some between them; asked once all layers are merged."""
@@ -233,18 +236,21 @@ _LAYERS = ("run", "defaults", "tasks", "squad")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneSection:
+class FinetuneSection(Checked):
     """The section `finetune` of params.yaml. A model's own `finetune` has the same four keys and wins key by key."""
 
     defaults: dict[str, Any] = field(default_factory=dict)
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     squad: dict[str, Any] = field(default_factory=dict)
     run: tuple[str, ...] = tuple(GLUE)  # the GLUE tasks that a glue stage covers
-    workers: int = 0  # processes of one thread each; 0: as many as the model's pretrain.threads
+    workers: Annotated[int, Interval(0, 1024)] = (
+        0  # processes of one thread each; 0: as many as the model's pretrain.threads
+    )
     stack: Stack = "auto"  # train an arm's seeds as one network with stacked weights; auto: on a GPU
 
     def __post_init__(self) -> None:
-        require(self.workers >= 0, "workers", self.workers, "0 or more")
+        super().__post_init__()
+        require_once(self.run, "run", empty=True)
         for name in self.run:
             _known_task(name, "run")
         for name in self.tasks:
@@ -270,7 +276,7 @@ class FinetuneSection:
                 )
         tasks = overrides.get("tasks", {})
         if not isinstance(tasks, Mapping):
-            raise BadConfig(f"{where}.tasks", f"is {tasks!r}", "task names, each with a section")
+            raise BadConfig(f"{where}.tasks", f"is {shown(tasks)}", "task names, each with a section")
         for name in tasks:
             _known_task(name, f"{where}.tasks", own)
         config = self._resolve(task, overrides, "finetune.", where)
@@ -280,8 +286,9 @@ class FinetuneSection:
 
     def check(self, overrides: Mapping[str, Any], where: str = "models.*.finetune", own: Sequence[str] = ()) -> None:
         """Raise BadConfig for whatever is wrong with a model's overrides, before anything is trained."""
-        for name in (*GLUE, *own, "squad"):
+        for name in (*GLUE, *own):
             self.resolve(name, overrides, where, own)
+        self.resolve_squad(overrides, where)
         self.selected(overrides, where, own)
 
     def resolve_squad(self, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> SquadConfig:
@@ -302,6 +309,7 @@ class FinetuneSection:
         require(isinstance(names, list | tuple), f"{where}.run", names, "a list of tasks")
         for name in names:
             _known_task(name, f"{where}.run", own)
+        require_once(names, f"{where}.run", empty=True)
         starts = {name: self.resolve(name, overrides, where, own).start for name in names}
         for name, start in starts.items():
             if start is not None and (start not in starts or starts[start] is not None):
@@ -328,9 +336,10 @@ class FinetuneSection:
         config = kind()
         for place, layer in layers:  # each layer is built on its own, so that an error names the layer it came with
             if not isinstance(layer, dict):
-                raise BadConfig(place, f"is {layer!r}", "a section of keys and values")
-            values = merge(values, layer)
-            config = build(kind, values, place)
+                raise BadConfig(place, f"is {shown(layer)}", "a section of keys and values")
+            if layer:
+                values = merge(values, layer)
+                config = build(kind, values, place)
         return config
 
 

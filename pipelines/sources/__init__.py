@@ -6,27 +6,25 @@ files, `hub.py` is the only code that reaches the network, `glue.py` and `squad.
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from electra.config import require
 from electra.data.text import CleaningConfig, QuarantineConfig
+from electra.domains import Checked, Interval, Positive, Seed
 from electra.finetuning.tasks import GLUE, SQUAD, label_name
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleCorpus:
+class SampleCorpus(Checked):
     """The articles of the sample world."""
 
     kind: Literal["sample"]
-    seed: int = 1
-    weight: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_weight(self.weight)
+    seed: Seed = 1
+    weight: Positive | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalCorpus:
+class LocalCorpus(Checked):
     """Your own files: paths and globs of txt, jsonl, parquet or WikiExtractor output, plain or .gz, .xz, .zst."""
 
     kind: Literal["local"]
@@ -36,15 +34,15 @@ class LocalCorpus:
     text: str = "text"  # the field of jsonl and parquet that holds the text
     id: str = "id"  # the field that holds the id; documents without one are named by file and line
     hard_wrapped: bool = False  # re-join the paragraphs of books wrapped at some 72 columns
-    weight: float | None = None
+    weight: Positive | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(len(self.files) > 0, "files", list(self.files), "at least one path or glob")
-        _check_weight(self.weight)
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubCorpus:
+class HubCorpus(Checked):
     """A data set of the hub, through the `datasets` library."""
 
     kind: Literal["hub"]
@@ -56,23 +54,23 @@ class HubCorpus:
     id: str = "id"
     fetch: Literal["download", "stream"] = "download"  # download: into the hub's cache, every file checked by its hash
     hard_wrapped: bool = False
-    weight: float | None = None
+    weight: Positive | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(bool(self.revision), "revision", self.revision, "a commit of the data set")
-        _check_weight(self.weight)
 
 
 SourceConfig = SampleCorpus | LocalCorpus | HubCorpus
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected:
+class Expected(Checked):
     """How large a corpus is, so that a disk too small is noticed before the first byte and not after a day."""
 
-    tokens: float
-    gigabytes: float  # of cleaned text
-    core_hours: float | None = None  # of the corpus and tokens stages together, from measured rates (docs/scale.md)
+    tokens: Annotated[float, Interval(0, 1e18, "(]")]
+    gigabytes: Positive  # of cleaned text
+    core_hours: Positive | None = None  # of the corpus and tokens stages together, from measured rates (docs/scale.md)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +93,11 @@ class CorpusConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleTasks:
+class SampleTasks(Checked):
     """GLUE and SQuAD layouts filled by the sample world."""
 
     kind: Literal["sample"]
-    seed: int = 1
+    seed: Seed = 1
     quarantine: QuarantineConfig = field(default_factory=lambda: QuarantineConfig(fraction=0.0, handful=0))
 
 
@@ -139,7 +137,7 @@ class HubTasks:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnTask:
+class OwnTask(Checked):
     """One task of one's own: its files, what their columns are called, and what is to be predicted."""
 
     train: str
@@ -152,9 +150,10 @@ class OwnTask:
     id: str | None = None  # column of the id; without one, rows are numbered
     labels: tuple[str | int | bool, ...] = ()  # the classes; for tagging the types of spans, as in B-NP
     metric: str = ""  # the one that counts
-    scale: float = 1.0  # regression: about the largest label
+    scale: Positive = 1.0  # regression: about the largest label
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         usual = {"classification": "accuracy", "regression": "spearman", "tagging": "entity_f1"}[self.kind]
         object.__setattr__(self, "metric", self.metric or usual)
         object.__setattr__(self, "labels", tuple(map(label_name, self.labels)))  # as they are in all that follows
@@ -167,7 +166,6 @@ class OwnTask:
         few = {"classification": 2, "regression": 0, "tagging": 1}[self.kind]
         fits = len(self.labels) >= few and len(set(self.labels)) == len(self.labels) and (few or not self.labels)
         require(bool(fits), "labels", list(self.labels), f"{few} or more, each once" if few else "none for regression")
-        require(self.scale > 0, "scale", self.scale, "a number above 0")
         require(self.kind != "tagging" or self.b is None, "b", self.b, "null for tagging")
 
 
@@ -205,7 +203,3 @@ def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> Non
     elif isinstance(source, HubTasks):
         for part in filter(None, (source.glue, source.squad1, source.squad2)):
             hub.resolve(part.dataset, part.revision, where)
-
-
-def _check_weight(weight: float | None) -> None:
-    require(weight is None or weight > 0, "weight", weight, "a number above 0, or null")

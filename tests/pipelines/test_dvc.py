@@ -55,6 +55,7 @@ def test_code_that_a_stage_depends_on_exists() -> None:
 PLUMBING = {  # how work is done, not what comes out of it; and code that only settings or loading are imported from
     *(
         "electra.devices",
+        "electra.domains",
         "electra.errors",
         "electra.files",
         "electra.manifest",

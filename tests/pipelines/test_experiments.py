@@ -54,7 +54,7 @@ def test_an_arm_wins_over_what_is_common_and_stands_beside_a_grid() -> None:
         ({"arms": {"one": {"pretrain.seed": 3}}}, "leave it to `seeds`"),
         ({"arms": {"one": {"pretrain.steps": 3}}}, "`budget: own`"),
         ({"arms": {"one": {}}, "budget": "own", "steps": 5}, "null beside `budget: own`"),
-        ({"arms": {"one": {}}, "steps": 0}, "above 0"),
+        ({"arms": {"one": {}}, "steps": 0}, "from 1 to"),
     ],
 )
 def test_a_mistake_is_a_sentence_that_names_the_key(values, expected) -> None:

@@ -1,14 +1,21 @@
 """params.yaml: every mistake is one sentence that names the key, and the shipped file holds what DVC will ask for."""
 
 import dataclasses
+import typing
+from collections.abc import Iterator
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
+from electra.config import Flops, build, plain
 from electra.errors import BadConfig
-from pipelines.params import load
+from electra.finetuning.tasks import FinetuneConfig, ScratchConfig, SquadConfig
+from pipelines.experiments import AblationConfig
+from pipelines.params import Params, load
+from pipelines.sources import OwnTask
 from tests.conftest import ROOT, SMOKE
 
 SHIPPED = ROOT / "params.yaml"
@@ -88,7 +95,7 @@ CASES = {
     "duplicate key": ("tracking: none", "tracking: none\ntracking: mlflow", ["duplicate key"]),
     "text for a number": ("steps: 20", "steps: many", ["models.smoke.pretrain.steps", "'many'"]),
     "no number": ("learning_rate: 1.0e-3", "learning_rate: .nan", ["models.smoke.pretrain.learning_rate", "nan"]),
-    "negative size": ("batch: 8", "batch: -8", ["models.smoke.pretrain.batch", "-8", "above 0"]),
+    "negative size": ("batch: 8", "batch: -8", ["models.smoke.pretrain.batch", "-8", "from 1"]),
     "heads that do not divide": ("heads: 2", "heads: 3", ["models.smoke.encoder.heads", "divisor"]),
     "warm-up beyond the end": ("warmup: 2", "warmup: 200", ["models.smoke.pretrain.warmup", "at most steps"]),
     "missing value": (", learning_rate: 1.0e-3", "", ["models.smoke.pretrain.learning_rate", "is missing"]),
@@ -96,7 +103,23 @@ CASES = {
     "unknown tokens": ("    tokens: smoke", "    tokens: smoko", ["models.smoke.tokens", "did you mean smoke?"]),
     "unknown tasks": ("    tasks: smoke", "    tasks: smoko", ["models.smoke.tasks", "did you mean smoke?"]),
     "unknown run": ("models: [smoke]", "models: [smokey]", ["run.models", "did you mean smoke?"]),
-    "length without rows": ("lengths: [16], valid", "lengths: [32], valid", ["models.smoke.pretrain.length", "32"]),
+    "length without rows": (
+        "lengths: [16], valid",
+        "lengths: [32], valid",
+        ["models.smoke.pretrain.length", "add 16 to"],
+    ),
+    "generator whose heads do not fit": (
+        "hidden: 16, heads: 2",
+        "hidden: 298, heads: 2",
+        ["generator.width", "heads is 2"],
+    ),
+    "rows beyond the last position": ("embedding: 16}", "embedding: 16, positions: 100}", ["encoder.positions", "128"]),
+    "windows that skip text": (
+        "finetune: {}\nmodels",
+        "finetune: {squad: {stride: 500}}\nmodels",
+        ["squad.stride", "500"],
+    ),
+    "twice the same model": ("models: [smoke]", "models: [smoke, smoke]", ["run.models", "each entry once"]),
     "name that is a path": ("  absent: {sources", "  ../up: {sources", ["corpora", "letters, digits"]),
     "tag that runs code": ("tracking: none", "tracking: !!python/name:os.system", ["constructor"]),
     "broken brackets": ("models: [smoke]", "models: [smoke", ["params.yaml:"]),
@@ -128,6 +151,84 @@ def test_a_missing_or_unreadable_file_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_bytes(b"run: \xff")
     with pytest.raises(BadConfig, match="is not UTF-8"):
         load(tmp_path / "params.yaml")
+
+
+def dataclasses_within(hint: Any) -> Iterator[type]:
+    """The settings that a type leads to, itself among them."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        yield hint
+        for inner in typing.get_type_hints(hint).values():
+            yield from dataclasses_within(inner)
+    for inner in typing.get_args(hint):
+        yield from dataclasses_within(inner)
+
+
+def instances_within(value: Any) -> Iterator[Any]:
+    """The settings that a value holds, itself among them."""
+    if dataclasses.is_dataclass(value):
+        yield value
+        value = vars(value)
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ():
+        yield from instances_within(inner)
+
+
+def numbers_of(hint: Any) -> tuple[set[type], bool]:
+    """Which numbers a field may hold, and whether in a list."""
+    if hint in {int, float}:
+        return {hint}, False
+    inner = [numbers_of(option) for option in typing.get_args(hint) if typing.get_origin(hint) is not dict]
+    return set().union(*(kinds for kinds, _ in inner)), typing.get_origin(hint) is tuple or any(
+        many for _, many in inner
+    )
+
+
+NOTHING = {  # fields for which 0 makes sense
+    "dropout": "none of it",
+    "attention_dropout": "none of it",
+    "head_dropout": "none of it",
+    "weight_decay": "none of it",
+    "warmup": "none of it",
+    "mask_token_rate": "other tokens only",
+    "random_token_rate": "none of them",
+    "single_segment_rate": "none of them",
+    "short_rate": "none of them",
+    "fraction": "no bad row is tolerated",
+    "handful": "no bad row is tolerated",
+    "beta1": "Adam without memory of gradients",
+    "beta2": "Adam without memory of squares",
+    "generator_weight": "a generator that does not learn",
+    "answerability_weight": "a head that does not learn",
+    "seed": "a name like any other",
+    "seeds": "names like any other (finetune.seeds)",
+    "workers": "as many as there are threads",
+}
+ANY = {"null_threshold": "a difference of scores"}
+
+
+def test_every_number_has_a_domain() -> None:
+    """Whatever dataclass params.yaml becomes, however it is built: no absurd number gets in, and the sentence names the key."""
+    known: dict[type, Any] = {type(each): each for each in instances_within(load(SHIPPED))}
+    known |= {kind: kind() for kind in (FinetuneConfig, SquadConfig, ScratchConfig)}
+    known |= {Flops: Flops(flops=1e15), OwnTask: OwnTask(train="a", dev="b", labels=("x", "y"))}
+    kinds = {each for root in (Params, FinetuneConfig, SquadConfig) for each in dataclasses_within(root)}
+    tried = 0
+    for kind in kinds:
+        for key, hint in typing.get_type_hints(kind).items():
+            types, many = numbers_of(hint)
+            if not types:
+                continue
+            number = float if types == {float} else int
+            absurd = [number("-1"), *([] if key in NOTHING and kind is not AblationConfig else [number(0)])]
+            absurd = [*absurd, *([10**300, -(10**300)] if number is int else [1e300, -1e300, nan, inf, -inf])]
+            for value in absurd[2:] if key in ANY else absurd:
+                tried += 1
+                with pytest.raises(BadConfig) as direct:
+                    dataclasses.replace(known[kind], **{key: (value,) if many else value})
+                assert direct.value.where.split("[")[0] == key, f"{kind.__name__}.{key} = {value!r}: {direct.value}"
+                with pytest.raises(BadConfig) as built:
+                    build(kind, plain(known[kind]) | {key: [value] if many else value}, "here")
+                assert built.value.where.split("[")[0] == f"here.{key}", f"{kind.__name__}.{key}: {built.value}"
+    assert tried > 300
 
 
 ABLATION = """ablations:
@@ -164,6 +265,36 @@ def test_arms_are_the_model_with_their_settings(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_in_an_ablation_is_one_sentence(change: tuple[str, str], expected: str, tmp_path: Path) -> None:
+    with pytest.raises(BadConfig) as caught:
+        load(written(tmp_path, with_ablation(change=change)))
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("objective.name: mlm", "pretrain.clip: -1"), "ablations.a.arms.two.pretrain.clip: is -1.0"),
+        (
+            (
+                "arms: {one: {}, two: {objective.name: mlm}}, labels: {two: BERT}",
+                "grid: {encoder.init_std: [0.02, -1]}",
+            ),
+            "init_std-1.encoder.init_std",
+        ),
+        (
+            ("labels: {two: BERT}", "common: {pretrain.learning_rate: 1.0e+300}"),
+            "arms.one.pretrain.learning_rate: is 1e+300",
+        ),
+        (("labels: {two: BERT}", "finetune: {defaults: {clip: 0}}"), "ablations.a.finetune.defaults.clip: is 0.0"),
+        (
+            ("labels: {two: BERT}", "tasks: [cola, cola]"),
+            "ablations.a.tasks: is ['cola', 'cola']; expected each entry once",
+        ),
+        (("labels: {two: BERT}", "points: [0.5, 1.0]"), "ablations.a.points[1]: is 1.0"),
+        (("labels: {two: BERT}", "steps: {flops: -1}"), "ablations.a.steps.flops: is -1.0"),
+    ],
+)
+def test_a_number_in_an_arm_is_checked_as_in_the_model(change: tuple[str, str], expected: str, tmp_path: Path) -> None:
     with pytest.raises(BadConfig) as caught:
         load(written(tmp_path, with_ablation(change=change)))
     assert expected in str(caught.value)
