@@ -92,7 +92,7 @@ def main() -> None:
     write_json(RESULTS / f"{name}.json", record(name))
     shutil.copyfile(f"results/{name}/pretrain.csv", RESULTS / f"{name}.csv")
     params = load()
-    report.build(dataclasses.replace(params, run=RunConfig(models=(name,))), RESULTS / name)
+    report.build(dataclasses.replace(params, run=RunConfig(models=(name,), ablations=())), RESULTS / name)
     for page in ("index.html", "run.js"):  # the page quotes rows of its corpus and tasks, which are their owners'
         remove(RESULTS / name / page)
     print(f"recorded {RESULTS / name}.json and {RESULTS / name}/")

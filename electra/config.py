@@ -52,7 +52,9 @@ def build(kind: type[T], values: Any, where: str) -> T:
     arguments = {key: _convert(hints[key], value, f"{where}.{key}") for key, value in values.items()}
     for name, field in fields.items():
         if name not in values and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise BadConfig(f"{where}.{name}", "is missing", describe(hints[name]))
+            kind_of = typing.get_origin(hints[name]) or hints[name]
+            do = f"write `{name}: {{}}` if there is none" if kind_of is dict else ""
+            raise BadConfig(f"{where}.{name}", "is missing", describe(hints[name]), do)
     try:
         return kind(**arguments)
     except BadConfig as error:
@@ -90,7 +92,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return tuple(_convert(inner[0], item, f"{where}[{i}]") for i, item in enumerate(value))
     elif origin is dict and isinstance(value, dict):
         return {
-            _convert(inner[0], key, where): _convert(inner[1], item, f"{where}.{key}") for key, item in value.items()
+            _convert(inner[0], key, f"{where}[{shown(key)}]"): _convert(inner[1], item, f"{where}.{key}")
+            for key, item in value.items()
         }
     elif hint is Any:
         return value

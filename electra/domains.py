@@ -4,13 +4,11 @@ A dataclass that inherits from `Checked` refuses every other number, nan and inf
 Upper ends are far above all use: they stand where a number can only be a slip.
 """
 
-import functools
 import reprlib
-import types
 import typing
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from electra.errors import BadConfig
 
@@ -53,25 +51,27 @@ BelowOne = Annotated[float, Interval(0, 1, "[)")]  # dropout, the betas of Adam
 class Checked:
     """The base of settings: refuses numbers outside of their domains, naming the field."""
 
+    _intervals: ClassVar[tuple[tuple[str, Interval], ...]]  # by field: of its number, or of each number of its list
+
+    def __init_subclass__(cls) -> None:
+        hints = typing.get_type_hints(cls, include_extras=True)
+        cls._intervals = tuple((key, interval) for key, hint in hints.items() for interval in _within(hint))
+
     def __post_init__(self) -> None:
-        for key, hint in _hints(type(self)).items():
-            _check(hint, getattr(self, key), key)
+        for key, interval in self._intervals:
+            value = getattr(self, key)
+            several = isinstance(value, tuple | list)
+            for index, number in enumerate(value if several else (value,)):
+                if isinstance(number, int | float) and number not in interval:
+                    raise BadConfig(f"{key}[{index}]" if several else key, f"is {shown(number)}", str(interval))
 
 
-_hints: Callable[[Any], dict[str, Any]] = functools.cache(functools.partial(typing.get_type_hints, include_extras=True))
-
-
-def _check(hint: Any, value: Any, key: str) -> None:
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated:
-        if isinstance(value, int | float) and value not in inner[1]:
-            raise BadConfig(key, f"is {shown(value)}", str(inner[1]))
-    elif origin in {typing.Union, types.UnionType}:
-        for option in inner:
-            _check(option, value, key)
-    elif origin is tuple:
-        for index, item in enumerate(value):
-            _check(inner[0], item, f"{key}[{index}]")
+def _within(hint: Any) -> Iterator[Interval]:
+    for inner in typing.get_args(hint):
+        if isinstance(inner, Interval):
+            yield inner
+        else:
+            yield from _within(inner)
 
 
 def shown(value: object) -> str:

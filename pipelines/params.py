@@ -5,8 +5,8 @@ Unknown and duplicate keys are refused with the nearest valid one, and every nam
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,12 +23,14 @@ from electra.config import (
     require_once,
 )
 from electra.data.packing import TokensConfig
+from electra.domains import shown
 from electra.errors import BadConfig
-from electra.finetuning.tasks import GLUE, SQUAD, FinetuneSection
+from electra.finetuning.tasks import GLUE, SQUAD, FinetuneSection, merge
 from pipelines.experiments import AblationConfig
 from pipelines.sources import CorpusConfig, OwnTasks, TaskSourceConfig
 
 FILE = Path("params.yaml")
+Names = tuple[str, ...]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")  # names become folders, DVC stages and parts of dotted keys
 
 
@@ -36,8 +38,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")  # names become folders, DVC st
 class RunConfig:
     """What a bare `dvc repro` covers."""
 
-    models: tuple[str, ...] = ()
-    ablations: tuple[str, ...] = ()
+    models: tuple[str, ...]
+    ablations: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +50,9 @@ class ModelConfig:
     tasks: str
     encoder: EncoderConfig
     pretrain: PretrainConfig
-    generator: GeneratorConfig = GeneratorConfig()
-    objective: ObjectiveConfig = ObjectiveConfig()
-    finetune: dict[str, Any] = field(default_factory=dict)
+    generator: GeneratorConfig
+    objective: ObjectiveConfig
+    finetune: dict[str, Any]
 
     def __post_init__(self) -> None:
         self.electra()
@@ -68,21 +70,21 @@ class PublishedConfig:
 
     folder: str
     tasks: str
-    finetune: dict[str, Any] = field(default_factory=dict)
+    finetune: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """All of params.yaml."""
+    """All of params.yaml. Sections that a dvc.yaml names have no defaults, since DVC knows none."""
 
     corpora: dict[str, CorpusConfig]
     tokens: dict[str, TokensConfig]
     tasks: dict[str, TaskSourceConfig]
     models: dict[str, ModelConfig]
     finetune: FinetuneSection
-    published: dict[str, PublishedConfig] = field(default_factory=dict)
-    ablations: dict[str, AblationConfig] = field(default_factory=dict)
-    run: RunConfig = RunConfig()
+    published: dict[str, PublishedConfig]
+    ablations: dict[str, AblationConfig]
+    run: RunConfig
     tracking: Literal["mlflow", "none"] = "mlflow"
 
     def __post_init__(self) -> None:
@@ -101,7 +103,10 @@ class Params:
             length = model.pretrain.length
             add = f"add {length} to tokens.{model.tokens}.lengths"
             require(length in lengths, f"models.{name}.pretrain.length", length, expected, add)
-            self.require_positions(name, model)
+            where, own = f"models.{name}.finetune", self.own_tasks(model.tasks)
+            squad = ("squad",) if name in self.run.models or "squad" in model.finetune else ()
+            tasks = (*self.finetune.selected(model.finetune, where, own), *squad)
+            self.require_room(where, model.finetune, tasks, own, model.encoder.positions)
         for name, published in self.published.items():
             require(name not in self.models, f"published.{name}", name, "a name that no model has")
             self.require("tasks", published.tasks, f"published.{name}.tasks")
@@ -112,27 +117,29 @@ class Params:
             model = self.models[ablation.model]
             require(ablation.tokens == model.tokens, f"{where}.tokens", ablation.tokens, f"the model's: {model.tokens}")
             require(ablation.data == model.tasks, f"{where}.data", ablation.data, f"the model's tasks: {model.tasks}")
-            for arm in ablation.settings:
-                self.arm(name, arm)
+            shortest = min(self.arm(name, arm).encoder.positions for arm in ablation.settings)
             own = self.own_tasks(model.tasks)
             self.finetune.check(ablation.finetune, f"{where}.finetune", own)
             tasks = (*GLUE, *SQUAD.values(), *own)
             for task in ablation.tasks:
                 require(task in tasks, f"{where}.tasks", task, f"of {', '.join(tasks)}", nearest(task, tasks))
+            changes = merge(model.finetune, ablation.finetune)
+            self.require_room(f"{where}.finetune", changes, ablation.tasks, own, shortest)
         for section in ("models", "ablations"):
             names = getattr(self.run, section)
             require_once(names, f"run.{section}", empty=True)
             for name in names:
                 self.require(section, name, f"run.{section}")
 
-    def require_positions(self, name: str, model: ModelConfig) -> None:
-        """Raise BadConfig where a task of a model has longer rows than its encoder has positions."""
-        where, own = f"models.{name}", self.own_tasks(model.tasks)
-        squad = ("squad",) if name in self.run.models else ()  # of the others nobody may want it
-        for task in (*self.finetune.selected(model.finetune, f"{where}.finetune", own), *squad):
-            length = self.finetune.resolve(task, model.finetune, f"{where}.finetune", own).length
-            positions, expected = model.encoder.positions, f"at least the length of {task} ({length})"
-            require(length <= positions, f"{where}.encoder.positions", positions, expected)
+    def require_room(self, where: str, changes: dict[str, Any], tasks: Iterable[str], own: Names, longest: int) -> None:
+        """Raise BadConfig where a task has rows beyond the encoder's positions, or SQuAD windows that skip text."""
+        for task in tasks:
+            squad = task.startswith("squad")
+            resolved = self.finetune.resolve_squad(changes, where) if squad else None
+            length = (resolved or self.finetune.resolve(task, changes, where, own)).length
+            expected = f"at most the encoder's positions ({longest})"
+            if length > longest:
+                raise BadConfig(where, f"has rows of {length} tokens for {task}", expected)
 
     def section(self, stage: str, section: str, name: str) -> str:
         """Where the name of a stage stands: a model to fine-tune may be a published one."""
@@ -220,8 +227,8 @@ def load(path: Path = FILE) -> Params:
     try:
         return build(Params, values, path.name)
     except BadConfig as error:
-        where = error.where.removeprefix(path.name).removeprefix(".")
-        raise BadConfig(f"{path.name}: {where}", error.found, error.expected, error.do) from None
+        where = one_line(error.where.removeprefix(path.name).removeprefix("."))
+        raise BadConfig(f"{path.name}: {where}", *map(one_line, (error.found, error.expected, error.do))) from None
 
 
 def read(path: Path) -> Mapping[str, Any]:
@@ -230,16 +237,52 @@ def read(path: Path) -> Mapping[str, Any]:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
-        values = YAML(typ="safe").load(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+        _require_plain(text, path)
+        values = YAML(typ="safe").load(text)
     except FileNotFoundError:
         raise BadConfig(path, "there is no such file", "params.yaml", "run in the project's folder") from None
+    except OSError as error:
+        raise BadConfig(path, f"cannot be read ({error.strerror})", "a file") from None
     except UnicodeDecodeError as error:
         raise BadConfig(path, f"is not UTF-8 ({error.reason} at byte {error.start})", "UTF-8 text") from None
     except MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise BadConfig(f"{path}{line}", str(error.problem), "YAML") from None
+        raise BadConfig(f"{path}{line}", one_line(error.problem), "YAML") from None
     except YAMLError as error:
-        raise BadConfig(path, str(error).replace("\n", " "), "YAML") from None
+        raise BadConfig(path, one_line(error), "YAML") from None
+    except (LookupError, TypeError, ValueError) as error:  # `2001-99-99`, a number of 5,000 digits, `!!bool perhaps`
+        raise BadConfig(path, f"holds a value that is none of its kind ({one_line(error)})", "YAML") from None
     if not isinstance(values, dict):
         raise BadConfig(path, "holds no mapping", "sections of keys and values")
     return values
+
+
+DEEPEST = 20  # levels of sections and lists
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def _require_plain(text: str, path: Path) -> None:
+    """Refuse what would end the process or go wrong much later, before values are built of it.
+
+    Brackets by the thousand overflow the stack of the parser; aliases can stand for more values than memory holds, and
+    `dvc exp run -S` changes one of their places only; no path or name may hold a control character.
+    """
+    from ruamel.yaml import YAML, events
+
+    depth = 0
+    for event in YAML(typ="safe").parse(text):
+        where = f"{path}:{event.start_mark.line + 1}"
+        depth += isinstance(event, events.CollectionStartEvent) - isinstance(event, events.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise BadConfig(where, f"is more than {DEEPEST} levels deep", "sections of keys and values")
+        if isinstance(event, events.AliasEvent):
+            raise BadConfig(where, f"repeats the values of &{one_line(event.anchor)}", "values written out")
+        if isinstance(event, events.ScalarEvent) and _CONTROLS.search(event.value):
+            raise BadConfig(where, f"{shown(event.value)} holds a control character", "text")
+
+
+def one_line(text: object) -> str:
+    """Words for a sentence: without line breaks, and not without end."""
+    words = " ".join(str(text).split())
+    return words if len(words) <= 1000 else f"{words[:1000]}..."

@@ -286,9 +286,8 @@ class FinetuneSection(Checked):
 
     def check(self, overrides: Mapping[str, Any], where: str = "models.*.finetune", own: Sequence[str] = ()) -> None:
         """Raise BadConfig for whatever is wrong with a model's overrides, before anything is trained."""
-        for name in (*GLUE, *own):
+        for name in (*GLUE, *own, "squad"):
             self.resolve(name, overrides, where, own)
-        self.resolve_squad(overrides, where)
         self.selected(overrides, where, own)
 
     def resolve_squad(self, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> SquadConfig:

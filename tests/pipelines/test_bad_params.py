@@ -1,0 +1,61 @@
+"""A params.yaml that is not settings at all: whatever its bytes are, one sentence and no crash, or it loads."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from electra.errors import BadConfig
+from pipelines.params import load
+from tests.pipelines import bad_params
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "params.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: " + "[" * 100_000, "params.yaml:1: is more than 20 levels deep"),
+        ("a: " + "[" * 100_000 + "]" * 100_000, "levels deep"),
+        ("- " * 50_000, "levels deep"),
+        ("a: &x [1]\nb: [*x, *x]", "params.yaml:2: repeats the values of &x; expected values written out"),
+        ("a: &x [*x]", "repeats"),
+        ("a: " + "1" * 5000, "none of its kind (Exceeds the limit (4300 digits)"),
+        ("a: 2001-99-99", "none of its kind (month must be in 1..12)"),
+        ("a: !!bool perhaps", "none of its kind ('perhaps')"),
+        ('a: "\\0"', "holds a control character"),
+        ('run: {"models\\n": 1}', "params.yaml: run.models: is not a parameter"),
+        ("1: 2", "params.yaml: [1]: is not a parameter"),
+        ("run: 2001-01-01", "run: is datetime.date(2001, 1, 1); expected a section of keys and values"),
+    ],
+)
+def test_yaml_that_cannot_be_settings_is_one_sentence(text: str, expected: str, tmp_path: Path) -> None:
+    with pytest.raises(BadConfig) as caught:
+        load(written(tmp_path, text))
+    assert expected in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_missing_or_unreadable_file_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="there is no such file"):
+        load(tmp_path / "params.yaml")
+    (tmp_path / "params.yaml").write_bytes(b"run: \xff")
+    with pytest.raises(BadConfig, match="is not UTF-8"):
+        load(tmp_path / "params.yaml")
+    (tmp_path / "params.yaml").unlink()
+    (tmp_path / "params.yaml").mkdir()
+    with pytest.raises(BadConfig, match=r"params.yaml: cannot be read \(Is a directory\)"):
+        load(tmp_path / "params.yaml")
+
+
+def test_every_damaged_file_is_accepted_or_refused_in_a_sentence(tmp_path: Path) -> None:
+    """A short form of benchmarks/bad_params.py."""
+    (tmp_path / "params.yaml").write_text(bad_params.written(json.loads(bad_params.whole())))
+    assert bad_params.outcome(tmp_path / "params.yaml") == "accepted"  # before any damage
+    for number in range(100):
+        content, kind = bad_params.generate(number)
+        (tmp_path / "params.yaml").write_bytes(content)
+        assert bad_params.outcome(tmp_path / "params.yaml") in {"accepted", "refused"}, f"{number}: {kind}"
