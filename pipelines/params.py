@@ -258,28 +258,36 @@ def read(path: Path) -> Mapping[str, Any]:
     return values
 
 
-DEEPEST = 20  # levels of sections and lists
+DEEPEST, MOST = 20, 100_000  # levels of sections and lists; values, aliases written out
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def _require_plain(text: str, path: Path) -> None:
     """Refuse what would end the process or go wrong much later, before values are built of it.
 
-    Brackets by the thousand overflow the stack of the parser; aliases can stand for more values than memory holds, and
-    `dvc exp run -S` changes one of their places only; no path or name may hold a control character.
+    Brackets by the thousand overflow the stack of the parser, aliases of aliases stand for more values than memory
+    holds, and no path or name may hold a control character.
     """
     from ruamel.yaml import YAML, events
 
-    depth = 0
+    count, opened, sizes = 0, list[tuple[str | None, int]](), dict[str | None, int]()
     for event in YAML(typ="safe").parse(text):
         where = f"{path}:{event.start_mark.line + 1}"
-        depth += isinstance(event, events.CollectionStartEvent) - isinstance(event, events.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise BadConfig(where, f"is more than {DEEPEST} levels deep", "sections of keys and values")
-        if isinstance(event, events.AliasEvent):
-            raise BadConfig(where, f"repeats the values of &{one_line(event.anchor)}", "values written out")
-        if isinstance(event, events.ScalarEvent) and _CONTROLS.search(event.value):
+        if isinstance(event, events.CollectionStartEvent):
+            opened.append((event.anchor, count))
+        elif isinstance(event, events.CollectionEndEvent):
+            anchor, before = opened.pop()
+            sizes[anchor] = count - before
+        elif isinstance(event, events.ScalarEvent) and _CONTROLS.search(event.value):
             raise BadConfig(where, f"{shown(event.value)} holds a control character", "text")
+        elif isinstance(event, events.AliasEvent) and event.anchor in {anchor for anchor, _ in opened}:
+            raise BadConfig(where, f"repeats &{one_line(event.anchor)} within itself", "values written out")
+        count += sizes.get(event.anchor, 1) if isinstance(event, events.AliasEvent) else 1
+        if len(opened) > DEEPEST or count > MOST:
+            found = (
+                f"is more than {DEEPEST} levels deep" if len(opened) > DEEPEST else f"makes more than {MOST:,} values"
+            )
+            raise BadConfig(where, found, "sections of keys and values")
 
 
 def one_line(text: object) -> str:
