@@ -101,14 +101,15 @@ def evaluate(
     """
     if version == "1.1":
         return _means(question_scores(rows, spans, version).values())
-    blanked = {key: "" if null_of[key] > null_threshold else text for key, text in spans.items()}
-    scores = question_scores(rows, blanked, version)
+    raw, scores = question_scores(rows, spans, version), dict[str, tuple[float, float]]()
+    for row in rows:  # left blank, a question scores by whether it has an answer at all, whatever that normalises to
+        blank = row["id"] in spans and null_of[row["id"]] > null_threshold
+        scores[row["id"]] = (float(not has_answer(row)),) * 2 if blank else raw[row["id"]]
     figures = _means(scores.values())
     for name, wanted in (("HasAns", True), ("NoAns", False)):
         part = [scores[row["id"]] for row in rows if has_answer(row) == wanted]
         if part:
             figures |= {f"{name}_{key}": value for key, value in _means(part).items()}
-    raw = question_scores(rows, spans, version)
     for index, key in enumerate(("exact", "f1")):
         figures[f"best_{key}"], figures[f"best_{key}_threshold"] = best_threshold(
             rows, {question: pair[index] for question, pair in raw.items()}, null_of, spans

@@ -79,3 +79,27 @@ def test_threshold_search_by_hand():
 def test_version_1_never_blanks():
     rows = [row("1", "cat")]
     assert evaluate(rows, {"1": "the cat"}, {"1": 99.0}, "1.1", 0.0) == {"exact": 100.0, "f1": 100.0}
+
+
+@pytest.mark.parametrize(
+    ("answers", "span", "blank", "exact_2", "f1_2", "exact_1", "f1_1"),  # worked out from the official rules by hand
+    [
+        (["the"], "cat", True, 0, 0, 0, 0),  # 2.0: it has an answer, and was left blank
+        (["the", "..."], "cat", True, 0, 0, 0, 0),
+        (["the"], "", False, 1, 1, 1, 0),  # not left blank, but empty: right, since nothing is asked for
+        (["the"], "a", False, 1, 1, 1, 0),
+        (["the"], "cat", False, 0, 0, 0, 0),
+        (["the", "cat"], "cat", False, 1, 1, 1, 1),
+        (["the", "cat"], "the", False, 0, 0, 1, 0),  # 2.0 leaves "the" out
+        (["cat"], "cat", True, 0, 0, 1, 1),  # 1.1 knows no blanks
+        ([], "cat", True, 1, 1, 0, 0),
+        ([], "cat", False, 0, 0, 0, 0),
+        ([], "the", False, 1, 1, 0, 0),
+    ],
+)
+def test_answers_that_normalise_to_nothing(answers, span, blank, exact_2, f1_2, exact_1, f1_1):
+    rows, null = [row("q", *answers)], {"q": 1.0 if blank else -1.0}
+    figures = evaluate(rows, {"q": span}, null, "2.0", null_threshold=0.0)
+    assert (figures["exact"], figures["f1"]) == (100 * exact_2, 100 * f1_2)
+    assert figures["HasAns_exact" if answers else "NoAns_exact"] == 100 * exact_2
+    assert evaluate(rows, {"q": span}, null, "1.1", null_threshold=0.0) == {"exact": 100 * exact_1, "f1": 100 * f1_1}
