@@ -31,9 +31,8 @@ from electra.domains import (
     Seed,
     Size,
     Weight,
-    shown,
 )
-from electra.errors import BadConfig
+from electra.errors import BadConfig, shown
 
 T = TypeVar("T")
 type_hints: Callable[[Any], dict[str, Any]] = functools.cache(typing.get_type_hints)

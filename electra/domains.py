@@ -4,13 +4,12 @@ A dataclass that inherits from `Checked` refuses every other number, nan and inf
 Upper ends are far above all use: they stand where a number can only be a slip.
 """
 
-import reprlib
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from electra.errors import BadConfig
+from electra.errors import BadConfig, shown
 
 
 @dataclass(frozen=True)
@@ -72,13 +71,3 @@ def _within(hint: Any) -> Iterator[Interval]:
             yield inner
         else:
             yield from _within(inner)
-
-
-def shown(value: object) -> str:
-    """A value in a sentence: as Python writes it, on one line, without its middle where it is long."""
-    if isinstance(value, int) and value.bit_length() > 1000:  # Python refuses to write the longest
-        return f"a whole number of {value.bit_length():,} bits"
-    short = reprlib.Repr()
-    short.maxlevel = 2
-    short.maxstring = short.maxother = short.maxlong = 80
-    return " ".join(short.repr(value).split())

@@ -11,7 +11,9 @@ _shown.maxstring = _shown.maxother = 80
 
 def shown(value: object) -> str:
     """A value that was found in data, for a sentence: short, and safe however deep or long it is."""
-    return _shown.repr(value)[:120]
+    if isinstance(value, int) and value.bit_length() > 1000:  # Python refuses to write the longest
+        return f"a whole number of {value.bit_length():,} bits"
+    return " ".join(_shown.repr(value)[:120].split())
 
 
 class UserError(Exception):

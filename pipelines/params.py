@@ -23,8 +23,7 @@ from electra.config import (
     require_once,
 )
 from electra.data.packing import TokensConfig
-from electra.domains import shown
-from electra.errors import BadConfig
+from electra.errors import BadConfig, shown
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneSection, merge
 from pipelines.experiments import AblationConfig
 from pipelines.sources import CorpusConfig, OwnTasks, TaskSourceConfig

@@ -184,7 +184,8 @@ def numbers_of(hint: Any) -> tuple[set[type], bool]:
     """Which numbers a field may hold, and whether in a list."""
     if hint in {int, float}:
         return {hint}, False
-    inner = [numbers_of(option) for option in typing.get_args(hint) if typing.get_origin(hint) is not dict]
+    options = typing.get_args(hint)  # none where a name may stand in the number's place
+    inner = [numbers_of(option) for option in options if typing.get_origin(hint) is not dict and str not in options]
     return set().union(*(kinds for kinds, _ in inner)), typing.get_origin(hint) is tuple or any(
         many for _, many in inner
     )
