@@ -86,3 +86,14 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+MUCH = 0.05  # a larger share that is lost is worth a warning
+
+
+def tell_loss(where: str, lost: int, total: int, unit: str, why: str, details: object, setting: str) -> None:
+    """One line on the screen about what a stage left out: its share, where it is noted, and the setting that changes it."""
+    if lost:
+        sign = "warning: " if lost > MUCH * total else ""
+        said = f"{lost:,} of {total:,} {unit} ({lost / total:.2%}) {why}"
+        print(f"{sign}{where}: {said}; see {details}, and {setting} to change it", file=sys.stderr)

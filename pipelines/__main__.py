@@ -182,6 +182,7 @@ def estimate_cost(options: argparse.Namespace) -> int:
 def check_sources(options: argparse.Namespace) -> int:
     """Ask every source that a model or ablation reads from whether it is there, without reading it."""
     from pipelines import sources
+    from pipelines.needed import check_tasks
     from pipelines.params import PublishedConfig, load
     from pipelines.sources.local import require_folder
 
@@ -192,13 +193,13 @@ def check_sources(options: argparse.Namespace) -> int:
     model = params.encoder(name)
     if isinstance(model, PublishedConfig):
         require_folder(Path(model.folder), f"published.{name}.folder")
-        sources.check(params.tasks[model.tasks])
+    check_tasks(params, name)
+    if isinstance(model, PublishedConfig):
         print(f"{name}: its folder and its tasks can be reached")
         return 0
     corpus = params.corpora[params.tokens[model.tokens].corpus]
     for source in corpus.sources:
         sources.check(source)
-    sources.check(params.tasks[model.tasks])
     print(f"{options.name}: every data source can be reached")
     if expected := corpus.expected:
         hours = f", some {expected.core_hours:g} core hours" if expected.core_hours else ""

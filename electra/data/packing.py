@@ -29,7 +29,7 @@ class PackingConfig(Checked):
     """How lines become rows. Defaults are the published system."""
 
     rule: Literal["electra", "packed"] = "electra"  # packed: every row full, one segment, documents parted by [SEP]
-    lines: Literal["paragraphs", "sentences"] = "paragraphs"  # what a line is: as in the corpus, or split further
+    lines: Literal["paragraphs", "sentences"] = "sentences"  # what a line is: as in the corpus, or split further
     single_segment_rate: Probability = 0.1
     short_rate: Probability = 0.05
     shortest: Annotated[int, Interval(1, LONGEST)] = 5

@@ -4,10 +4,11 @@ A document is an id and a text whose lines are paragraphs (or sentences). Nothin
 """
 
 import dataclasses
+import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,9 +64,22 @@ class CleaningConfig(Checked):
 # Controls other than tab and newline; the byte order mark; the replacement character stays, since it marks a loss.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
 _LINE_ENDS = re.compile("\r\n?|\x85|\u2028|\u2029")
-_MARKUP = [  # what a text without it need not be searched for, the pattern, and what stands in its place
-    ("<", re.compile(r"<!--.*?-->|</?[A-Za-z][^<>\n]{0,200}>"), " "),
-    ("&", re.compile(r"&(?:nbsp|amp|quot|lt|gt|ndash|mdash|#\d{2,5});"), " "),
+_LONG_TAGS = (  # of HTML and of wikis; what else stands between < and > may be a comparison
+    "abbr|address|article|aside|audio|big|blockquote|body|br|button|caption|center|cite|code|col|colgroup|dd|del|details|dfn"
+    "|div|dl|dt|em|figcaption|figure|font|footer|form|gallery|h[1-6]|head|header|hr|html|iframe|img|includeonly|input|ins|kbd"
+    "|label|li|link|main|math|meta|nav|noinclude|noscript|nowiki|ol|onlyinclude|option|picture|poem|pre|ref|references|samp"
+    "|script|section|select|small|source|span|strike|strong|style|sub|summary|sup|svg|syntaxhighlight|table|tbody|td|template"
+    "|textarea|tfoot|th|thead|time|timeline|title|tr|tt|ul|var|video|wbr"
+)
+_TAG = rf"</?(?:[abipqsu]|{_LONG_TAGS})(?:\s+[\w:-]+\s*=[^<>\n]{{0,200}})?\s*/?>|</?(?:{_LONG_TAGS})\s[^<>\n]{{0,200}}>"
+_MARKUP: list[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
+    # what a text without it need not be searched for, the pattern, and what stands in its place
+    ("<", re.compile(rf"<!--.*?-->|{_TAG}", re.IGNORECASE), " "),
+    (
+        "&",
+        re.compile(r"&(?:nbsp|amp|quot|apos|lt|gt|ndash|mdash|#\d{2,5}|#x[0-9A-Fa-f]{2,5});"),
+        lambda m: html.unescape(m[0]),
+    ),
     ("_", re.compile(r"formula_\d+|codice_\d+"), " "),
     ("[", re.compile(r"\[(?:citation needed|edit|\d{1,3})\]"), ""),
     ("", re.compile(r"\{\{[^{}\n]*\}\}|\[\[|\]\]|''+"), ""),
@@ -80,15 +94,16 @@ def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
     Keys of `counts`: lines_read (none blank) = lines (kept) + short_lines + duplicate_lines + lines_of_documents;
     empty_documents, short_documents; changed_control_characters, changed_markup.
     """
-    text, controls = _CONTROLS.subn("", _LINE_ENDS.sub("\n", text))
-    counts["changed_control_characters"] += controls
-    if config.unicode != "none":
-        text = unicodedata.normalize(config.unicode, text)
-    if config.markup:
+    text = _LINE_ENDS.sub("\n", text)
+    if config.markup:  # first: an entity may stand for a character that what follows changes
         for sign, pattern, instead in _MARKUP:
             if sign in text:
                 text, changed = pattern.subn(instead, text)
                 counts["changed_markup"] += changed
+    text, controls = _CONTROLS.subn("", text)
+    counts["changed_control_characters"] += controls
+    if config.unicode != "none":
+        text = unicodedata.normalize(config.unicode, text)
     lines, seen, read = [], set(), 0
     for line in text.split("\n"):
         if not (line := " ".join(line.split())):  # runs of any white space become one space

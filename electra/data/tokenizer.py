@@ -10,6 +10,7 @@ Differs from a plain use of the `tokenizers` library in three ways:
 
 import functools
 import json
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -98,6 +99,19 @@ class Tokenizer:
         of = self._words.__getitem__
         return [b"".join(map(of, line.split(" "))) for line in lines]
 
+    def unknown_characters(self, lines: Sequence[str], encoded: Sequence[bytes]) -> int:
+        """How many characters of lines, of which `encode_bytes` made `encoded`, stand in words that became [UNK]."""
+        unknown, of, total = self.unk_id, self._words.__getitem__, 0
+        sign = np.array([unknown], dtype=self.dtype).tobytes()
+        for line, ids in zip(lines, encoded, strict=True):
+            if sign in ids:  # not at an even place perhaps, so each chunk is asked
+                for chunk in line.split(" "):
+                    if sign in of(chunk):
+                        encoding = self.raw.encode(chunk, add_special_tokens=False)
+                        pairs = zip(encoding.ids, encoding.offsets, strict=True)
+                        total += sum(end - start for number, (start, end) in pairs if number == unknown)
+        return total
+
     @functools.cached_property
     def identity(self) -> str:
         """The sha256 of the tokenizer's JSON."""
@@ -122,18 +136,26 @@ def train_wordpiece(
     lowercase: bool = True,
     strip_accents: bool | None = None,
     alphabet: int = 1000,
+    counts: Counter[str] | None = None,
 ) -> Tokenizer:
     """Train WordPiece on `lines`; the same lines give the same vocabulary, ids included.
 
     They are read twice, once for their letters and once for their words, and never held: only counts are in memory.
+    Words of more than MAX_WORD characters, which are [UNK] anyway and would take time by the square of their length, teach
+    nothing; how many there were is added to `counts` as `long_words`.
     Raises BadInput when there is no text or when the letters alone exceed `vocab_size`. The vocabulary may come out
     smaller than asked for when the text has not enough different words.
     """
     normalizer = _normalizer(lowercase, strip_accents)
     assert iter(lines) is not lines, "an iterator can be read only once"
     letters: Counter[str] = Counter()
+    long_words = 0
     for line in lines:
-        letters.update(normalizer.normalize_str(line))
+        text, left_out = _short_words(normalizer.normalize_str(line))
+        letters.update(text)
+        long_words += left_out
+    if counts is not None:
+        counts["long_words"] += long_words
     kept = sorted(sorted(c for c in letters if not c.isspace()), key=lambda c: -letters[c])[:alphabet]
     if not kept:
         raise BadInput("corpus", "holds no text to learn a vocabulary from", "lines of text")
@@ -156,9 +178,27 @@ def train_wordpiece(
         continuing_subword_prefix=CONTINUATION,
         show_progress=False,
     )
-    raw.train_from_iterator(map(normalizer.normalize_str, lines), trainer)
+    raw.train_from_iterator((_short_words(normalizer.normalize_str(line))[0] for line in lines), trainer)
     vocabulary: dict[str, int] = raw.get_vocab()
     return from_pieces(sorted(vocabulary, key=vocabulary.__getitem__), lowercase=lowercase, strip_accents=strip_accents)
+
+
+_LONG = re.compile(rf"(?<!\S)\S{{{MAX_WORD + 1},}}")
+_SPLITTER = pre_tokenizers.BertPreTokenizer()
+
+
+def _short_words(line: str) -> tuple[str, int]:
+    """A normalised line without its words of more than MAX_WORD characters, and how many those are."""
+    left_out = 0
+
+    def keep(chunk: re.Match[str]) -> str:
+        nonlocal left_out
+        words = [word for word, _ in _SPLITTER.pre_tokenize_str(chunk[0])]
+        kept = [word for word in words if len(word) <= MAX_WORD]
+        left_out += len(words) - len(kept)
+        return chunk[0] if len(kept) == len(words) else " ".join(kept)
+
+    return (_LONG.sub(keep, line), left_out) if len(line) > MAX_WORD else (line, 0)
 
 
 def from_vocab(path: Path, *, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:

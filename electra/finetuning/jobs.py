@@ -71,7 +71,10 @@ def plan(
     for split in ("train", scored[0]):
         if not (rows / f"{split}.jsonl").is_file():
             raise BadInput(
-                rows / f"{split}.jsonl", "there is no such file", f"the {split} rows of {task}", "run the tasks stage"
+                rows / f"{split}.jsonl",
+                "there is no such file",
+                f"the {split} rows of {task}",
+                f"give the source its {task} files and run the tasks stage",
             )
     names = ("train", *scored, *unlabelled)
     files = {name: sha256_file(path) for name in names if (path := rows / f"{name}.jsonl").is_file()}

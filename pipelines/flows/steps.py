@@ -18,6 +18,7 @@ from electra.errors import BadConfig, UserError
 from electra.files import read_json
 from pipelines import ROOT, sources, tracking
 from pipelines.flows.watch import watching
+from pipelines.needed import check_tasks
 from pipelines.params import Params, load
 from pipelines.processes import VARIABLES
 from pipelines.repro import Outcome, StageFailed, repro
@@ -51,7 +52,7 @@ def check(model: str) -> None:
     config = params.models[model]
     for source in params.corpora[params.tokens[config.tokens].corpus].sources:
         sources.check(source)
-    sources.check(params.tasks[config.tasks])
+    check_tasks(params, model)
     get_run_logger().info("every data source of %s can be reached", model)
 
 

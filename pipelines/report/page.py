@@ -314,6 +314,7 @@ def markdown(report: Report) -> str:
         if model.sample:
             lines += [SAMPLE_WORLD, ""]
     lines += [f"![{drawn.caption}](figures/{drawn.name}.png)" for drawn in report.figures.values()] + [""]
+    lines = [escape(line, quote=False) for line in lines]
     for table in report.tables.values():
         lines += [table.markdown(), ""]
     orders = [sentence for ablation in inputs.ablations for sentence in claims.orders(ablation)]
@@ -323,7 +324,7 @@ def markdown(report: Report) -> str:
         ("Missing or failed", inputs.missing),
         ("Not run", inputs.unrun),
     ):
-        lines += [f"## {title}", "", *(f"- {sentence}" for sentence in sentences or ["nothing"]), ""]
+        lines += [f"## {title}", "", *(f"- {escape(said, quote=False)}" for said in sentences or ["nothing"]), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -104,7 +104,8 @@ class Table:
             ["-" * width if is_left else "-" * (width - 1) + ":" for width, is_left in zip(widths, left, strict=True)]
         )
         notes = ["", *(f"{note}  " for note in self.notes)] if self.notes else []
-        return "\n".join([f"**{self.title}**", "", lines[0], rule, *lines[1:], *notes, ""])
+        text = "\n".join([f"**{self.title}**", "", lines[0], rule, *lines[1:], *notes, ""])
+        return escape(text, quote=False)  # Markdown lets HTML through, and names are the user's
 
     def html(self, said: set[str] | None = None) -> str:
         """A `<figure>` with caption, scrollable table, and those notes that are not in `said` yet (they are added to it)."""

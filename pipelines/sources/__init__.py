@@ -199,7 +199,8 @@ def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> Non
         for folder in filter(None, (source.glue, source.squad)):
             local.require_folder(Path(folder), where)
     elif isinstance(source, OwnTasks):
-        local.find_files(tuple(each.train for each in source.tasks.values()), where)
+        for each in source.tasks.values():
+            local.find_files(tuple(filter(None, (each.train, each.dev, each.test))), where)
     elif isinstance(source, HubTasks):
         for part in filter(None, (source.glue, source.squad1, source.squad2)):
             hub.resolve(part.dataset, part.revision, where)

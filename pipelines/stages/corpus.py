@@ -21,6 +21,7 @@ from electra.config import code_digest, digest
 from electra.data.text import CleaningConfig, Document, QuarantineConfig, as_dict, clean
 from electra.errors import OutOfRoom
 from electra.files import lock_folder, remove, room, sha256_file, write_json
+from electra.progress import tell_loss
 from pipelines.sources import CorpusConfig, documents
 from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
 from pipelines.stages.resumable import finish_units
@@ -37,11 +38,14 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     """The stage: params.yaml `corpora.<name>` → build/corpus/<name>, results/corpus/<name>.json."""
     folder = Path("build/corpus") / name
     metrics = gather(params.corpora[name], f"corpora.{name}", folder, Path("runs") / f"corpus-{name}" / "work")
-    write_json(Path("results/corpus") / f"{name}.json", metrics)
+    noted = Path("results/corpus") / f"{name}.json"
+    write_json(noted, metrics)
+    bad, details, key = metrics["quarantined"], folder / "quarantine.jsonl", f"corpora.{name}"
+    tell_loss(key, bad, metrics["rows"], "rows", "cannot be read", details, f"{key}.quarantine")
     flat = {key: value for key, value in metrics.items() if isinstance(value, int | float)}
     dropped = {f"{kind}/{key}": n for kind in ("dropped", "dropped_lines") for key, n in metrics[kind].items()}
     tracker.summary({**flat, **dropped})
-    tracker.artifact(Path("results/corpus") / f"{name}.json")
+    tracker.artifact(noted)
     tracker.dataset(f"corpus/{name}", sha256_file(folder / "MANIFEST.json"), "corpus")
 
 

@@ -15,7 +15,8 @@ from electra.errors import BadInput
 from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
 from electra.manifest import MANIFEST, write_manifest
-from electra.progress import Progress
+from electra.progress import Progress, tell_loss
+from pipelines.needed import needed, require_files
 from pipelines.sources import HubTasks, LocalTasks, OwnTasks, SampleTasks, TaskSourceConfig, glue, hub, own, squad
 from pipelines.sources.local import require_folder
 
@@ -28,8 +29,13 @@ Split = tuple[str, str, Iterator[dict[str, Any] | Rejected]]  # task, split, row
 
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
     """The stage: params.yaml `tasks.<name>` → build/tasks/<name>, results/tasks/<name>.json."""
-    folder = Path("build/tasks") / name
-    metrics = gather(params.tasks[name], f"tasks.{name}", folder)
+    folder, source = Path("build/tasks") / name, params.tasks[name]
+    if isinstance(source, LocalTasks):
+        require_files(source, needed(params, name), f"tasks.{name}")
+    metrics = gather(source, f"tasks.{name}", folder)
+    bad, key = metrics["quarantined"], f"tasks.{name}"
+    details = folder / "quarantine.jsonl"
+    tell_loss(key, bad, metrics["rows"] + bad, "rows", "cannot be read", details, f"{key}.quarantine")
     write_json(Path("results/tasks") / f"{name}.json", metrics)
     tracker.summary(
         {

@@ -28,6 +28,7 @@ from electra.data.tokenizer import HubTokenizer, Tokenizer, TrainTokenizer
 from electra.errors import BadInput, CorruptFile
 from electra.files import atomic_folder, lock_folder, read_json, remove, room, sha256_file, write_json
 from electra.manifest import MANIFEST, write_manifest
+from electra.progress import tell_loss
 from electra.seeds import derive, permute
 from pipelines.sources import hub
 from pipelines.stages.resumable import finish_unit, finish_units
@@ -46,7 +47,9 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     folder = Path("build/tokens") / name
     corpus = Path("build/corpus") / config.corpus
     metrics = make_rows(config, f"tokens.{name}", corpus, folder, Path("runs") / f"tokens-{name}" / "work")
-    write_json(Path("results/tokens") / f"{name}.json", metrics)
+    noted = Path("results/tokens") / f"{name}.json"
+    write_json(noted, metrics)
+    tell_losses(config, f"tokens.{name}", metrics, noted)
     tracker.summary({key: value for key, value in metrics.items() if isinstance(value, int | float)})
     tracker.summary(
         {
@@ -57,6 +60,17 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
         }
     )
     tracker.dataset(f"tokens/{name}", sha256_file(folder / MANIFEST), "tokens")
+
+
+def tell_losses(config: TokensConfig, where: str, metrics: dict[str, Any], noted: Path) -> None:
+    """What packing cut off, and what the vocabulary has no pieces for."""
+    for length, splits in metrics["rows"].items():
+        read, lost = (sum(one[key] for one in splits.values()) for key in ("tokens_read", "tokens_discarded"))
+        keys = "overflow: carry" if config.packing.lines == "sentences" else "lines: sentences or overflow: carry"
+        why = f"did not fit rows of {length}"
+        tell_loss(where, lost, read, "tokens", why, noted, f"{where}.packing ({keys})")
+    unknown, characters = metrics["unknown_characters"], metrics["characters"]
+    tell_loss(where, unknown, characters, "characters", "became [UNK]", noted, f"{where}.tokenizer")
 
 
 def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work: Path) -> dict[str, Any]:
@@ -72,11 +86,12 @@ def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work
     sizes = [manifest["files"][name]["bytes"] for name in shards]
     with lock_folder(work):
         made = work / "tokenizer"
-        finish_unit(made, fingerprint, functools.partial(prepare_tokenizer, config, where, corpus, hashes))
+        trained = finish_unit(made, fingerprint, functools.partial(prepare_tokenizer, config, where, corpus, hashes))
         tokenizer = wordpiece.load(made)
         jobs = [Job(corpus / name, hashes[name], number, made, config) for number, name in enumerate(shards)]
         counts = finish_units(work, fingerprint, pack_shard, jobs, title=where, sizes=sizes, shown="tokens")
         metrics = collect(config, where, manifest, tokenizer, counts, work, folder)
+        metrics["long_words"] = trained["long_words"]
         remove(work)
     return metrics
 
@@ -85,18 +100,18 @@ def prepare_tokenizer(
     config: TokensConfig, where: str, corpus: Path, hashes: dict[str, str], folder: Path
 ) -> dict[str, Any]:
     """Train the tokenizer or take the published one, and leave it in `folder` for the workers."""
-    settings = config.tokenizer
+    settings, counts = config.tokenizer, Counter[str](long_words=0)
     cased = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
     if isinstance(settings, TrainTokenizer):
         lines = SampleLines(corpus, hashes, settings.megabytes << 20)
-        made = wordpiece.train_wordpiece(lines, settings.vocab_size, alphabet=settings.alphabet, **cased)
+        made = wordpiece.train_wordpiece(lines, settings.vocab_size, alphabet=settings.alphabet, counts=counts, **cased)
     elif isinstance(settings, HubTokenizer):
         file = hub.fetch_file(settings.repo, settings.file, settings.revision, f"{where}.tokenizer")
         made = wordpiece.from_vocab(file, **cased)
     else:
         made = wordpiece.from_vocab(Path(settings.file), **cased)
     wordpiece.save(made, folder)
-    return {"identity": made.identity}
+    return {"identity": made.identity, **counts}
 
 
 @dataclass(frozen=True)
@@ -164,7 +179,10 @@ def pack_shard(job: Job, folder: Path) -> Counts:
 
     def pack(texts: list[str]) -> None:
         documents = [lines_of(text, config.packing) for text in texts]
-        encoded = iter(tokenizer.encode_bytes([line for lines in documents for line in lines]))
+        every = [line for lines in documents for line in lines]
+        encoded = iter(found := tokenizer.encode_bytes(every))
+        total["characters"] += sum(len(line) - line.count(" ") for line in every)
+        total["unknown_characters"] += tokenizer.unknown_characters(every, found)
         for text, lines in zip(texts, documents, strict=True):
             split = split_of(text, config.seed, config.valid_fraction)
             tokens = [next(encoded) for _ in lines]
@@ -228,7 +246,9 @@ def collect(
     for count in counts:
         total.update({key: value for key, value in count.items() if isinstance(value, int)})
     units = [work / f"unit-{number:05d}" for number in range(len(counts))]
-    metrics: dict[str, Any] = {key: total[key] for key in ("documents", "lines", "tokens")}
+    metrics: dict[str, Any] = {
+        key: total[key] for key in ("documents", "lines", "tokens", "characters", "unknown_characters")
+    }
     metrics |= {"documents_valid": total["documents_valid"], "vocab_size": tokenizer.vocab_size}
     metrics |= {"tokenizer": tokenizer.identity, "rows": {}}
     _check_amounts(config, where, total, counts)

@@ -66,6 +66,7 @@ PLUMBING = {  # how work is done, not what comes out of it; and code that only s
     ),
     *(
         "pipelines.experiments",
+        "pipelines.needed",
         "pipelines.params",
         "pipelines.processes",
         "pipelines.sources",

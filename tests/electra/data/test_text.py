@@ -49,6 +49,9 @@ def test_what_is_dropped_is_counted() -> None:
     ("Vitamin E (, ; ) is a group ()", "Vitamin E is a group"),
     ("true [citation needed].[3]", "true."),
     ("<ref name=x>bold</ref> &nbsp; <b>text</b> a < b", "bold text a < b"),
+    ("if x<y and z>w, 1 &lt; 2 &amp;&#38; 3 &gt; 2", "if x<y and z>w, 1 < 2 && 3 > 2"),
+    ('<div class="a b"><input disabled><br/>one</div><!-- no -->', "one"),
+    ("&lt;b&gt; caf&#101;&#769; a&#160;b", "<b> café a b"),
     ("'''Blue''' is {{cite|web}} a [[colour]] .", "Blue is a colour."),
 ])  # fmt: skip
 def test_left_overs_of_markup_go_when_asked(dirty: str, expected: str) -> None:

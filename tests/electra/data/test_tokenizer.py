@@ -5,6 +5,7 @@ import lzma
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -175,3 +176,22 @@ def test_training_on_nothing_or_with_too_few_pieces_is_a_sentence() -> None:
         wordpiece.train_wordpiece(["", "  "], 100)
     with pytest.raises(BadInput, match=r"the 26 letters of the text alone need 57"):
         wordpiece.train_wordpiece(["abcdefghijklmnopqrstuvwxyz"], 40)
+
+
+def test_words_that_become_unknown_teach_nothing_and_are_counted() -> None:
+    """The time of training goes by the square of the longest word: one of a megabyte would take days."""
+    lines, counts = list(made_up_lines(1)), Counter[str]()
+    long = "q" * 101 + " fox," + "zq" * 500_000 + ",fox " + "z" * 101
+    trained = wordpiece.train_wordpiece([*lines, long], 120, counts=counts)
+    assert counts == {"long_words": 3}
+    assert trained.pieces() == wordpiece.train_wordpiece([*lines, " fox, ,fox "], 120).pieces()
+    kept = "x" * 100
+    assert (
+        wordpiece.train_wordpiece([kept], 120, counts=counts).pieces()[-1].startswith("x") and counts["long_words"] == 3
+    )
+
+
+def test_unknown_characters_are_counted_not_only_words(trained: wordpiece.Tokenizer) -> None:
+    lines = ["fox \u4fff fox", "fox" * 1000 + " fox", "the fox", "", "\u4fff\u4ffe fox"]
+    assert trained.unknown_characters(lines, trained.encode_bytes(lines)) == 1 + 3000 + 2
+    assert trained.unknown_characters(["the fox"], trained.encode_bytes(["the fox"])) == 0

@@ -7,6 +7,7 @@ import pytest
 
 from electra.files import read_json, write_json
 from pipelines import report
+from pipelines.report import findings
 from tests.pipelines.report import made_up
 
 
@@ -60,6 +61,16 @@ def test_ids_are_unique_and_links_lead_somewhere(page):
 
 def test_text_from_data_is_escaped(page):
     assert "&lt;Marlow&gt;" in page and "<Marlow>" not in page
+
+
+def test_no_html_of_a_name_reaches_the_markdown(tmp_path, monkeypatch):
+    made_up.write(tmp_path)
+    bad = "<img src=x onerror=alert(1)>"
+    monkeypatch.setattr(findings, "all_shortfalls", lambda inputs: [bad])
+    monkeypatch.setattr(findings, "headline", lambda *_, **__: bad)
+    report.build(made_up.Params(), tmp_path / "results/report", tmp_path)
+    written = (tmp_path / "results/report/report.md").read_text(encoding="utf-8")
+    assert written.count("&lt;img src=x") >= 2 and "<img" not in written
 
 
 def test_sample_world_is_named_wherever_a_table_or_figure_holds_a_number_of_it(page, root):

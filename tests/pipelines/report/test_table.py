@@ -36,6 +36,10 @@ def test_markdown_keeps_its_columns_when_a_cell_has_a_pipe():
     assert line == "| CoLA \\| a | Matthews | 31.0 ± 1.4 | higher       |"
 
 
+def test_markdown_lets_no_html_through():
+    assert "<" not in TABLE.markdown() and "&lt;b&gt;" in TABLE.markdown()
+
+
 def test_html_escapes_and_shows_what_is_missing():
     html = TABLE.html()
     assert "<b>" not in html and "&lt;b&gt;" in html

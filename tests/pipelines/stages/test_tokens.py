@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from electra.manifest import verify_manifest, write_manifest
 from electra.workers import VARIABLE
 from pipelines.stages import tokens
 from pipelines.stages.tokens import make_rows, source_copies, split_of
+from pipelines.tracking import Tracker
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "klmnrst"]
 
@@ -96,6 +99,38 @@ def test_rows_hold_the_corpus_and_nothing_else(tmp_path: Path) -> None:
     assert metrics["unknown_rate"] == 0 and metrics["tokenizer"] == tokenizer.identity
 
 
+def test_what_is_lost_is_counted_and_said(tmp_path: Path, monkeypatch, capsys) -> None:
+    """Paragraphs longer than a row, cut or split into sentences; and letters that the alphabet has no room for."""
+    paragraph = " ".join(f"{' '.join(WORDS[i : i + 6])}.".capitalize() for i in range(0, 120, 6)) + " 漢字漢字"
+    rows = [{"id": str(i), "text": f"{paragraph}\n{WORDS[i]}"} for i in range(60)]
+    monkeypatch.chdir(tmp_path)
+    corpus = Path("build/corpus/x")
+    corpus.mkdir(parents=True)
+    write_jsonl(corpus / "documents-00000.jsonl", rows)
+    write_manifest(corpus, kind="corpus", shards=[{"file": "documents-00000.jsonl", "source": 0}], weights=[None])
+    lost = {}
+    for lines in ("paragraphs", None):
+        settings = config(
+            tokenizer={"kind": "train", "vocab_size": 150, "alphabet": len(set("".join(WORDS[:126]))) + 1}, lengths=[32], maximum_unknown=1.0,
+            packing={"lines": lines} if lines else {},
+        )  # fmt: skip
+        tokens.run("x", SimpleNamespace(tokens={"x": settings}), Tracker(None))
+        metrics = read_json(Path("results/tokens/x.json"))
+        lost[lines] = sum(counts["tokens_discarded"] for counts in metrics["rows"]["32"].values())
+        letters = sum(len(row["text"].replace(" ", "").replace("\n", "")) for row in rows)
+        assert (metrics["characters"], metrics["unknown_characters"], metrics["long_words"]) == (letters, 60 * 4, 0)
+        said = capsys.readouterr().err
+        assert re.search(
+            r"warning: tokens\.x: [\d,]+ of [\d,]+ tokens \([\d.]+%\) did not fit rows of 32; see results/tokens/x.json, and tokens\.x\.packing \(",
+            said,
+        )
+        assert re.search(
+            r"tokens\.x: 240 of [\d,]+ characters \(1\.\d+%\) became \[UNK\]; see results/tokens/x.json, and tokens\.x\.tokenizer",
+            said,
+        )
+    assert lost[None] < lost["paragraphs"] / 2
+
+
 def test_the_same_bytes_from_one_and_three_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     results = []
@@ -109,6 +144,7 @@ def test_the_same_bytes_from_one_and_three_workers(tmp_path: Path, monkeypatch: 
 PROGRAM = """
 import sys, time
 from pathlib import Path
+from types import SimpleNamespace
 sys.path.insert(0, {tests!r})
 import test_tokens as t
 from pipelines.stages import tokens

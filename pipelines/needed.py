@@ -1,0 +1,58 @@
+"""Which files of a folder of official tasks the models of params.yaml will ask for: asked of the folder before, not of the user after."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from electra.errors import SourceUnreachable
+from electra.finetuning.tasks import GLUE, SQUAD
+from pipelines import sources
+from pipelines.params import Params
+from pipelines.sources import LocalTasks
+from pipelines.sources.glue import LAYOUTS
+from pipelines.sources.squad import FILES
+
+
+def needed(params: Params, source: str, only: str = "") -> dict[str, str]:
+    """Task -> the key that asks for it, of all models that take their tasks from a source (or of one of them)."""
+    found: dict[str, str] = {}
+    sections = (("models", params.models), ("published", params.published))
+    for section, name, model in ((section, name, each[name]) for section, each in sections for name in each):
+        if model.tasks == source and only in {"", name}:
+            where = f"{section}.{name}.finetune"
+            run = f"{where}.run" if "run" in model.finetune else "finetune.run"
+            for task in params.finetune.selected(model.finetune, where, params.own_tasks(source)):
+                found.setdefault(task, run)
+            for version in params.finetune.resolve_squad(model.finetune, where).versions:
+                found.setdefault(SQUAD[version], f"{where}.squad.versions")
+    return found or dict.fromkeys(params.finetune.run, "finetune.run")
+
+
+def check_tasks(params: Params, model: str) -> None:
+    """Ask whether every file is there that a model will be fine-tuned on; raises SourceUnreachable or BadInput if not."""
+    name = params.encoder(model).tasks
+    source, where = params.tasks[name], f"tasks.{name}"
+    sources.check(source, where)
+    if isinstance(source, LocalTasks):
+        require_files(source, needed(params, name, model), where)
+
+
+def require_files(source: LocalTasks, tasks: dict[str, str], where: str) -> None:
+    """Raise SourceUnreachable for the first file that is not there; MNLI does without its second dev set, with a warning."""
+    for task, key in tasks.items():
+        for split, path in _files(source, task):
+            if path.is_file():
+                continue
+            if split in {"train", "dev"}:
+                do = f"put it there, or leave {task} out of {key}"
+                raise SourceUnreachable(where, f"there is no {path}", f"the {split} rows of {task}", do)
+            print(f"warning: {where}: there is no {path}; {task} is scored without its {split}", file=sys.stderr)
+
+
+def _files(source: LocalTasks, task: str) -> Iterator[tuple[str, Path]]:
+    if task in GLUE and source.glue:
+        for split in ("train", *GLUE[task].evaluation):
+            yield split, Path(source.glue) / LAYOUTS[task].path(split)
+    if task in FILES and source.squad:
+        for split, name in FILES[task].items():
+            yield split, Path(source.squad) / name
