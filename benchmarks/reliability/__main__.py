@@ -1,0 +1,109 @@
+"""Break everything on purpose and count what happens: `python -m benchmarks.reliability --rounds 100`.
+
+Every attack ends in one of three ways: the same bytes as without it, a sentence and an exit code with nothing lost, or
+anything else, which is a bug. Writes benchmarks/results/reliability.json; exit code 1 if there was anything else.
+"""
+
+import argparse
+import random
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.provenance import provenance
+from benchmarks.reliability import changes, damage, kills, servers, writes
+from benchmarks.reliability.world import Verdict, World, warm_up
+from electra.files import write_json
+
+RESULT = Path("benchmarks/results/reliability.json")
+Attack = Callable[[World, random.Random, int], Iterator[Verdict]]
+ATTACKS: dict[str, tuple[Attack, float]] = {  # name -> what it does, tries a round
+    "kills": (kills.at_random, 1),
+    "changes": (kills.at_changes, 4),
+    "signals": (kills.polite, 1),
+    "commands": (kills.whole_commands, 0.2),
+    "damage": (damage.every_file, 10),
+    "reads": (damage.unreadable, 3),
+    "writes": (writes.failing, 3),
+    "full": (writes.full_disk, 2),
+    "power": (writes.power_cuts, 4),
+    "settings": (changes.settings, 1),
+    "servers": (servers.vanished, 0.1),
+}
+
+
+def attack_all(world: World, rounds: int, seed: int, only: list[str]) -> dict[str, Any]:
+    """Make all attacks; counts by attack and kind, and what else happened."""
+    found: dict[str, Any] = {}
+    for name in only:
+        attack, tries = ATTACKS[name]
+        counts: dict[str, Counter[str]] = {}
+        failures = []
+        started = processor_seconds()
+        for verdict in attack(world, random.Random(f"{seed}/{name}"), max(1, round(rounds * tries))):
+            fine = verdict.outcome in {"same", "refused"}
+            counts.setdefault(verdict.kind, Counter()).update(["tried", verdict.outcome if fine else "else"])
+            if not fine:
+                failures.append({"kind": verdict.kind, "what": verdict.what, "outcome": verdict.outcome})
+                print(f"{name}: {verdict.kind}: {verdict.what}: {verdict.outcome}", file=sys.stderr, flush=True)
+        total = sum(counts.values(), Counter())
+        found[name] = {
+            **figures(total),
+            "kinds": {kind: figures(count) for kind, count in sorted(counts.items())},
+            "failures": failures,
+            "processor_seconds": round(processor_seconds() - started, 1),
+        }
+        print(f"{name:10} {figures(total)}", flush=True)
+    return found
+
+
+def figures(count: Counter[str]) -> dict[str, int]:
+    """The four numbers of an attack."""
+    return {
+        "tried": count["tried"],
+        "same_bytes": count["same"],
+        "refused": count["refused"],
+        "anything_else": count["else"],
+    }
+
+
+def processor_seconds() -> float:
+    """What this process and its children have used."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--rounds", type=int, default=100, help="how often (default: 100)")
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--only", default=",".join(ATTACKS), help=f"some of {','.join(ATTACKS)}")
+    options.add_argument("--output", type=Path, default=RESULT)
+    chosen = options.parse_args()
+    origin = provenance(("torch", "safetensors"))
+    memory = Path("/dev/shm")  # noqa: S108  # a folder of our own in it; fsync is quick there
+    folder = Path(tempfile.mkdtemp(prefix="reliability-", dir=memory if memory.is_dir() else None))
+    started = time.monotonic()
+    try:
+        warm_up()
+        found = attack_all(World(folder), chosen.rounds, chosen.seed, chosen.only.split(","))
+    finally:
+        shutil.rmtree(folder)
+    record = {
+        "command": f"python -m benchmarks.reliability --rounds {chosen.rounds} --seed {chosen.seed} --only {chosen.only}",
+        "attacks": found,
+        "anything_else": sum(each["anything_else"] for each in found.values()),
+        "seconds": round(time.monotonic() - started),
+        **origin,
+    }
+    write_json(chosen.output, record)
+    sys.exit(bool(record["anything_else"]))
+
+
+if __name__ == "__main__":
+    main()
