@@ -15,14 +15,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors.torch import load_file
 
 from electra.config import ElectraConfig, digest, plain
 from electra.devices import use_own_gpu
-from electra.errors import Busy, CorruptFile, Stopped, UserError
+from electra.errors import BadConfig, Busy, CorruptFile, NonFinite, UserError
 from electra.export import config_json, encoder_tensors, model_card, write_folder
 from electra.files import atomic_folder, lock_folder, read_json, remove, write_json
 from electra.finetuning.jobs import plan
@@ -95,14 +95,17 @@ def keeping(config: ElectraConfig, points: tuple[float, ...]) -> ElectraConfig:
 
 
 def try_one(unit: Unit) -> Result | str:
-    """Do one arm; a failure that concerns this arm alone becomes a sentence."""
+    """Do one arm; a failure of its own (its settings, its numbers, its memory) becomes a sentence.
+
+    A stop, damage, a full disk or an absent input is no result of the experiment, and ends the stage.
+    """
     try:
         use_own_gpu()
         return do(*unit)
-    except Stopped:
-        raise
-    except UserError as error:
+    except (BadConfig, NonFinite) as error:
         return str(error)
+    except (UserError, OSError):
+        raise
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
@@ -192,7 +195,7 @@ def train(arm: Arm, params: Params) -> Result:
     }
     write_json(arm.folder / "arm.json", record)
     remove(arm.folder / "run")
-    return record
+    return cast(Result, read_json(arm.folder / "arm.json"))  # in the file's order, as a second start finds it
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 """The ablation stage on a model of a few hundred weights: budgets, seeds, shared arms, failures, going on, points."""
 
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.errors import NonFinite, Stopped
+from electra.errors import CorruptFile, NonFinite, Stopped
 from electra.files import lock_folder, read_json, write_json, write_jsonl
 from electra.flops import step_flops
 from electra.manifest import write_manifest
@@ -170,8 +171,8 @@ def test_an_experiment_runs_is_read_back_and_shares_its_arms(params: Params, tra
     assert electra["points"][0]["flops"] == pytest.approx(electra["flops"] / 2)
     assert record["train_rows"] == {"cola": 16}
     assert electra["curve"][-1]["step"] == 4
-    first = Path("results/ablations/objectives.json").read_bytes()
-    assert str(Path.cwd()).encode() not in first and b"seconds" not in first
+    first = left("objectives")
+    assert str(Path.cwd()).encode() not in first[0] and b"seconds" not in first[0]
     folder = by_name(
         ablation.plan_arms(
             "objectives", params, ModelRows(params, "smoke", params.models["smoke"].electra()).tokenizer.vocab_size
@@ -185,11 +186,28 @@ def test_an_experiment_runs_is_read_back_and_shares_its_arms(params: Params, tra
 
     trained.clear()
     assert run("objectives", params) and trained == []
-    assert Path("results/ablations/objectives.json").read_bytes() == first
+    assert left("objectives") == first
     run("weights", params)  # `published` is `electra` by another name
     assert trained == ["ten-seed1"]
     told = read_json(Path("runs/ablation-weights/progress.json"))
     assert [(row["arm"], row["status"]) for row in told] == [("published", "done"), ("ten", "done")]
+
+
+def left(name: str) -> list[bytes]:
+    """The bytes of an experiment's results."""
+    curves = sorted(Path("build/ablation", name).iterdir())
+    return [path.read_bytes() for path in (Path(f"results/ablations/{name}.json"), *curves)]
+
+
+@pytest.mark.parametrize("error", [CorruptFile("a file", "is damaged"), OSError(errno.EIO, "Input/output error")])
+def test_what_is_not_an_arms_own_fault_is_no_result(params: Params, monkeypatch: pytest.MonkeyPatch, error) -> None:
+    def broken(self, config, run, *, log, title):
+        raise error
+
+    monkeypatch.setattr(ModelRows, "train", broken)
+    with pytest.raises(type(error)):
+        run("weights", params)
+    assert not Path("results/ablations/weights.json").exists()
 
 
 def test_a_failed_arm_stops_no_other(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
