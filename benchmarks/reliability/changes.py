@@ -23,7 +23,7 @@ CHANGES = {
     "learning_rate": ("params.yaml", "1.0e-3", "2.0e-3", False, True),
     "seed": ("params.yaml", "keep: 2", "keep: 2, seed: 2", False, True),
     "a comment": ("electra/training/schedule.py", '"""\n', '"""\n# A comment.\n', True, True),
-    "code": ("electra/training/schedule.py", "warmup", "(warmup)", None, False),
+    "code": ("electra/training/schedule.py", '"""\n', '"""\nUNUSED = 0\n', False, True),
 }
 
 

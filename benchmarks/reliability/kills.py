@@ -1,5 +1,6 @@
 """Stops: SIGKILL at random moments and at every change to a file, SIGTERM and SIGINT at random moments, imports included."""
 
+import itertools
 import os
 import random
 import signal
@@ -18,14 +19,19 @@ from electra.files import sha256_file
 from electra.workers import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 120
+PATIENCE = 600
 HITS = 3  # interruptions of one run before it is left alone
+
+
+def stages(chance: random.Random, tries: int) -> Iterator[str]:
+    """So many stages, each as often as any other."""
+    order = chance.sample(STAGES, len(STAGES))
+    return itertools.islice(itertools.cycle(order), tries)
 
 
 def at_random(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     """SIGKILL at random moments, up to three times a run."""
-    for index in range(tries):
-        stage = STAGES[index % len(STAGES)]
+    for stage in stages(chance, tries):
         moments = [chance.uniform(0, 1.2) * world.seconds[stage] for _ in range(chance.randrange(1, HITS + 1))]
         with world.spoilt(world.before[stage]) as here:
             for moment in moments:
@@ -51,12 +57,15 @@ def at_changes(world: World, chance: random.Random, tries: int) -> Iterator[Verd
 
 def changes(world: World, stage: str) -> int:
     """How many changes to files a stage makes."""
+    if stage in world.changes:
+        return world.changes[stage]
     with world.spoilt(world.before[stage]) as here, tempfile.TemporaryFile() as letters:
         assert run(here, stage, partial(disk.count, letters.fileno())).code == 0
-        return letters.seek(0, os.SEEK_END)
+        world.changes[stage] = letters.seek(0, os.SEEK_END)
+    return world.changes[stage]
 
 
-def interrupted(world: World, stage: str, share: float = 0.6) -> Path:
+def interrupted(world: World, stage: str, share: float = 0.45) -> Path:
     """The project as a stage leaves it that is killed at a share of its changes to files."""
     here = world.copy(world.before[stage])
     run(here, stage, partial(disk.watch, disk.At(int(share * changes(world, stage)), disk.die)))
@@ -65,8 +74,8 @@ def interrupted(world: World, stage: str, share: float = 0.6) -> Path:
 
 def polite(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     """SIGTERM or SIGINT at a random moment of a stage whose imports are done, sometimes twice."""
-    for index in range(tries):
-        stage, number = STAGES[index % len(STAGES)], chance.choice([signal.SIGTERM, signal.SIGINT])
+    for stage in stages(chance, tries):
+        number = chance.choice([signal.SIGTERM, signal.SIGINT])
         moment, times = chance.uniform(0, 1.1) * world.seconds[stage], chance.choice([1, 1, 2])
         with world.spoilt(world.before[stage]) as here:
             ended = run(here, stage, stop=partial(send, after=moment, number=number, times=times))
@@ -75,17 +84,17 @@ def polite(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]
 
 
 def whole_commands(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
-    """SIGTERM or SIGINT at a random moment of a real command, which is busy with imports most of its time."""
-    for index in range(tries):
-        stage, number = STAGES[index % len(STAGES)], chance.choice([signal.SIGTERM, signal.SIGINT])
+    """A signal at a random moment of a real command, which is busy with imports most of its time; one worker or two."""
+    with world.spoilt(world.before["glue"]) as here:
+        seconds = command(here, "glue").seconds
+    for stage in stages(chance, tries):
+        number = chance.choice([signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+        moment, workers = chance.uniform(0, seconds), chance.choice(["1", "2"])
         with world.spoilt(world.before[stage]) as here:
-            if not index:
-                seconds = command(here, stage).seconds
-                continue
-            moment = chance.uniform(0, seconds)
-            ended = command(here, stage, after=moment, number=number)
-            what = f"{number.name}, whole command {stage}"
-            yield Verdict(what, f"{moment:.3f} s", after_stop(world, stage, here, ended))
+            ended = command(here, stage, after=moment, number=number, **{VARIABLE: workers})
+            polite = number != signal.SIGKILL
+            outcome = after_stop(world, stage, here, ended) if polite else world.again(stage, here)
+            yield Verdict(f"{number.name}, whole command {stage}", f"{moment:.3f} s, {workers} workers", outcome)
 
 
 def after_stop(world: World, stage: str, here: Path, ended: Ended) -> str:

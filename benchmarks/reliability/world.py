@@ -86,7 +86,7 @@ LEFT = {  # what each leaves; of pre-training the last weights and moments, too
     "ablation": ("build/ablation", "results/ablations"),
     "predict": ("results/predicted.jsonl",),
 }
-PATIENCE = 120.0  # seconds after which a process is taken to hang
+PATIENCE = 600.0  # seconds after which a process is taken to hang
 BUG = "this is a bug"
 
 
@@ -143,6 +143,7 @@ class World:
         self.before: dict[str, Path] = {}
         self.expected: dict[str, dict[str, str]] = {}
         self.seconds: dict[str, float] = {}
+        self.changes: dict[str, int] = {}  # to files, as far as somebody has counted them
         here = folder / "undisturbed"
         write_project(here)
         for stage in stages:

@@ -3,13 +3,14 @@
 import random
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from benchmarks.reliability import disk, power
-from benchmarks.reliability.kills import changes
-from benchmarks.reliability.world import STAGES, Verdict, World, run
+from benchmarks.reliability.kills import changes, stages
+from benchmarks.reliability.world import Verdict, World, run
 
 FAILURES = {"ENOSPC": disk.full, "EIO": disk.broken, "EACCES": disk.forbidden}
 BLOCK = 4096
@@ -17,10 +18,8 @@ BLOCK = 4096
 
 def failing(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     """From a random change to a file on, writing fails; then there is room again."""
-    count = {stage: changes(world, stage) for stage in STAGES}
-    for index in range(tries):
-        stage, kind = STAGES[index % len(STAGES)], chance.choice(list(FAILURES))
-        place = chance.randrange(count[stage])
+    for stage in stages(chance, tries):
+        kind, place = chance.choice(list(FAILURES)), chance.randrange(changes(world, stage))
         with world.spoilt(world.before[stage]) as here:
             ended = run(here, stage, partial(disk.watch, disk.At(place, FAILURES[kind]())))
             outcome = world.judge(ended, stage, here)
@@ -33,8 +32,7 @@ def full_disk(world: World, chance: random.Random, tries: int) -> Iterator[Verdi
     """A file system in memory, as large as the project and a random part of what the stage adds; then a larger one."""
     place = world.folder / "small-disk"
     place.mkdir()
-    for index in range(tries):
-        stage = STAGES[index % len(STAGES)]
+    for stage in stages(chance, tries):
         before = blocks(world.before[stage])
         size = before + chance.randrange(1, 100)
         options = f"size={size * BLOCK},nr_inodes=10000"
@@ -61,8 +59,7 @@ def blocks(folder: Path) -> int:
 
 def power_cuts(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     """States that a power cut may leave (benchmarks/reliability/power.py), and the same command on them."""
-    for number, stage in enumerate(STAGES):
-        mine = len(range(number, tries, len(STAGES)))
+    for stage, mine in Counter(stages(chance, tries)).items():
         count = changes(world, stage)
         targets: dict[int, list[tuple[Path, int]]] = {}
         for index in range(mine):
