@@ -48,6 +48,7 @@ HELP = {
     "predict": "let a fine-tuned model answer rows of files or of standard input",
     "score": "score a file of predictions of one of a source's tasks",
     "check": "ask whether the data sources of a model (or ablation) can be reached",
+    "inputs": "note the hashes of all own files that params.yaml names, for DVC",
     "replay": "replay the step at which a model's pre-training was stopped by NaN or infinity",
     "flow": "run a Prefect flow here: pretrain, finetune, ablations or workflow",
     "serve": "offer the flows of tiny as deployments from this process",
@@ -104,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
         elif command == "compare":
             for side in ("first", "second"):
                 sub.add_argument(side, help="a model, a folder with its results, or REVISION:MODEL")
-        elif command in {"report", "serve"}:
+        elif command in {"report", "serve", "inputs"}:
             sub.set_defaults(name="")
         else:
             sub.add_argument("name", help=f"a name under {STAGES.get(command) or 'models or ablations'} in params.yaml")
@@ -267,7 +268,17 @@ def score_file(options: argparse.Namespace) -> int:
     return 0
 
 
+def note_inputs(options: argparse.Namespace) -> int:
+    """Hash what is new."""
+    from pipelines.inputs import survey
+    from pipelines.params import load
+
+    survey(load())
+    return 0
+
+
 COMMANDS = {
+    "inputs": note_inputs,
     "predict": predict,
     "score": score_file,
     "params": show_params,
