@@ -85,8 +85,12 @@ def _answer_questions(ready: Ready, batch: list[Row]) -> Iterator[Row]:
         batch, ready.tokenizer, length=config.length, stride=config.stride, question_length=config.question_length
     )
     outputs = read_outputs(ready.network, reading.examples)
-    found = squad_answers.find(reading, {name: predictions.finite(values) for name, values in outputs.items()}, config)
+    outputs = {name: predictions.finite(values) for name, values in outputs.items()}
+    candidates = squad_answers.candidates(reading, outputs, config)
+    found = squad_answers.choose(reading, candidates, config)
+    n_best = squad_answers.official(found, candidates, outputs)
     given = found.given(config.null_threshold if config.answerability else None)
     for row in batch:
         key = row["id"]
-        yield {"id": key, "prediction": given[key], "best": found.spans[key], "null_score": found.null[key]}
+        answer: Row = {"id": key, "prediction": given[key], "best": found.spans[key], "null_score": found.null[key]}
+        yield {**answer, "n_best": n_best[key]}

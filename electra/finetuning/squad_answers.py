@@ -25,11 +25,14 @@ Outputs = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Answers:
-    """By question id: the best span ("" if there is none), the null score, and the n best spans with log-probabilities."""
+    """By question id: the best span ("" if there is none), the null score, the n best spans with log-probabilities, and
+    which candidates these are.
+    """
 
     spans: dict[str, str]
     null: dict[str, float]
     n_best: dict[str, list[tuple[str, float]]]
+    chosen: dict[str, list[int]]
 
     def given(self, threshold: float | None) -> dict[str, str]:
         """The answers as handed in: left empty where the null score is above the threshold (None: never)."""
@@ -61,6 +64,23 @@ class Candidates:
 def find(reading: Reading, outputs: Outputs, config: SquadConfig) -> Answers:
     """Answers of every question. Outputs are SpanFinder's, one row a window (W), K starts with K ends each."""
     return choose(reading, candidates(reading, outputs, config), config)
+
+
+def official(answers: Answers, found: Candidates, outputs: Outputs) -> dict[str, list[dict[str, Any]]]:
+    """The n best spans in the official form; a span's logits are its log-probabilities, which add up to its score."""
+    result: dict[str, list[dict[str, Any]]] = {}
+    for key, spans in answers.n_best.items():
+        scores_S = np.array([score for _, score in spans])
+        shares_S = np.exp(scores_S - scores_S.max(initial=-np.inf))
+        result[key] = []
+        for (text, _), candidate, share in zip(spans, answers.chosen[key], shares_S / shares_S.sum(), strict=True):
+            window = found.window_C[candidate]
+            beam = int((outputs["start"][window] == found.start_C[candidate]).argmax())
+            start = float(outputs["start_score"][window, beam])
+            end = float(found.score_C[candidate]) - start
+            numbers = {"probability": share, "start_logit": start, "end_logit": end}
+            result[key].append({"text": text, **{name: _rounded(value) for name, value in numbers.items()}})
+    return result
 
 
 def mean(runs: Sequence[Candidates], config: SquadConfig) -> Candidates:
@@ -95,6 +115,7 @@ def choose(reading: Reading, found: Candidates, config: SquadConfig) -> Answers:
     null_Q = np.full(len(reading.rows), np.inf)
     np.minimum.at(null_Q, question_W, found.null_W)
     best: list[list[tuple[str, float]]] = [[] for _ in reading.rows]
+    chosen: list[list[int]] = [[] for _ in reading.rows]
     seen: list[set[str]] = [set() for _ in reading.rows]
     for index in np.lexsort((end_C, start_C, window_C, -score_C, question_W[window_C])):
         window = reading.windows[window_C[index]]
@@ -108,6 +129,7 @@ def choose(reading: Reading, found: Candidates, config: SquadConfig) -> Answers:
         if text not in seen[window.question]:
             seen[window.question].add(text)
             spans.append((text, _rounded(score_C[index])))
+            chosen[window.question].append(int(index))
     ids = [row["id"] for row in reading.rows]
     if not config.answerability:
         null_Q = null_Q - np.array([spans[0][1] if spans else -np.inf for spans in best])
@@ -115,6 +137,7 @@ def choose(reading: Reading, found: Candidates, config: SquadConfig) -> Answers:
         spans={key: spans[0][0] if spans else "" for key, spans in zip(ids, best, strict=True)},
         null={key: _rounded(min(max(value, -1e9), 1e9)) for key, value in zip(ids, null_Q, strict=True)},
         n_best=dict(zip(ids, best, strict=True)),
+        chosen=dict(zip(ids, chosen, strict=True)),
     )
 
 

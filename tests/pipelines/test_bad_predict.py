@@ -19,4 +19,4 @@ def test_anything_asked_is_answered_or_refused_with_a_sentence(tmp_path: Path, m
     for _ in range(200):
         found.update(bad_predict.ask(draw.choice(models), tmp_path, draw))
     assert found["answered"] + found["refused with a sentence"] == 200
-    assert found["answered"] > 20 and found["rows"] > 50 and found["refused with a sentence"] > 50
+    assert found["answered"] > 20 and found["rows"] > 30 and found["refused with a sentence"] > 50

@@ -92,6 +92,11 @@ def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
     write_jsonl(tmp_path / "q.jsonl", [{"id": "q", "question": "what is red?", "context": context}])
     (found,) = ask(capsys, folders / "squad2", tmp_path / "q.jsonl")
     assert found["id"] == "q" and found["best"] in context and isinstance(found["null_score"], float)
+    spans = found["n_best"]
+    assert spans[0]["text"] == found["best"] and all(span["text"] in context for span in spans)
+    assert len(spans) > 3 and sum(span["probability"] for span in spans) == pytest.approx(1, abs=1e-4)
+    scores = [span["start_logit"] + span["end_logit"] for span in spans]
+    assert scores == sorted(scores, reverse=True) and all(span["start_logit"] <= 0 for span in spans)
 
 
 @pytest.mark.parametrize(
