@@ -9,6 +9,7 @@ import numpy as np
 
 from electra.errors import BadInput, shown
 from electra.finetuning import spans, squad_metrics
+from electra.finetuning.labels import read_label
 from electra.finetuning.metrics import score
 from electra.finetuning.tasks import Task
 
@@ -69,7 +70,7 @@ def score_task(task: Task, rows: Rows, answers: Mapping[str, Any], where: Path) 
     index: dict[Any, int] = {name: number for number, name in enumerate(task.labels)}
     predicted: list[Any] = []
     for number, row in enumerate(rows, 1):
-        label, fault = task.read_label(answer := answers[row["id"]])
+        label, fault = read_label(answer := answers[row["id"]], task.labels)
         if fault:
             expected = "a finite number" if task.regression else f"one of {', '.join(task.labels)}"
             raise BadInput(where, f"predicts {shown(answer)} for id {row['id']} (row {number})", expected)

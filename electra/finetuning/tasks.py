@@ -5,7 +5,6 @@ the same two steps. Defaults are the published ones of the Base model (paper, Ta
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,34 +58,6 @@ class Task:
     def classes(self) -> tuple[str, ...]:
         """What each logit stands for; tagging has BIOES tags of every type."""
         return ("O", *(f"{edge}-{kind}" for kind in self.labels for edge in "BIES")) if self.tagging else self.labels
-
-    def read_label(self, value: Any) -> tuple[str | float | None, str]:
-        """A label as rows have it, and what is wrong with it ("" if nothing): a class name, or a finite number."""
-        if self.regression:
-            try:
-                number = math.nan if isinstance(value, bool) else float(value)
-            except (TypeError, ValueError, OverflowError):
-                return None, f"label {shown(value)} is no number"
-            return (number, "") if math.isfinite(number) else (None, f"label {shown(value)} is no finite number")
-        name = label_name(value)
-        if name not in self.labels and isinstance(value, bool | str) and set(self.labels) <= {"true", "false"}:
-            name = name.lower()  # as tables write them
-        elif isinstance(value, bool) and str(value) in self.labels:
-            name = str(value)
-        return (
-            (name, "")
-            if name in self.labels
-            else (None, f"unknown label {shown(name)}, not one of {', '.join(self.labels)}")
-        )
-
-
-def label_name(value: object) -> str:
-    """A class as text: `true` and `1` as JSON and YAML write them, whatever type a reader made of them."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return value if isinstance(value, str) else shown(value)
 
 
 _BINARY = ("0", "1")

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 from electra.config import require
 from electra.data.text import CleaningConfig, QuarantineConfig
 from electra.domains import Checked, Interval, Positive, Seed
-from electra.finetuning.tasks import GLUE, SQUAD, label_name
+from electra.finetuning.labels import label_name
+from electra.finetuning.tasks import GLUE, SQUAD
 
 
 @dataclass(frozen=True, kw_only=True)

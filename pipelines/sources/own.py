@@ -15,6 +15,7 @@ from typing import Any
 from electra.data.text import Rejected
 from electra.errors import BadInput, shown
 from electra.finetuning import spans
+from electra.finetuning.labels import read_label
 from electra.finetuning.tasks import Task
 from pipelines.sources import OwnTask
 from pipelines.sources.local import EXCERPT, JSON_SUFFIXES, Lines, decoded_lines, encodes
@@ -76,7 +77,7 @@ def make_row(
     for column, text in zip(task.columns, texts, strict=True):
         if not isinstance(text, str) or not text.strip():
             return Rejected(where, f"no text in {column!r}", shown(text))
-    label, fault = task.read_label(record.get(own.label))
+    label, fault = read_label(record.get(own.label), task.labels)
     if labelled and fault:
         return Rejected(where, fault)
     return {"id": str(identity), "a": texts[0].strip(), "b": texts[1].strip() if own.b else None, "label": label}

@@ -89,7 +89,13 @@ PLUMBING = {  # how work is done, not what comes out of it; and code that only s
         "electra.data.tokenizer",
         "electra.data.words",
     ),
-    *("electra.finetuning", "electra.finetuning.tasks", "electra.model.discriminator", "electra.model.generator"),
+    *(
+        "electra.finetuning",
+        "electra.finetuning.labels",
+        "electra.finetuning.tasks",
+        "electra.model.discriminator",
+        "electra.model.generator",
+    ),
     *(
         "electra.model.corruption",
         "electra.model.objectives",
