@@ -5,22 +5,25 @@ nothing missing and nothing unexpected, and published checkpoints of this form l
 (query, key and value are one matrix here), so a round trip is bit-exact.
 """
 
+import dataclasses
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from electra.config import EncoderConfig
-from electra.errors import BadInput
-from electra.files import atomic_folder, read_json, write_atomic, write_json
+from electra.config import EncoderConfig, build
+from electra.errors import BadConfig, BadInput, CorruptFile
+from electra.files import AGAIN, atomic_folder, read_json, readable, write_atomic, write_json
+from electra.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
 from electra.model.discriminator import ReplacedTokenHead
 from electra.model.encoder import Encoder, initialise
 from electra.model.generator import MaskedTokenHead
 from electra.seeds import derive
-from electra.tensors import Tensors, write_tensors
+from electra.tensors import Tensors, fill, require_fit, write_tensors
 from electra.tensors import read_tensors as read_file
 
 _BLOCK = {  # ours -> transformers', inside one layer
@@ -30,6 +33,27 @@ _BLOCK = {  # ours -> transformers', inside one layer
     "contract": "output.dense",
     "ffn_norm": "output.LayerNorm",
 }
+_CONFIG: dict[str, tuple[str, int | float]] = {  # our settings -> transformers', and what they are where none is given
+    "layers": ("num_hidden_layers", 12),
+    "hidden": ("hidden_size", 256),
+    "heads": ("num_attention_heads", 4),
+    "ffn": ("intermediate_size", 1024),
+    "embedding": ("embedding_size", 128),
+    "positions": ("max_position_embeddings", 512),
+    "token_types": ("type_vocab_size", 2),
+    "dropout": ("hidden_dropout_prob", 0.1),
+    "attention_dropout": ("attention_probs_dropout_prob", 0.1),
+    "layer_norm_eps": ("layer_norm_eps", 1e-12),
+    "init_std": ("initializer_range", 0.02),
+}
+_TABLES = ("embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight")
+_DECODER = "generator_lm_head.weight"  # the word table once more, in folders that were not stored by transformers
+TASK = "task.json"
+SPANS = "span_head.safetensors"
+EXTRAS = "extras.safetensors"
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
+FILES = ("config.json", "model.safetensors", *TOKENIZER_FILES, TASK, SPANS, EXTRAS)  # all that is ever read of a folder
+KIND = "network"
 Head = ReplacedTokenHead | MaskedTokenHead
 _HEADS: dict[type[Head], dict[str, str]] = {
     ReplacedTokenHead: {
@@ -68,44 +92,22 @@ def encoder_tensors(encoder: Encoder, prefix: str = "electra.") -> Tensors:
 
 
 def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> None:
-    """Fill an encoder from transformers' names, with or without the `electra.` prefix; a gap or a wrong shape is a BadInput."""
-    tensors = {name.removeprefix("electra."): tensor for name, tensor in tensors.items()}
+    """Fill an encoder from transformers' names, with or without the `electra.` prefix.
 
-    def take(target: Tensor, *names: str) -> None:
-        if missing := [name for name in names if name not in tensors]:
-            raise BadInput(
-                where,
-                f"has no tensor {missing[0]}",
-                "the weights of an ELECTRA encoder",
-                "use a folder that holds a discriminator, a generator or a backbone",
-            )
-        found = torch.cat([tensors[name] for name in names]) if len(names) > 1 else tensors[names[0]]
-        if found.shape != target.shape:
-            raise BadInput(
-                where,
-                f"{names[0]} has shape {tuple(found.shape)}",
-                f"{tuple(target.shape)}",
-                "let the model's parameters and the folder's config.json agree",
-            )
-        with torch.no_grad():
-            target.copy_(found)
+    A gap, a tensor of an encoder that this one has no place for, or a wrong shape is a BadInput; heads are passed by.
+    """
+    found = {name.removeprefix("electra."): tensor for name, tensor in tensors.items() if of_encoder(name)}
+    places = encoder_tensors(encoder, "")  # views of the parameters, but for tables that are sums
+    require_fit(places, found, where, "let the model's parameters and the folder's config.json agree with its weights")
+    encoder.embeddings.load_tables(*(found.pop(name) for name in _TABLES))
+    for name, tensor in found.items():
+        places[name].copy_(tensor)
 
-    block = encoder.embeddings
-    take(block.word.weight, "embeddings.word_embeddings.weight")
-    take(block.position.weight, "embeddings.position_embeddings.weight")
-    take(block.token_type.weight, "embeddings.token_type_embeddings.weight")
-    for kind in ("weight", "bias"):
-        take(getattr(block.norm, kind), f"embeddings.LayerNorm.{kind}")
-        if isinstance(encoder.project, nn.Linear):
-            take(getattr(encoder.project, kind), f"embeddings_project.{kind}")
-        for i, layer in enumerate(encoder.layers):
-            state = layer.state_dict()  # views of the parameters: copying into them fills the layer
-            take(
-                state[f"attention.qkv.{kind}"],
-                *(f"encoder.layer.{i}.attention.self.{name}.{kind}" for name in ("query", "key", "value")),
-            )
-            for ours, theirs in _BLOCK.items():
-                take(state[f"{ours}.{kind}"], f"encoder.layer.{i}.{theirs}.{kind}")
+
+def of_encoder(name: str) -> bool:
+    """Whether a tensor is of an encoder; older releases of transformers also stored the positions' numbers."""
+    name = name.removeprefix("electra.")
+    return name.startswith(("embeddings", "encoder.")) and not name.endswith("position_ids")
 
 
 def config_json(config: EncoderConfig, vocab_size: int, architecture: str, **more: Any) -> dict[str, Any]:
@@ -114,55 +116,73 @@ def config_json(config: EncoderConfig, vocab_size: int, architecture: str, **mor
         "architectures": [architecture],
         "model_type": "electra",
         "vocab_size": vocab_size,
-        "embedding_size": config.embedding,
-        "hidden_size": config.hidden,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
-        "intermediate_size": config.ffn,
         "hidden_act": "gelu",
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.attention_dropout,
-        "max_position_embeddings": config.positions,
-        "type_vocab_size": config.token_types,
-        "initializer_range": config.init_std,
-        "layer_norm_eps": config.layer_norm_eps,
         "pad_token_id": 0,
         "tie_word_embeddings": True,
+        **{theirs: getattr(config, ours) for ours, (theirs, _) in _CONFIG.items()},
         **more,
     }
 
 
+def verify_folder(folder: Path, do: str = AGAIN, **facts: Any) -> dict[str, str]:
+    """The sha256 of each file that is read of a Hugging Face folder, checked against the folder's manifest.
+
+    Folders from elsewhere have no manifest and are taken as they are, unless `facts` are asked for, which say whose
+    folder it is. Of one with a manifest nothing is read that it does not list. Bytes are hashed once a process.
+    """
+    there = [name for name in FILES if (folder / name).is_file()]
+    if facts or os.path.lexists(folder / MANIFEST):
+        manifest = verify_manifest(folder, do=do, kind=KIND, **facts)
+        for name in there:
+            if name not in manifest["files"]:
+                raise CorruptFile(
+                    folder / name, f"is not in {MANIFEST}", "no file that it does not list", f"move it away, or {do}"
+                )
+    hashes = {}
+    for name in there:
+        with readable(folder / name, do):
+            hashes[name] = sha256_once(folder / name)
+    return hashes
+
+
 def read_config(folder: Path) -> tuple[EncoderConfig, int]:
-    """Encoder settings and vocabulary size from a folder's config.json."""
-    values = read_json(folder / "config.json")
+    """Encoder settings and vocabulary size from the config.json of a folder, which is verified first."""
+    verify_folder(folder)
+    path = folder / "config.json"
+    values = read_object(path)
     if values.get("model_type") != "electra":
         raise BadInput(
-            folder / "config.json",
-            f"is of a model of type {values.get('model_type')!r}",
-            "electra",
-            "choose an ELECTRA folder",
+            path, f"is of a model of type {values.get('model_type')!r}", "electra", "choose an ELECTRA folder"
         )
     if values.get("hidden_act", "gelu") != "gelu" or values.get("position_embedding_type", "absolute") != "absolute":
         raise BadInput(
-            folder / "config.json",
+            path,
             "asks for another activation or position embedding",
             "gelu and absolute positions",
             "choose a published ELECTRA",
         )
-    config = EncoderConfig(
-        layers=values.get("num_hidden_layers", 12),
-        hidden=values.get("hidden_size", 256),
-        heads=values.get("num_attention_heads", 4),
-        ffn=values.get("intermediate_size", 1024),
-        embedding=values.get("embedding_size", 128),
-        positions=values.get("max_position_embeddings", 512),
-        token_types=values.get("type_vocab_size", 2),
-        dropout=values.get("hidden_dropout_prob", 0.1),
-        attention_dropout=values.get("attention_probs_dropout_prob", 0.1),
-        layer_norm_eps=values.get("layer_norm_eps", 1e-12),
-        init_std=values.get("initializer_range", 0.02),
-    )
-    return config, values.get("vocab_size", 30522)
+    chosen = {ours: values.get(theirs, default) for ours, (theirs, default) in _CONFIG.items()}
+    try:
+        config = build(EncoderConfig, chosen, "")
+    except BadConfig as error:
+        key = error.where.removeprefix(".")
+        raise BadInput(
+            f"{path}: {_CONFIG[key][0]}", error.found, error.expected, "use the file that came with the weights"
+        ) from None
+    vocab_size = values.get("vocab_size", 30522)
+    if type(vocab_size) is not int or vocab_size <= 0:
+        raise BadInput(
+            f"{path}: vocab_size", f"is {vocab_size!r}", "a number above 0", "use the file that came with the weights"
+        )
+    return config, vocab_size
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON file that holds keys and values."""
+    values = read_json(path)
+    if not isinstance(values, dict):
+        raise CorruptFile(path, f"is a {type(values).__name__}", "keys and values", AGAIN)
+    return values
 
 
 def read_tensors(folder: Path) -> Tensors:
@@ -183,9 +203,10 @@ def load_encoder(folder: Path, *, dropout: float | None = None) -> Encoder:
     """The encoder of any Hugging Face ELECTRA folder; `dropout` replaces both rates."""
     config, vocab_size = read_config(folder)
     if dropout is not None:
-        config = EncoderConfig(**{**config.__dict__, "dropout": dropout, "attention_dropout": dropout})
+        config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)
+    tensors = read_tensors(folder)
     encoder = Encoder(config, vocab_size)
-    load_encoder_tensors(encoder, read_tensors(folder), folder)
+    load_encoder_tensors(encoder, tensors, folder)
     return encoder
 
 
@@ -197,44 +218,79 @@ def fresh_encoder(config: EncoderConfig, vocab_size: int, seed: int) -> Encoder:
     return encoder
 
 
-def load_networks(networks: Mapping[str, tuple[Encoder, Head]], folder: Path) -> None:
+def load_networks(
+    networks: Mapping[str, tuple[Encoder, Head]],
+    folder: Path,
+    extras: Mapping[str, Mapping[str, nn.Module]] = {},
+    hashes: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
     """Start from the exported folders of these names inside `folder`: weights only, for continued pre-training.
 
-    They are read in order: an embedding block that two share ends as the last one's, as it was exported.
+    They are read in order: an embedding block that two share ends as the last one's, as it was exported. With `hashes`
+    (folder name -> file -> sha256) the files must be those that were hashed, before and after they are read. Where a
+    folder has none of a network's `extras` these keep the values they have.
     """
     for name, (encoder, head) in networks.items():
-        if not (folder / name).is_dir():
+        inside, do = folder / name, "check pretrain.init_from"
+        if not inside.is_dir():
             raise BadInput(
-                folder / name,
-                "there is no such folder",
-                f"exported networks side by side: {', '.join(networks)}",
-                "check pretrain.init_from",
+                inside, "there is no such folder", f"exported networks side by side: {', '.join(networks)}", do
             )
-        tensors = read_tensors(folder / name)
-        load_encoder_tensors(encoder, tensors, folder / name)
-        state = head.state_dict()
-        for ours, their in _head_names(head).items():
-            if their not in tensors or tensors[their].shape != state[ours].shape:
+        config, _ = read_config(inside)
+        tensors = read_tensors(inside)
+        load_encoder_tensors(encoder, tensors, inside)
+        for ours in ("heads", "layer_norm_eps"):  # all else shows in the shapes
+            if getattr(config, ours) != getattr(encoder.config, ours):
                 raise BadInput(
-                    folder / name,
-                    f"has no {their} of shape {tuple(state[ours].shape)}",
-                    "the head's weights",
-                    "check pretrain.init_from",
+                    inside / "config.json",
+                    f"has {_CONFIG[ours][0]} {getattr(config, ours)}",
+                    f"{getattr(encoder.config, ours)}, as the model's parameters say",
+                    do,
                 )
-            state[ours].copy_(tensors[their])
+        theirs = {their: ours for ours, their in _head_names(head).items()}
+        found = {theirs.get(key, key): value for key, value in tensors.items() if not of_encoder(key)}
+        tied = found.pop(_DECODER, None)
+        if tied is not None and not torch.equal(tied.float(), encoder.embeddings.tables()[0]):
+            raise BadInput(inside, f"has a {_DECODER} that is not the word table", "tied embeddings", do)
+        fill(head, found, inside, do)
+        if name in extras and (inside / EXTRAS).is_file():
+            fill(nn.ModuleDict(extras[name]), read_file(inside / EXTRAS, do), inside / EXTRAS, do)
+        if hashes is not None and (now := verify_folder(inside)) != (then := dict(hashes.get(name, {}))):
+            file = next(file for file in FILES if now.get(file) != then.get(file))
+            expected = f"{then.get(file)}, as when the run began"
+            raise CorruptFile(inside / file, f"has sha256 {now.get(file)}", expected, "start the run again")
 
 
 def write_folder(
-    folder: Path, tensors: Tensors, config: dict[str, Any], tokenizer_files: dict[str, str], card: str
+    folder: Path,
+    tensors: Tensors,
+    config: dict[str, Any],
+    files: dict[str, str],
+    card: str,
+    *,
+    beside: Mapping[str, Tensors] = {},
+    **facts: Any,
 ) -> None:
-    """Write one complete Hugging Face folder."""
+    """Write one complete Hugging Face folder.
+
+    `files` are the tokenizer's and other texts, `beside` what transformers has no place for (file name -> tensors), and
+    `facts` say in the manifest whose folder it is.
+    """
     with atomic_folder(folder) as temporary:
         untied = {name: tensor.clone() for name, tensor in tensors.items()}
         write_tensors(temporary / "model.safetensors", untied, {"format": "pt"})
+        for name, others in beside.items():
+            write_tensors(temporary / name, others)
         write_json(temporary / "config.json", config)
-        for name, text in tokenizer_files.items():
+        for name, text in files.items():
             write_atomic(temporary / name, text)
         write_atomic(temporary / "README.md", card)
+        write_manifest(temporary, kind=KIND, **facts)
+
+
+def extra_tensors(extras: Mapping[str, nn.Module]) -> dict[str, Tensors]:
+    """What `write_folder` puts beside a network that has such extras."""
+    return {EXTRAS: nn.ModuleDict(extras).state_dict()} if extras else {}
 
 
 def network_tensors(encoder: Encoder, head: Head) -> Tensors:

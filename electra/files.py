@@ -130,16 +130,16 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, dump_json(value))
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, do: str = "delete it and run the stage that makes it") -> Any:
     """Read JSON; a missing or broken file is a sentence, not a traceback."""
     try:
-        with readable(path):
+        with readable(path, do):
             try:
                 return json.loads(path.read_text(encoding="utf-8"))
             except FileNotFoundError:
                 raise BadInput(path, "there is no such file", "a JSON file", "run the stage that makes it") from None
     except (ValueError, RecursionError) as error:  # a ValueError: no JSON, no UTF-8, or a number of endless digits
-        raise CorruptFile(path, f"is not JSON ({error})", "JSON", "delete it and run the stage that makes it") from None
+        raise CorruptFile(path, f"is not JSON ({error})", "JSON", do) from None
 
 
 def dump_line(row: Any) -> str:
@@ -247,7 +247,7 @@ def link_or_copy(old: Path, new: Path) -> None:
         shutil.copyfile(old, new)
 
 
-def safe_join(folder: Path, name: str) -> Path:
+def safe_join(folder: Path, name: str, do: str = AGAIN) -> Path:
     """Join a name found in data to a folder; one that leads outside of it, or over a link, is refused."""
     parts, path = Path(name).parts, folder
     if not parts or ".." in parts or Path(name).is_absolute():
@@ -257,7 +257,7 @@ def safe_join(folder: Path, name: str) -> Path:
     for part in parts:
         path /= part
         if path.is_symlink():
-            raise CorruptFile(path, "is a link", "a file of its own", AGAIN)
+            raise CorruptFile(path, "is a link", "a file of its own", do)
     return path
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from electra.errors import CorruptFile
+from electra.errors import BadInput, CorruptFile
 from electra.files import AGAIN, dump_json, read_json, readable, safe_join, sha256_bytes, sha256_file, write_json
 
 MANIFEST = "MANIFEST.json"
@@ -53,11 +53,14 @@ def _hash(manifest: dict[str, Any]) -> str:
 def read_manifest(folder: Path, do: str = AGAIN, **facts: Any) -> dict[str, Any]:
     """A folder's manifest, if it is whole and says these facts: what its files are to be, not what they are."""
     path = folder / MANIFEST
-    if path.is_symlink():
-        raise CorruptFile(path, "is a link", "a file", do)
-    if not path.is_file():
-        raise CorruptFile(folder, f"has no {MANIFEST}", "a complete folder", do)
-    manifest: dict[str, Any] = read_json(path)
+    with readable(path, do):
+        if path.is_symlink():
+            raise CorruptFile(path, "is a link", "a file", do)
+        if not folder.is_dir():
+            raise BadInput(folder, "there is no such folder", "a complete folder", do)
+        if not path.is_file():
+            raise CorruptFile(folder, f"has no {MANIFEST}", "a complete folder", do)
+    manifest: dict[str, Any] = read_json(path, do)
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise CorruptFile(path, "lists no files", "a manifest", do)
     own = manifest.get("sha256")  # those of older checkpoints have none
@@ -85,13 +88,13 @@ def verify_manifest(
 
 def check_file(folder: Path, name: str, manifest: dict[str, Any], do: str = AGAIN) -> None:
     """Check one file of a folder against the manifest that was read there."""
-    path, fact = safe_join(folder, name), manifest["files"].get(name)
-    size, digest = (fact.get("bytes"), fact.get("sha256")) if isinstance(fact, dict) else (None, None)
-    if digest is None:
-        raise CorruptFile(path, f"is not in {MANIFEST}", "a file that it lists with its sha256", do)
-    if not path.is_file():
-        raise CorruptFile(path, "is missing", f"a file of {size} bytes", do)
-    with readable(path, do):
+    with readable(folder / name, do):
+        path, fact = safe_join(folder, name, do), manifest["files"].get(name)
+        size, digest = (fact.get("bytes"), fact.get("sha256")) if isinstance(fact, dict) else (None, None)
+        if digest is None:
+            raise CorruptFile(path, f"is not in {MANIFEST}", "a file that it lists with its sha256", do)
+        if not path.is_file():
+            raise CorruptFile(path, "is missing", f"a file of {size} bytes", do)
         if path.stat().st_size != size:
             raise CorruptFile(path, f"has {path.stat().st_size} bytes", f"{size}", do)
         if (found := sha256_once(path)) != digest:

@@ -4,11 +4,13 @@ import os
 import re
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from electra.errors import CorruptFile
+from electra.errors import BadInput, CorruptFile
+from electra.files import readable
 
 Tensors = dict[str, Tensor]
 
@@ -30,6 +32,34 @@ def write_tensors(path: Path, tensors: Tensors, metadata: dict[str, str] | None 
 def read_tensors(path: Path, do: str) -> Tensors:
     """The tensors of a safetensors file; `do` is what the user should do about one that is not whole."""
     try:
-        return load_file(path)
-    except SafetensorError as error:
+        with readable(path, do):
+            return load_file(path)
+    except (SafetensorError, ValueError, KeyError) as error:  # KeyError: a type of number that torch has not
         raise CorruptFile(path, f"is not whole ({error})", "a safetensors file", do) from None
+
+
+def require_fit(places: Tensors, found: Tensors, where: object, do: str) -> None:
+    """Refuse tensors that are not exactly those of `places`: names, shapes, and numbers with a fraction."""
+    lacking = [name for name in places if name not in found]
+    surplus = [name for name in found if name not in places]
+    if lacking or surplus:
+        told = [f"{said} {_some(names)}" for said, names in (("has no tensor", lacking), ("has", surplus)) if names]
+        raise BadInput(where, " and ".join(told), f"the {len(places)} tensors of this network and no other", do)
+    for name, place in places.items():
+        if found[name].shape != place.shape:
+            raise BadInput(where, f"{name} has shape {tuple(found[name].shape)}", f"{tuple(place.shape)}", do)
+        if not found[name].is_floating_point():
+            raise BadInput(where, f"{name} holds {str(found[name].dtype).removeprefix('torch.')}", "floating point", do)
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+@torch.no_grad()
+def fill(module: nn.Module, found: Tensors, where: object, do: str) -> None:
+    """Fill a module with exactly its tensors; anything else is refused and nothing is filled."""
+    places = module.state_dict()
+    require_fit(places, found, where, do)
+    for name, place in places.items():
+        place.copy_(found[name])

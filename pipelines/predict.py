@@ -19,6 +19,7 @@ from electra.finetuning.folder import Ready, load_model
 from electra.finetuning.loop import read_outputs
 from electra.finetuning.tasks import SQUAD, find
 from pipelines.sources import asked
+from pipelines.stages import inputs
 
 Row = dict[str, Any]
 _AT_ONCE = 256
@@ -45,6 +46,7 @@ def predict(model: Path, files: Iterable[str], output: str | None) -> None:
 
 def score(rows: Path, task: str, path: Path, split: str) -> dict[str, float]:
     """Every metric of a file of predictions of one split of a task."""
+    inputs.task_rows(rows.name)
     answers = scoring.read_predictions(path)
     if task in SQUAD.values():
         version: Any = next(version for version, name in SQUAD.items() if name == task)

@@ -19,7 +19,7 @@ from electra.training import checkpoint
 from pipelines.params import Params
 from pipelines.stages.pretrain import ModelRows
 
-NEVER = 2**31
+NEVER = 10**9
 
 
 def replay(name: str, params: Params) -> dict[str, Any]:

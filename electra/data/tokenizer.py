@@ -25,7 +25,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from electra.data.words import WordMemory
 from electra.domains import Checked, Interval
 from electra.errors import BadInput
-from electra.files import sha256_bytes, write_atomic, write_json
+from electra.files import readable, sha256_bytes, write_atomic, write_json
 
 PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION = "##"
@@ -74,6 +74,9 @@ class Tokenizer:
         for token in SPECIALS:
             if token not in vocabulary:
                 raise BadInput(where, f"has no {token}", f"a WordPiece vocabulary with {', '.join(SPECIALS)}")
+        if not isinstance(raw.normalizer, normalizers.BertNormalizer):
+            found = type(raw.normalizer).__name__ if raw.normalizer else "none"
+            raise BadInput(where, f"has the normalizer {found}", "BertNormalizer", "use a tokenizer of BERT or ELECTRA")
         if sorted(vocabulary.values()) != list(range(len(vocabulary))):
             raise BadInput(where, "has ids with gaps", f"the ids 0 to {len(vocabulary) - 1}, each once")
         raw.encode_special_tokens = True
@@ -261,11 +264,14 @@ def load(path: Path) -> Tokenizer:
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
         raise BadInput(file, "there is no such file", "a tokenizer.json", "run the tokens stage that makes it")
+    with readable(file):
+        data = file.read_bytes()
     try:
-        raw = tokenizers.Tokenizer.from_file(str(file))
+        return Tokenizer(tokenizers.Tokenizer.from_buffer(data), file)
+    except BadInput:
+        raise
     except Exception as error:  # the library raises bare Exception
         raise BadInput(file, f"cannot be read ({error})", "a tokenizer.json") from None
-    return Tokenizer(raw, file)
 
 
 def _normalizer(lowercase: bool, strip_accents: bool | None) -> Any:

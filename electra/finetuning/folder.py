@@ -12,13 +12,13 @@ read by the same rules. `task.json` tells what config.json has no place for: col
 """
 
 import dataclasses
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from electra.config import build, plain
@@ -26,25 +26,31 @@ from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.export import (
+    SPANS,
+    TASK,
+    TOKENIZER_FILES,
     config_json,
     encoder_tensors,
     load_encoder,
     model_card,
+    of_encoder,
+    read_object,
     read_tensors,
     write_folder,
 )
-from electra.files import read_json, write_json
+from electra.files import dump_json
 from electra.finetuning.batches import Batch
 from electra.finetuning.heads import Classifier, Network
 from electra.finetuning.squad_head import SpanFinder
 from electra.finetuning.tagging import Tagger
-from electra.finetuning.tasks import FACTS, FinetuneConfig, SquadConfig, Task
+from electra.finetuning.tasks import FinetuneConfig, SquadConfig, Task
 from electra.finetuning.unpadded import first_hidden
+from electra.manifest import MANIFEST
 from electra.model.encoder import Encoder
-from electra.tensors import Tensors
+from electra.tensors import Tensors, fill, require_fit
+from electra.tensors import read_tensors as read_file
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
-_SPANS = "span_head.safetensors"
+_DO = "give the folder of a fine-tuned model, as it was written"
 _SQUAD = (
     "length",
     "stride",
@@ -58,8 +64,10 @@ _SQUAD = (
 )
 
 
-def write_model(folder: Path, network: Network, task: Task | None, config: FinetuneConfig, source: Path) -> None:
-    """Write a folder, inside one that its caller makes whole; the tokenizer's files are those of the folder `source`."""
+def write_model(
+    folder: Path, network: Network, task: Task | None, config: FinetuneConfig, source: Path, **whose: Any
+) -> None:
+    """Write a folder; the tokenizer's files are those of the folder `source`, `whose` stands in its manifest."""
     encoder = network.encoder
     tensors = encoder_tensors(encoder)
     facts: dict[str, Any] = {"length": config.length}
@@ -89,10 +97,9 @@ def write_model(folder: Path, network: Network, task: Task | None, config: Finet
     card = model_card(
         f"ELECTRA, fine-tuned: {task.title if task else 'SQuAD'}", {"task": facts, "recipe": plain(config)}
     )
-    write_folder(folder, tensors, values, files, card)
-    write_json(folder / FACTS, facts)
-    if isinstance(network, SpanFinder):
-        save_file(_head_state(network), folder / _SPANS)
+    files[TASK] = dump_json(facts)
+    beside = {SPANS: _head(network).state_dict()} if isinstance(network, SpanFinder) else {}
+    write_folder(folder, tensors, values, files, card, beside=beside, part="fine-tuned", **whose)
 
 
 @dataclass(frozen=True)
@@ -119,31 +126,42 @@ class HeadOfTransformers(Network):
 
 
 def load_model(folder: Path) -> Ready:
-    """A fine-tuned model from our folder or any of transformers'; raises BadInput if it holds none."""
-    values = read_json(folder / "config.json")
-    facts = read_json(folder / FACTS) if (folder / FACTS).is_file() else {}
-    encoder, tensors = load_encoder(folder, dropout=0.0), read_tensors(folder)
-    architecture = (values.get("architectures") or [""])[0]
-    length = int(facts.get("length", min(encoder.config.positions, 512)))
+    """A fine-tuned model from our folder or any of transformers'; raises BadInput if it holds none.
+
+    Ours is verified. One of ours that has lost its manifest is taken as those from elsewhere are, with a word of warning.
+    """
+    encoder = load_encoder(folder, dropout=0.0)
+    heads = {name: tensor for name, tensor in read_tensors(folder).items() if not of_encoder(name)}
+    values, ours = read_object(folder / "config.json"), (folder / TASK).is_file()
+    facts = read_object(folder / TASK) if ours else {}
+    if ours and not (folder / MANIFEST).is_file():
+        print(f"warning: {folder} has no {MANIFEST}: its bytes were not checked", file=sys.stderr)
+    names, positions = values.get("architectures"), encoder.config.positions
+    architecture = names[0] if isinstance(names, list) and names else ""
+    length = facts.get("length", min(positions, 512))
+    if type(length) is not int or not 3 <= length <= positions:
+        raise BadInput(folder / TASK, f"has length {length!r}", f"3 to the model's {positions} positions", _DO)
     tokenizer = tokenizers.load(folder)
+    if tokenizer.vocab_size > encoder.vocab_size:
+        found, expected = f"{tokenizer.vocab_size:,} pieces", f"at most the model's {encoder.vocab_size:,}"
+        raise BadInput(folder, f"holds a tokenizer of {found}", expected, _DO)
     if "squad" in facts or architecture == "ElectraForQuestionAnswering":
         chosen = facts.get("squad") or {"head": "independent", "answerability": False, "length": length}
-        squad = build(SquadConfig, chosen, f"{folder / FACTS}: squad")
-        network: Network = SpanFinder(encoder, squad)
-        state = load_file(folder / _SPANS) if (folder / _SPANS).is_file() else _spans(tensors, folder)
-        network.load_state_dict(state, strict=False)
+        squad = build(SquadConfig, chosen, f"{folder / TASK}: squad")
+        network = SpanFinder(encoder, squad)
+        _fill_spans(network, heads, folder)
         return Ready(network, tokenizer, length, squad=squad)
     task = _task(values, facts, folder, tagging=architecture == "ElectraForTokenClassification")
+    size, outputs = encoder.config.hidden, max(1, len(task.classes))
     if task.tagging:
-        network = Tagger(encoder, len(task.classes), length)
-        network.head = _linear(tensors, "classifier", folder)
+        tagger = Tagger(encoder, outputs, length)
+        _fill({"classifier": tagger.head}, heads, folder)
         with torch.no_grad():  # stock models are fed segment 0, and ours is stored as theirs
             encoder.embeddings.token_type.weight[1] = encoder.embeddings.token_type.weight[0]
-    else:
-        network = HeadOfTransformers(
-            encoder, _linear(tensors, "classifier.dense", folder), _linear(tensors, "classifier.out_proj", folder)
-        )
-    return Ready(network, tokenizer, length, task=task)
+        return Ready(tagger, tokenizer, length, task=task)
+    model = HeadOfTransformers(encoder, nn.Linear(size, size), nn.Linear(size, outputs))
+    _fill({"classifier.dense": model.dense, "classifier.out_proj": model.out}, heads, folder)
+    return Ready(model, tokenizer, length, task=task)
 
 
 def _labels(task: Task) -> tuple[str, dict[str, Any]]:
@@ -163,9 +181,11 @@ def _labels(task: Task) -> tuple[str, dict[str, Any]]:
 def _task(values: dict[str, Any], facts: dict[str, Any], folder: Path, *, tagging: bool) -> Task:
     """What the outputs mean; a number leaves the network on the label's own scale."""
     if "task" in facts:
-        return dataclasses.replace(build(Task, facts["task"], f"{folder / FACTS}: task"), scale=1.0)
+        return dataclasses.replace(build(Task, facts["task"], f"{folder / TASK}: task"), scale=1.0)
     names = values.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
-    labels = tuple(str(names[key]) for key in sorted(names, key=int))
+    if not isinstance(names, dict) or set(names) != set(map(str, range(len(names)))):
+        raise BadInput(folder / "config.json", f"has id2label {names!r:.80}", "a label for each number from 0", _DO)
+    labels = tuple(str(names[str(number)]) for number in range(len(names)))
     if tagging:
         kinds = tuple(dict.fromkeys(label[2:] for label in labels if label[:2] in {"B-", "I-", "E-", "S-"}))
         task = Task(name=folder.name, title=folder.name, labels=kinds, metrics=("entity_f1",), tagging=True)
@@ -191,26 +211,33 @@ def _classifier(head: nn.Linear, scale: float) -> Tensors:
     }
 
 
-def _linear(tensors: Tensors, name: str, folder: Path) -> nn.Linear:
-    if f"{name}.weight" not in tensors or f"{name}.bias" not in tensors:
-        raise BadInput(folder, f"has no {name}", "a model that was fine-tuned", "give the folder of a fine-tuned model")
-    weight, bias = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
-    layer = nn.Linear(weight.shape[1], weight.shape[0])
-    layer.load_state_dict({"weight": weight, "bias": bias})
-    return layer
+def _fill(layers: dict[str, nn.Linear], heads: Tensors, folder: Path) -> None:
+    """Fill layers from the tensors of their names, which must be all that there is beside the encoder."""
+    if lacking := [name for name in layers if f"{name}.weight" not in heads]:
+        raise BadInput(folder, f"has no {lacking[0]}", "a model that was fine-tuned", _DO)
+    for name, layer in layers.items():
+        fill(
+            layer,
+            {kind: heads.pop(f"{name}.{kind}") for kind in ("weight", "bias") if f"{name}.{kind}" in heads},
+            f"{folder}: {name}",
+            _DO,
+        )
+    require_fit({}, heads, folder, _DO)
 
 
-def _head_state(network: SpanFinder) -> Tensors:
-    state = {name: value.cpu().contiguous() for name, value in network.state_dict().items()}
-    return {name: value for name, value in state.items() if not name.startswith("encoder.")}
+def _fill_spans(network: SpanFinder, heads: Tensors, folder: Path) -> None:
+    """Fill the SQuAD head: from the file of its own, or from transformers' two rows, which are the independent head."""
+    pair, head = nn.Linear(network.start.in_features, 2), _head(network)
+    beside = (folder / SPANS).is_file()
+    if heads or not beside:
+        _fill({"qa_outputs": pair}, heads, folder)
+    if beside:
+        fill(head, read_file(folder / SPANS, _DO), folder / SPANS, _DO)
+        return
+    rows = {kind: value.chunk(2) for kind, value in pair.state_dict().items()}
+    both = {f"{name}.{kind}": rows[kind][i] for i, name in enumerate(("start", "end_alone")) for kind in rows}
+    fill(head, both, folder / SPANS, _DO)
 
 
-def _spans(tensors: Tensors, folder: Path) -> Tensors:
-    both = _linear(tensors, "qa_outputs", folder)
-    weight, bias = both.weight.detach(), both.bias.detach()
-    return {
-        "start.weight": weight[:1],
-        "start.bias": bias[:1],
-        "end_alone.weight": weight[1:],
-        "end_alone.bias": bias[1:],
-    }
+def _head(network: SpanFinder) -> nn.ModuleDict:
+    return nn.ModuleDict({name: part for name, part in network.named_children() if name != "encoder"})

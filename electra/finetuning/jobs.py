@@ -7,6 +7,7 @@ computed again; so an interrupted stage goes on where it was.
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,14 +17,14 @@ import torch
 import electra
 from electra.config import EncoderConfig, code_digest, digest
 from electra.errors import BadConfig, BadInput, CorruptFile
-from electra.export import read_config
-from electra.files import atomic_folder, read_json, remove, sha256_file, write_json, write_jsonl
+from electra.export import read_config, verify_folder
+from electra.files import atomic_folder, read_json, remove, write_json, write_jsonl
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
 from electra.finetuning.job import Job, splits_of
 from electra.finetuning.solve import Record, Solved, solve, solve_together
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig, Stack, Task, find
-from electra.manifest import verify_manifest, write_manifest
+from electra.manifest import read_manifest, sha256_once, verify_manifest, write_manifest
 from electra.tensors import write_tensors
 
 MODEL = "model"
@@ -77,8 +78,9 @@ def plan(
                 f"give the source its {task} files and run the tasks stage",
             )
     names = ("train", *scored, *unlabelled)
-    files = {name: sha256_file(path) for name in names if (path := rows / f"{name}.jsonl").is_file()}
-    tokenizer = sha256_file(model / "tokenizer.json")
+    files = {name: sha256_once(path) for name in names if (path := rows / f"{name}.jsonl").is_file()}
+    hashes = verify_folder(model)
+    tokenizer = hashes.get("tokenizer.json", "")
     if (pieces := reading.tokenizer(model, tokenizer).vocab_size) != vocab_size:
         raise BadInput(
             model, f"holds a tokenizer of {pieces:,} pieces", f"the model's {vocab_size:,}", "pre-train again"
@@ -107,7 +109,7 @@ def plan(
     jobs = []
     for arm in config.arms:
         own = config.of_arm(arm)
-        weights = sha256_file(model / "model.safetensors") if arm == "pretrained" else None
+        weights = hashes.get("model.safetensors") if arm == "pretrained" else None
         for seed in config.seeds:
             start = starts.get(seed) if arm == "pretrained" else None
             if config.start is not None and arm == "pretrained" and start is None:
@@ -162,11 +164,15 @@ def code() -> str:
 
 def finished(job: Job) -> Record | None:
     """The record of a job that is done already, its files whole; else None."""
+    if not job.folder.is_dir():
+        return None
     try:
-        if verify_manifest(job.folder).get("fingerprint") != job.fingerprint:
+        if read_manifest(job.folder).get("fingerprint") != job.fingerprint:
             return None
+        verify_manifest(job.folder)
         record: Record = read_json(job.folder / _SCORE)
-    except (CorruptFile, BadInput):
+    except (CorruptFile, BadInput) as error:
+        print(f"warning: {error}; it is made again", file=sys.stderr, flush=True)
         return None
     return record
 
@@ -206,6 +212,6 @@ def _leave(job: Job, solved: Solved) -> Record:
             _WRITERS[Path(name).suffix](folder / name, content)
         if job.keep:
             solved.widen()
-            write_model(folder / MODEL, solved.network, job.facts, job.config, job.model)
+            write_model(folder / MODEL, solved.network, job.facts, job.config, job.model, name=job.name)
         write_manifest(folder, fingerprint=job.fingerprint)
     return record

@@ -33,6 +33,12 @@ class Embeddings(nn.Module):
         """The word (V, E) and position (P, E) tables that are looked up."""
         return self.word.weight, self.position.weight
 
+    @torch.no_grad()
+    def load_tables(self, word_VE: Tensor, position_PE: Tensor) -> None:
+        """Let `tables` be these."""
+        self.word.weight.copy_(word_VE)
+        self.position.weight.copy_(position_PE)
+
     def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
         """Ids and segment ids to embeddings (B, T, E)."""
         word_VE, position_PE = self.tables()
@@ -54,6 +60,28 @@ class DisentangledEmbeddings(Embeddings):
         """Generator's tables, detached, plus the deltas."""
         word_VE, position_PE = self.base[0].tables()
         return word_VE.detach() + self.word.weight, position_PE.detach() + self.position.weight
+
+    @torch.no_grad()
+    def load_tables(self, word_VE: Tensor, position_PE: Tensor) -> None:
+        """Set the deltas so that `tables` are these, over the generator's as they are now."""
+        for delta, base, table in zip(
+            (self.word, self.position), self.base[0].tables(), (word_VE, position_PE), strict=True
+        ):
+            delta.weight.copy_(difference(table.to(base), base))
+
+
+def difference(total: Tensor, base: Tensor) -> Tensor:
+    """The x of base + x = total to the last bit, wherever there is one among the neighbours of total - base.
+
+    There is for a total that was such a sum; but where that lies beside a power of two, the rounded difference alone may
+    miss it by a bit, and where it is -0 by its sign.
+    """
+    found = total - base
+    infinity = torch.full_like(found, torch.inf)
+    for other in (found.nextafter(infinity), found.nextafter(-infinity), total):
+        same = (base + found).view(torch.int32) == total.view(torch.int32)
+        found = torch.where(same | ((base + other).view(torch.int32) != total.view(torch.int32)), found, other)
+    return found
 
 
 class Attention(nn.Module):

@@ -111,6 +111,15 @@ class Pretraining(nn.Module):
             return found | {"masked_lm": (self.discriminator.encoder, self.token_head)}
         return found | {"discriminator": (self.discriminator.encoder, self.discriminator.head)}
 
+    def extras(self) -> dict[str, dict[str, nn.Linear]]:
+        """What belongs to a trained network besides encoder and head, by the network's name."""
+        found: dict[str, dict[str, nn.Linear]] = {}
+        if self.config.objective.name == "all_tokens_mlm":
+            found["masked_lm"] = {"copy_gate": self.copy_gate}
+        if self.config.objective.training == "adversarial":
+            found["generator"] = {"baseline": self.baseline}
+        return found
+
     def forward(self, batch: Batch, stage: str = "joint") -> Outputs:
         """One pass; `stage` is "joint", or "generator" / "discriminator" in two-stage training."""
         objective = self.config.objective

@@ -137,7 +137,8 @@ def pretrain(
 
         model = build()
         if settings.init_from:
-            load_networks(model.networks(), Path(settings.init_from))
+            start = Path(settings.init_from)
+            load_networks(model.networks(), start, model.extras(), fingerprint.get("init_from"))
         model.to(device)
         world.shard(model)
         optimizer = build_optimizer(

@@ -6,7 +6,8 @@ the model was surest of. So they are the same each time, and nobody has picked t
 
 import math
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -16,7 +17,7 @@ from electra.errors import UserError
 from electra.files import read_json, read_jsonl
 from electra.finetuning.squad_metrics import golds, question_scores
 from electra.finetuning.tasks import GLUE, SQUAD
-from pipelines.report.inputs import ModelResults
+from pipelines.report.inputs import ModelResults, check
 
 SENTENCES, TOKENS = 8, 96
 ANSWERS, MISTAKES = 3, 2
@@ -131,7 +132,7 @@ def answers(model: ModelResults, root: Path = Path()) -> str:
     for version in model.squad:
         rows = _rows(root / f"build/tasks/{model.tasks_source}/{SQUAD.get(version, '')}/dev.jsonl")
         found = _first(root / f"build/squad/{model.name}/{version}", "pretrained", ".json")
-        predictions = read_json(found) if found else {}
+        predictions = _read(found, read_json) or {}
         if not rows or not predictions:
             continue
         scores = question_scores(rows, predictions, version)  # type: ignore[arg-type]
@@ -239,10 +240,17 @@ def _first(folder: Path, arm: str, suffix: str) -> Path | None:
 
 
 def _rows(path: Path | None) -> list[dict[str, Any]]:
-    """The file's rows; none if it is absent or broken (the page says so)."""
-    if path is None:
-        return []
+    """The file's rows; none if it is absent or broken."""
+    return _read(path, read_jsonl) or []
+
+
+def _read(path: Path | None, read: Callable[[Path], Any]) -> Any:
+    """A verified file's content; None if it is absent, and if it is broken, which is said."""
+    if path is None or not path.exists():
+        return None
     try:
-        return read_jsonl(path)
-    except UserError:
-        return []
+        check(path)
+        return read(path)
+    except UserError as error:
+        print(f"warning: {error}; the examples do without", file=sys.stderr)
+        return None

@@ -19,9 +19,11 @@ from typing import Any
 from electra.errors import UserError
 from electra.files import read_json
 from electra.finetuning.tasks import GLUE
+from electra.manifest import MANIFEST, verify_manifest
 from pipelines.report import experiments, records
 from pipelines.report.experiments import Ablation, number
 from pipelines.report.records import Record
+from pipelines.stages.inputs import again
 
 ARMS = ("pretrained", "scratch")
 ARM_TITLES = {"pretrained": "pre-trained", "scratch": "from scratch"}
@@ -125,6 +127,8 @@ class Reader:
         if optional and not (self.root / path).exists():
             return {}
         try:
+            if path.startswith("build/") and (self.root / path).exists():
+                check(self.root / path)
             return read_json(self.root / path)
         except UserError as error:
             self.missing.append(f"{path}: {error.found}")
@@ -139,6 +143,13 @@ class Reader:
             self.missing.append(f"{path}: there is no such file")
             return {}
         return {column: [_float(row.get(column)) for row in rows] for column in (rows[0] if rows else {})}
+
+
+def check(path: Path) -> None:
+    """Check a file of build/<kind>/<name>, or of a folder in there, against the manifest of that folder."""
+    folder = next((parent for parent in path.parents if (parent / MANIFEST).exists()), path.parent)
+    stage = "pretrain" if folder.parent.name == "models" else folder.parent.name
+    verify_manifest(folder, only=[str(path.relative_to(folder))], do=again(stage, folder.name), name=folder.name)
 
 
 def _model(reader: Reader, name: str, config: Any, params: Any) -> ModelResults:

@@ -21,6 +21,7 @@ from electra.manifest import write_manifest
 from electra.progress import Progress
 from electra.workers import run_units, worker_count
 from pipelines.params import AblationConfig, Params
+from pipelines.stages import inputs
 from pipelines.stages.arms import END, Arm, Result, Task, keeping, slots, try_one
 from pipelines.stages.pretrain import CODE, ModelRows
 
@@ -41,7 +42,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     with atomic_folder(Path("build/ablation") / name) as folder:
         for arm, result in results.items():
             write_jsonl(folder / f"{arm}.jsonl", result.get("curve", []))
-        write_manifest(folder, kind="ablation")
+        write_manifest(folder, kind="ablation", name=name)
     record = {
         "name": name,
         "title": ablation.title,
@@ -115,6 +116,7 @@ def plan_tasks(name: str, params: Params) -> tuple[Task, ...]:
     """The tasks of an experiment with their settings: the model's, changed by the experiment's."""
     ablation = params.ablations[name]
     changes = merge(params.models[ablation.model].finetune, ablation.finetune)
+    rows = inputs.task_rows(ablation.data)
     tasks = []
     for task in ablation.tasks:
         where = f"ablations.{name}.finetune"
@@ -124,7 +126,7 @@ def plan_tasks(name: str, params: Params) -> tuple[Task, ...]:
             if squad
             else params.finetune.resolve(task, changes, where, params.own_tasks(ablation.data))
         )
-        tasks.append(Task(task, config, Path("build/tasks") / ablation.data / task, (*ablation.points, END)))
+        tasks.append(Task(task, config, rows / task, (*ablation.points, END)))
     return tuple(tasks)
 
 

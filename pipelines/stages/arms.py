@@ -11,24 +11,25 @@ training. Once trained it holds `point-<fraction>/` (encoders: the end is 1) and
 import contextlib
 import dataclasses
 import math
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from safetensors.torch import load_file
 
 from electra.config import ElectraConfig, digest, plain
 from electra.devices import use_own_gpu
-from electra.errors import BadConfig, Busy, CorruptFile, NonFinite, UserError
-from electra.export import config_json, encoder_tensors, model_card, write_folder
-from electra.files import atomic_folder, lock_folder, read_json, remove, write_json
+from electra.errors import BadConfig, Busy, NonFinite, UserError
+from electra.export import config_json, encoder_tensors, model_card, read_object, verify_folder, write_folder
+from electra.files import lock_folder, remove, write_json
 from electra.finetuning.jobs import plan
 from electra.finetuning.pool import run_all
 from electra.finetuning.tasks import FinetuneConfig
-from electra.manifest import verify_manifest, write_manifest
+from electra.manifest import verify_manifest
+from electra.tensors import read_tensors, require_fit
 from electra.training.loop import Trained
 from pipelines.params import Params
 from pipelines.stages.pretrain import ModelRows
@@ -160,12 +161,16 @@ def alone(folder: Path) -> Iterator[None]:
 def finished(arm: Arm, fingerprint: str) -> Result | None:
     """The record of an arm that is trained, with every point that is asked for; else None."""
     try:
-        record: Result = read_json(arm.folder / "arm.json")
+        record = read_object(arm.folder / "arm.json")
+        if record.get("fingerprint") != fingerprint:
+            return None
         for point in (*arm.points, END):
-            verify_manifest(arm.folder / f"point-{point:g}")
-    except (UserError, CorruptFile):
+            verify_folder(arm.folder / f"point-{point:g}", model=arm.key, part=f"point-{point:g}")
+    except UserError as error:
+        if (arm.folder / "arm.json").exists():
+            print(f"warning: {error}; the arm is trained again", file=sys.stderr, flush=True)
         return None
-    return record if record["fingerprint"] == fingerprint else None
+    return record
 
 
 def train(arm: Arm, params: Params) -> Result:
@@ -195,7 +200,7 @@ def train(arm: Arm, params: Params) -> Result:
     }
     write_json(arm.folder / "arm.json", record)
     remove(arm.folder / "run")
-    return cast(Result, read_json(arm.folder / "arm.json"))  # in the file's order, as a second start finds it
+    return read_object(arm.folder / "arm.json")  # in the file's order, as a second start finds it
 
 
 @torch.no_grad()
@@ -205,12 +210,13 @@ def export(arm: Arm, trained: Trained, rows: ModelRows, point: float) -> None:
     if point != END:
         folder = arm.folder / "run" / f"step-{arm.step(point)}"
         verify_manifest(folder)
-        tensors = load_file(folder / "model.safetensors")
-        for name, parameter in model.named_parameters():
-            parameter.copy_(tensors[name])
+        tensors = read_tensors(folder / "model.safetensors", "run the experiment again")
+        places = {name: parameter.detach() for name, parameter in model.named_parameters()}
+        require_fit(places, tensors, folder, "run the experiment again")
+        for name, place in places.items():
+            place.copy_(tensors[name])
     settings = config_json(arm.config.encoder, rows.tokenizer.vocab_size, "ElectraModel")
     card = {"data": rows.label, "recipe": plain(arm.config), "step": arm.step(point)}
-    with atomic_folder(arm.folder / f"point-{point:g}") as temporary:
-        tensors = encoder_tensors(model.discriminator.encoder, "")
-        write_folder(temporary, tensors, settings, rows.tokenizer_files(), model_card(f"{arm.title}: encoder", card))
-        write_manifest(temporary, kind="encoder")
+    part, title = f"point-{point:g}", model_card(f"{arm.title}: encoder", card)
+    tensors = encoder_tensors(model.discriminator.encoder, "")
+    write_folder(arm.folder / part, tensors, settings, rows.tokenizer_files(), title, model=arm.key, part=part)

@@ -95,7 +95,7 @@ def collect(
                 with (source / "quarantine.jsonl").open("rb") as entries:
                     shutil.copyfileobj(entries, target)
         weights = [source.weight for source in config.sources]
-        write_manifest(temporary, kind="corpus", shards=shards, weights=weights)
+        write_manifest(temporary, kind="corpus", name=where.rpartition(".")[2], shards=shards, weights=weights)
     sums = {key: sum(source[key] for source in sources) for key in ("documents", "lines", "bytes")}
     assert total["rows"] == sums["documents"] + bad + dropped.total(), (total, sums, bad, dropped)
     assert total["lines_read"] == sums["lines"] + lines.total(), (total, sums, lines)

@@ -17,10 +17,11 @@ from electra.finetuning.job import Job, splits_of
 from electra.finetuning.jobs import MODEL, code, plan
 from electra.finetuning.pool import run_all
 from electra.finetuning.solve import Record
-from electra.manifest import verify_manifest, write_manifest
+from electra.manifest import write_manifest
 from electra.progress import Progress
 from electra.workers import worker_count
 from pipelines.params import ModelConfig, Params, PublishedConfig
+from pipelines.stages import inputs
 
 Records = dict[str, list[Record]]  # by task
 SUFFIXES = {
@@ -37,7 +38,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     model = params.encoder(name)
     where = f"{'published' if name in params.published else 'models'}.{name}.finetune"
     state = Path("runs") / f"glue-{name}"
-    jobs = plan_glue(params, model, where, encoder=Path("build/models") / name / "encoder", state=state)
+    jobs = plan_glue(params, model, where, encoder=inputs.encoder(name, params), state=state)
     together = [
         task
         for task in dict.fromkeys(job.task for job in jobs)
@@ -48,7 +49,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         with atomic_folder(Path("build/glue") / name) as folder:
             gather(jobs, folder, SUFFIXES)
             ensembles = hand_in(jobs, folder, together)
-            write_manifest(folder)
+            write_manifest(folder, kind="glue", name=name)
     facts = {job.task: job.facts for job in jobs}
     tasks = {task: summary.of_task(facts[task], parts) for task, parts in records.items()}
     for task, figures in ensembles.items():
@@ -74,8 +75,7 @@ def plan_glue(
     tasks: Sequence[str] = (),
 ) -> list[Job]:
     """The jobs of a model's tasks (those that its settings select, or `tasks`); `where` names its settings in errors."""
-    rows = Path("build/tasks") / model.tasks
-    verify_manifest(rows)
+    rows = inputs.task_rows(model.tasks)
     own = params.own_tasks(model.tasks)
     chosen = tasks or params.finetune.selected(model.finetune, where, own)
     configs = {task: params.finetune.resolve(task, model.finetune, where, own) for task in chosen}

@@ -14,16 +14,19 @@ from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
 from electra.errors import BadInput
 from electra.export import (
+    TOKENIZER_FILES,
     architecture,
     config_json,
     encoder_tensors,
+    extra_tensors,
     model_card,
     network_tensors,
+    verify_folder,
     write_folder,
 )
-from electra.files import atomic_folder, sha256_file, write_atomic, write_json
+from electra.files import atomic_folder, write_atomic, write_json
 from electra.flops import inference_flops, training_flops
-from electra.manifest import write_manifest
+from electra.manifest import MANIFEST, verify_manifest, write_manifest
 from electra.model.corruption import SpecialIds
 from electra.model.generator import Generator
 from electra.model.pretraining import Pretraining
@@ -31,11 +34,10 @@ from electra.training.feed import Feed, part
 from electra.training.loop import Data, Log, Trained, pretrain
 from pipelines.params import Params
 from pipelines.processes import is_main
-from pipelines.stages import published
+from pipelines.stages import inputs, published
 
 SOURCE = Path(electra.__file__).parent
 CODE = [SOURCE / name for name in ("model", "training", "data/batches.py", "seeds.py", "config.py")]
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 EXAMPLES = 12
 
 
@@ -64,8 +66,10 @@ class ModelRows:
 
     def __init__(self, params: Params, tokens: str, config: ElectraConfig) -> None:
         self.name, self.folder = tokens, Path("build/tokens") / tokens
-        self.tokenizer = tokenizers.load(self.folder)
         rows = self.folder / f"rows-{config.pretrain.length}"
+        read, do = [*TOKENIZER_FILES, f"{rows.name}/{MANIFEST}"], inputs.again("tokens", tokens)
+        verify_manifest(self.folder, only=read, do=do, kind="tokens", name=tokens)  # the rows' own hashes them
+        self.tokenizer = tokenizers.load(self.folder)
         self.train_rows = Rows.open(rows, "train", tokenizer=self.tokenizer.identity)
         self.valid_rows = Rows.open(rows, "valid", tokenizer=self.tokenizer.identity)
         self.digest = self.train_rows.digest
@@ -99,9 +103,9 @@ class ModelRows:
         present = (name for name in TOKENIZER_FILES if (self.folder / name).is_file())
         return {name: (self.folder / name).read_text(encoding="utf-8") for name in present}
 
-    def _check_start(self, folder: Path) -> dict[str, str]:
-        """Refuse weights of another tokenizer; returns the hashes of the weights that training starts from."""
-        ours, hashes = self.tokenizer.pieces(), {}
+    def _check_start(self, folder: Path) -> dict[str, dict[str, str]]:
+        """Refuse weights of another tokenizer; returns the hash of every file that training starts from."""
+        ours, hashes = self.tokenizer.pieces(), dict[str, dict[str, str]]()
         for inside in sorted(path.parent for path in folder.glob("*/model.safetensors")):
             if not any((inside / file).is_file() for file in TOKENIZER_FILES[:2]):
                 found = f"holds neither {TOKENIZER_FILES[0]} nor {TOKENIZER_FILES[1]}"
@@ -113,7 +117,7 @@ class ModelRows:
                 expected = f"{len(ours):,}" if place is None else repr(ours[place])
                 do = "let the model's tokens use the tokenizer that the weights of pretrain.init_from were made with"
                 raise BadInput(inside, f"has a tokenizer with {where}", f"{expected}, as tokens.{self.name} has", do)
-            hashes[inside.name] = sha256_file(inside / "model.safetensors")
+            hashes[inside.name] = verify_folder(inside)
         return hashes
 
     def _counts(self) -> torch.Tensor:
@@ -170,7 +174,7 @@ def write_model(
 ) -> None:
     """encoder/, generator/ and discriminator/ or masked_lm/ as Hugging Face folders, examples.json, and a manifest over all of it."""
     model, vocab_size = trained.model, rows.tokenizer.vocab_size
-    files, encoder = rows.tokenizer_files(), config.encoder
+    files, encoder, extras = rows.tokenizer_files(), config.encoder, model.extras()
     card = {"data": rows.label, "recipe": plain(config), "results": trained.history[-1], "facts": facts}
     with atomic_folder(folder) as temporary:
         bare = config_json(encoder, vocab_size, "ElectraModel")
@@ -179,9 +183,10 @@ def write_model(
             for kind, (part, head) in model.networks().items()
         }
         for kind, (tensors, settings) in parts.items():
-            write_folder(temporary / kind, tensors, settings, files, model_card(f"ELECTRA {name}: {kind}", card))
+            title, beside = model_card(f"ELECTRA {name}: {kind}", card), extra_tensors(extras.get(kind, {}))
+            write_folder(temporary / kind, tensors, settings, files, title, beside=beside, model=name, part=kind)
         write_json(temporary / "examples.json", examples(model, config, rows))
-        write_manifest(temporary, kind="model")
+        write_manifest(temporary, kind="model", name=name)
 
 
 @torch.no_grad()

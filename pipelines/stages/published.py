@@ -4,12 +4,21 @@ Any folder will do that holds an ELECTRA encoder as safetensors: a discriminator
 model. Its tokenizer.json is taken as it is; where there is only a vocab.txt, one is made of it.
 """
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from electra.data import tokenizer as tokenizers
-from electra.export import config_json, encoder_tensors, load_encoder, model_card, write_folder
-from electra.files import atomic_folder, read_json, sha256_file
+from electra.export import (
+    config_json,
+    encoder_tensors,
+    load_encoder,
+    model_card,
+    read_object,
+    verify_folder,
+    write_folder,
+)
+from electra.files import atomic_folder, write_json
 from electra.manifest import write_manifest
 from pipelines.params import Params
 from pipelines.sources.local import require_folder
@@ -19,7 +28,8 @@ def run(name: str, params: Params, tracker: Any) -> None:
     """The stage."""
     folder = require_folder(Path(params.published[name].folder), f"published.{name}.folder")
     encoder = load_encoder(folder)
-    facts = {"weights_sha256": sha256_file(folder / "model.safetensors")}
+    facts = {"source": verify_folder(folder)}
+    note(folder, facts["source"], Path("runs") / f"published-{name}" / "source.json")
     with atomic_folder(Path("build/models") / name) as temporary:
         tokenizers.save(tokenizer(folder), temporary / "tokenizer")
         files = {path.name: path.read_text("utf-8") for path in sorted((temporary / "tokenizer").iterdir())}
@@ -29,9 +39,23 @@ def run(name: str, params: Params, tracker: Any) -> None:
             config_json(encoder.config, encoder.vocab_size, "ElectraModel"),
             files,
             model_card(f"ELECTRA {name}: encoder of a published model", facts),
+            model=name,
+            part="encoder",
         )
-        write_manifest(temporary, kind="model", **facts)
+        write_manifest(temporary, kind="model", name=name, **facts)
     tracker.summary({"parameters": sum(parameter.numel() for parameter in encoder.parameters())})
+
+
+def note(folder: Path, hashes: dict[str, str], record: Path) -> None:
+    """Remember a foreign folder's hashes when it is first read; say so when they are others later."""
+    known = read_object(record) if record.is_file() else {}
+    for file in sorted({*known, *hashes} if known else ()):
+        if known.get(file) != hashes.get(file):
+            print(
+                f"warning: {folder / file} has sha256 {hashes.get(file)}, and had {known.get(file)} when it was read before",
+                file=sys.stderr,
+            )
+    write_json(record, hashes)
 
 
 def tokenizer(folder: Path) -> tokenizers.Tokenizer:
@@ -39,7 +63,7 @@ def tokenizer(folder: Path) -> tokenizers.Tokenizer:
     if (folder / "tokenizer.json").is_file() or not (folder / "vocab.txt").is_file():
         return tokenizers.load(folder)
     path = folder / "tokenizer_config.json"
-    settings = read_json(path) if path.is_file() else {}
+    settings = read_object(path) if path.is_file() else {}
     return tokenizers.from_vocab(
         folder / "vocab.txt",
         lowercase=settings.get("do_lower_case", True),

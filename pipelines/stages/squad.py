@@ -14,8 +14,9 @@ from electra.finetuning.job import Job
 from electra.finetuning.jobs import plan
 from electra.finetuning.solve import answer_together
 from electra.finetuning.tasks import SQUAD
-from electra.manifest import verify_manifest, write_manifest
+from electra.manifest import write_manifest
 from pipelines.params import Params
+from pipelines.stages import inputs
 from pipelines.stages.glue import device, gather, label, provenance, run_jobs, workers
 
 FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbest.json": "-nbest.json"}
@@ -26,10 +27,8 @@ def run(name: str, params: Params, tracker: Any) -> None:
     model = params.encoder(name)
     section = "published" if name in params.published else "models"
     config = params.finetune.resolve_squad(model.finetune, f"{section}.{name}.finetune")
-    rows = Path("build/tasks") / model.tasks
-    encoder = Path("build/models") / name / "encoder"
+    rows, encoder = inputs.task_rows(model.tasks), inputs.encoder(name, params)
     state = Path("runs") / f"squad-{name}"
-    verify_manifest(rows)
     jobs = []
     for version in config.versions:
         task = SQUAD[version]
@@ -49,7 +48,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         with atomic_folder(Path("build/squad") / name) as folder:
             gather(jobs, folder, FILES)
             together = ensembles(jobs, folder)
-            write_manifest(folder)
+            write_manifest(folder, kind="squad", name=name)
     versions = {version: summary.of_squad(records[SQUAD[version]]) for version in config.versions}
     for version, figures in together.items():
         versions[version]["ensemble"] = figures

@@ -82,7 +82,7 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
         if not counts:
             raise BadInput(where, "has none of the tasks", "official files of GLUE or SQuAD", "check the folders")
         write_jsonl(temporary / "quarantine.jsonl", quarantine)
-        write_manifest(temporary, kind="tasks", source=source.kind, tasks=counts)
+        write_manifest(temporary, kind="tasks", name=where.rpartition(".")[2], source=source.kind, tasks=counts)
     rows_in_all = sum(split["rows"] for splits in counts.values() for split in splits.values())
     return {"source": source.kind, "rows": rows_in_all, "quarantined": len(quarantine), "tasks": counts}
 

@@ -26,11 +26,12 @@ from electra.data.shards import SPLITS, RowWriter, seal, shard_paths
 from electra.data.text import sentences
 from electra.data.tokenizer import HubTokenizer, Tokenizer, TrainTokenizer
 from electra.errors import BadInput, CorruptFile
-from electra.files import atomic_folder, lock_folder, read_json, remove, room, sha256_file, write_json
-from electra.manifest import MANIFEST, write_manifest
+from electra.files import atomic_folder, lock_folder, readable, remove, room, sha256_file, write_json
+from electra.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
 from electra.progress import tell_loss
 from electra.seeds import derive, permute
 from pipelines.sources import hub
+from pipelines.stages.inputs import again
 from pipelines.stages.resumable import finish_unit, finish_units
 
 if TYPE_CHECKING:
@@ -75,9 +76,9 @@ def tell_losses(config: TokensConfig, where: str, metrics: dict[str, Any], noted
 
 def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work: Path) -> dict[str, Any]:
     """Write tokenizer and rows to `folder` and return what was counted; `work` keeps the tokenizer and finished shards."""
-    if not (corpus / MANIFEST).is_file():
+    if not corpus.is_dir():
         raise BadInput(corpus, "there is no finished corpus", f"the corpus that {where} names", "run its corpus stage")
-    manifest = read_json(corpus / MANIFEST)
+    manifest = read_manifest(corpus, again("corpus", config.corpus), kind="corpus", name=config.corpus)
     here = Path(__file__)
     code = code_digest(here, here.parents[2] / "electra" / "data")
     fingerprint = digest(config, manifest["files"], code)
@@ -134,11 +135,15 @@ class SampleLines:
 
 def read_texts(path: Path, sha256: str) -> Iterator[str]:
     """The texts of a shard of documents, after its bytes were checked."""
-    if not path.is_file() or sha256_file(path) != sha256:
-        raise CorruptFile(path, "is missing or damaged", f"sha256 {sha256}", "run the corpus stage again")
-    with path.open(encoding="utf-8", newline="\n") as file:
-        for line in file:
-            yield json.loads(line)["text"]
+    do = again("corpus", path.parent.name)
+    if path.is_symlink() or not path.is_file():
+        raise CorruptFile(path, "is missing or a link", f"a file of sha256 {sha256}", do)
+    with readable(path, do):
+        if (found := sha256_once(path)) != sha256:
+            raise CorruptFile(path, f"has sha256 {found}", sha256, do)
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                yield json.loads(line)["text"]
 
 
 def split_of(text: str, seed: int, valid_fraction: float) -> str:
@@ -281,7 +286,13 @@ def collect(
                     "padding": round(1 - writer.tokens / max(1, writer.rows * length), 4),
                 }
             seal(rows_folder, length, tokenizer, facts)
-        write_manifest(temporary, kind="tokens", lengths=list(config.lengths), tokenizer=tokenizer.identity)
+        write_manifest(
+            temporary,
+            kind="tokens",
+            name=where.rpartition(".")[2],
+            lengths=list(config.lengths),
+            tokenizer=tokenizer.identity,
+        )
     first = metrics["rows"][str(config.lengths[0])]
     kept = sum(first[split]["tokens_read"] - first[split]["tokens_discarded"] for split in SPLITS)
     metrics["unknown_rate"] = round(total["unknown"] / max(1, kept), 6)

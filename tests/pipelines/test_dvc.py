@@ -77,6 +77,7 @@ PLUMBING = {  # how work is done, not what comes out of it; and code that only s
         "pipelines.params",
         "pipelines.processes",
         "pipelines.sources",
+        "pipelines.stages.inputs",
         "pipelines.stages.published",
         "pipelines.stages.resumable",
         "pipelines.tracking",

@@ -23,6 +23,7 @@ from electra.finetuning.heads import Classifier
 from electra.finetuning.squad_head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
+from electra.manifest import write_manifest
 from pipelines.__main__ import main
 from tests.conftest import ROOT, environment
 
@@ -123,6 +124,8 @@ def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
         ("chunks", '{"words": [["the"]]}\n', 65, ":1: is {'id': '0'"),
         ("squad2", '{"question": "x"}\n', 65, "expected the columns question, context"),
         ("nowhere", "x\n", 69, "there is no such folder"),
+        ("tokenizer", "x\n", 65, "config.json: there is no such file"),
+        ("base", "x\n", 65, "has no classifier.dense; expected a model that was fine-tuned"),
     ],
     ids=lambda value: str(value)[:20],
 )
@@ -203,6 +206,7 @@ def test_a_file_of_predictions_that_is_none_is_one_sentence(folders, tmp_path, c
     rows = [{"id": str(n), "words": ["the", "cat"], "tags": ["B-NP", "I-NP"]} for n in range(2)]
     write_jsonl(Path("build/tasks/mine/chunks/dev.jsonl"), rows)
     write_json(Path("build/tasks/mine/chunks/task.json"), plain(CHUNKS))
+    write_manifest(Path("build/tasks/mine"), kind="tasks", name="mine")
     write_jsonl(Path("good.jsonl"), [{"id": row["id"], "words": row["words"], "tags": row["tags"]} for row in rows])
     assert main(["score", "mine", "chunks", "good.jsonl"]) == 0
     assert json.loads(capsys.readouterr().out)["entity_f1"] == 100
@@ -225,6 +229,7 @@ def test_a_file_of_predictions_is_scored(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [{"id": str(n), "a": "the cat", "b": None, "label": str(n % 2)} for n in range(4)]
     write_jsonl(Path("build/tasks/mine/sst2/dev.jsonl"), rows)
+    write_manifest(Path("build/tasks/mine"), kind="tasks", name="mine")
     write_jsonl(Path("p.jsonl"), [{"id": str(n), "prediction": "1"} for n in range(4)])
     assert main(["score", "mine", "sst2", "p.jsonl"]) == 0
     assert json.loads(capsys.readouterr().out) == {"accuracy": 50.0}

@@ -169,6 +169,11 @@ def test_missing_and_broken_files_are_sentences(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(BadInput, match="cannot be read"):
         wordpiece.load(tmp_path)
+    plain = wordpiece.from_pieces([*SPECIALS, "a"], lowercase=True, strip_accents=None)
+    plain.raw.normalizer = None
+    (tmp_path / "tokenizer.json").write_text(plain.raw.to_str())
+    with pytest.raises(BadInput, match="has the normalizer none; expected BertNormalizer"):
+        wordpiece.load(tmp_path)
 
 
 def test_training_on_nothing_or_with_too_few_pieces_is_a_sentence() -> None:

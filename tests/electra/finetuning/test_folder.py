@@ -3,14 +3,15 @@
 import dataclasses
 import json
 import random
+import re
 
 import numpy as np
 import pytest
 import torch
 import transformers
 
-from electra.errors import BadConfig, BadInput
-from electra.export import load_encoder
+from electra.errors import BadConfig, BadInput, CorruptFile, UserError
+from electra.export import FILES, load_encoder
 from electra.files import read_jsonl, write_json, write_jsonl
 from electra.finetuning import folder as folders
 from electra.finetuning.examples import encode
@@ -23,6 +24,7 @@ from electra.finetuning.squad import encode as encode_questions
 from electra.finetuning.squad_head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import FACTS, GLUE, FinetuneConfig, SquadConfig, Task
+from electra.tensors import read_tensors, write_tensors
 
 from .conftest import WORDS, glue_rows, padded, squad_rows
 
@@ -126,6 +128,100 @@ def test_a_folder_that_others_fine_tuned(model, tokenizer, tmp_path):
     assert np.abs(read_outputs(ready.network, examples)["logits"] - expected).max() < 1e-5
     with pytest.raises(BadInput, match=r"has no classifier\.dense; expected a model that was fine-tuned"):
         load_model(model)
+
+
+@pytest.fixture
+def answerer(model, tmp_path):
+    """A fine-tuned folder with a head of its own."""
+    config = SquadConfig(length=40, stride=12, question_length=10)
+    write_model(tmp_path / "m", SpanFinder(load_encoder(model, dropout=0.0), config), None, config, model, seed=1)
+    return tmp_path / "m"
+
+
+def harm(path, how):
+    """Damage a file in one of many ways."""
+    data = path.read_bytes()
+    if how == "flipped":
+        path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+    elif how == "cut":
+        path.write_bytes(data[:-2])
+    elif how == "link":
+        path.rename(path.parent.parent / "target")
+        path.symlink_to(path.parent.parent / "target")
+    elif how == "folder":
+        path.unlink()
+        path.mkdir()
+    else:
+        path.unlink()
+
+
+KEPT = [*FILES[:7], "README.md", "MANIFEST.json"]
+
+
+@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("how", ["flipped", "cut", "link", "folder", "missing"])
+def test_damage_to_a_kept_model_is_one_sentence(answerer, name, how, capsys):
+    assert {path.name for path in answerer.iterdir()} == set(KEPT)
+    harm(answerer / name, how)
+    if (name, how) == ("MANIFEST.json", "missing"):  # then it is as one from elsewhere
+        load_model(answerer)
+        assert "has no MANIFEST.json: its bytes were not checked" in capsys.readouterr().err
+        return
+    with pytest.raises(CorruptFile, match=rf"{name}|has no MANIFEST"):
+        load_model(answerer)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("config.json", b"[]", "config.json: is a list; expected keys and values"),
+        ("config.json", b"{}", "is of a model of type None; expected electra"),
+        ("config.json", b'{"model_type": "electra"', "is not JSON"),
+        ("config.json", b"\xff\xfe", "is not JSON"),
+        ("task.json", b"[]", "task.json: is a list"),
+        ("task.json", b'{"length": "long"}', "has length 'long'; expected 3 to the model's 64 positions"),
+        ("task.json", b'{"length": 40, "squad": {"length": 40, "head": "both"}}', "squad.head: is 'both'"),
+        ("task.json", b'{"length": 40}', "has no classifier.dense; expected a model that was fine-tuned"),
+        ("tokenizer.json", b"[]", "tokenizer.json: cannot be read"),
+        ("tokenizer.json", b'{"version": "1.0", "model": {"type": "WordPiece"', "tokenizer.json: cannot be read"),
+        ("model.safetensors", b"\xff" * 64, "model.safetensors: is not whole"),
+        ("model.safetensors", b"", "model.safetensors: is not whole"),
+        ("span_head.safetensors", b'\x02' + bytes(7) + b"{}", "has no tensor start.weight, start.bias, end.both.weight and 7 more"),
+    ],
+)  # fmt: skip
+def test_nonsense_from_elsewhere_is_one_sentence(answerer, name, content, told):
+    (answerer / "MANIFEST.json").unlink()
+    (answerer / name).write_bytes(content)
+    with pytest.raises(UserError, match=re.escape(told)):
+        load_model(answerer)
+
+
+def test_a_head_is_loaded_whole_or_not_at_all(answerer, model, tmp_path):
+    (answerer / "MANIFEST.json").unlink()
+    path = answerer / "span_head.safetensors"
+    good = read_tensors(path, "")
+    without = {name: tensor for name, tensor in good.items() if name != "start.weight"}
+    for tensors, told in (
+        (without, "has no tensor start.weight; expected the 10 tensors"),
+        ({**without, "begin.weight": good["start.weight"]}, "has no tensor start.weight and has begin.weight;"),
+        ({**good, "start.weight": torch.zeros(1, 5)}, "start.weight has shape (1, 5); expected (1, 32)"),
+    ):
+        write_tensors(path, tensors)
+        with pytest.raises(BadInput, match=re.escape(told)):
+            load_model(answerer)
+    path.unlink()
+    with pytest.raises(BadInput, match="has no qa_outputs"):
+        load_model(answerer)
+    write_model(tmp_path / "c", Classifier(load_encoder(model), 2, 0.0), GLUE["cola"], CONFIG, model)
+    (tmp_path / "c/MANIFEST.json").unlink()
+    weights = read_tensors(tmp_path / "c/model.safetensors", "")
+    for changes, told in (
+        ({"classifier.out_proj.weight": torch.zeros(3, 32)}, "weight has shape (3, 32); expected (2, 32)"),
+        ({"pooler.weight": torch.zeros(1)}, "has pooler.weight; expected the 0 tensors"),
+    ):
+        write_tensors(tmp_path / "c/model.safetensors", {**weights, **changes})
+        with pytest.raises(BadInput, match=re.escape(told)):
+            load_model(tmp_path / "c")
 
 
 def test_a_job_on_tags_leaves_scores_predictions_and_a_model(model, tmp_path):

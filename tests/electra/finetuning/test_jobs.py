@@ -86,7 +86,9 @@ def test_the_number_of_workers_bears_on_no_result(task_rows, model, tmp_path):
     assert bytes_of(tmp_path / "1" / "rte") == bytes_of(tmp_path / "2" / "rte")
 
 
-def test_a_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(task_rows, model, tmp_path, monkeypatch):
+def test_a_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
+    task_rows, model, tmp_path, monkeypatch, capsys
+):
     config = dataclasses.replace(CONFIG, arms=("pretrained",))
 
     def job(config=config):
@@ -103,8 +105,10 @@ def test_a_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(task_
     )  # the set of seeds bears on no single run
     predictions = job().folder / "dev.jsonl"
     whole = predictions.read_bytes()
+    assert capsys.readouterr().err == ""
     predictions.write_bytes(whole[:-5])
     assert finished(job()) is None
+    assert f"warning: {predictions}: has {len(whole) - 5} bytes" in capsys.readouterr().err
     assert run(job()) == record and predictions.read_bytes() == whole
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from electra.config import EncoderConfig, ObjectiveConfig, PretrainConfig
 from electra.files import write_json, write_jsonl
 from electra.finetuning.tasks import GLUE
+from electra.manifest import write_manifest
 
 ARMS = {
     "electra": ("ELECTRA", 71.2),
@@ -264,6 +265,7 @@ def write_examples(root: Path, model: str) -> None:
             row["probability"].append(round(chance.betavariate(5, 2) if replaced else chance.betavariate(0.5, 12), 4))
         rows.append(row)
     write_json(root / f"build/models/{model}/examples.json", rows)
+    write_manifest(root / f"build/models/{model}", name=model)
 
 
 def write_predictions(root: Path, model: str) -> None:
@@ -312,3 +314,5 @@ def write_predictions(root: Path, model: str) -> None:
         write_jsonl(root / f"build/tasks/sample_world/{name}/dev.jsonl", rows)
         for arm, found in said.items():
             write_jsonl(root / f"build/glue/{model}/{name}/{arm}-seed1.jsonl", found)
+    for folder in (f"squad/{model}", f"glue/{model}", "tasks/sample_world"):
+        write_manifest(root / "build" / folder, name=Path(folder).name)

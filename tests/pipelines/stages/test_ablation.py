@@ -71,7 +71,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 for i in range(16)
             ]
             write_jsonl(Path(f"build/tasks/smoke/cola/{split}.jsonl"), rows)
-        write_manifest(Path("build/tasks/smoke"))
+        write_manifest(Path("build/tasks/smoke"), kind="tasks", name="smoke")
     finally:
         os.environ.pop("ELECTRA_WORKERS", None)
         os.chdir(before)
@@ -256,7 +256,7 @@ def test_what_was_made_of_other_rows_or_code_is_not_taken(params: Params) -> Non
     (arm, *_) = ablation.plan_arms("weights", params, 100)
     for point in ("0.5", "1"):
         write_json(arm.folder / f"point-{point}" / "config.json", {})
-        write_manifest(arm.folder / f"point-{point}")
+        write_manifest(arm.folder / f"point-{point}", kind="network", model=arm.key, part=f"point-{point}")
     write_json(arm.folder / "arm.json", {"fingerprint": "a"})
     assert arms.finished(arm, "a") == {"fingerprint": "a"}
     assert arms.finished(arm, "b") is None

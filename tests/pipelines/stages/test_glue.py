@@ -67,7 +67,7 @@ def workspace(tmp_path: Path, monkeypatch) -> Path:
     files = {path.name: path.read_text() for path in Path("tokenizer").iterdir()}
     encoder = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, 1))
     values = config_json(config, tokenizer.vocab_size, "ElectraModel")
-    write_folder(Path("build/models/small/encoder"), encoder, values, files, "")
+    write_folder(Path("build/models/small/encoder"), encoder, values, files, "", model="small", part="encoder")
     draw = random.Random(1)
     for name in ("cola", "mnli", "mrpc", "stsb"):
         for split in ("train", *GLUE[name].evaluation):
@@ -81,7 +81,7 @@ def workspace(tmp_path: Path, monkeypatch) -> Path:
                 for number in range(20)
             ]
             write_jsonl(Path("build/tasks/made_up") / name / f"{split}.jsonl", rows)
-    write_manifest(Path("build/tasks/made_up"))
+    write_manifest(Path("build/tasks/made_up"), kind="tasks", name="made_up")
     return tmp_path
 
 
@@ -159,7 +159,7 @@ def test_an_interrupted_stage_goes_on_where_it_was(workspace, monkeypatch):
             r"models\.small\.finetune\.defaults\.epoch: is not a parameter.*did you mean epochs",
         ),
         ("small", "cola/dev.jsonl", CorruptFile, r"cola/dev\.jsonl"),
-        ("small", "gone", BadInput, r"config\.json: there is no such file"),
+        ("small", "gone", BadInput, "encoder: there is no such folder"),
     ],
 )
 def test_what_is_wrong_is_said_before_any_run(workspace, name, harm, error, sentence):

@@ -31,7 +31,7 @@ def add_test_sets() -> None:
         rows = [{**row, "label": None} for row in read_jsonl(ROWS / name / "dev.jsonl")[:7]]
         for split in ("test", "test_mismatched", "test_diagnostic")[: 3 if name == "mnli" else 1]:
             write_jsonl(ROWS / name / f"{split}.jsonl", rows)
-    write_manifest(ROWS)
+    write_manifest(ROWS, kind="tasks", name="made_up")
 
 
 def test_test_sets_are_predicted_in_the_leaderboards_form_and_by_all_seeds_together(workspace) -> None:  # noqa: F811
@@ -60,7 +60,7 @@ def test_test_sets_are_predicted_in_the_leaderboards_form_and_by_all_seeds_toget
 def test_without_the_diagnostic_set_there_is_no_file_of_it(workspace) -> None:  # noqa: F811
     add_test_sets()
     (ROWS / "mnli/test_diagnostic.jsonl").unlink()
-    write_manifest(ROWS)
+    write_manifest(ROWS, kind="tasks", name="made_up")
     change("seeds: [1, 2],", "seeds: [1], test: true, arms: [pretrained],")
     change("run: [cola, mnli, mrpc, stsb]", "run: [mnli]")
     glue.run("small", load(), Tracker(None))

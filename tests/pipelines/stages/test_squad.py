@@ -42,7 +42,7 @@ def workspace(tmp_path: Path, monkeypatch) -> Path:
     files = {path.name: path.read_text() for path in Path("tokenizer").iterdir()}
     encoder = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, 1))
     values = config_json(config, tokenizer.vocab_size, "ElectraModel")
-    write_folder(Path("build/models/small/encoder"), encoder, values, files, "")
+    write_folder(Path("build/models/small/encoder"), encoder, values, files, "", model="small", part="encoder")
     context = "the cat is red. the dog is blue. the bird is green. the cat is red. the dog is blue."
     for task in ("squad1", "squad2"):
         rows = []
@@ -62,7 +62,7 @@ def workspace(tmp_path: Path, monkeypatch) -> Path:
             )
         for split in ("train", "dev"):
             write_jsonl(Path("build/tasks/made_up") / task / f"{split}.jsonl", rows)
-    write_manifest(Path("build/tasks/made_up"))
+    write_manifest(Path("build/tasks/made_up"), kind="tasks", name="made_up")
     return tmp_path
 
 

@@ -54,7 +54,7 @@ def write_corpus(folder: Path, shards: int = 4, documents: int = 30, weights: li
         facts.append(
             {"file": f"documents-{shard:05d}.jsonl", "source": min(shard, sources - 1), "documents": documents}
         )
-    write_manifest(folder, kind="corpus", shards=facts, weights=weights or [None])
+    write_manifest(folder, kind="corpus", name="x", shards=facts, weights=weights or [None])
     return folder
 
 
@@ -260,7 +260,7 @@ def test_a_missing_or_damaged_corpus_is_a_sentence(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     shard = corpus / "documents-00002.jsonl"
     shard.write_bytes(shard.read_bytes().replace(b"a", b"e", 1))
-    with pytest.raises(CorruptFile, match=r"documents-00002.jsonl: is missing or damaged"):
+    with pytest.raises(CorruptFile, match=r"documents-00002.jsonl: has sha256"):
         run(tmp_path, corpus)
     assert not (tmp_path / "out").exists()
     assert read_json(corpus / "MANIFEST.json")["kind"] == "corpus"
