@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from electra.errors import UserError
+from electra.errors import SourceUnreachable, UserError
 from electra.files import room
 from pipelines import processes
 
@@ -52,6 +52,7 @@ HELP = {
     "replay": "replay the step at which a model's pre-training was stopped by NaN or infinity",
     "flow": "run a Prefect flow here: pretrain, finetune, ablations or workflow",
     "serve": "offer the flows of tiny as deployments from this process",
+    "sync": "send MLflow what it could not be told while it was out of reach",
 }
 TIMINGS = Path("runs/timings.json")
 BUG = 70
@@ -105,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
         elif command == "compare":
             for side in ("first", "second"):
                 sub.add_argument(side, help="a model, a folder with its results, or REVISION:MODEL")
-        elif command in {"report", "serve", "inputs"}:
+        elif command in {"report", "serve", "inputs", "sync"}:
             sub.set_defaults(name="")
         else:
             sub.add_argument("name", help=f"a name under {STAGES.get(command) or 'models or ablations'} in params.yaml")
@@ -244,6 +245,17 @@ def serve_flows(options: argparse.Namespace) -> int:
     return flows.serve()
 
 
+def sync_tracking(options: argparse.Namespace) -> int:
+    """Tell MLflow what stages could not."""
+    from pipelines.tracking import FOLDER, recorder
+
+    if left := recorder.sync(Path("runs") / FOLDER):
+        do = "start it, or set MLFLOW_TRACKING_URI for new runs; nothing is lost"
+        raise SourceUnreachable(left[0], f"MLflow's store does not answer ({len(left)} runs wait)", "", do)
+    print("MLflow has been told everything")
+    return 0
+
+
 def compare_runs(options: argparse.Namespace) -> int:
     """Print the scores of two models or runs and what may be said of their differences."""
     from pipelines.report.compare import compare
@@ -289,6 +301,7 @@ COMMANDS = {
     "replay": replay_step,
     "flow": run_flow,
     "serve": serve_flows,
+    "sync": sync_tracking,
 }
 
 if __name__ == "__main__":

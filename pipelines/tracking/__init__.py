@@ -1,11 +1,11 @@
 """What happened in a run, told to MLflow: the stage's side.
 
-A stage speaks to a `Tracker`; the tracker writes JSON lines into a pipe; a recorder process (`recorder.py`, the only
-file that imports mlflow) reads them, batches the metrics and calls MLflow. So mlflow's seconds of import, a slow database
-or a dead server cost the stage nothing: the pipe is never waited for, and the first failure is one line on stderr.
+A stage speaks to a `Tracker`; the tracker appends JSON lines to a file (`spool.py`); a recorder process (`recorder.py`, the
+only file that imports mlflow) reads behind it, batches the metrics and calls MLflow. So mlflow's seconds of import, a slow
+database or a dead server cost the stage nothing and the record no point: what could not be sent stays in the file.
 
     workflow (parent: made by a flow, or found by the `dvc repro` that started the stage)
-    └── stage (one run; its id stands in the run folder, so a resumed stage goes on in its own run)
+    └── stage (one run; its id stands beside the file, so a resumed stage goes on in its own run)
         └── task, arm, seed (child runs)
 """
 
@@ -22,11 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import digest
+from electra.errors import Stopped
 from pipelines import ROOT
+from pipelines.tracking.spool import Spool
 
+FOLDER = "tracking"  # in runs/: what the store has not got yet
 PARENT = "ELECTRA_MLFLOW_PARENT"  # environment variable: the run id of the workflow
-CLOSE_SECONDS = 60.0  # a stage that is done waits at most this long for its record
-BUFFER_BYTES = 8 << 20
+CLOSE_SECONDS = 90.0  # only a recorder that does not even start takes so long; it gives a store a few seconds
 
 
 class Tracker:
@@ -67,8 +69,8 @@ class Tracker:
         nested._send("open", name=name, params=flatten(params))
         try:
             yield nested
-        except BaseException:
-            nested._send("close", status="FAILED")
+        except BaseException as error:
+            nested._send("close", status=_status(error))
             raise
         nested._send("close", status="FINISHED")
 
@@ -78,68 +80,47 @@ class Tracker:
 
 
 class Pipe:
-    """Lines to the recorder: sent when it has room, kept meanwhile, dropped beyond a bound."""
+    """A run's spool, and the recorder that reads behind it until this end of its standard input is closed."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        self._process, self._file, self._owner = process, process.stdin, os.getpid()
-        self._waiting, self._lock, self._warned = bytearray(), threading.Lock(), False
-        os.set_blocking(self._file.fileno(), False)
+    def __init__(self, spool: Spool) -> None:
+        self._spool, self._owner, self._warned = spool, os.getpid(), False
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
 
     def send(self, message: dict[str, Any]) -> None:
-        """Hand over one message; a forked worker's messages are ignored, since two writers would mix lines."""
+        """Keep one message, and start the recorder at the first; a forked worker's messages are ignored."""
         if os.getpid() != self._owner:
             return
-        with self._lock:
-            try:
-                if len(self._waiting) < BUFFER_BYTES:
-                    self._waiting += json.dumps(message).encode() + b"\n"
-                self._push()
-            except BrokenPipeError:  # the recorder has given up, and has said why
-                self._waiting.clear()
-            except (OSError, ValueError, TypeError) as error:
-                self.warn(error)
-
-    def _push(self) -> bool:
-        while self._waiting:
-            try:
-                sent = os.write(self._file.fileno(), self._waiting[:65536])
-            except BlockingIOError:
-                return False
-            del self._waiting[:sent]
-        return True
+        try:
+            with self._lock:
+                self._spool.append(message)
+                if self._process is None and not self._warned:
+                    self._process = _record(self._spool.folder)
+        except (OSError, ValueError, TypeError) as error:
+            self.warn(error)
 
     def close(self) -> None:
-        """Hand over the rest and wait a while for the record to be complete."""
-        deadline = time.monotonic() + CLOSE_SECONDS
+        """Wait until the record is complete or the recorder has given up, which it does within seconds."""
+        if self._process is None or self._process.stdin is None:
+            return
         try:
-            while not self._push() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            self._file.close()
-        except BrokenPipeError:
-            pass
-        except (OSError, ValueError) as error:
+            self._process.stdin.close()
+            self._process.wait(CLOSE_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
             self.warn(error)
-        try:
-            if code := self._process.wait(max(1.0, deadline - time.monotonic())):
-                self.warn(f"the recorder ended with {code}")
-        except subprocess.TimeoutExpired:
-            self.warn(f"no answer within {CLOSE_SECONDS:.0f} s")
-        finally:
-            with contextlib.suppress(OSError):
-                self._process.kill()
-                self._process.wait()
+            self._process.kill()
+            self._process.wait()
 
     def warn(self, error: object) -> None:
         """Say once that tracking fails."""
         if not self._warned:
-            warn(error)
+            warn(f"{error}; the stage goes on without it")
         self._warned = True
 
 
 def warn(error: object) -> None:
     """One line on stderr; the stage goes on."""
-    print(f"warning: tracking: {' '.join(str(error).split())[:300]}; the stage goes on without it", file=sys.stderr)
+    print(f"warning: tracking: {' '.join(str(error).split())[:400]}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -150,27 +131,34 @@ def open_run(
     tags: dict[str, str],
     *,
     tracking: str,
-    run_folder: Path | None,
+    run_folder: Path,
     upstream: tuple[str, ...] = (),
 ) -> Iterator[Tracker]:
-    """Track a stage: `mlflow`, or `none`. The run ends FINISHED, or FAILED when the block raises."""
-    pipe = _start() if tracking == "mlflow" else None
-    tracker = Tracker(pipe)
+    """Track a stage: `mlflow`, or `none`. The run ends FINISHED, KILLED when it was stopped, or FAILED when the block raises.
+
+    Messages wait in `tracking/` beside `run_folder`, under a name of their own for other settings or another store.
+    """
     key = f"{stage}@{name}" if name else stage
+    store = uri()
+    fingerprint = digest(stage, name, store, json.loads(json.dumps(params, default=str)))
+    folder = run_folder.absolute().parent / FOLDER / f"{run_folder.name}-{fingerprint[:12]}"
+    pipe = Pipe(Spool(folder)) if tracking == "mlflow" else None
+    tracker = Tracker(pipe)
+    dvc = {"dvc.stage": os.environ["DVC_STAGE"]} if "DVC_STAGE" in os.environ else {}
     tracker._send(
         "open",
         name=key,
         params=flatten(params),
-        tags={"stage": stage, "name": name, **tags},
-        folder=str(run_folder.absolute()) if run_folder else None,
-        fingerprint=digest(stage, name, json.loads(json.dumps(params, default=str))),
+        tags={"stage": stage, "name": name, **dvc, **tags},
+        uri=store,
         upstream=list(upstream),
+        parent=os.environ.get(PARENT, ""),
         workflow=None if os.environ.get(PARENT) else _workflow(),
     )
     try:
         yield tracker
     except BaseException as error:
-        tracker._send("close", status="FAILED", error=f"{type(error).__name__}: {error}"[:500])
+        tracker._send("close", status=_status(error), error=f"{type(error).__name__}: {error}"[:500])
         raise
     else:
         tracker._send("close", status="FINISHED")
@@ -179,15 +167,19 @@ def open_run(
             pipe.close()
 
 
-def _start() -> "Pipe | None":
-    try:
-        command = [sys.executable, "-m", "pipelines.tracking.recorder"]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), _pythonpath()]))}
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment)
-        return Pipe(process)
-    except OSError as error:
-        warn(error)
-        return None
+def uri() -> str:
+    """Where runs are kept: MLFLOW_TRACKING_URI, else the database that a plain `mlflow ui` opens."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{ROOT / 'mlflow.db'}"
+
+
+def _status(error: BaseException) -> str:
+    return "KILLED" if isinstance(error, Stopped | KeyboardInterrupt) else "FAILED"
+
+
+def _record(folder: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "pipelines.tracking.recorder", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), _pythonpath()]))}
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment)
 
 
 def _pythonpath() -> str:

@@ -1,52 +1,48 @@
 """What happened in a run, told to MLflow: the recorder's side. The only file that imports mlflow.
 
-Reads one JSON message a line from stdin until the pipe closes. A stage that was killed leaves its run RUNNING in all
-but name: the recorder sees the pipe close without a `close` message, and marks it KILLED.
+Reads what the stage appends to its spool (`delivery.py` does: when, in which order, again after an outage) until its
+standard input is closed. A stage that was killed leaves no `close` message: its run is marked KILLED.
 """
 
 import contextlib
 import json
 import os
-import queue
 import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from electra.files import read_json, remove, write_json
+from electra.errors import Busy
 from pipelines import ROOT
-from pipelines.tracking import PARENT, flatten, warn
+from pipelines.tracking import flatten, uri
+from pipelines.tracking.delivery import BATCH, Delivery
+from pipelines.tracking.spool import Spool
 
 EXPERIMENT = "electra"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # the UI then opens on the runs and not on LLM traces
-STATE = "tracking.json"
-FLUSH_SECONDS = 3.0
-BATCH = 900  # MLflow takes 1000 metrics a call
+KEY = "electra.run"  # the tag by which a run is found again
 
 
-def uri() -> str:
-    """Where runs are kept: MLFLOW_TRACKING_URI, else the database that a plain `mlflow ui` opens."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{ROOT / 'mlflow.db'}"
-
-
-def client() -> Any:
+def client(store: str = "") -> Any:
     """An MLflow client, quiet, and the experiment's id."""
+    store = store or uri()
     import logging
 
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
     import mlflow
 
-    mlflow.set_tracking_uri(uri())
-    for name in ("mlflow", "alembic", "mlflow.system_metrics.system_metrics_monitor"):
+    mlflow.set_tracking_uri(store)
+    for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
     made = mlflow.MlflowClient()
-    for _attempt in range(3):  # two processes that meet at a new database: one makes the tables, the other looks again
+    for _attempt in range(3 if "://" not in store or store.startswith("sqlite") else 1):
+        # two processes that meet at a new database: one makes the tables, the other looks again
         try:
             found = made.get_experiment_by_name(EXPERIMENT)
             return made, found.experiment_id if found else made.create_experiment(EXPERIMENT, tags=KIND)
@@ -114,60 +110,33 @@ def dvc_hashes() -> dict[str, dict[str, str]]:
 
 
 class Recorder:
-    """Messages of one stage to MLflow calls. A call that fails is reported once and skipped; three in a row end it."""
+    """Messages of one spool to MLflow calls, each of which may raise and be made again.
 
-    def __init__(self, first: dict[str, Any]) -> None:
-        self.mlflow, self.experiment = store = client()
-        self.folder = Path(first["folder"]) if first.get("folder") else None
-        self.fingerprint, self.runs = first["fingerprint"], dict[str, str]()
-        self.resumed: dict[str, dict[str, int]] = {}  # run id -> metric -> the last step it had before
-        self.waiting: dict[str, list[Any]] = {}
-        self.monitor: Any = None
-        self.done = False
-        self._remember()
-        self.found_parent = PARENT not in os.environ
-        self.data = {"data": first["tags"]["data"]} if first["tags"].get("data") else {}
-        self.parent = os.environ.get(PARENT, "")
-        if not self.parent:
-            key, title = first["workflow"]
-            self.parent = open_parent(title, {}, key, store)
-        self.open(first)
+    `state` is what must be known to go on after a restart: the runs' ids, and what tells them apart in the store.
+    """
 
-    def _remember(self) -> None:
-        with contextlib.suppress(Exception):
-            state = read_json(self.folder / STATE) if self.folder else {}
-            if state.get("fingerprint") == self.fingerprint and state.get("uri") == uri():
-                self.mlflow.get_run(state["runs"][""])  # it may have been deleted since
-                self.runs = dict(state["runs"])
-                self.resumed = {run_id: {} for run_id in self.runs.values()}
+    def __init__(self, state: dict[str, Any]) -> None:
+        self.state, self.runs = state, state["runs"]
+        self.mlflow: Any = None
+        self.experiment = ""
+        self.last: dict[str, dict[str, int]] = {}  # run id -> metric -> the last step that was told
+        self.waiting: list[tuple[str, Any]] = []  # (run id, point), in the order told
+        self.doubt = True  # whether the store may have some of the next points already
 
-    def save(self) -> None:
-        """Keep the ids of the runs beside the checkpoints; a stage that clears its folder gets them again."""
-        if self.folder is not None and (self.folder.is_dir() or not self.runs):
-            write_json(self.folder / STATE, {"fingerprint": self.fingerprint, "runs": self.runs, "uri": uri()})
-
-    def open(self, message: dict[str, Any]) -> None:
-        """Begin a run, or go on in the one that a killed stage has left."""
-        path = message["run"]
-        if path in self.runs:
-            self.mlflow.update_run(self.runs[path], status="RUNNING")
+    def connect(self) -> None:
+        """Reach the store, or raise."""
+        if self.mlflow is None:
+            self.mlflow, self.experiment = client(self.state.get("uri", ""))
         else:
-            above = self.runs[path.rpartition("/")[0]] if path else self.parent
-            tags = {"mlflow.parentRunId": above, **git_facts(), **self.data, **message.get("tags", {})}
-            if stage := os.environ.get("DVC_STAGE"):
-                tags["dvc.stage"] = stage
-            self.runs[path] = self.mlflow.create_run(self.experiment, tags=tags, run_name=message["name"]).info.run_id
-            _log_params(self.mlflow, self.runs[path], message["params"])
-        if not path:
-            if self.folder is not None:
-                self.folder.mkdir(parents=True, exist_ok=True)
-            self._lineage(self.runs[path], message["upstream"])
-            self._watch(self.runs[path])
-        self.save()
+            self.mlflow.get_experiment(self.experiment)
 
     def handle(self, message: dict[str, Any]) -> None:
-        """Carry out one message."""
+        """Carry out one message; points are only gathered."""
         what, run_id = message["what"], self.runs.get(message["run"], "")
+        if what == "open" and not message["run"]:
+            self.state["uri"] = message["uri"]
+        if self.mlflow is None:
+            self.connect()
         if what == "open":
             self.open(message)
         elif what == "metrics":
@@ -182,48 +151,84 @@ class Recorder:
         elif what == "close":
             self.close(message["run"], message["status"], message.get("error", ""))
 
+    def open(self, message: dict[str, Any]) -> None:
+        """Begin a run, or go on in the one that a killed stage has left."""
+        path, state = message["run"], self.state
+        if not path:
+            state["data"] = {"data": message["tags"]["data"]} if message["tags"].get("data") else {}
+            state["found_parent"], state["closed"] = not message["parent"], ""
+            key, title = message["workflow"] or ("", "")
+            state["parent"] = message["parent"] or open_parent(title, {}, key, (self.mlflow, self.experiment))
+        above = self.runs[path.rpartition("/")[0]] if path else state["parent"]
+        if found := self._find(path):
+            self.runs[path] = found.info.run_id
+            self.mlflow.update_run(found.info.run_id, status="RUNNING")
+            self.mlflow.set_tag(found.info.run_id, "mlflow.parentRunId", above)
+            if "error" in found.data.tags:
+                self.mlflow.delete_tag(found.info.run_id, "error")
+        else:
+            tags = {"mlflow.parentRunId": above, KEY: f"{state['id']}/{path}", **state["git"], **state["data"]}
+            tags |= message.get("tags", {})
+            made = self.mlflow.create_run(self.experiment, tags=tags, run_name=message["name"]).info.run_id
+            self.runs[path], self.last[made] = made, {}
+        _log_params(self.mlflow, self.runs[path], message["params"])
+        if not path:
+            self._lineage(self.runs[path], message["upstream"])
+
+    def _find(self, path: str) -> Any:
+        """The run of an earlier try, if it has not been deleted: its id may be known, or the answer have been lost."""
+        query = f"tags.`{KEY}` = '{self.state['id']}/{path}'"
+        return next(iter(self.mlflow.search_runs([self.experiment], query, max_results=1)), None)
+
     def _metrics(self, run_id: str, message: dict[str, Any]) -> None:
         from mlflow.entities import Metric
 
         when = int(message["time"] * 1000)
         for key, value in message["values"].items():
             key = re.sub(r"[^\w\-./ ]", "_", key)
-            if message["step"] is None or message["step"] > self._last(run_id, key):
-                self.waiting.setdefault(run_id, []).append(Metric(key, value, when, message["step"] or 0))
+            step = message["step"]
+            if step is not None:
+                if step <= self._last(run_id, key):
+                    continue
+                self.last[run_id][key] = step
+            self.waiting.append((run_id, Metric(key, value, when, step or 0)))
 
     def _last(self, run_id: str, key: str) -> int:
-        """The last step of a metric that a resumed run had before; -1 in a new run."""
-        known = self.resumed.get(run_id)
-        if known is None:
-            return -1
+        """The last step of a metric that was told: a resumed stage repeats what came after its checkpoint."""
+        known = self.last.setdefault(run_id, {})
         if key not in known:
             known[key] = max((point.step for point in self.mlflow.get_metric_history(run_id, key)), default=-1)
         return known[key]
 
     def flush(self) -> None:
-        """Write the metrics that have gathered, in as few calls as MLflow allows."""
-        waiting, self.waiting = self.waiting, {}
-        for run_id, points in waiting.items():
+        """Write the points that have gathered, in as few calls as MLflow allows."""
+        for run_id in dict.fromkeys(run_id for run_id, _ in self.waiting):
+            points = [point for owner, point in self.waiting if owner == run_id]
+            if self.doubt:
+                points = self._unknown(run_id, points)
             for start in range(0, len(points), BATCH):
                 self.mlflow.log_batch(run_id, metrics=points[start : start + BATCH])
-        self.save()
+        self.waiting, self.doubt = [], False
+
+    def _unknown(self, run_id: str, points: list[Any]) -> list[Any]:
+        """Leave out what the store has: a call whose answer was lost may have been carried out."""
+        known = {
+            (key, point.step, point.timestamp)
+            for key in {point.key for point in points}
+            for point in self.mlflow.get_metric_history(run_id, key)
+        }
+        return [point for point in points if (point.key, point.step, point.timestamp) not in known]
 
     def close(self, path: str, status: str, error: str = "") -> None:
         """End a run; the end of the stage's own run ends the record."""
-        self.flush()
+        run_id, state = self.runs[path], self.state
         if error:
-            self.mlflow.set_tag(self.runs[path], "error", error)
-        if path:
-            self.mlflow.set_terminated(self.runs[path], status)
-            return
-        if self.monitor is not None:
-            self.monitor.finish()
-        self.mlflow.set_terminated(self.runs[path], status)
-        if self.found_parent:  # no flow will end it: it lasts as long as its stages
-            self.mlflow.set_terminated(self.parent, status)
-        if status == "FINISHED" and self.folder is not None:
-            remove(self.folder / STATE)
-        self.done = True
+            self.mlflow.set_tag(run_id, "error", error)
+        self.mlflow.set_terminated(run_id, status)
+        if not path:
+            if state["found_parent"]:  # no flow will end it: it lasts as long as its stages
+                self.mlflow.set_terminated(state["parent"], status)
+            state["closed"] = status
 
     def _lineage(self, run_id: str, upstream: list[str]) -> None:
         """DVC's hashes as tags: of what this stage reads, and of what the workflow's earlier stages have written."""
@@ -231,7 +236,7 @@ class Recorder:
         for stage in upstream:
             for path, md5 in hashes.get(stage, {}).items():
                 self.mlflow.set_tag(run_id, f"dvc.in.{path}", md5)
-        tag_outs(self.mlflow, self.experiment, self.parent, hashes)
+        tag_outs(self.mlflow, self.experiment, self.state["parent"], hashes)
 
     def _dataset(self, run_id: str, name: str, digest: str, context: str) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -240,12 +245,27 @@ class Recorder:
         tags = [InputTag("mlflow.data.context", context)]
         self.mlflow.log_inputs(run_id, datasets=[DatasetInput(dataset=data, tags=tags)])
 
-    def _watch(self, run_id: str) -> None:
-        """System metrics: processor, memory, disk, network, and the GPU where there is one."""
-        from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-        self.monitor = SystemMetricsMonitor(run_id, resume_logging=run_id in self.resumed)
-        self.monitor.start()
+def system_load() -> Callable[[], dict[str, float]]:
+    """What tells the load of processor, memory, disk, network, and of the GPU where there is one."""
+    from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
+    from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
+    from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
+    from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
+
+    monitors = [CPUMonitor(), DiskMonitor(), NetworkMonitor()]
+    with contextlib.suppress(Exception):  # no GPU, or not the library that asks it
+        monitors.append(GPUMonitor())
+
+    def sample() -> dict[str, float]:
+        found: dict[str, float] = {}
+        for monitor in monitors:
+            monitor.collect_metrics()
+            found |= {f"system/{key}": float(value) for key, value in monitor.aggregate_metrics().items()}
+            monitor.clear_metrics()
+        return found
+
+    return sample
 
 
 def _log_params(mlflow: Any, run_id: str, values: dict[str, str]) -> None:
@@ -256,55 +276,40 @@ def _log_params(mlflow: Any, run_id: str, values: dict[str, str]) -> None:
         mlflow.log_batch(run_id, params=params[start : start + 100])
 
 
-def record(lines: IO[bytes]) -> None:
-    """Read messages until the pipe closes."""
-    recorder: Recorder | None = None
-    failures, warned = 0, False
-    for message in _messages(lines):
+def main(folder: Path) -> None:
+    """Tell the store what a stage appends, until this process's standard input ends and all is told or time is up."""
+    ended = threading.Event()
+
+    def wait_for_end() -> None:
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        ended.set()
+
+    delivery = Delivery(Spool(folder), Recorder, ended, git=git_facts, system=system_load)
+    for task in (wait_for_end, delivery.limit):
+        threading.Thread(target=task, daemon=True).start()
+    delivery.run()
+
+
+def sync(folder: Path) -> list[Path]:
+    """Send what earlier runs could not; returns the folders whose store is still out of reach."""
+    ended = threading.Event()
+    ended.set()
+    left = []
+    for spool in map(Spool, sorted(path for path in folder.glob("*") if path.is_dir())):
+        state = spool.state()
+        if state["offset"] == spool.size and state["closed"]:
+            continue
         try:
-            if recorder is None:
-                recorder = Recorder(message)
-            elif message["what"] == "flush":
-                recorder.flush()
-            else:
-                recorder.handle(message)
-            failures = 0
-        except Exception as error:
-            failures += 1
-            if not warned:
-                warn(error)
-            warned = True
-            if recorder is None or failures == 3:
-                return
-    if recorder is not None and not recorder.done:
-        recorder.close("", "KILLED")
-
-
-def _messages(lines: IO[bytes]) -> Iterator[dict[str, Any]]:
-    """The messages of a pipe, with a `flush` every few seconds between them."""
-    arrived: queue.Queue[bytes | None] = queue.Queue()
-
-    def read() -> None:
-        for line in lines:
-            arrived.put(line)
-        arrived.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    due = time.monotonic() + FLUSH_SECONDS
-    while True:
-        try:
-            line = arrived.get(timeout=max(0.0, due - time.monotonic()))
-        except queue.Empty:
-            line = b'{"what": "flush", "run": ""}'
-            due = time.monotonic() + FLUSH_SECONDS
-        if line is None:
-            return
-        with contextlib.suppress(ValueError):  # a line that a killed stage has not finished
-            yield json.loads(line)
+            if not Delivery(spool, Recorder, ended, git=git_facts).run(patience=0.0):
+                left.append(spool.folder)
+        except Busy as error:
+            print(f"{error.where}: a stage is sending it", flush=True)
+    return left
 
 
 if __name__ == "__main__":
     # A stop is for the stage: it ends its run in its own way, and the pipe's end is this process's end.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    record(sys.stdin.buffer)
+    main(Path(sys.argv[1]))
