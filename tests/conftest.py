@@ -12,7 +12,17 @@ import pipelines
 from pipelines import tracking
 
 ROOT = Path(__file__).resolve().parent.parent
-CARRIED = ("electra", "pipelines", ".dvc", "dvc.yaml", "prefect.yaml", "prefect.toml", ".dvcignore", ".gitignore")
+CARRIED = (
+    "electra",
+    "pipelines",
+    ".dvc",
+    ".dvc-site/repo/.gitignore",
+    "dvc.yaml",
+    "prefect.yaml",
+    "prefect.toml",
+    ".dvcignore",
+    ".gitignore",
+)
 
 os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////dev/null/mlflow.db"  # a test that tracks says where
 os.environ.pop(tracking.PARENT, None)
@@ -66,6 +76,7 @@ def copy_project(folder: Path) -> Path:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, folder / name, ignore=skipped)
         else:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
     (folder / "params.yaml").write_text(SMOKE)
     copy_text(folder)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -49,6 +50,15 @@ def test_every_stage_of_the_command_line_is_a_dvc_stage() -> None:
         assert definition["foreach"] == f"${{{published or STAGES[stage]}}}"
         assert definition["do"]["cmd"] == f"python -m pipelines {stage} ${{key}}"
         assert (ROOT / "pipelines" / "stages" / f"{stage}.py").is_file()
+
+
+def test_dvcs_site_cache_is_ours_alone(project: Path) -> None:
+    """It holds pickles, and a folder that DVC makes for it is open to all users."""
+    dvc(project, "stage", "list", "--all")
+    made = [path for path in (project / ".dvc-site").rglob("*") if path.is_dir()]
+    assert len([path for path in made if path.parent.name == "repo"]) == 1
+    for path in (project / ".dvc-site", *made):
+        assert not path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
 
 
 def test_code_that_a_stage_depends_on_exists() -> None:
