@@ -3,7 +3,7 @@
 The child stays in this process group, so that whoever ends the group (a worker that cancels, a terminal) ends it too.
 It has its own deadline, since a task's time-out is a signal and does not reach threads. Whatever way `repro` is left,
 nothing it has started survives: every descendant carries a mark in its environment and is found by it, even when
-its parent is dead.
+its parent is dead. Should this process be killed itself, a watcher that waits for the end of a pipe does the same.
 """
 
 import contextlib
@@ -139,24 +139,42 @@ def child(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[su
     mark = uuid.uuid4().hex
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     values = {**os.environ, **environment, "PATH": path, "PYTHONUNBUFFERED": "1", MARK: mark}
+    with watcher(mark):
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=values, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        try:
+            yield process
+        finally:
+            end(family(process.pid, mark))
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+@contextlib.contextmanager
+def watcher(mark: str) -> Iterator[None]:
+    """A process in a group of its own that asks all who carry the mark to stop if this process dies within the block."""
+    values = {key: value for key, value in os.environ.items() if key != MARK}
+    values["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), values.get("PYTHONPATH", "")]))
+    command, silent = [sys.executable, "-m", "pipelines.repro", mark], subprocess.DEVNULL
     process = subprocess.Popen(
-        command, cwd=ROOT, env=values, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command, env=values, stdin=subprocess.PIPE, stdout=silent, stderr=silent, start_new_session=True
     )
     try:
-        yield process
+        yield
     finally:
-        end(family(process.pid, mark))
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        process.kill()  # before the pipe's end could wake it
+        process.communicate()
 
 
-def family(pid: int, mark: str) -> list[psutil.Process]:
-    """A process with its descendants, and every process that carries the mark."""
+def family(pid: int | None, mark: str) -> list[psutil.Process]:
+    """A process, if one is given, with its descendants, and every process that carries the mark."""
     found: set[psutil.Process] = set()
-    with contextlib.suppress(psutil.Error):
-        leader = psutil.Process(pid)
-        found.update([leader, *leader.children(recursive=True)])
+    if pid is not None:
+        with contextlib.suppress(psutil.Error):
+            leader = psutil.Process(pid)
+            found.update([leader, *leader.children(recursive=True)])
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.environ().get(MARK) == mark:
@@ -174,3 +192,8 @@ def end(processes: list[psutil.Process], patience: float | None = None) -> None:
         with contextlib.suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(left, timeout=5)
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()  # ends when the process that holds the other end does
+    end(family(None, sys.argv[1]))

@@ -8,6 +8,7 @@ import urllib.parse
 
 from pipelines import ROOT
 
+ALONE = "ELECTRA_FLOW_ALONE"  # set while a process runs one flow and nothing else
 FLOWS = ("pretrain", "finetune", "ablations", "workflow")
 
 
@@ -15,7 +16,20 @@ def start(flow: str, model: str) -> int:
     """Run a flow in this process, on the server that answers or, where none does, on a temporary one."""
     choose_server()
     module = importlib.import_module(f"pipelines.flows.{flow}")
-    state = getattr(module, flow)(model, return_state=True)
+    from pipelines.flows import ending
+
+    os.environ[ALONE] = "1"
+    try:
+        state = getattr(module, flow)(model, return_state=True)
+        error = state.result(raise_on_failure=False)
+    except Exception as raised:
+        error = raised
+        if not ending.unreachable(raised):
+            raise
+    finally:
+        del os.environ[ALONE]
+    if isinstance(error, BaseException) and ending.unreachable(error):
+        ending.gone()
     return 0 if state.is_completed() else 1
 
 

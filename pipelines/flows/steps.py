@@ -17,6 +17,7 @@ from prefect.runtime import flow_run
 from electra.errors import BadConfig, UserError
 from electra.files import read_json
 from pipelines import ROOT, sources, tracking
+from pipelines.flows import ALONE, ending
 from pipelines.flows.watch import watching
 from pipelines.needed import check_tasks
 from pipelines.params import Params, load
@@ -98,14 +99,22 @@ def show(stage: str, name: str, outcome: Outcome) -> str:
     pattern = DETAILS.get(stage)
     if pattern is None:
         return word
-    path = pattern.format(name)
+    try:
+        leave_pages(stage, name, word, pattern.format(name))
+    except Exception as error:  # the server may have gone: the numbers are in their file
+        if not ending.unreachable(error):
+            raise
+    return word
+
+
+def leave_pages(stage: str, name: str, word: str, path: str) -> None:
+    """A table and a page of a stage's numbers."""
     rows = table(read_json(ROOT / path))
     key = f"{stage}-{name}".lower().replace("+", "p").replace("_", "-")
     create_table_artifact(key=f"{key}-numbers", table=rows, description=f"`{path}`")
     lines = [f"# {stage}@{name}", "", f"{word} · numbers from `{path}`", "", "| | |", "|-|-|"]
     lines += [f"| {row['number']} | {row['value']} |" for row in rows[:60]]
     create_markdown_artifact(key=key, markdown="\n".join(lines), description=f"{stage} of {name}")
-    return word
 
 
 def table(values: Any, prefix: str = "") -> list[dict[str, Any]]:
@@ -140,6 +149,8 @@ def parent_run(flow: str, model: str) -> Iterator[str | None]:
         if parent and recorder:
             with contextlib.suppress(Exception):
                 recorder.close_parent(parent, status)
+        if ALONE in os.environ or "PREFECT__FLOW_RUN_ID" in os.environ:  # here, or a worker's process for this run
+            ending.limit()
 
 
 def read_params() -> Params:

@@ -12,6 +12,7 @@ import pytest
 
 from pipelines import repro
 from pipelines.repro import MARK, Outcome, StageFailed, child, end, family, lines, text
+from tests.conftest import environment
 
 SLEEPER = "import time, sys; print('up', flush=True); time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
@@ -87,6 +88,33 @@ def test_grandchildren_end_with_the_block(then: str) -> None:
         left = [p for p in psutil.process_iter() if _is(p, SLEEPER)]
         assert left
     assert not [p for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_nobody_is_left_when_this_process_is_killed(tmp_path: Path) -> None:
+    """The stage is asked to stop, as it would be by a cancel, and so can save."""
+    saved = tmp_path / "saved"
+    stage = (
+        "import pathlib, signal, sys, time\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(pathlib.Path({str(saved)!r}).touch()))\n"
+        "print('up', flush=True); time.sleep(60)"
+    )
+    between = PARENT.format(code=stage, then="import time; time.sleep(60)")
+    engine = (
+        "import sys\nfrom pipelines.repro import child, lines\n"
+        f"with child([sys.executable, '-c', {between!r}], {{}}) as process:\n"
+        "    for line in lines(process, None):\n"
+        "        print(line, flush=True)\n"
+    )
+    with subprocess.Popen(python(engine), stdout=subprocess.PIPE, env=environment(repro.ROOT), text=True) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "up\n":
+            pass
+        began = psutil.Process(process.pid).children(recursive=True)
+        assert len(began) == 3  # the watcher, the one between, the stage
+        process.kill()
+        _, left = psutil.wait_procs(began, timeout=60)
+    assert not left
+    assert saved.exists()
 
 
 def test_who_does_not_stop_when_asked_is_ended() -> None:

@@ -1,0 +1,62 @@
+"""A Prefect server that vanishes: the flow's work is done, one sentence is said, and the process ends with a code of its own."""
+
+import os
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from pipelines.flows import ending
+from tests.conftest import ROOT, environment
+
+
+def test_only_a_server_out_of_reach_is_one() -> None:
+    wrapped = RuntimeError("the flow crashed")
+    wrapped.__cause__ = httpx.ConnectError("refused")
+    for error in (httpx.ReadTimeout("late"), wrapped, RuntimeError("Failed to reach API at x")):
+        assert ending.unreachable(error)
+    for other in (None, ValueError("no"), httpx.InvalidURL("x")):
+        assert not ending.unreachable(other)
+
+
+STUCK = """
+import threading
+from pipelines.flows import ending
+threading.Thread(target=threading.Event().wait).start()  # as Prefect's threads do, it tries for ever
+ending.SECONDS = 0.2
+ending.limit()
+"""
+
+
+def test_a_process_that_is_done_ends_even_when_threads_are_stuck() -> None:
+    values = environment(ROOT, PREFECT_API_URL="http://127.0.0.1:9/api")
+    done = subprocess.run(
+        [sys.executable, "-c", STUCK], env=values, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 69
+    assert done.stderr.splitlines() == [done.stderr.strip()] and done.stderr.startswith(
+        "error: http://127.0.0.1:9/api: the server"
+    )
+
+
+def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipelines import flows
+    from pipelines.flows import pretrain
+
+    class Ended(Exception):
+        pass
+
+    def end(code: int) -> None:
+        raise Ended(code)
+
+    def flow(*_: object, **__: object) -> None:
+        assert flows.ALONE in os.environ
+        raise httpx.ConnectError("refused")
+
+    monkeypatch.setattr(flows, "choose_server", lambda: None)
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(pretrain, "pretrain", flow)
+    with pytest.raises(Ended, match="69"):
+        flows.start("pretrain", "x")
+    assert flows.ALONE not in os.environ
