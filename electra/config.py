@@ -302,8 +302,15 @@ class ElectraConfig:
                 "generator width 1, depth 1 and sharing none: the discriminator begins with the generator's weights"
             )
             require(same and self.objective.sharing == "none", "objective.training", "two_stage", expected)
+            if isinstance(steps := self.pretrain.steps, int):
+                room = f"at most half of steps ({steps // 2}): each stage has its own"
+                require(self.pretrain.warmup <= steps // 2, "pretrain.warmup", self.pretrain.warmup, room)
         if self.generator.kind != "network":
             trains = self.objective.training == "joint" and self.objective.sharing in {"none", "embeddings"}
             require(
                 trains, "generator.kind", self.generator.kind, "joint training and no other sharing: it has no weights"
             )
+
+    def stage_steps(self, steps: int) -> int:
+        """How many of a run's steps its shortest stage has."""
+        return steps // 2 if self.objective.training == "two_stage" else steps

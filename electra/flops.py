@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from electra.config import ElectraConfig, EncoderConfig, Flops
+from electra.errors import BadConfig
 from electra.model.corruption import slots
 
 Convention = Literal["authors", "matmul"]
@@ -94,11 +95,21 @@ def step_flops(config: ElectraConfig, vocab_size: int, convention: Convention = 
 
 
 def training_steps(config: ElectraConfig, vocab_size: int) -> int:
-    """Steps of a run: the count itself, or as many as a budget of operations (authors' convention) pays for."""
-    steps = config.pretrain.steps
-    if isinstance(steps, Flops):
-        return max(1, round(steps.flops / step_flops(config, vocab_size)))
-    return steps
+    """Steps of a run: the count itself, or as many as a budget of operations (authors' convention) pays for.
+
+    Raises BadConfig for a budget that ends before the warm-up does.
+    """
+    steps, warmup = config.pretrain.steps, config.pretrain.warmup
+    if not isinstance(steps, Flops):
+        return steps
+    count = max(1, round(steps.flops / step_flops(config, vocab_size)))
+    if warmup > config.stage_steps(count):
+        found, each = f"pays for {count:,} steps", " in each stage" if config.stage_steps(count) < count else ""
+        expected = f"at least the {warmup:,} of pretrain.warmup{each}"
+        raise BadConfig(
+            f"pretrain.steps.flops {steps.flops:g}", found, expected, "raise the budget or shorten the warm-up"
+        )
+    return count
 
 
 def training_flops(config: ElectraConfig, vocab_size: int, convention: Convention = "authors") -> float:

@@ -71,6 +71,15 @@ def stage_of(config: ElectraConfig, step: int, steps: int) -> str:
     return "generator" if step < steps // 2 else "discriminator"
 
 
+def rate(config: ElectraConfig, step: int, steps: int) -> float:
+    """Learning rate of a step; each stage of two-stage training has a warm-up and a decay of its own."""
+    settings, stage = config.pretrain, stage_of(config, step, steps)
+    first = steps // 2 if stage == "discriminator" else 0
+    length = steps // 2 if stage == "generator" else steps - first
+    peak, form = settings.learning_rate, settings.schedule
+    return learning_rate(step - first, peak=peak, warmup=settings.warmup, steps=length, form=form)
+
+
 def every_parameter_learns(config: ElectraConfig) -> bool:
     """Whether each parameter gets a gradient at each step: not where an objective has no use for the binary head."""
     return config.objective.name in {"electra", "electra_15"} and config.objective.training == "joint"
@@ -177,7 +186,8 @@ def pretrain(
                 record["train_loss"] = sums["loss"] / sums["count"]
             history.append(record)
             say(step, {f"valid/{name}": value for name, value in numbers.items()})
-            given_up = stage != "generator" and step > settings.warmup and collapsed(numbers)
+            warm = settings.warmup + (steps // 2 if stage == "discriminator" else 0)
+            given_up = stage != "generator" and step > warm and collapsed(numbers)
             told, collapse_told = collapse_told, given_up
             if world.main and given_up and not told:  # once, not at every look
                 print(
@@ -218,12 +228,7 @@ def pretrain(
                 stage = stage_of(config, step, steps)
                 if stage == "discriminator" and step == steps // 2:
                     model.start_second_stage()
-                set_rate(
-                    optimizer,
-                    learning_rate(
-                        step, peak=settings.learning_rate, warmup=settings.warmup, steps=steps, form=settings.schedule
-                    ),
-                )
+                set_rate(optimizer, rate(config, step, steps))
                 batch = feed.batch(step)
                 parts = [part(batch, index, slices) for index in mine]
                 sums, norm = update(parts, [derive(settings.seed, "dropout", step, index) for index in mine], stage)
@@ -238,7 +243,7 @@ def pretrain(
                     numbers = read_sums(world.total(state.sums["log"]))
                     count = numbers["count"]
                     seconds, clock = time.monotonic() - clock, time.monotonic()
-                    rate = (done - logged) * settings.batch * settings.length / seconds
+                    speed = (done - logged) * settings.batch * settings.length / seconds
                     shown = {
                         "loss": numbers["loss"] / count,
                         "grad_norm": numbers["grad_norm"] / count,
@@ -249,7 +254,7 @@ def pretrain(
                         {
                             **{f"train/{name}": value for name, value in shown.items()},
                             "train/learning_rate": float(optimizer.param_groups[0]["lr"]),
-                            "train/tokens_per_second": rate,
+                            "train/tokens_per_second": speed,
                         },
                     )
                     state.sums["log"], logged = {}, done

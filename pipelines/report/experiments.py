@@ -110,9 +110,9 @@ def load(reader: "Reader", params: Any, label: Any) -> tuple[Ablation, ...]:
 
 
 def _ablation(reader: "Reader", name: str, config: Any, values: dict[str, Any], data: str, path: str) -> Ablation:
-    settings = getattr(config, "settings", None) or config.arms
+    settings = config.settings
     order = list(settings)
-    if not getattr(config, "grid", {}) and (beside := paper.beside(settings)):
+    if not config.grid and (beside := paper.beside(settings)):
         known = list(beside.arms)
         order.sort(key=lambda arm: known.index(arm) if arm in known else len(known))
     told = values.get("arms", {})
@@ -129,16 +129,15 @@ def _ablation(reader: "Reader", name: str, config: Any, values: dict[str, Any], 
     for arm in order:
         if arm not in told:
             reader.missing.append(f"ablation {name}: the arm {arm} has no result")
-    grid = getattr(config, "grid", {})
     return Ablation(
         name=name,
         title=config.title,
         model=config.model,
         data=data,
         arms=tuple(arms),
-        axes=tuple(tuple(config.axis(axis)) for axis in grid),
-        axis_names=tuple(axis.rpartition(".")[2].replace("_", " ") for axis in grid),
-        labels=dict(getattr(config, "labels", {})),
+        axes=tuple(tuple(config.axis(axis)) for axis in config.grid),
+        axis_names=tuple(axis.rpartition(".")[2].replace("_", " ") for axis in config.grid),
+        labels=config.labels,
         compared=str(values.get("reference", "")),
         budget=str(values.get("budget", "equal_flops")),
         record=values.get("record") or {},
@@ -151,8 +150,6 @@ def _ablation(reader: "Reader", name: str, config: Any, values: dict[str, Any], 
 
 
 def _arm(name: str, part: dict[str, Any], settings: dict[str, Any]) -> Arm:
-    parameters = part.get("parameters")
-    size = parameters.get("discriminator") if isinstance(parameters, dict) else parameters
     return Arm(
         name=name,
         label=str(part.get("label", name)),
@@ -169,7 +166,7 @@ def _arm(name: str, part: dict[str, Any], settings: dict[str, Any]) -> Arm:
             for point in part.get("points") or []
         ),
         curve=tuple(part.get("curve") or ()),
-        parameters=size if isinstance(size, int) else None,
+        parameters=part.get("parameters", {}).get("discriminator"),
     )
 
 
@@ -183,13 +180,11 @@ def series(arm: Arm, metric: str) -> tuple[list[float], list[float]] | None:
     return ([x for x, _ in found], [y for _, y in found]) if len(found) > 1 else None
 
 
-def number(values: dict[str, Any], *names: str) -> float | None:
-    """The first of `names` that holds a finite number."""
-    for name in names:
-        value = values.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            return float(value)
-    return None
+def number(values: dict[str, Any], name: str) -> float | None:
+    """The value of a key, if it is a finite number."""
+    value = values.get(name)
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if fits else None
 
 
 def by_cell(ablation: Ablation) -> dict[tuple[str, ...], Arm]:

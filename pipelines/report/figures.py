@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.report import ablation_figures
 from pipelines.report.comparison import difference, mean, sd
-from pipelines.report.inputs import Inputs, Measured, ModelResults, held_out, number, training
+from pipelines.report.inputs import Inputs, Measured, ModelResults, held_out, training
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
 def curves(model: ModelResults) -> list[tuple[str, str, "Figure"]]:
     """Pre-training, held-out where the run measured it: (name, caption, figure) for whatever the curve holds."""
     curve = model.curve
-    weight = number(model.pretrain, "discriminator_weight") or 50.0
+    weight = model.discriminator_weight
     result: list[tuple[str, str, Figure]] = []
 
     def panel(name: str, caption: str, lines: Sequence[tuple[str, str, Any, Any]], title: str, **limits: Any) -> None:

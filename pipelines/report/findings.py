@@ -16,8 +16,6 @@ from pipelines.report.inputs import (
     Measured,
     ModelResults,
     held_out,
-    number,
-    training,
 )
 
 POINTS_WANTED, SDS_WANTED = 5.0, 3.0
@@ -130,12 +128,10 @@ def _name(row: Measured) -> str:
 
 
 def _discriminator(model: ModelResults) -> list[str]:
-    auc = held_out(model.curve, "disc_auc") or training(model.curve, "disc_auc")
-    recall = held_out(model.curve, "disc_recall") or training(model.curve, "disc_recall")
-    last = auc[1][-1] if auc else number(model.pretrain, "valid_disc_auc", "disc_auc")
+    auc, recall = held_out(model.curve, "disc_auc"), held_out(model.curve, "disc_recall")
     result = []
-    if last is not None and last < COLLAPSE_AUC:
-        result.append(f"{model.name}: the discriminator ended at AUC {last:.2f}, close to guessing.")
+    if auc and auc[1][-1] < COLLAPSE_AUC:
+        result.append(f"{model.name}: the discriminator ended at AUC {auc[1][-1]:.2f}, close to guessing.")
     if recall and recall[1][-1] == 0:
         result.append(f"{model.name}: the discriminator ended calling every token original (recall 0).")
     return result

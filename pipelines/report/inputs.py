@@ -69,6 +69,7 @@ class ModelResults:
     corpus: str
     tasks_source: str
     tokens: str
+    discriminator_weight: float
     pretrain: dict[str, Any]
     curve: dict[str, list[float]]  # column -> values; NaN where a row has none
     tasks: tuple[Measured, ...]
@@ -79,7 +80,7 @@ class ModelResults:
     @property
     def flops(self) -> float | None:
         """Pre-training FLOPs, by the authors' convention."""
-        return number(self.pretrain, "flops", "train_flops", "total_flops")
+        return number(self.pretrain, "flops")
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,7 @@ def _model(reader: Reader, name: str, config: Any, params: Any) -> ModelResults:
         corpus=params.tokens[config.tokens].corpus,
         tasks_source=config.tasks,
         tokens=config.tokens,
+        discriminator_weight=config.objective.discriminator_weight,
         pretrain=reader.json(f"results/{name}/pretrain.json"),
         curve=reader.curve(f"results/{name}/pretrain.csv"),
         tasks=tuple(measured),
@@ -245,16 +247,11 @@ def training(curve: dict[str, list[float]], name: str) -> tuple[list[float], lis
 
 def held_out(curve: dict[str, list[float]], name: str) -> tuple[list[float], list[float]] | None:
     """Steps and values of a metric on held-out rows."""
-    return _series(curve, name, f"valid_{name}")
+    return _series(curve, name)
 
 
-def _series(curve: dict[str, list[float]], *names: str) -> tuple[list[float], list[float]] | None:
-    """The first column that has any value; rows without one are left out."""
-    steps = curve.get("step", [])
-    for name in names:
-        points = [
-            (step, value) for step, value in zip(steps, curve.get(name, []), strict=False) if math.isfinite(value)
-        ]
-        if points:
-            return [step for step, _ in points], [value for _, value in points]
-    return None
+def _series(curve: dict[str, list[float]], name: str) -> tuple[list[float], list[float]] | None:
+    """A column, without the rows that have no value in it; None for one without any."""
+    pairs = zip(curve.get("step", []), curve.get(name, []), strict=False)
+    points = [(step, value) for step, value in pairs if math.isfinite(value)]
+    return ([step for step, _ in points], [value for _, value in points]) if points else None

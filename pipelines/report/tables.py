@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from electra.finetuning.tasks import GLUE
 from pipelines.report import paper
 from pipelines.report.comparison import WORDS, Difference, difference, mean
+from pipelines.report.experiments import number
 from pipelines.report.inputs import ARM_TITLES, ARMS, METRIC_TITLES, Ablation, Inputs, Measured, ModelResults, is_subset
 from pipelines.report.table import Cell, Column, Mark, Spread, Table, signed
 
@@ -226,13 +227,8 @@ def table_4(models: Sequence[ModelResults]) -> Table:
 
 def parameters(model: ModelResults) -> str | None:
     """The size of the network that is kept, in the paper's way of writing."""
-    for key in ("discriminator_parameters", "parameters"):
-        value = model.pretrain.get(key)
-        if isinstance(value, dict):
-            value = value.get("discriminator")
-        if isinstance(value, int | float):
-            return f"{value / 1e6:.1f}M" if value < 1e7 else f"{value / 1e6:.0f}M"
-    return None
+    value = number(model.pretrain.get("parameters", {}), "discriminator")
+    return None if value is None else f"{value / 1e6:.1f}M" if value < 1e7 else f"{value / 1e6:.0f}M"
 
 
 def _data(models: Sequence[ModelResults]) -> str:

@@ -104,7 +104,7 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
     pretrain = dataclasses.replace(
         old,
         steps=count,
-        warmup=min(count, scaled(old.warmup)),
+        warmup=min(config.stage_steps(count), scaled(old.warmup)),
         log_every=scaled(old.log_every),
         eval_every=scaled(old.eval_every),
         save_every=scaled(old.save_every),

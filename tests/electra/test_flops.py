@@ -2,7 +2,8 @@
 
 import pytest
 
-from electra.config import ElectraConfig, build
+from electra.config import ElectraConfig, build, plain
+from electra.errors import BadConfig
 from electra.flops import row_flops, step_flops, training_flops, training_steps
 
 SHAPES = {
@@ -13,10 +14,10 @@ SHAPES = {
 VOCAB = 30522
 
 
-def config(size, steps=None, **objective):
+def config(size, steps=None, warmup=0, **objective):
     shape, width, rate, length, batch, published = SHAPES[size]
     encoder = dict(zip(("layers", "hidden", "heads", "ffn", "embedding"), shape, strict=True))
-    pretrain = {"length": length, "batch": batch, "steps": steps or published, "warmup": 0, "learning_rate": 1e-4}
+    pretrain = {"length": length, "batch": batch, "steps": steps or published, "warmup": warmup, "learning_rate": 1e-4}
     values = {"encoder": encoder, "generator": {"width": width}, "objective": {"mask_rate": rate} | objective}
     return build(ElectraConfig, values | {"pretrain": pretrain}, size)
 
@@ -40,6 +41,32 @@ def test_a_budget_in_flops_becomes_steps():
     budget = config("small", steps={"flops": 8.9e16})
     assert training_steps(budget, VOCAB) == round(8.9e16 / step_flops(budget, VOCAB))
     assert training_flops(budget, VOCAB) == pytest.approx(8.9e16, rel=1e-4)
+
+
+def test_a_budget_that_ends_before_the_warm_up_is_refused():
+    each = step_flops(config("small"), VOCAB)
+    assert training_steps(config("small", steps={"flops": 100 * each}, warmup=100), VOCAB) == 100
+    with pytest.raises(BadConfig, match=r"pays for 99 steps; expected at least the 100 of pretrain.warmup; raise the"):
+        training_steps(config("small", steps={"flops": 99 * each}, warmup=100), VOCAB)
+
+
+def test_a_warm_up_fits_into_each_stage_of_two_stage_training():
+    stages = {"training": "two_stage", "sharing": "none"}
+    values = plain(config("small", steps=200, warmup=100))
+    values["objective"] |= stages
+    values["generator"]["width"] = 1.0
+    assert training_steps(build(ElectraConfig, values, "here"), VOCAB) == 200
+    values["pretrain"]["warmup"] = 101
+    with pytest.raises(BadConfig, match=r"here.pretrain.warmup: is 101; expected at most half of steps \(100\)"):
+        build(ElectraConfig, values, "here")
+    values["pretrain"]["steps"] = {
+        "flops": 200
+        * step_flops(build(ElectraConfig, values | {"pretrain": values["pretrain"] | {"steps": 1000}}, "here"), VOCAB)
+    }
+    with pytest.raises(
+        BadConfig, match=r"pays for 200 steps; expected at least the 101 of pretrain.warmup in each stage"
+    ):
+        training_steps(build(ElectraConfig, values, "here"), VOCAB)
 
 
 def test_all_tokens_costs_more_than_replace_and_that_more_than_electra():

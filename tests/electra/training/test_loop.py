@@ -325,3 +325,40 @@ def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
 def test_fewer_rows_than_a_batch_are_refused(tmp_path):
     with pytest.raises(BadInput, match="at least one batch of 128"):
         train(tmp_path, config(pretrain__batch=128))
+
+
+@pytest.mark.parametrize(
+    ("steps", "form", "expected"),
+    [
+        (8, "product", [0, 0.375, 0.5, 0.25] * 2),
+        (9, "product", [0, 0.375, 0.5, 0.25, 0, 0.4, 0.6, 0.4, 0.2]),
+        (8, "warmup_then_decay", [0.5, 1, 1, 0.5] * 2),
+    ],
+)
+def test_each_of_two_stages_has_a_warm_up_and_a_decay_of_its_own(tmp_path, steps, form, expected):
+    stages = {"objective__training": "two_stage", "objective__sharing": "none", "generator__width": 1.0}
+    length = {"steps": steps, "warmup": 2, "learning_rate": 1.0, "schedule": form}
+    settings = config(**stages, **{f"pretrain__{key}": value for key, value in length.items()})
+    assert [loop.rate(settings, step, steps) for step in range(steps)] == pytest.approx(expected)
+
+
+def test_two_stage_training_stopped_in_the_second_stage_ends_with_the_same_bytes(tmp_path):
+    stages = {"objective__training": "two_stage", "objective__sharing": "none", "generator__width": 1.0}
+    settings = config(**stages, pretrain__steps=8, pretrain__save_every=3, pretrain__log_every=1)
+    rates: dict[int, float] = {}
+
+    def stop(step, numbers):
+        rates.setdefault(step, numbers.get("train/learning_rate", 0.0))
+        if step == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    train(tmp_path / "whole", settings)
+    with pytest.raises(Stopped):
+        train(tmp_path / "stopped", settings, stop)
+    train(
+        tmp_path / "stopped",
+        settings,
+        lambda step, numbers: rates.setdefault(step, numbers.get("train/learning_rate", 0.0)),
+    )
+    assert state(tmp_path / "stopped") == state(tmp_path / "whole")
+    assert [rates[step] / 5e-3 for step in range(1, 9)] == pytest.approx([0, 0.375, 0.5, 0.25] * 2)

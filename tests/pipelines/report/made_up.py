@@ -11,6 +11,7 @@ from electra.config import EncoderConfig, ObjectiveConfig, PretrainConfig
 from electra.files import write_json, write_jsonl
 from electra.finetuning.tasks import GLUE
 from electra.manifest import write_manifest
+from pipelines.experiments import AblationConfig
 
 ARMS = {
     "electra": ("ELECTRA", 71.2),
@@ -53,11 +54,10 @@ class Finetune:
     defaults: Seeds = Seeds()
 
 
-@dataclass(frozen=True)
-class Experiment:
-    title: str = "Table 5: what the main network is asked"
-    model: str = "tiny"
-    arms: dict[str, Any] = field(default_factory=lambda: {name: {"objective.name": name} for name in ARMS})
+def experiment() -> AblationConfig:
+    arms = {name: {"objective.name": name} for name in ARMS}
+    where = {"model": "tiny", "tokens": "sample_world", "data": "sample_world"}
+    return AblationConfig(title="Table 5: what the main network is asked", arms=arms, **where)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Params:
     models: dict[str, Model] = field(default_factory=lambda: {"tiny": Model(), "mini": Model()})
     tokens: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
     tasks: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
-    ablations: dict[str, Experiment] = field(default_factory=lambda: {"table5": Experiment()})
+    ablations: dict[str, AblationConfig] = field(default_factory=lambda: {"table5": experiment()})
     finetune: Finetune = Finetune()
 
 

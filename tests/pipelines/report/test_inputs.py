@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from electra.config import ObjectiveConfig
 from electra.files import read_json, write_json
 from pipelines.report import figures, findings, inputs
 from tests.pipelines.report import made_up
@@ -71,3 +72,12 @@ def test_chance_is_told(tmp_path, params):
     assert "tiny: the arm from scratch is at chance on RTE." in findings.shortfalls(
         inputs.load(params, tmp_path).models[0]
     )
+
+
+def test_the_captions_name_the_models_own_weight(tmp_path, params):
+    made_up.write(tmp_path)
+    ten = replace(params.models["tiny"], objective=ObjectiveConfig(discriminator_weight=10.0))
+    model = inputs.load(replace(params, models=params.models | {"tiny": ten}), tmp_path).models[0]
+    captions = {name: caption for name, caption, _ in figures.curves(model)}
+    assert captions["loss"] == "the whole loss, MLM + 10 × discriminator"
+    assert "× 10 against" in captions["disc-loss"] and "10 · H(r)" in captions["disc-loss"]
