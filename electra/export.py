@@ -124,6 +124,12 @@ def config_json(config: EncoderConfig, vocab_size: int, architecture: str, **mor
     }
 
 
+def trained_positions(folder: Path) -> int:
+    """How many positions of a folder's encoder pre-training has used, where that is known; else all that there are."""
+    positions, seen = read_config(folder)[0].positions, read_object(folder / "config.json").get("trained_positions")
+    return min(seen, positions) if type(seen) is int else positions
+
+
 def verify_folder(folder: Path, do: str = AGAIN, **facts: Any) -> dict[str, str]:
     """The sha256 of each file that is read of a Hugging Face folder, checked against the folder's manifest.
 

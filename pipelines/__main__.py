@@ -234,7 +234,9 @@ def replay_step(options: argparse.Namespace) -> int:
 def run_flow(options: argparse.Namespace) -> int:
     """Run a flow in this process."""
     from pipelines import flows
+    from pipelines.params import load
 
+    load().require("models", options.name)
     return flows.start(options.flow, options.name)
 
 

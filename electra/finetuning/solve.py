@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from electra.export import fresh_encoder, load_encoder, read_config
+from electra.export import fresh_encoder, load_encoder, read_config, trained_positions
 from electra.finetuning import predictions, reading, spans, squad, squad_answers, squad_metrics, tagging
 from electra.finetuning.batches import Examples
 from electra.finetuning.heads import Classifier, Network, narrow
@@ -84,6 +84,7 @@ def _prepare(job: Job) -> Ready:
     there = [split for split in (*scored, *unlabelled) if (job.rows / f"{split}.jsonl").is_file()]
     held_out = {split: reading.rows(_split(job, split), task, labelled=split in scored) for split in there}
     encoder = _encoder(job)
+    beyond = beyond_pretraining(job, ready, *(examples for _, examples in held_out.values()))
     (ready, *narrowed), widen = narrow(encoder, [ready, *(examples for _, examples in held_out.values())])
     torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
     model: Network
@@ -93,7 +94,7 @@ def _prepare(job: Job) -> Ready:
         model = Classifier(encoder, len(task.labels), config.head_dropout).to(job.device)
 
     def finish(training: Training) -> Solved:
-        record = _record(training, len(train_rows), len(ready), config)
+        record = _record(training, len(train_rows), len(ready), config) | beyond
         files: dict[str, Any] = {}
         for (split, (rows, _)), examples in zip(held_out.items(), narrowed, strict=True):
             lines, metrics, fault = _judge(job, model, rows, examples, training.finite, labelled=split in scored)
@@ -133,12 +134,13 @@ def _answer(job: Job) -> Ready:
     assert isinstance(config, SquadConfig)
     source, dev = _questions(job, "train"), _questions(job, "dev")
     encoder = _encoder(job)
+    beyond = beyond_pretraining(job, source.examples, dev.examples)
     (ready, dev_examples), widen = narrow(encoder, [source.examples, dev.examples])
     torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
     model = SpanFinder(encoder, config).to(job.device)
 
     def finish(training: Training) -> Solved:
-        record = _record(training, len(source.rows), len(ready), config)
+        record = _record(training, len(source.rows), len(ready), config) | beyond
         outputs = read_outputs(model, dev_examples, job.device, precision=config.precision)
         finite = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
         outputs = {key: predictions.finite(value) for key, value in outputs.items()}
@@ -199,6 +201,17 @@ def _record(training: Training, rows: int, examples: int, config: FinetuneConfig
         "steps": count_steps(examples, config),
         "loss": [list(point) for point in training.curve],
     }
+
+
+def beyond_pretraining(job: Job, *splits: Examples) -> Record:
+    """The share of rows that reach positions which pre-training has not used, if there are any: `{beyond_pretraining: ...}`.
+
+    Their vectors are as they were drawn. The scratch arm has drawn all of its own, so nothing is said of it.
+    """
+    seen, lengths = trained_positions(job.model), np.concatenate([split.length_N for split in splits])
+    share = float((lengths > seen).mean())
+    tells = job.arm == "pretrained" and share > 0
+    return {"beyond_pretraining": {"positions": seen, "share": round(share, 4)}} if tells else {}
 
 
 def _encoder(job: Job) -> Encoder:

@@ -102,7 +102,8 @@ def _by_arm(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def _rows(records: Sequence[Record]) -> Summary:
-    return {"train_rows": records[0]["train_rows"], "dev_rows": records[0]["dev_rows"]}
+    longer = [{key: run[key]} for run in records for key in ("beyond_pretraining",) if key in run]
+    return {"train_rows": records[0]["train_rows"], "dev_rows": records[0]["dev_rows"], **(longer[0] if longer else {})}
 
 
 def _facts(runs: Sequence[Record]) -> Summary:

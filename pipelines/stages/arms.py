@@ -215,7 +215,9 @@ def export(arm: Arm, trained: Trained, rows: ModelRows, point: float) -> None:
         require_fit(places, tensors, folder, "run the experiment again")
         for name, place in places.items():
             place.copy_(tensors[name])
-    settings = config_json(arm.config.encoder, rows.tokenizer.vocab_size, "ElectraModel")
+    settings = config_json(
+        arm.config.encoder, rows.tokenizer.vocab_size, "ElectraModel", trained_positions=arm.config.pretrain.length
+    )
     card = {"data": rows.label, "recipe": plain(arm.config), "step": arm.step(point)}
     part, title = f"point-{point:g}", model_card(f"{arm.title}: encoder", card)
     tensors = encoder_tensors(model.discriminator.encoder, "")

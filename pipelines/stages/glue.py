@@ -4,6 +4,7 @@ scratch: build/glue/M (predictions, leaderboard files, kept models) and results/
 State is in runs/glue-M: one whole folder for each (task, arm, seed) that is done, which a second start does not repeat.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from electra.finetuning.job import Job, splits_of
 from electra.finetuning.jobs import MODEL, code, plan
 from electra.finetuning.pool import run_all
 from electra.finetuning.solve import Record
+from electra.finetuning.tasks import SQUAD
 from electra.manifest import write_manifest
 from electra.progress import Progress
 from electra.workers import worker_count
@@ -133,6 +135,10 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any, score: C
         progress.update(0)
 
         def on_done(job: Job, record: Record) -> None:
+            if "beyond_pretraining" in record and not any(
+                "beyond_pretraining" in one for one in done.get(job.task, [])
+            ):
+                warn_of_positions(job.task, **record["beyond_pretraining"])
             done.setdefault(job.task, []).append(record)
             progress.update(sum(map(len, done.values())), last=f"{job.name} {score(record):.1f}")
             if len(done[job.task]) == expected[job.task]:
@@ -140,6 +146,14 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any, score: C
 
         run_all(jobs, count, on_done)
     return {task: sorted(done[task], key=lambda record: (record["arm"], record["seed"])) for task in expected}
+
+
+def warn_of_positions(task: str, positions: int, share: float) -> None:
+    """Tell, once a task, that some of its rows use positions whose vectors pre-training has left as they were drawn."""
+    rows = "windows" if task in SQUAD.values() else "rows"
+    advice = f"a length of {positions}, or pre-training that goes on with longer rows (init_from), mends that"
+    told = f"{share:.1%} of its {rows} are longer than the {positions} tokens that pre-training has seen; {advice}"
+    print(f"{task}: WARNING: {told}", file=sys.stderr, flush=True)
 
 
 def track(tracker: Any, job: Job, records: Sequence[Record]) -> None:

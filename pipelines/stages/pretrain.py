@@ -21,6 +21,7 @@ from electra.export import (
     extra_tensors,
     model_card,
     network_tensors,
+    trained_positions,
     verify_folder,
     write_folder,
 )
@@ -177,9 +178,14 @@ def write_model(
     files, encoder, extras = rows.tokenizer_files(), config.encoder, model.extras()
     card = {"data": rows.label, "recipe": plain(config), "results": trained.history[-1], "facts": facts}
     with atomic_folder(folder) as temporary:
-        bare = config_json(encoder, vocab_size, "ElectraModel")
+        start = Path(config.pretrain.init_from).glob("*/config.json") if config.pretrain.init_from else ()
+        seen = max(config.pretrain.length, *(trained_positions(path.parent) for path in start), 0)
+        bare = config_json(encoder, vocab_size, "ElectraModel", trained_positions=seen)
         parts = {"encoder": (encoder_tensors(model.discriminator.encoder, ""), bare)} | {
-            kind: (network_tensors(part, head), config_json(part.config, vocab_size, architecture(head)))
+            kind: (
+                network_tensors(part, head),
+                config_json(part.config, vocab_size, architecture(head), trained_positions=seen),
+            )
             for kind, (part, head) in model.networks().items()
         }
         for kind, (tensors, settings) in parts.items():

@@ -15,6 +15,7 @@ from electra.export import (
     load_encoder,
     model_card,
     read_object,
+    trained_positions,
     verify_folder,
     write_folder,
 )
@@ -36,7 +37,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
         write_folder(
             temporary / "encoder",
             encoder_tensors(encoder, ""),
-            config_json(encoder.config, encoder.vocab_size, "ElectraModel"),
+            config_json(
+                encoder.config, encoder.vocab_size, "ElectraModel", trained_positions=trained_positions(folder)
+            ),
             files,
             model_card(f"ELECTRA {name}: encoder of a published model", facts),
             model=name,

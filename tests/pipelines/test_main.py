@@ -143,3 +143,13 @@ def test_commands_and_options_are_these_and_no_others() -> None:
     for name, sub in choices.items():
         options = {option for action in sub._actions for option in action.option_strings}
         assert options == {"-h", "--help", "--debug"} | more.get(name, set())
+
+
+def test_a_flow_of_a_model_that_is_not_there_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text(SMOKE)
+    assert main(["flow", "pretrain", "smoky"]) == 64
+    told = capsys.readouterr().err
+    assert "models: has no 'smoky'" in told and "did you mean smoke?" in told and "Traceback" not in told

@@ -2,13 +2,17 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from electra.errors import BadConfig, BadInput
-from electra.files import read_jsonl
+from electra.files import MANIFEST, read_json, read_jsonl, write_json
 from electra.finetuning import jobs as jobs_module
+from electra.finetuning import solve, summary
 from electra.finetuning.jobs import finished, plan, run
 from electra.finetuning.pool import run_all
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
@@ -158,3 +162,31 @@ def test_what_a_killed_writer_left_is_cleared_away(task_rows, model, tmp_path):
     (left / "dev.jsonl").write_text("half a li")
     run(job)
     assert [path.name for path in job.folder.parent.iterdir()] == [job.folder.name]
+
+
+def test_rows_beyond_what_pre_training_has_seen_are_counted(task_rows, model, tmp_path):
+    longer = tmp_path / "longer"
+    shutil.copytree(model, longer, ignore=shutil.ignore_patterns(MANIFEST))
+    settings = read_json(model / "config.json")
+    for seen, expected in ((9, {"positions": 9, "share": 0.4}), (32, None)):
+        write_json(longer / "config.json", settings | {"trained_positions": seen})
+        jobs = plan("cola", CONFIG, rows=task_rows / "cola", model=longer, state=tmp_path)
+        splits = [SimpleNamespace(length_N=np.array(lengths)) for lengths in ([8, 9, 10], [32, 4])]
+        found = [solve.beyond_pretraining(job, *splits) for job in jobs]
+        assert found == [{"beyond_pretraining": expected} if expected else {}, {}]  # nothing is said of the scratch arm
+    assert (
+        solve.beyond_pretraining(plan("cola", CONFIG, rows=task_rows / "cola", model=model, state=tmp_path)[0], *splits)
+        == {}
+    )
+
+
+@pytest.mark.parametrize(("task", "config"), [("cola", CONFIG), ("squad2", SQUAD)])
+def test_the_count_stands_in_the_record_and_in_the_summary(task, config, task_rows, model, tmp_path):
+    longer = tmp_path / "longer"
+    shutil.copytree(model, longer, ignore=shutil.ignore_patterns(MANIFEST))
+    write_json(longer / "config.json", read_json(model / "config.json") | {"trained_positions": 1})
+    few = dataclasses.replace(config, max_train_rows=16, epochs=1)
+    records = [run(job) for job in plan(task, few, rows=task_rows / task, model=longer, state=tmp_path)]
+    told = summary.of_squad(records) if task == "squad2" else summary.of_task(GLUE[task], records)
+    assert told["beyond_pretraining"] == records[0]["beyond_pretraining"] == {"positions": 1, "share": 1.0}
+    assert "beyond_pretraining" not in records[1]

@@ -4,6 +4,7 @@ import json
 import random
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -115,6 +116,25 @@ def test_the_stage_leaves_predictions_a_summary_and_a_record(workspace):
     assert sorted(child.name for child in notes.children) == ["cola", "mnli", "mrpc", "stsb"]
     assert notes.final == {"average/pretrained": average["pretrained"]["mean"]}
     assert all(child.final and child.curve for child in notes.children)
+
+
+def test_positions_that_pre_training_has_not_seen_are_told_once_a_task(monkeypatch, capsys):
+    jobs = [SimpleNamespace(task=task, name=task) for task in ("rte", "rte", "squad2", "cola")]
+    beyond = {"beyond_pretraining": {"positions": 32, "share": 0.236}}
+
+    def run_all(jobs, count, on_done):
+        for seed, job in enumerate(jobs):
+            on_done(job, {"arm": "pretrained", "seed": seed} | ({} if job.task == "cola" else beyond))
+
+    monkeypatch.setattr(glue, "run_all", run_all)
+    monkeypatch.setattr(glue, "track", lambda *anything: None)
+    glue.run_jobs(jobs, 1, "glue", None, lambda record: 0.0)
+    told = [line for line in capsys.readouterr().err.splitlines() if "WARNING" in line]
+    assert len(told) == 2
+    assert told[0].startswith(
+        "rte: WARNING: 23.6% of its rows are longer than the 32 tokens that pre-training has seen"
+    )
+    assert told[1].startswith("squad2: WARNING: 23.6% of its windows are longer")
 
 
 def test_a_second_start_computes_nothing_and_leaves_the_same_bytes(workspace, monkeypatch):

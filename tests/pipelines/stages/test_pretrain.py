@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from electra.config import PretrainConfig
+from electra.files import read_json
 from pipelines.__main__ import main
 from pipelines.params import load
 from pipelines.stages.pretrain import ModelRows
@@ -71,6 +72,7 @@ def test_a_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(tr
         for name in ("loss", "disc_auc", "mlm_loss")  # the same weights on the same held-out rows
     }
     assert after["steps"] == round(BUDGET / (before["flops"] / before["steps"]))
+    assert read_json(Path("build/models/smoke/encoder/config.json"))["trained_positions"] == 16
     assert after["flops_convention"] == "authors" and after["flops"] == pytest.approx(BUDGET, rel=0.2)
 
 
