@@ -13,7 +13,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -134,6 +134,15 @@ def require_once(values: typing.Sequence[Any], key: str, *, empty: bool = False)
     """Raise BadConfig for a list in which an entry stands twice, and for an empty one."""
     fits = len(set(values)) == len(values) and (empty or bool(values))
     require(fits, key, list(values), "each entry once" if empty else "one entry or more, each once")
+
+
+def merge(base: dict[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the keys of `layer`; sections within are merged, not replaced."""
+    merged = dict(base)
+    for key, value in layer.items():
+        old = merged.get(key)
+        merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
 
 
 def plain(config: Any) -> Any:

@@ -17,6 +17,7 @@ from electra.config import (
     ObjectiveConfig,
     PretrainConfig,
     build,
+    merge,
     nearest,
     plain,
     require,
@@ -24,7 +25,7 @@ from electra.config import (
 )
 from electra.data.packing import TokensConfig
 from electra.errors import BadConfig, shown
-from electra.finetuning.tasks import GLUE, SQUAD, FinetuneSection, merge
+from electra.finetuning.tasks import GLUE, SQUAD, FinetuneSection
 from pipelines.experiments import AblationConfig
 from pipelines.sources import CorpusConfig, OwnTasks, TaskSourceConfig
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from electra.config import build, nearest, require, require_once
+from electra.config import build, merge, nearest, require, require_once
 from electra.domains import (
     BelowOne,
     Checked,
@@ -317,12 +317,3 @@ def _known_task(name: str, where: str, own: Sequence[str] = ()) -> None:
     known = (*GLUE, *own)
     if name not in known:
         raise BadConfig(f"{where}.{name}", "is not a task", f"one of {', '.join(known)}", nearest(str(name), known))
-
-
-def merge(base: dict[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the keys of `layer`; sections within are merged, not replaced."""
-    merged = dict(base)
-    for key, value in layer.items():
-        old = merged.get(key)
-        merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return merged

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.config import ElectraConfig, Flops, code_digest, digest
+from electra.config import ElectraConfig, Flops, code_digest, digest, merge
 from electra.files import atomic_folder, write_json, write_jsonl
 from electra.finetuning.jobs import code
-from electra.finetuning.tasks import SQUAD, merge
+from electra.finetuning.tasks import SQUAD
 from electra.flops import step_flops, training_flops, training_steps
 from electra.manifest import write_manifest
 from electra.progress import Progress

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from electra.errors import BadConfig, BadInput
-from electra.files import MANIFEST, read_json, read_jsonl, write_json
+from electra.files import read_json, read_jsonl, write_json
 from electra.finetuning import jobs as jobs_module
 from electra.finetuning import solve, summary
 from electra.finetuning.jobs import finished, plan, run
 from electra.finetuning.pool import run_all
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
+from electra.manifest import MANIFEST
 
 CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, seeds=(1,))
 SQUAD = SquadConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, stride=12, question_length=10, seeds=(1,))
