@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from electra.errors import SourceUnreachable, UserError
+from electra.errors import BadInput, SourceUnreachable, UserError
 from electra.files import room
 from pipelines import processes
 
@@ -54,6 +54,7 @@ HELP = {
     "serve": "offer the flows of tiny as deployments from this process",
     "sync": "send MLflow what it could not be told while it was out of reach",
 }
+PRINTING = {"params", "estimate", "compare", "predict", "score", "check", "replay"}  # whose answer is what they print
 TIMINGS = Path("runs/timings.json")
 BUG = 70
 
@@ -62,6 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     options = parser().parse_args(arguments)
     try:
+        if sys.stdout is None and options.command in PRINTING and not vars(options).get("output"):
+            raise BadInput(
+                "standard output", "is closed", "somewhere to write to", "leave it open or send it to a file"
+            )
         code = COMMANDS.get(options.command, run_stage)(options)
         if sys.stdout is not None:  # None: it was closed before the start
             with room(Path("standard output")):

@@ -31,8 +31,6 @@ def predict(model: Path, files: Iterable[str], output: str | None) -> None:
         raise SourceUnreachable(model, "there is no such folder", "a fine-tuned model", "give the folder of one")
     if output is not None and Path(output).is_dir():
         raise BadInput(output, "is a folder", "a file to write to", "give --output a name in it")
-    if output is None and sys.stdout is None:
-        raise BadInput("standard output", "is closed", "somewhere to write to", "give --output a file")
     ready = load_model(model)
     form = asked.of(ready.task)
     lines = (dump_line(line) for name in files for line in answer(ready, asked.read(form, name)))
