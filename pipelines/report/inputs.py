@@ -23,7 +23,7 @@ from electra.manifest import MANIFEST, verify_manifest
 from pipelines.report import experiments, records
 from pipelines.report.experiments import Ablation, number
 from pipelines.report.records import Record
-from pipelines.stages.inputs import again
+from pipelines.stages import again
 
 ARMS = ("pretrained", "scratch")
 ARM_TITLES = {"pretrained": "pre-trained", "scratch": "from scratch"}

@@ -6,11 +6,7 @@ from electra.errors import CorruptFile
 from electra.export import verify_folder
 from electra.manifest import MANIFEST, verify_manifest
 from pipelines.params import Params
-
-
-def again(stage: str, name: str) -> str:
-    """What to do about damage in a stage's folder."""
-    return f"run `python -m pipelines {stage} {name}` to make it again"
+from pipelines.stages import again
 
 
 def encoder(name: str, params: Params) -> Path:

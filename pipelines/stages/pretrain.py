@@ -35,7 +35,7 @@ from electra.training.feed import Feed, part
 from electra.training.loop import Data, Log, Trained, pretrain
 from pipelines.params import Params
 from pipelines.processes import is_main
-from pipelines.stages import inputs, published
+from pipelines.stages import again, published
 
 SOURCE = Path(electra.__file__).parent
 CODE = [SOURCE / name for name in ("model", "training", "data/batches.py", "seeds.py", "config.py")]
@@ -68,7 +68,7 @@ class ModelRows:
     def __init__(self, params: Params, tokens: str, config: ElectraConfig) -> None:
         self.name, self.folder = tokens, Path("build/tokens") / tokens
         rows = self.folder / f"rows-{config.pretrain.length}"
-        read, do = [*TOKENIZER_FILES, f"{rows.name}/{MANIFEST}"], inputs.again("tokens", tokens)
+        read, do = [*TOKENIZER_FILES, f"{rows.name}/{MANIFEST}"], again("tokens", tokens)
         verify_manifest(self.folder, only=read, do=do, kind="tokens", name=tokens)  # the rows' own hashes them
         self.tokenizer = tokenizers.load(self.folder)
         self.train_rows = Rows.open(rows, "train", tokenizer=self.tokenizer.identity)

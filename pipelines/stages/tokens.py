@@ -31,7 +31,7 @@ from electra.manifest import MANIFEST, read_manifest, sha256_once, write_manifes
 from electra.progress import tell_loss
 from electra.seeds import derive, permute
 from pipelines.sources import hub
-from pipelines.stages.inputs import again
+from pipelines.stages import again
 from pipelines.stages.resumable import finish_unit, finish_units
 
 if TYPE_CHECKING:
@@ -76,8 +76,6 @@ def tell_losses(config: TokensConfig, where: str, metrics: dict[str, Any], noted
 
 def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work: Path) -> dict[str, Any]:
     """Write tokenizer and rows to `folder` and return what was counted; `work` keeps the tokenizer and finished shards."""
-    if not corpus.is_dir():
-        raise BadInput(corpus, "there is no finished corpus", f"the corpus that {where} names", "run its corpus stage")
     manifest = read_manifest(corpus, again("corpus", config.corpus), kind="corpus", name=config.corpus)
     here = Path(__file__)
     code = code_digest(here, here.parents[2] / "electra" / "data")
@@ -136,10 +134,8 @@ class SampleLines:
 def read_texts(path: Path, sha256: str) -> Iterator[str]:
     """The texts of a shard of documents, after its bytes were checked."""
     do = again("corpus", path.parent.name)
-    if path.is_symlink() or not path.is_file():
-        raise CorruptFile(path, "is missing or a link", f"a file of sha256 {sha256}", do)
     with readable(path, do):
-        if (found := sha256_once(path)) != sha256:
+        if (found := "none, being a link" if path.is_symlink() else sha256_once(path)) != sha256:
             raise CorruptFile(path, f"has sha256 {found}", sha256, do)
         with path.open(encoding="utf-8", newline="\n") as file:
             for line in file:

@@ -21,17 +21,24 @@ from pipelines.stages import glue
 
 WORDS = ["red", "blue", "green", "cat", "dog", "bird", "runs", "sleeps"]
 PARAMS = """
+run: {models: [small], ablations: []}
+tracking: none
+published: {}
+ablations: {}
 corpora: {c: {sources: [{kind: sample}]}}
 tokens: {t: {corpus: c, tokenizer: {kind: train, vocab_size: 800}, lengths: [16]}}
 tasks: {made_up: {kind: sample}, own: {kind: local, glue: here}}
 finetune:
   defaults: {seeds: [1, 2], epochs: 1, learning_rate: 1.0e-3, length: 16, scratch: {layer_decay: 1.0}}
   tasks: {mrpc: {both_orders: true}}
+  squad: {stride: 4, question_length: 4}
 models:
   small: &model
     tokens: t
     tasks: made_up
     encoder: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16, positions: 16}
+    generator: {}
+    objective: {}
     pretrain: {length: 16, batch: 8, steps: 10, warmup: 1, learning_rate: 1.0e-3, threads: 1}
     finetune: {run: [cola, mnli, mrpc, stsb], tasks: {cola: {arms: [pretrained]}}}
 """

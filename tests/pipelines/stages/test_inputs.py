@@ -19,20 +19,13 @@ from pipelines.stages import glue, inputs, tokens
 from pipelines.stages.pretrain import ModelRows
 from tests.conftest import SMOKE, copy_text
 
-from .test_glue import workspace  # noqa: F401
+from .test_glue import workspace as small  # noqa: F401
 
 MODEL = ["config.json", "model.safetensors", "tokenizer.json", "vocab.txt", "tokenizer_config.json", "MANIFEST.json"]
 TASKS = ["cola/train.jsonl", "cola/dev.jsonl", "mnli/dev_mismatched.jsonl", "MANIFEST.json"]
 TOKENS = ["tokenizer.json", "vocab.txt", "tokenizer_config.json", "MANIFEST.json", "rows-16/MANIFEST.json"]
 TOKENS += [f"rows-16/{split}-00000.{kind}" for split in ("train", "valid") for kind in ("ids", "bounds")]
 HOW = ["flipped", "cut", "link", "folder", "missing", "EIO", "EACCES"]
-
-
-@pytest.fixture
-def small(workspace: Path) -> Path:  # noqa: F811
-    """A model and rows of four tasks."""
-    Path("params.yaml").write_text(Path("params.yaml").read_text() + "tracking: none\n")
-    return workspace
 
 
 def harm(path: Path, how: str, patch: pytest.MonkeyPatch) -> None:
@@ -75,7 +68,7 @@ def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     "name", [f"models/small/encoder/{name}" for name in MODEL] + [f"tasks/made_up/{name}" for name in TASKS]
 )
-def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys, monkeypatch) -> None:
+def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys, monkeypatch) -> None:  # noqa: F811
     path = Path("build") / name
     harm(path, how, monkeypatch)
     again = "tasks made_up" if "tasks" in name else "pretrain small"
@@ -121,7 +114,7 @@ def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys, monkeypatch) 
     assert not Path("build/tokens").exists()
 
 
-def test_what_belongs_to_another_name_is_refused(small, capsys) -> None:
+def test_what_belongs_to_another_name_is_refused(small, capsys) -> None:  # noqa: F811
     shutil.copytree("build/models/small/encoder", "build/models/other/encoder")
     folder = Path("build/models/other/encoder")
     (folder / "MANIFEST.json").unlink()
@@ -152,7 +145,7 @@ def test_rows_of_another_length_or_name_are_refused(copied) -> None:
         tokens.make_rows(wanted, "tokens.x", Path("build/corpus/other"), Path("out"), Path("work"))
 
 
-def test_a_run_of_all_tasks_hashes_its_model_once(small, monkeypatch) -> None:
+def test_a_run_of_all_tasks_hashes_its_model_once(small, monkeypatch) -> None:  # noqa: F811
     hashed: list[str] = []
     real = manifests.sha256_file
     monkeypatch.setattr(manifests, "_SETTLED", -1)
@@ -165,7 +158,7 @@ def test_a_run_of_all_tasks_hashes_its_model_once(small, monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_damaged_object_of_the_cache_never_reaches_fine_tuning(small, capsys) -> None:
+def test_a_damaged_object_of_the_cache_never_reaches_fine_tuning(small, capsys) -> None:  # noqa: F811
     """The manifest lies inside the output, so what DVC links or copies from its cache is held against it."""
     from dvc.repo import Repo
 
@@ -182,11 +175,13 @@ def test_a_damaged_object_of_the_cache_never_reaches_fine_tuning(small, capsys) 
     assert "model.safetensors: has sha256" in said
 
 
-def test_a_published_folder_that_changes_is_told_with_both_hashes(small, capsys) -> None:
+def test_a_published_folder_that_changes_is_told_with_both_hashes(small, capsys) -> None:  # noqa: F811
     shutil.copytree("build/models/small/encoder", "elsewhere")
     Path("elsewhere/MANIFEST.json").unlink()
     text = Path("params.yaml").read_text()
-    Path("params.yaml").write_text(text + "published: {theirs: {folder: elsewhere, tasks: made_up}}\n")
+    Path("params.yaml").write_text(
+        text.replace("published: {}", "published: {theirs: {folder: elsewhere, tasks: made_up, finetune: {}}}")
+    )
     from pipelines.stages import published
 
     published.run("theirs", load(), tracking.Tracker(None))

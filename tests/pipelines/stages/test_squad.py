@@ -17,6 +17,10 @@ from pipelines.tracking import Tracker
 
 WORDS = ["the", "cat", "dog", "bird", "is", "red", "blue", "green", ".", "?"]
 PARAMS = """
+run: {models: [small], ablations: []}
+tracking: none
+published: {}
+ablations: {}
 corpora: {c: {sources: [{kind: sample}]}}
 tokens: {t: {corpus: c, tokenizer: {kind: train, vocab_size: 800}, lengths: [16]}}
 tasks: {made_up: {kind: sample}}
@@ -28,7 +32,10 @@ models:
     tokens: t
     tasks: made_up
     encoder: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16, positions: 24}
+    generator: {}
+    objective: {}
     pretrain: {length: 16, batch: 8, steps: 10, warmup: 1, learning_rate: 1.0e-3, threads: 1}
+    finetune: {}
 """
 
 

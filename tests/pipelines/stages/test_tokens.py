@@ -255,7 +255,7 @@ def seed_that_splits(corpus: Path) -> int:
 
 
 def test_a_missing_or_damaged_corpus_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="there is no finished corpus"):
+    with pytest.raises(BadInput, match="there is no such folder"):
         run(tmp_path, tmp_path / "nowhere")
     corpus = write_corpus(tmp_path / "corpus")
     shard = corpus / "documents-00002.jsonl"
