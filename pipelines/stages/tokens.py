@@ -265,14 +265,9 @@ def collect(
                 copies = source_copies(manifest, parts) if split == "train" else [1.0] * len(manifest["weights"])
                 with RowWriter(rows_folder, split, length, tokenizer) as writer:
                     for source, factor in enumerate(copies):
-                        mine = [
-                            unit
-                            for unit, shard in zip(units, manifest["shards"], strict=True)
-                            if shard["source"] == source
-                        ]
-                        append_rows(
-                            writer, [unit / f"rows-{length}" for unit in mine], split, factor, config.seed, source
-                        )
+                        pairs = zip(units, manifest["shards"], strict=True)
+                        mine = [unit / f"rows-{length}" for unit, shard in pairs if shard["source"] == source]
+                        append_rows(writer, mine, split, factor, config.seed, source)
                 facts[split] = {"rows": writer.rows, "tokens": writer.tokens}
                 read, kept = (sum(part.get(key, 0) for part in parts) for key in ("tokens_read", "tokens_kept"))
                 metrics["rows"][str(length)][split] = {
