@@ -107,7 +107,9 @@ def test_what_is_lost_is_counted_and_said(tmp_path: Path, monkeypatch, capsys) -
     corpus = Path("build/corpus/x")
     corpus.mkdir(parents=True)
     write_jsonl(corpus / "documents-00000.jsonl", rows)
-    write_manifest(corpus, kind="corpus", shards=[{"file": "documents-00000.jsonl", "source": 0}], weights=[None])
+    write_manifest(
+        corpus, kind="corpus", name="x", shards=[{"file": "documents-00000.jsonl", "source": 0}], weights=[None]
+    )
     lost = {}
     for lines in ("paragraphs", None):
         settings = config(
