@@ -15,7 +15,6 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from electra.domains import (
@@ -158,15 +157,6 @@ def digest(*values: Any) -> str:
     return hashlib.sha256(json.dumps(flat, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def code_digest(*paths: Path) -> str:
-    """A hash of source files (folders are walked for *.py): part of a run's fingerprint, so changed code starts afresh."""
-    state = hashlib.sha256()
-    for path in paths:
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            state.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
-    return state.hexdigest()[:16]
-
-
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(Checked):
     """One Transformer encoder (BERT's, post-LN). Paper, Table 6; vocabulary size comes from the tokenizer."""
@@ -241,6 +231,11 @@ class Flops(Checked):
     """A training budget in floating point operations, by the authors' convention (electra/flops.py)."""
 
     flops: Annotated[float, Interval(0, 1e30, "(]")]
+
+
+# Keys of PretrainConfig that bear on no result: how a run is computed, printed and kept. They may change in mid-run, up to
+# the rounding of sums (threads, parallel, compile). The hashes of the weights in `init_from` stand for its path.
+NO_BEARING = frozenset({"parallel", "threads", "compile", "log_every", "save_every", "keep", "init_from"})
 
 
 @dataclass(frozen=True, kw_only=True)

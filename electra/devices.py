@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from electra.errors import BadDevice
+from electra.workers import rank
 
 DRIVER = Path("/proc/driver/nvidia/version")
 
@@ -14,7 +15,7 @@ DRIVER = Path("/proc/driver/nvidia/version")
 def default_device() -> torch.device:
     """This process's GPU, else the CPU: the one that torchrun names, or the current one (see `use_own_gpu`)."""
     if torch.cuda.is_available():
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", torch.cuda.current_device())))
+        return torch.device("cuda", int(os.environ["LOCAL_RANK"] if rank()[1] > 1 else torch.cuda.current_device()))
     refuse_unusable_driver()
     return torch.device("cpu")
 

@@ -65,6 +65,12 @@ class NonFinite(UserError):
     exit_code = 70
 
 
+class OutOfMemory(UserError):
+    """The machine or the GPU has too little memory; what was saved before stays."""
+
+    exit_code = 71
+
+
 class Busy(UserError):
     """Another process works in the same run folder."""
 

@@ -9,6 +9,7 @@ import errno
 import fcntl
 import glob
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -89,6 +90,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     with room(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+        _sweep(path)
         try:
             with temporary.open("wb") as file:
                 file.write(raw)
@@ -184,9 +186,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     with room(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        for leftover in path.parent.glob(f".{glob.escape(path.name)}.tmp-*"):
-            if leftover == temporary or not _alive(leftover.name.rpartition("-")[2]):
-                remove(leftover)
+        _sweep(path)
+        remove(temporary)  # of a dead process whose number this one has
         temporary.mkdir()
         try:
             yield temporary
@@ -194,6 +195,13 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         except BaseException:
             remove(temporary)
             raise
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed processes left beside `path` while they wrote it."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.tmp-*"):
+        if not _alive(leftover.name.rpartition("-")[2]):
+            remove(leftover)
 
 
 def _alive(pid: str) -> bool:
@@ -230,8 +238,15 @@ def remove(path: Path) -> None:
 
 def rename(old: Path, new: Path) -> None:
     """Rename durably."""
-    old.rename(new)
-    fsync_folder(new.parent)
+    with room(new):
+        old.rename(new)
+        fsync_folder(new.parent)
+
+
+def free_name(path: Path) -> Path:
+    """`path`, or where that is taken `path-2`, `path-3`, …: what is put there replaces nothing."""
+    taken = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return path if not os.path.lexists(path) else next(name for name in taken if not os.path.lexists(name))
 
 
 def copy_folder(old: Path, new: Path) -> None:
@@ -266,7 +281,9 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """Hold a folder for this process; a second process is refused with the holder's pid and host."""
     with room(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        handle = (folder / ".lock").open("a+")
+        handle = (folder / ".lock").open(
+            "ab+", buffering=0
+        )  # else a full disk would be met once more when it is closed
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -274,11 +291,11 @@ def lock_folder(folder: Path) -> Iterator[None]:
             handle.seek(0)
             raise Busy(
                 folder,
-                f"is in use by {handle.read().strip() or 'another process'}",
+                f"is in use by {handle.read().decode('utf-8', 'replace').strip() or 'another process'}",
                 "a folder of its own for each run",
                 "wait for that run or stop it",
             ) from None
-        handle.truncate(0)
-        handle.write(f"pid {os.getpid()} on {socket.gethostname()}")
-        handle.flush()
+        with room(folder):
+            handle.truncate(0)
+            handle.write(f"pid {os.getpid()} on {socket.gethostname()}".encode())
         yield

@@ -1,20 +1,88 @@
-"""Polite stops: a signal asks, the loop finishes its step, saves and leaves."""
+"""Stops that are asked for, by SIGTERM or Ctrl-C: whatever a process is doing, it ends with exit code 75 and nothing half-done.
 
+Three ways, from the outside to the inside:
+
+    leave_at_once()   while a program is loaded: nothing has begun, so the process ends
+    interruptible()   around a stage: raises Interrupted where the stage is, so that what it holds is let go of in order
+    StopRequest()     around a loop that saves: it finishes its step, saves and leaves
+"""
+
+import contextlib
+import os
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
+from electra.errors import Stopped
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Interrupted(BaseException):
+    """A stop was asked for. No Exception, so that nothing on the way takes it for a fault that can be survived."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by signal {number}; run the same command to go on")
+
+
+def leave_at_once() -> None:
+    """From here on a signal ends the process where it stands."""
+    for number in SIGNALS:
+        signal.signal(number, _leave)
+
+
+def stay_as_usual() -> None:
+    """From here on signals do what they do in any program in Python."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"error: {Interrupted(number)}\n".encode())
+    os._exit(Stopped.exit_code)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """In this block the first signal raises Interrupted; later ones do not disturb what it sets going."""
+    asked = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if not asked:
+            asked = True
+            raise Interrupted(number)
+
+    with _handlers(interrupt):
+        yield
+
+
+@contextlib.contextmanager
+def _handlers(receive: Any) -> Iterator[None]:
+    """Signals go to `receive`. Outside of the main thread, where Python takes none, nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, receive) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
 
 class StopRequest:
-    """`with StopRequest() as stop: ... if stop: save and raise Stopped`. SIGTERM and SIGINT set it; a second one changes nothing.
+    """`with StopRequest() as stop: ... if stop: save and raise Stopped`. A signal sets it; a second one changes nothing.
 
-    Outside the main thread, where Python cannot take signals, it simply never becomes true.
+    One that was set and not heeded when the block ends well is handed on to whoever takes signals outside of it.
     """
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self._previous: dict[int, Any] = {}
+        self._taken = contextlib.ExitStack()
 
     def __bool__(self) -> bool:
         return self.signal is not None
@@ -23,14 +91,12 @@ class StopRequest:
         self.signal = number
 
     def __enter__(self) -> "StopRequest":
-        if threading.current_thread() is threading.main_thread():
-            self._previous = {
-                number: signal.signal(number, self._receive) for number in (signal.SIGTERM, signal.SIGINT)
-            }
+        self._taken.enter_context(_handlers(self._receive))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+        self._taken.close()
+        if self.signal is not None and error is None:
+            signal.raise_signal(self.signal)

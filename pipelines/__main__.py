@@ -4,6 +4,11 @@ A stage reads params.yaml and the outputs of the stages before it, and writes it
 Prefect nor MLflow to run. A user's mistake is one sentence on stderr and an exit code, a bug keeps its traceback.
 """
 
+from electra import stopping
+
+if __name__ == "__main__":
+    stopping.leave_at_once()  # before what follows is imported
+
 import argparse
 import importlib
 import json
@@ -15,7 +20,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from electra.errors import BadInput, SourceUnreachable, UserError
+from electra.errors import BadInput, SourceUnreachable, Stopped, UserError
 from electra.files import room
 from pipelines import processes
 
@@ -49,6 +54,7 @@ HELP = {
     "score": "score a file of predictions of one of a source's tasks",
     "check": "ask whether the data sources of a model (or ablation) can be reached",
     "inputs": "note the hashes of all own files that params.yaml names, for DVC",
+    "runs": "list what lies in runs/, or remove some of it",
     "replay": "replay the step at which a model's pre-training was stopped by NaN or infinity",
     "flow": "run a Prefect flow here: pretrain, finetune, ablations or workflow",
     "serve": "offer the flows of tiny as deployments from this process",
@@ -62,6 +68,8 @@ BUG = 70
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     options = parser().parse_args(arguments)
+    if options.command not in STAGES and __name__ == "__main__":
+        stopping.stay_as_usual()
     try:
         if sys.stdout is None and options.command in PRINTING and not vars(options).get("output"):
             raise BadInput(
@@ -72,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with room(Path("standard output")):
                 sys.stdout.flush()
         return code
+    except stopping.Interrupted as error:
+        processes.report(stopped := Stopped(options.command, str(error)))
+        return stopped.exit_code
     except UserError as error:
         if options.debug:
             traceback.print_exc()
@@ -111,6 +122,10 @@ def parser() -> argparse.ArgumentParser:
         elif command == "compare":
             for side in ("first", "second"):
                 sub.add_argument(side, help="a model, a folder with its results, or REVISION:MODEL")
+        elif command == "runs":
+            sub.add_argument("action", nargs="?", choices=["list", "remove"], default="list")
+            sub.add_argument("runs", nargs="*", metavar="RUN", help="names in runs/ to remove")
+            sub.add_argument("--yes", action="store_true", help="remove without a question")
         elif command in {"report", "serve", "inputs", "sync"}:
             sub.set_defaults(name="")
         else:
@@ -119,6 +134,8 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("--nproc-per-node", metavar="N", help="processes on this machine, one for each GPU")
             sub.add_argument("--nnodes", metavar="K", help="machines, each given the same command")
             sub.add_argument("--rdzv-endpoint", metavar="HOST:PORT", help="where they meet: on the first machine")
+            text = "go on with the run of other settings that is there, or with one that was set aside, under these"
+            sub.add_argument("--continue", dest="origin", nargs="?", const="", metavar="RUN", help=text)
         sub.add_argument("--debug", action="store_true", help="show the traceback of a user's mistake, too")
     return result
 
@@ -133,6 +150,10 @@ def run_stage(options: argparse.Namespace) -> int:
     if section := params.section(stage, STAGES[stage], name):
         params.require(section, name)
     key = f"{stage}-{name}" if name else stage
+    if stage == "pretrain" and options.origin is not None:
+        from pipelines import runs
+
+        runs.wish_to_continue(options.origin or key, key)
     facts = params.facts(stage, section, name)
     if stage == "pretrain" and not processes.is_process():
         layout = processes.Layout.read(vars(options))
@@ -140,8 +161,10 @@ def run_stage(options: argparse.Namespace) -> int:
             return processes.launch([stage, name, *(["--debug"] if options.debug else [])], layout, key)
     told = params.tracking if processes.is_main() else "none"
     started = time.monotonic()
-    with tracking.open_run(stage, name, facts, {}, tracking=told, run_folder=Path("runs") / key) as tracker:
-        importlib.import_module(f"pipelines.stages.{stage}").run(name, params, tracker)
+    module = importlib.import_module(f"pipelines.stages.{stage}")
+    record = tracking.open_run(stage, name, facts, {}, tracking=told, run_folder=Path("runs") / key)
+    with stopping.interruptible(), record as tracker:
+        module.run(name, params, tracker)
     if processes.is_main():
         note_duration(key, time.monotonic() - started)
     return 0
@@ -236,6 +259,17 @@ def replay_step(options: argparse.Namespace) -> int:
     return 0
 
 
+def manage_runs(options: argparse.Namespace) -> int:
+    """List the runs, or delete some."""
+    from pipelines import runs
+
+    if options.action == "remove":
+        runs.delete(options.runs, sure=options.yes)
+    else:
+        print(runs.table(), end="")
+    return 0
+
+
 def run_flow(options: argparse.Namespace) -> int:
     """Run a flow in this process."""
     from pipelines import flows
@@ -306,6 +340,7 @@ COMMANDS = {
     "estimate": estimate_cost,
     "check": check_sources,
     "replay": replay_step,
+    "runs": manage_runs,
     "flow": run_flow,
     "serve": serve_flows,
     "sync": sync_tracking,

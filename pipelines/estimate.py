@@ -82,13 +82,13 @@ def cost(names: list[str], params: Params) -> Iterator[Row]:
             wanted = {(task.name, point) for task in tasks for point in task.points}
             if arm.key in known:
                 shared += 1
-            elif (arm.folder / "arm.json").is_file():
+            elif any(arm.folder.glob("*/arm.json")):
                 finished += 1
                 known[arm.key] = {
                     (task.name, point)
                     for task in tasks
                     for point in task.points
-                    if (arm.folder / "tasks" / f"{point:g}" / task.name).is_dir()
+                    if any(arm.folder.glob(f"*/tasks/{point:g}/{task.name}"))
                 }
             else:
                 same = dataclasses.replace(arm.config, pretrain=dataclasses.replace(arm.config.pretrain, seed=1))

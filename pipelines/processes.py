@@ -20,6 +20,7 @@ from typing import Any
 
 from electra.errors import BadConfig, SourceUnreachable, Stopped, UserError
 from electra.files import dump_json, write_atomic
+from electra.workers import rank
 
 VARIABLES = {"nproc_per_node": "PET_NPROC_PER_NODE", "nnodes": "PET_NNODES", "rdzv_endpoint": "PET_RDZV_ENDPOINT"}
 PATIENCE = 600  # seconds that processes have to finish their step and save after a stop was asked for
@@ -53,19 +54,19 @@ class Layout:
 
 
 def is_process() -> bool:
-    """Whether this is one of the processes that torchrun has started."""
-    return "TORCHELASTIC_RUN_ID" in os.environ
+    """Whether this is one of several processes that torchrun has started, and not in an environment left over from it."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1"
 
 
 def is_main() -> bool:
     """Whether this process reads, writes and speaks: the first of several, or the only one."""
-    return os.environ.get("RANK", "0") == "0"
+    return rank()[0] == 0
 
 
 def report(error: UserError) -> None:
     """Say a mistake: on stderr, or, in one of several processes, to the one that launched it."""
     file = os.environ.get("TORCHELASTIC_ERROR_FILE")
-    if file is None:
+    if file is None or not is_process():
         print(f"error: {error}", file=sys.stderr)
     else:  # the form that torch elastic reads
         message = {"message": str(error), "extraInfo": {"timestamp": str(int(time.time()))}}

@@ -16,6 +16,7 @@ from electra.data.batches import row_indices
 from electra.errors import BadInput, NonFinite
 from electra.files import copy_folder, read_json
 from electra.training import checkpoint
+from electra.training.runs import intact
 from pipelines.params import Params
 from pipelines.stages.pretrain import ModelRows
 
@@ -35,7 +36,8 @@ def replay(name: str, params: Params) -> dict[str, Any]:
     bundle = read_json(path)
     config = build(ElectraConfig, bundle["config"], path.name)
     rows = ModelRows(params, params.models[name].tokens, config)
-    if read_json(run / "fingerprint.json") != rows.fingerprint(config):
+    owner = rows.fingerprint(config)
+    if any(of.get("fingerprint") != owner for of in (bundle, *intact(run).values())):
         raise BadInput(path, "is of other settings, data or code than those here", "the ones that it was made with")
     alone = dataclasses.replace(
         config.pretrain, accumulate=bundle["slices"], log_every=1, eval_every=NEVER, save_every=NEVER
@@ -47,12 +49,14 @@ def replay(name: str, params: Params) -> dict[str, Any]:
             losses[step] = numbers["train/loss"]
 
     with tempfile.TemporaryDirectory(prefix="electra-replay-") as folder:
+        aside = Path(folder) / "run"
         for step in checkpoint.steps(run):
-            copy_folder(run / f"step-{step}", Path(folder) / f"step-{step}")
+            copy_folder(run / f"step-{step}", aside / f"step-{step}")
+        settings = dataclasses.replace(config, pretrain=alone)
         try:
-            rows.train(dataclasses.replace(config, pretrain=alone), Path(folder), log=log, title=f"replay {name}")
+            rows.train(settings, aside, log=log, title=f"replay {name}", owner=owner)
         except NonFinite:
-            (again,) = Path(folder).glob("nonfinite-step-*.json")
+            (again,) = aside.glob("nonfinite-step-*.json")
             found = read_json(again)
         else:
             raise NonFinite(

@@ -6,7 +6,6 @@ computed again; so an interrupted stage goes on where it was.
 """
 
 import dataclasses
-import functools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,8 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-import electra
-from electra.config import EncoderConfig, code_digest, digest
+from electra.config import EncoderConfig, digest
 from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.export import read_config, verify_folder
 from electra.files import atomic_folder, read_json, remove, write_json, write_jsonl
@@ -34,16 +32,6 @@ _WRITERS: dict[str, Callable[[Path, Any], None]] = {
     ".jsonl": write_jsonl,
     ".safetensors": write_tensors,
 }
-_CODE = (
-    "finetuning",
-    "model",
-    "training/optimizer.py",
-    "training/precision.py",
-    "training/schedule.py",
-    "data/tokenizer.py",
-    "seeds.py",
-    "export.py",
-)
 
 
 def plan(
@@ -57,10 +45,13 @@ def plan(
     before: Sequence[Job] = (),
     keep: Literal["none", "first", "all"] | None = None,
     stack: Stack = "off",
+    code: str = "",
 ) -> list[Job]:
-    """The jobs of one task: every arm with every seed, results under `state/<task>/<arm>-seed<k>`.
+    """The jobs of one task: every arm with every seed, results under `state/<task>/<arm>-seed<k>-<digits>`.
 
-    `before` are the jobs of the task that `config.start` names; `keep` wins over the config's; `stack` says whether the
+    The digits are the fingerprint's, so what was made of other settings, data or code stays for the day when they come back.
+
+    `code` is a hash of the source files that a result depends on (the caller knows them: pipelines/rooms.py). `before` are the jobs of the task that `config.start` names; `keep` wins over the config's; `stack` says whether the
     seeds of an arm are trained as one (auto: on GPUs), which is part of their fingerprints. Raises BadInput or
     BadConfig at once for what no job could use: absent splits, a length beyond the model's positions.
     """
@@ -91,7 +82,7 @@ def plan(
         tokenizer,
         dataclasses.asdict(encoder),
         vocab_size,
-        code(),
+        code,
         torch.__version__,
         device,
     )
@@ -120,6 +111,7 @@ def plan(
                     "let both have the same `seeds`",
                 )
             kept = arm == "pretrained" and (keep == "all" or (keep == "first" and seed == config.seeds[0]))
+            fingerprint = digest(*common, arm, seed, own, weights, kept, start.fingerprint if start else None)
             jobs.append(
                 Job(
                     task=task,
@@ -129,8 +121,8 @@ def plan(
                     rows=rows,
                     model=model,
                     config=own,
-                    folder=state / task / f"{arm}-seed{seed}",
-                    fingerprint=digest(*common, arm, seed, own, weights, kept, start.fingerprint if start else None),
+                    folder=state / task / f"{arm}-seed{seed}-{fingerprint[:8]}",
+                    fingerprint=fingerprint,
                     start=start.folder / MODEL if start else None,
                     keep=kept,
                     data=digest(files),
@@ -153,13 +145,6 @@ def check(task: str, facts: Task | None, config: FinetuneConfig, encoder: Encode
         raise BadConfig(
             where, f"keeps a model of {len(facts.classes)} classes", f"at most {encoder.hidden // 2}", "set keep: none"
         )
-
-
-@functools.cache
-def code() -> str:
-    """Digest of the source files that a result depends on."""
-    root = Path(electra.__file__).parent
-    return code_digest(*(root / name for name in _CODE))
 
 
 def finished(job: Job) -> Record | None:

@@ -20,7 +20,8 @@ from electra.config import ElectraConfig, plain
 from electra.devices import default_device
 from electra.errors import BadInput, NonFinite, Stopped
 from electra.export import load_networks
-from electra.files import dump_json, lock_folder, read_json, remove, write_atomic, write_json
+from electra.files import dump_json, write_atomic
+from electra.fingerprint import Fingerprint
 from electra.flops import step_flops, training_steps
 from electra.model.corruption import SpecialIds
 from electra.model.generator import Generator
@@ -28,10 +29,11 @@ from electra.model.pretraining import Pretraining
 from electra.progress import Progress
 from electra.seeds import derive
 from electra.stopping import StopRequest
-from electra.training import checkpoint
+from electra.training import checkpoint, runs
 from electra.training.evaluation import add_sums, collapsed, evaluate, metrics, read_sums
 from electra.training.feed import Feed, RowSet, part
 from electra.training.history import History
+from electra.training.memory import enough_memory
 from electra.training.optimizer import build_optimizer, set_rate
 from electra.training.parallel import World, join
 from electra.training.precision import autocast, choose
@@ -59,6 +61,9 @@ class Trained:
     history: list[dict[str, Any]]
     steps: int
     precision: str
+    continued: list[
+        dict[str, Any]
+    ]  # where settings were changed in mid-run: step, what was spent, keys with old and new
 
 
 Log = Callable[[int, dict[str, float]], None]
@@ -85,30 +90,21 @@ def every_parameter_learns(config: ElectraConfig) -> bool:
     return config.objective.name in {"electra", "electra_15"} and config.objective.training == "joint"
 
 
-def claim(run: Path, fingerprint: dict[str, Any]) -> None:
-    """Make `run` belong to this fingerprint: what another one left there is removed, and said so."""
-    known = run / "fingerprint.json"
-    if known.exists() and read_json(known) != fingerprint:
-        print(f"{run}: settings, data or code have changed; starting afresh", file=sys.stderr, flush=True)
-        for path in sorted(run.iterdir()):
-            if path.name != ".lock":
-                remove(path)
-    write_json(known, fingerprint)
-
-
 def pretrain(
     config: ElectraConfig,
     data: Data,
     run: Path,
-    fingerprint: dict[str, Any],
+    fingerprint: Fingerprint,
     *,
     log: Log,
     title: str = "pretrain",
     device: torch.device | None = None,
+    origin: str = "",
 ) -> Trained:
-    """Train to the end, from the newest good checkpoint in `run` if there is one. `log` gets (step, numbers) as they come.
+    """Train to the end, from the newest good checkpoint of this fingerprint. `log` gets (step, numbers) as they come.
 
-    Under torchrun every process calls this; only the main one touches `run` and logs.
+    A run of another fingerprint that is found in `run` is set aside; `origin` names one to continue (runs.py). Under
+    torchrun every process calls this; only the main one touches `run` and logs.
     """
     settings = config.pretrain
     device = device or default_device()
@@ -126,10 +122,9 @@ def pretrain(
 
     with join(device, settings.parallel, title) as world, contextlib.ExitStack() as held:
         stop = held.enter_context(StopRequest())
-        if world.main:
-            held.enter_context(lock_folder(run))
-            claim(run, fingerprint)
-        if not world.any(False) and not world.main and read_json(run / "fingerprint.json") != fingerprint:
+        held.enter_context(enough_memory(settings))
+        folder = held.enter_context(runs.Held(run)) if world.main else None
+        if world.tell(fingerprint) != fingerprint:
             raise BadInput(
                 run,
                 f"process {world.rank} finds other settings, data or code here than the main process",
@@ -160,15 +155,35 @@ def pretrain(
         )
 
         # ── resume ──
-        state = State(run, world, {parameter: name for name, parameter in model.named_parameters()}, optimizer)
+        names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+        state = State(run, fingerprint, world, names, optimizer)
+
+        def fits(groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
+            state.check_shapes(groups)
+            at, stage = progress["step"], progress["stage"]
+            if at >= steps or stage != stage_of(config, at, steps):
+                expected = f"more steps than that, or a {stage} stage there"
+                raise BadInput(run, f"cannot go on at step {at:,} ({stage}) of {steps:,}", expected, "change the steps")
+
+        if folder:
+            runs.claim(folder, fingerprint, origin, fits, keep=settings.keep)
         first, precision = 0, world.tell(choose(settings.precision, device))
-        history = History(run / "metrics.jsonl" if world.main else None)
-        if progress := state.load():
-            first, precision = progress["step"], progress["precision"]  # a probe's answer must not change in mid-run
+        progress = state.load() or {"history": [], "continued": []}
+        if "step" in progress:
+            first = progress["step"]
+            precision = progress.get("precision", precision)  # a probe's answer must not change in mid-run
             if world.main:
                 print(f"{title}: resuming at step {first:,} of {steps:,}", file=sys.stderr, flush=True)
         state.require_room(settings.keep)
-        history.rewind(first if progress else -1)
+        history = History(run / "metrics.jsonl" if world.main else None, progress["history"])
+        continued = progress["continued"]
+        since = continued[-1] if continued else {"step": 0, "tokens": 0, "flops": 0.0}
+
+        def spent(step: int) -> dict[str, Any]:
+            here = step - since["step"]
+            tokens = since["tokens"] + here * settings.batch * settings.length
+            return {"step": step, "tokens": tokens, "flops": since["flops"] + here * flops}
+
         if stage_of(config, first, steps) == "discriminator" and isinstance(model.generator, Generator):
             model.generator.requires_grad_(False)
 
@@ -180,7 +195,7 @@ def pretrain(
             held = (part(held_out.batch(i), k, slices) for i in range(settings.eval_batches) for k in mine)
             with autocast(precision, device):
                 numbers = evaluate(model, ((batch, stage) for batch in held), settings.eval_batches, world)
-            record = {"step": step, "tokens": step * settings.batch * settings.length, "flops": step * flops, **numbers}
+            record = {**spent(step), **numbers}
             if running:
                 sums = read_sums(world.total(running))
                 record["train_loss"] = sums["loss"] / sums["count"]
@@ -221,6 +236,7 @@ def pretrain(
         def refuse(step: int, sums: dict[str, Tensor], norm: Tensor) -> None:
             if update.bad.item():
                 bundle = {"step": step, "finite_until": logged, "slices": slices, "precision": precision}
+                bundle["fingerprint"] = fingerprint
                 _refuse(run, world, config, bundle, read_sums(world.total(sums)), norm)
 
         with Progress(title, total=steps, unit="steps", stream=None if world.main else io.StringIO()) as progress_bar:
@@ -264,12 +280,17 @@ def pretrain(
                 if done % settings.eval_every == 0 or done == steps:
                     measure(done, state.sums["eval"])
                     state.sums["eval"], clock, logged = {}, time.monotonic(), done
-                stopping = world.any(bool(stop)) and done < steps  # asked once: a signal may come at any line
+                stopping = world.any(bool(stop))  # asked once: a signal may come at any line
                 if stopping:
                     refuse(done, sums, norm)
                 if due or stopping:
-                    facts = {"step": done, "precision": precision, "config": plain(config), "processes": world.size}
-                    state.save(done, facts, settings.keep)
+                    facts = {"precision": precision, "config": plain(config), "processes": world.size}
+                    facts |= {
+                        "stage": stage_of(config, done, steps),
+                        "history": history.records,
+                        "continued": continued,
+                    }
+                    state.save(done, spent(done) | facts, settings.keep)
                 if stopping:
                     raise Stopped(
                         title,
@@ -277,7 +298,7 @@ def pretrain(
                         "",
                         "everything is saved; run the same command to go on",
                     )
-        return Trained(world.whole(model, build).eval(), history.records, steps, precision)
+        return Trained(world.whole(model, build).eval(), history.records, steps, precision, continued)
 
 
 def _nothing(step: int, numbers: dict[str, float]) -> None:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from electra.errors import BadConfig, Stopped
 from electra.model.encoder import Layer
+from electra.workers import rank
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -191,7 +192,7 @@ _groups: list[Any] = []
 
 def launched() -> bool:
     """Whether torchrun started this process as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return rank()[1] > 1
 
 
 @contextlib.contextmanager

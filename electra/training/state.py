@@ -11,7 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from electra.errors import OutOfRoom
+from electra.errors import CorruptFile, OutOfRoom
+from electra.fingerprint import Fingerprint, describe, differences
 from electra.training import checkpoint
 from electra.training.optimizer import AdamW, state_tensors
 from electra.training.parallel import World
@@ -24,6 +25,7 @@ class State:
     """The parts of a run that change; `sums` are this process's own until they are pooled."""
 
     run: Path
+    fingerprint: Fingerprint
     world: World
     names: dict[Tensor, str]  # parameters
     optimizer: AdamW
@@ -56,7 +58,27 @@ class State:
             "running": {f"{kind}/{name}": value for kind, sums in self.sums.items() for name, value in sums.items()},
         }
         if self.world.main:
-            checkpoint.save(self.run, step, groups, progress, keep=keep)
+            checkpoint.save(self.run, step, groups, progress | {"fingerprint": self.fingerprint}, keep=keep)
+
+    def check(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
+        """Refuse a checkpoint of another run."""
+        if (theirs := progress.get("fingerprint")) != self.fingerprint:
+            changes = describe(differences(theirs or {}, self.fingerprint))
+            raise CorruptFile(self.run, f"holds a checkpoint of another run ({changes})", "one of this run")
+        self.check_shapes(groups)
+
+    def check_shapes(self, groups: checkpoint.Groups) -> None:
+        """Refuse a checkpoint whose tensors are not those of these networks."""
+        tensors = {"model": {name: parameter for parameter, name in self.names.items()}}
+        tensors["optimizer"] = state_tensors(self.optimizer, self.names)
+        for file, expected in tensors.items():
+            found = groups.get(file, {})
+            for name in expected.keys() | found.keys():
+                theirs, ours = (tuple(of[name].shape) if name in of else None for of in (found, expected))
+                if theirs != ours:
+                    raise CorruptFile(
+                        self.run, f"holds a checkpoint with {name} of shape {theirs}", f"{ours}, as the settings say"
+                    )
 
     def _whole(self, tensors: Sums) -> Sums:
         """Whole tensors, in the main process alone and off the device where they were sharded: there is no room for them."""
@@ -69,7 +91,7 @@ class State:
 
     def load(self) -> dict[str, Any] | None:
         """Take up the newest good checkpoint and return its progress; None if there is none."""
-        found = checkpoint.load_newest(self.run) if self.world.main else None
+        found = checkpoint.load_newest(self.run, self.check) if self.world.main else None
         progress: dict[str, Any] | None = self.world.tell(found and found[2])
         if progress is None:
             return None

@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.config import ElectraConfig, Flops, code_digest, digest, merge
+from electra.config import ElectraConfig, Flops, digest, merge
 from electra.files import atomic_folder, write_json, write_jsonl
-from electra.finetuning.jobs import code
 from electra.finetuning.tasks import SQUAD
 from electra.flops import step_flops, training_flops, training_steps
 from electra.manifest import write_manifest
 from electra.progress import Progress
 from electra.workers import run_units, worker_count
+from pipelines import rooms
 from pipelines.params import AblationConfig, Params
 from pipelines.stages import inputs
 from pipelines.stages.arms import END, Arm, Result, Task, keeping, slots, try_one
-from pipelines.stages.pretrain import CODE, ModelRows
+from pipelines.stages.pretrain import ModelRows
 
 Outcomes = dict[str, Result | str]  # by the arm's key; a sentence where it failed
 
@@ -58,7 +58,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         "provenance": {
             "settings_digest": digest(ablation, params.models[ablation.model]),
             "tokenizer_sha256": rows.tokenizer.identity,
-            "code_digest": digest(code_digest(*CODE), code()),
+            "code_digest": digest(rooms.code("ablation")),
         },
         "arms": results,
     }

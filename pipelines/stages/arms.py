@@ -1,11 +1,12 @@
 """One arm of an experiment with one seed: pre-train it, keep its encoder, fine-tune it on the tasks.
 
 An arm's folder, runs/arms/<key>, is named after its full settings, so that experiments which share an arm share its
-training. Once trained it holds `point-<fraction>/` (encoders: the end is 1) and arm.json; checkpoints are removed.
+training; the folder inside after these with its data and code, so that other code deletes nothing. Once trained it holds
+`point-<fraction>/` (encoders: the end is 1) and arm.json; checkpoints are removed.
 
-    runs/arms/<key>/run/       checkpoints, while it trains
-    runs/arms/<key>/point-1/   a Hugging Face folder
-    runs/arms/<key>/tasks/     fine-tunings, each a finished folder (electra/finetuning/jobs.py)
+    runs/arms/<key>/<fingerprint>/run-50/    checkpoints, while it trains, every 50 steps
+    runs/arms/<key>/<fingerprint>/point-1/   a Hugging Face folder
+    runs/arms/<key>/<fingerprint>/tasks/     fine-tunings, each a finished folder (electra/finetuning/jobs.py)
 """
 
 import contextlib
@@ -28,9 +29,11 @@ from electra.files import lock_folder, remove, write_json
 from electra.finetuning.jobs import plan
 from electra.finetuning.pool import run_all
 from electra.finetuning.tasks import FinetuneConfig
+from electra.fingerprint import of_config
 from electra.manifest import verify_manifest
 from electra.tensors import read_tensors, require_fit
 from electra.training.loop import Trained
+from pipelines import rooms
 from pipelines.params import Params
 from pipelines.stages.pretrain import ModelRows
 
@@ -51,14 +54,18 @@ class Arm:
 
     @property
     def key(self) -> str:
-        """A hash of all that bears on the result: settings that only say how often to save or print do not."""
-        pretrain = dataclasses.replace(self.config.pretrain, save_every=1, log_every=1, keep=2)
-        return digest(dataclasses.replace(self.config, pretrain=pretrain), self.tokens)
+        """A hash of the settings that bear on the result."""
+        return digest(of_config(self.config), self.config.pretrain.init_from, self.tokens)
 
     @property
     def folder(self) -> Path:
-        """Where its state is."""
+        """Where its state is, whatever data and code it was made with."""
         return STATE / self.key
+
+    @property
+    def run(self) -> str:
+        """The name of the run's folder while it trains: another experiment may ask for checkpoints at other steps."""
+        return f"run-{self.config.pretrain.save_every}"
 
     @property
     def title(self) -> str:
@@ -120,15 +127,18 @@ def do(arm: Arm, tasks: tuple[Task, ...], params: Params) -> Result:
     """Train and fine-tune here whatever of it is not finished; scores by point and task, in points of 100."""
     with alone(arm.folder):
         record = train(arm, params)
+        home = arm.folder / record["fingerprint"]
         scores: dict[str, dict[str, float]] = {}
         faults, seen = [], {}
         device = "cuda" if torch.cuda.is_available() else "cpu"
         for task in tasks:
             config = scored_only(task.config, arm.seed)
             for point in task.points:
-                state = arm.folder / "tasks" / f"{point:g}"
-                model = arm.folder / f"point-{point:g}"
-                (job,) = plan(task.name, config, rows=task.rows, model=model, state=state, device=device)
+                state = home / "tasks" / f"{point:g}"
+                model = home / f"point-{point:g}"
+                (job,) = plan(
+                    task.name, config, rows=task.rows, model=model, state=state, device=device, code=rooms.finetuning()
+                )
                 (done,) = run_all([job], 1)
                 metric = job.facts.metrics[0] if job.facts else "f1"
                 scores.setdefault(f"{point:g}", {})[task.name] = done["metrics"][metric]
@@ -160,14 +170,15 @@ def alone(folder: Path) -> Iterator[None]:
 
 def finished(arm: Arm, fingerprint: str) -> Result | None:
     """The record of an arm that is trained, with every point that is asked for; else None."""
+    home = arm.folder / fingerprint
     try:
-        record = read_object(arm.folder / "arm.json")
+        record = read_object(home / "arm.json")
         if record.get("fingerprint") != fingerprint:
             return None
         for point in (*arm.points, END):
-            verify_folder(arm.folder / f"point-{point:g}", model=arm.key, part=f"point-{point:g}")
+            verify_folder(home / f"point-{point:g}", model=arm.key, part=f"point-{point:g}")
     except UserError as error:
-        if (arm.folder / "arm.json").exists():
+        if (home / "arm.json").exists():
             print(f"warning: {error}; the arm is trained again", file=sys.stderr, flush=True)
         return None
     return record
@@ -176,19 +187,15 @@ def finished(arm: Arm, fingerprint: str) -> Result | None:
 def train(arm: Arm, params: Params) -> Result:
     """Pre-train an arm and keep its encoders, or read what is there."""
     rows = ModelRows(params, arm.tokens, arm.config)
-    fingerprint = rows.fingerprint(arm.config)
-    fingerprint["config"]["pretrain"] = {}  # the key stands for it
-    found = digest(arm.key, fingerprint)
+    found = digest(rows.fingerprint(arm.config))
     if record := finished(arm, found):
         return record
-    for stale in arm.folder.glob("point-*"):
-        remove(stale)
-    remove(arm.folder / "arm.json")
-    trained = rows.train(arm.config, arm.folder / "run", log=lambda step, numbers: None, title=arm.title)
+    home = arm.folder / found
+    trained = rows.train(arm.config, home / arm.run, log=lambda step, numbers: None, title=arm.title)
     facts = rows.facts(arm.config, trained)
-    export(arm, trained, rows, END)
+    export(arm, home, trained, rows, END)
     for point in arm.points:
-        export(arm, trained, rows, point)
+        export(arm, home, trained, rows, point)
     record = {
         "fingerprint": found,
         "history": trained.history,
@@ -198,17 +205,18 @@ def train(arm: Arm, params: Params) -> Result:
         "inference_flops": facts["inference_flops"],
         "points": {f"{point:g}": arm.step(point) for point in (*arm.points, END)},
     }
-    write_json(arm.folder / "arm.json", record)
-    remove(arm.folder / "run")
-    return read_object(arm.folder / "arm.json")  # in the file's order, as a second start finds it
+    write_json(home / "arm.json", record)
+    for run in home.glob("run-*"):
+        remove(run)
+    return read_object(home / "arm.json")  # in the file's order, as a second start finds it
 
 
 @torch.no_grad()
-def export(arm: Arm, trained: Trained, rows: ModelRows, point: float) -> None:
+def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float) -> None:
     """Write the encoder of one point; for one before the end, its checkpoint is loaded into the trained network."""
     model = trained.model
     if point != END:
-        folder = arm.folder / "run" / f"step-{arm.step(point)}"
+        folder = home / arm.run / f"step-{arm.step(point)}"
         verify_manifest(folder)
         tensors = read_tensors(folder / "model.safetensors", "run the experiment again")
         places = {name: parameter.detach() for name, parameter in model.named_parameters()}
@@ -221,4 +229,4 @@ def export(arm: Arm, trained: Trained, rows: ModelRows, point: float) -> None:
     card = {"data": rows.label, "recipe": plain(arm.config), "step": arm.step(point)}
     part, title = f"point-{point:g}", model_card(f"{arm.title}: encoder", card)
     tensors = encoder_tensors(model.discriminator.encoder, "")
-    write_folder(arm.folder / part, tensors, settings, rows.tokenizer_files(), title, model=arm.key, part=part)
+    write_folder(home / part, tensors, settings, rows.tokenizer_files(), title, model=arm.key, part=part)

@@ -17,11 +17,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from electra.config import code_digest, digest
+from electra.config import digest
 from electra.data.text import CleaningConfig, Document, QuarantineConfig, as_dict, clean
 from electra.errors import OutOfRoom
 from electra.files import lock_folder, remove, room, sha256_file, write_json
 from electra.progress import tell_loss
+from pipelines import rooms
 from pipelines.sources import CorpusConfig, documents
 from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
 from pipelines.stages.resumable import finish_units
@@ -54,10 +55,7 @@ def gather(config: CorpusConfig, where: str, folder: Path, work: Path) -> dict[s
     _check_room(config, where, folder)
     with lock_folder(work):
         found, units = documents.plan(config, where, work)
-        here = Path(__file__)
-        data = here.parents[2] / "electra" / "data"
-        code = code_digest(here, here.parent / "collecting.py", here.parents[1] / "sources", data / "text.py")
-        fingerprint = digest(found, [unit.state() for unit in units], code)
+        fingerprint = digest(found, [unit.state() for unit in units], rooms.code("corpus"))
         jobs = [Job(unit, config.cleaning, config.quarantine) for unit in units]
         sizes = [max(1, unit.bytes) for unit in units]
         counts = finish_units(work, fingerprint, read_unit, jobs, title=where, sizes=sizes, shown="documents")

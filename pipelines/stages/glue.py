@@ -15,13 +15,14 @@ from electra.config import digest, plain
 from electra.files import atomic_folder, link_or_copy, lock_folder, read_jsonl, write_atomic, write_json, write_jsonl
 from electra.finetuning import leaderboard, predictions, summary
 from electra.finetuning.job import Job, splits_of
-from electra.finetuning.jobs import MODEL, code, plan
+from electra.finetuning.jobs import MODEL, plan
 from electra.finetuning.pool import run_all
 from electra.finetuning.solve import Record
 from electra.finetuning.tasks import SQUAD
 from electra.manifest import write_manifest
 from electra.progress import Progress
 from electra.workers import worker_count
+from pipelines import rooms
 from pipelines.params import ModelConfig, Params, PublishedConfig
 from pipelines.stages import inputs
 
@@ -96,6 +97,7 @@ def plan_glue(
             before=before,
             keep=keep,
             stack=params.finetune.stack,
+            code=rooms.finetuning(),
         )
     return jobs
 
@@ -215,7 +217,7 @@ def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
     return {
         "config_digest": digest({job.name: plain(job.config) for job in jobs}),
         "rows_sha256": {job.task: job.data for job in jobs},
-        "code_digest": code(),
+        "code_digest": rooms.finetuning(),
         "device": jobs[0].device,
         "threads_per_run": 1,
         **({"stacked": True} if any(job.together for job in jobs) else {}),

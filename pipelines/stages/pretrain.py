@@ -2,17 +2,17 @@
 
 import csv
 import io
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-import electra
-from electra.config import ElectraConfig, code_digest, plain
+from electra.config import ElectraConfig, plain
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
-from electra.errors import BadInput
+from electra.errors import BadConfig, BadInput
 from electra.export import (
     TOKENIZER_FILES,
     architecture,
@@ -26,6 +26,7 @@ from electra.export import (
     write_folder,
 )
 from electra.files import atomic_folder, write_atomic, write_json
+from electra.fingerprint import Fingerprint, of_config
 from electra.flops import inference_flops, training_flops
 from electra.manifest import MANIFEST, verify_manifest, write_manifest
 from electra.model.corruption import SpecialIds
@@ -33,12 +34,12 @@ from electra.model.generator import Generator
 from electra.model.pretraining import Pretraining
 from electra.training.feed import Feed, part
 from electra.training.loop import Data, Log, Trained, pretrain
+from electra.training.runs import ASIDE, VARIABLE
+from pipelines import rooms
 from pipelines.params import Params
 from pipelines.processes import is_main
 from pipelines.stages import again, published
 
-SOURCE = Path(electra.__file__).parent
-CODE = [SOURCE / name for name in ("model", "training", "data/batches.py", "seeds.py", "config.py")]
 EXAMPLES = 12
 
 
@@ -48,7 +49,11 @@ def run(name: str, params: Params, tracker: Any) -> None:
     rows = ModelRows(params, model.tokens, model.electra())
     tracker.dataset(f"tokens/{model.tokens}", rows.digest, "pretrain")
     trained = rows.train(
-        model.electra(), Path("runs") / f"pretrain-{name}", log=tracker.metrics, title=f"pretrain {name}"
+        model.electra(),
+        Path("runs") / f"pretrain-{name}",
+        log=tracker.metrics,
+        title=f"pretrain {name}",
+        origin=origin(name, params),
     )
     if not is_main():
         return
@@ -60,6 +65,16 @@ def run(name: str, params: Params, tracker: Any) -> None:
         {key: value for key, value in {**facts, **trained.history[-1]}.items() if isinstance(value, int | float)}
     )
     tracker.artifact(Path("results") / name / "pretrain.csv")
+
+
+def origin(name: str, params: Params) -> str:
+    """The run that the user wants continued, if it is one of this model's: a run's name names its model."""
+    wish = os.environ.get(VARIABLE, "")
+    model = wish.partition(ASIDE)[0].removeprefix("pretrain-")
+    if wish and model not in params.models:
+        expected = f"pretrain-{name}, or the name of a run that was set aside from it"
+        raise BadConfig(VARIABLE, f"is {wish!r}", expected, "`python -m pipelines runs` lists them")
+    return wish if model == name else ""
 
 
 class ModelRows:
@@ -79,24 +94,36 @@ class ModelRows:
             dict.fromkeys("sample world" if source.kind == "sample" else tokens for source in sources)
         )
 
-    def train(self, config: ElectraConfig, run: Path, *, log: Log, title: str) -> Trained:
-        """Pre-train on these rows; the run folder belongs to these settings, rows and this code."""
+    def train(
+        self,
+        config: ElectraConfig,
+        run: Path,
+        *,
+        log: Log,
+        title: str,
+        owner: Fingerprint | None = None,
+        origin: str = "",
+    ) -> Trained:
+        """Pre-train on these rows; `run` is found to be that of these settings, rows and code, or of another `owner`.
+
+        `origin` names a run that is continued under these settings.
+        """
         ids = self.tokenizer
         special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
         unigram = self._counts() if config.generator.kind == "unigram" else None
         data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram)
-        return pretrain(config, data, run, self.fingerprint(config), log=log, title=title)
+        owner = self.fingerprint(config) if owner is None else owner
+        return pretrain(config, data, run, owner, log=log, title=title, origin=origin)
 
-    def fingerprint(self, config: ElectraConfig) -> dict[str, Any]:
-        """What a run's result is a function of: settings, rows, tokenizer, first weights, code, torch."""
+    def fingerprint(self, config: ElectraConfig) -> Fingerprint:
+        """What a run's result is a function of: settings, rows, tokenizer, first weights, code."""
         start = {"init_from": self._check_start(Path(config.pretrain.init_from))} if config.pretrain.init_from else {}
         return start | {
-            "config": plain(config),
+            "config": of_config(config),
             "train": self.train_rows.digest,
             "valid": self.valid_rows.digest,
             "tokenizer": self.tokenizer.identity,
-            "code": code_digest(*CODE),
-            "torch": torch.__version__,
+            "code": rooms.code("pretrain"),
         }
 
     def tokenizer_files(self) -> dict[str, str]:
@@ -140,7 +167,7 @@ class ModelRows:
             "steps": trained.steps,
             "batch": config.pretrain.batch,
             "length": config.pretrain.length,
-            "epochs": round(trained.steps * config.pretrain.batch / len(self.train_rows), 3),
+            "epochs": round(trained.history[-1]["tokens"] / config.pretrain.length / len(self.train_rows), 3),
             "flops": training_flops(config, vocab_size),
             "flops_convention": "authors",
             "flops_matmul_convention": training_flops(config, vocab_size, "matmul"),
@@ -151,6 +178,7 @@ class ModelRows:
             "precision": trained.precision,
             "device": str(next(model.parameters()).device.type),
             "torch": torch.__version__,
+            **({"continued": trained.continued} if trained.continued else {}),
         }
 
 

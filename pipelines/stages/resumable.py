@@ -73,7 +73,11 @@ def finish_unit(folder: Path, fingerprint: str, make: Callable[[Path], Counts]) 
 
 
 def finished(folder: Path, fingerprint: str) -> Counts | None:
-    """The counts of a whole unit of this fingerprint. Another one is removed, and a damaged one is so with a warning."""
+    """The counts of a whole unit of this fingerprint. Another one is removed, and a damaged one is so with a warning.
+
+    That loses nothing: a unit is a copy of a part of the input in another form, on its way into the stage's output, and
+    the same command makes it again.
+    """
     if not folder.exists():
         return None
     try:

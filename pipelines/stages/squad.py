@@ -15,6 +15,7 @@ from electra.finetuning.jobs import plan
 from electra.finetuning.solve import answer_together
 from electra.finetuning.tasks import SQUAD
 from electra.manifest import write_manifest
+from pipelines import rooms
 from pipelines.params import Params
 from pipelines.stages import inputs
 from pipelines.stages.glue import device, gather, label, provenance, run_jobs, workers
@@ -40,6 +41,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
             state=state,
             device=device(),
             stack=params.finetune.stack,
+            code=rooms.finetuning(),
         )
     with lock_folder(state):
         records = run_jobs(

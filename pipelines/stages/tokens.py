@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from electra.config import code_digest, digest
+from electra.config import digest
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import Packer, PackingConfig, TokensConfig
 from electra.data.shards import SPLITS, RowWriter, seal, shard_paths
@@ -30,6 +30,7 @@ from electra.files import atomic_folder, lock_folder, readable, remove, room, sh
 from electra.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
 from electra.progress import tell_loss
 from electra.seeds import derive, permute
+from pipelines import rooms
 from pipelines.sources import hub
 from pipelines.stages import again
 from pipelines.stages.resumable import finish_unit, finish_units
@@ -45,11 +46,9 @@ Counts = dict[str, Any]
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
     """The stage: params.yaml `tokens.<name>` → build/tokens/<name>, results/tokens/<name>.json."""
     config = params.tokens[name]
-    folder = Path("build/tokens") / name
-    corpus = Path("build/corpus") / config.corpus
+    folder, corpus = Path("build/tokens") / name, Path("build/corpus") / config.corpus
     metrics = make_rows(config, f"tokens.{name}", corpus, folder, Path("runs") / f"tokens-{name}" / "work")
-    noted = Path("results/tokens") / f"{name}.json"
-    write_json(noted, metrics)
+    write_json(noted := Path("results/tokens") / f"{name}.json", metrics)
     tell_losses(config, f"tokens.{name}", metrics, noted)
     tracker.summary({key: value for key, value in metrics.items() if isinstance(value, int | float)})
     tracker.summary(
@@ -77,9 +76,7 @@ def tell_losses(config: TokensConfig, where: str, metrics: dict[str, Any], noted
 def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work: Path) -> dict[str, Any]:
     """Write tokenizer and rows to `folder` and return what was counted; `work` keeps the tokenizer and finished shards."""
     manifest = read_manifest(corpus, again("corpus", config.corpus), kind="corpus", name=config.corpus)
-    here = Path(__file__)
-    code = code_digest(here, here.parents[2] / "electra" / "data")
-    fingerprint = digest(config, manifest["files"], code)
+    fingerprint = digest(config, manifest["files"], rooms.code("tokens"))
     shards = [shard["file"] for shard in manifest["shards"]]
     hashes = {name: manifest["files"][name]["sha256"] for name in shards}
     sizes = [manifest["files"][name]["bytes"] for name in shards]

@@ -23,6 +23,9 @@ def gpus(monkeypatch):
 
 def test_torchrun_names_the_gpu(gpus, monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "3")
+    assert devices.default_device() == torch.device("cuda", 0)  # left over in the environment: there was no launch
+    for name, value in {"WORLD_SIZE": "4", "RANK": "3", "MASTER_ADDR": "here", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
     assert devices.default_device() == torch.device("cuda", 3)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import BadConfig, BadInput, Stopped
-from electra.workers import VARIABLE, run_units, worker_count
+from electra.workers import VARIABLE, rank, run_units, worker_count
 
 
 def square(number: int) -> int:
@@ -91,3 +91,20 @@ def test_the_number_of_workers_is_the_machines_business(monkeypatch: pytest.Monk
         monkeypatch.setenv(VARIABLE, bad)
         with pytest.raises(BadConfig, match=VARIABLE):
             worker_count()
+
+
+def test_a_rank_without_a_launch_is_none(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    assert rank() == (0, 1)
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert rank() == (0, 1)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(BadConfig, match=r"holds WORLD_SIZE=2, RANK=1; expected .*MASTER_ADDR.*; unset them"):
+        rank()
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    assert rank() == (1, 2)
+    for name, value in (("RANK", "2"), ("RANK", "one"), ("WORLD_SIZE", "many")):
+        with monkeypatch.context() as patch, pytest.raises(BadConfig):
+            patch.setenv(name, value)
+            rank()

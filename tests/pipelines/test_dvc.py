@@ -16,7 +16,6 @@ from ruamel.yaml import YAML
 from pipelines.__main__ import STAGES
 from pipelines.params import load
 from tests.conftest import ROOT, copy_project, environment
-from tests.test_architecture import SOURCES, imports, name_of
 
 EVERY = YAML(typ="safe").load((ROOT / "pipelines" / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 PIPELINE = {name: definition for name, definition in EVERY.items() if name != "inputs"}  # by name of params.yaml
@@ -67,70 +66,6 @@ def test_code_that_a_stage_depends_on_exists() -> None:
         assert code
         for path in code:
             assert (ROOT / path).exists(), path
-
-
-PLUMBING = {  # how work is done, not what comes out of it; and code that only settings or loading are imported from
-    *(
-        "electra.devices",
-        "electra.domains",
-        "electra.errors",
-        "electra.files",
-        "electra.manifest",
-        "electra.progress",
-        "electra.stopping",
-        "electra.tensors",
-        "electra.workers",
-    ),
-    *(
-        "pipelines.experiments",
-        "pipelines.needed",
-        "pipelines.params",
-        "pipelines.processes",
-        "pipelines.sources",
-        "pipelines.stages.inputs",
-        "pipelines.stages.published",
-        "pipelines.stages.resumable",
-        "pipelines.tracking",
-    ),
-    *("electra", "electra.data", "electra.config", "electra.seeds", "pipelines", "pipelines.stages"),
-    *(
-        "electra.data.packing",
-        "electra.data.shards",
-        "electra.data.text",
-        "electra.data.tokenizer",
-        "electra.data.words",
-    ),
-    *(
-        "electra.finetuning",
-        "electra.finetuning.labels",
-        "electra.finetuning.tasks",
-        "electra.model.discriminator",
-        "electra.model.generator",
-    ),
-    *(
-        "electra.model.corruption",
-        "electra.model.objectives",
-        "electra.model.vocabulary",
-    ),  # the generator's, when it trains
-    *("pipelines.sources.hub", "pipelines.sources.local", "pipelines.sources.streams"),
-}
-
-
-def test_code_that_decides_results_is_a_dependency() -> None:
-    """Follow a stage's imports; what is neither listed in dvc.yaml nor plumbing could change numbers unnoticed."""
-    modules = {name_of(path): path for path in SOURCES}
-    for stage, definition in PIPELINE.items():
-        listed = [path for path in definition["do"]["deps"] if not path.startswith("build/")]
-        seen, waiting = set[str](), [f"pipelines.stages.{stage.removesuffix('_published')}"]
-        while waiting:
-            name = waiting.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            waiting += imports(modules[name], functions=True) & set(modules)
-            path = modules[name].relative_to(ROOT)
-            known = any(str(path) == one or Path(one) in path.parents for one in listed)
-            assert known or name in PLUMBING, f"{stage} imports {name}"
 
 
 def test_settings_of_fine_tuning_do_not_touch_pre_training() -> None:

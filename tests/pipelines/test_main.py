@@ -2,7 +2,10 @@
 
 import argparse
 import json
+import multiprocessing
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import types
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from electra import stopping
 from electra.errors import BadConfig, BadInput, Stopped
 from pipelines import __main__ as command_line
 from pipelines.__main__ import HELP, STAGES, main
@@ -133,11 +137,12 @@ def test_commands_and_options_are_these_and_no_others() -> None:
     )
     assert set(choices) == {
         *("corpus", "tasks", "tokens", "pretrain", "published", "glue", "squad", "ablation", "report"),
-        *("params", "summary", "compare", "predict", "score", "estimate", "check", "replay", "flow", "serve"),
+        *("params", "summary", "compare", "predict", "score", "estimate", "check", "replay", "runs", "flow", "serve"),
         *("inputs", "sync"),
     }
     more = {
-        "pretrain": {"--nproc-per-node", "--nnodes", "--rdzv-endpoint"},
+        "pretrain": {"--nproc-per-node", "--nnodes", "--rdzv-endpoint", "--continue"},
+        "runs": {"--yes"},
         "predict": {"--output"},
         "score": {"--split"},
     }
@@ -154,3 +159,64 @@ def test_a_flow_of_a_model_that_is_not_there_is_a_sentence(
     assert main(["flow", "pretrain", "smoky"]) == 64
     told = capsys.readouterr().err
     assert "models: has no 'smoky'" in told and "did you mean smoke?" in told and "Traceback" not in told
+
+
+FORK = multiprocessing.get_context("fork")
+
+
+def stop_at(count: int, command: list[str], ended: str) -> None:
+    """Run a command, and signal this process at its `count`-th writing operation on files; then leave with its exit code."""
+    calls = iter(range(10**6))
+
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        opens = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if (opens or event in {"os.rename", "os.mkdir", "os.remove", "os.rmdir"}) and next(calls) == count:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    stopping.leave_at_once()  # as the program does when it starts
+    sys.addaudithook(watch)
+    code = main(command)
+    if code == 0 and next(calls) <= count:
+        Path(ended).write_text("")
+    os._exit(code)
+
+
+@pytest.mark.parametrize(("stage", "stride"), [("corpus", 9), ("tokens", 11), ("pretrain", 23)])
+def test_a_stage_that_is_stopped_at_any_file_operation_ends_with_75_and_the_same_bytes(
+    stage: str, stride: int, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its first folder to its last output; what was stopped is run again, and leaves what one that was not leaves."""
+    import torch
+
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("ELECTRA_WORKERS", "1")
+    torch.set_num_threads(1)
+    (project / "params.yaml").write_text(
+        SMOKE.replace("steps: 20", "steps: 4").replace("save_every: 5", "save_every: 2")
+    )
+    outs = {"corpus": "build/corpus", "tokens": "build/tokens", "pretrain": "build/models"}
+    for before in list(outs)[: list(outs).index(stage)]:
+        assert main([before, "smoke"]) == 0
+
+    def bytes_of() -> dict[str, bytes]:
+        found = [*Path(outs[stage]).rglob("*"), *Path("results").rglob("*")]
+        return {str(path): path.read_bytes() for path in found if path.is_file()}
+
+    expected: dict[str, bytes] = {}
+    codes = set()
+    for count in range(0, 10_000, stride):
+        for folder in (outs[stage], "results", f"runs/{stage}-smoke"):
+            shutil.rmtree(folder, ignore_errors=True)
+        if not expected:
+            assert main([stage, "smoke"]) == 0
+            expected = bytes_of()
+            continue
+        process = FORK.Process(target=stop_at, args=(count, [stage, "smoke"], "ended"))
+        process.start()
+        process.join()
+        codes.add(process.exitcode)
+        assert main([stage, "smoke"]) == 0
+        assert bytes_of() == expected
+        if Path("ended").exists():
+            break
+    assert codes == {0, 75}

@@ -178,11 +178,12 @@ def test_an_experiment_runs_is_read_back_and_shares_its_arms(params: Params, tra
             "objectives", params, ModelRows(params, "smoke", params.models["smoke"].electra()).tokenizer.vocab_size
         )
     )["electra-seed1"].folder
+    (folder,) = (path for path in folder.iterdir() if path.is_dir())
     early, end = (
         read_json(folder / f"point-{point}" / "MANIFEST.json")["files"]["model.safetensors"] for point in ("0.5", "1")
     )
     assert early["sha256"] != end["sha256"]
-    assert not (folder / "run").exists()
+    assert sorted(path.name for path in folder.iterdir()) == ["arm.json", "point-0.5", "point-1", "tasks"]
 
     trained.clear()
     assert run("objectives", params) and trained == []
@@ -255,12 +256,12 @@ def test_what_a_stopped_experiment_has_done_is_kept(
 def test_what_was_made_of_other_rows_or_code_is_not_taken(params: Params) -> None:
     (arm, *_) = ablation.plan_arms("weights", params, 100)
     for point in ("0.5", "1"):
-        write_json(arm.folder / f"point-{point}" / "config.json", {})
-        write_manifest(arm.folder / f"point-{point}", kind="network", model=arm.key, part=f"point-{point}")
-    write_json(arm.folder / "arm.json", {"fingerprint": "a"})
+        write_json(arm.folder / "a" / f"point-{point}" / "config.json", {})
+        write_manifest(arm.folder / "a" / f"point-{point}", kind="network", model=arm.key, part=f"point-{point}")
+    write_json(arm.folder / "a" / "arm.json", {"fingerprint": "a"})
     assert arms.finished(arm, "a") == {"fingerprint": "a"}
     assert arms.finished(arm, "b") is None
-    write_json(arm.folder / "point-0.5" / "config.json", {"damaged": True})
+    write_json(arm.folder / "a" / "point-0.5" / "config.json", {"damaged": True})
     assert arms.finished(arm, "a") is None
 
 
@@ -286,8 +287,8 @@ def test_the_estimate_knows_what_is_finished_and_what_is_shared(params: Params) 
     assert row.finetune > other.finetune > 0
     vocab_size = ModelRows(params, "smoke", params.models["smoke"].electra()).tokenizer.vocab_size
     for arm in ablation.plan_arms("weights", params, vocab_size):
-        write_json(arm.folder / "arm.json", {})
-        (arm.folder / "tasks" / "1" / "cola").mkdir(parents=True)
+        write_json(arm.folder / "a" / "arm.json", {})
+        (arm.folder / "a" / "tasks" / "1" / "cola").mkdir(parents=True)
     (row,) = estimate.cost(["weights"], params)
     assert (row.finished, row.pretrain, row.finetune) == (2, 0.0, 0.0)
     assert "minutes with 1 at a time" in estimate.estimate(["weights"], params)

@@ -106,7 +106,7 @@ def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
         for job in glue.plan_glue(load(), load().models["small"], "m", encoder=Path("build/models/small/encoder"), state=Path("runs/glue-small"))
         if job.task == "mrpc" and job.arm == "pretrained" and job.seed == 2
     )  # fmt: skip
-    assert job.start == Path("runs/glue-small/mnli/pretrained-seed2/model")
+    assert str(job.start).startswith("runs/glue-small/mnli/pretrained-seed2-") and job.start.name == "model"
     change("run: [mrpc, mnli]", "run: [mrpc]")
     with pytest.raises(BadConfig, match=r"tasks\.mrpc\.start: is 'mnli'; expected a task that is run as well"):
         load()

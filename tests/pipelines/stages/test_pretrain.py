@@ -141,3 +141,36 @@ def test_weights_that_do_not_fit_are_one_sentence(trained: Path, capsys: pytest.
 
     shutil.rmtree("start/generator")
     assert "start/generator: there is no such folder" in refused(capsys)
+
+
+def test_a_run_is_continued_under_new_settings_which_its_record_tells(
+    trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ELECTRA_CONTINUE", "")  # the command line sets it
+    Path("params.yaml").write_text(PARAMS)
+    assert main(["pretrain", "smoke"]) == 0
+    for kept in Path("runs").glob("pretrain-smoke.aside-*"):
+        shutil.rmtree(kept)
+    longer = PARAMS.replace("steps: 20", "steps: 22", 1)
+    Path("params.yaml").write_text(longer)
+    assert main(["pretrain", "smoke", "--continue", "pretrain-more"]) == 64
+    assert "pretrain-smoke, or a run that was set aside from it" in capsys.readouterr().err
+    assert main(["pretrain", "smoke", "--continue"]) == 0
+    (aside,) = Path("runs").glob("pretrain-smoke.aside-*")
+    told = json.loads(Path("results/smoke/pretrain.json").read_text())
+    (change,) = told["continued"]
+    assert (change["step"], change["run"], change["changed"]) == (20, aside.name, {"pretrain.steps": [20, 22]})
+    assert told["step"] == 22
+
+    Path("params.yaml").write_text(PARAMS)
+    monkeypatch.setenv("ELECTRA_CONTINUE", "pretrain-nobody")
+    assert main(["pretrain", "smoke"]) == 64
+    monkeypatch.setenv("ELECTRA_CONTINUE", "pretrain-more")  # of another model: no concern of this one
+    assert main(["pretrain", "smoke"]) == 0
+    assert "is taken up again" in capsys.readouterr().err
+    told = json.loads(Path("results/smoke/pretrain.json").read_text())
+    assert "continued" not in told and told["step"] == 20
+    Path("params.yaml").write_text(longer)
+    monkeypatch.setenv("ELECTRA_CONTINUE", "pretrain-smoke")  # as with DVC; the run that was continued goes on
+    assert main(["pretrain", "smoke"]) == 0
+    Path("params.yaml").write_text(PARAMS)

@@ -1,0 +1,63 @@
+"""The door to the disk: what killed writers left, names that are taken, a disk without a single byte."""
+
+import multiprocessing
+import os
+import resource
+import signal
+
+import pytest
+
+from electra.errors import OutOfRoom
+from electra.files import free_name, lock_folder, write_atomic
+
+FORK = multiprocessing.get_context("fork")
+DEAD = 999_999_999  # no process has this number
+
+
+def test_what_a_killed_writer_of_a_file_left_is_swept(tmp_path):
+    for name in (f".a.json.tmp-{DEAD}", f".b.json.tmp-{DEAD}", f".a.json.tmp-{os.getppid()}"):
+        (tmp_path / name).write_text("half")
+    write_atomic(tmp_path / "a.json", "whole")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {
+        "a.json",
+        f".b.json.tmp-{DEAD}",
+        f".a.json.tmp-{os.getppid()}",
+    }  # another file's, a living process's
+
+
+def test_a_free_name_replaces_nothing(tmp_path):
+    assert free_name(tmp_path / "a") == tmp_path / "a"
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a-2").symlink_to(tmp_path / "nowhere")
+    assert free_name(tmp_path / "a") == tmp_path / "a-3"
+
+
+def test_a_lock_on_a_disk_without_room_is_a_sentence(tmp_path):
+    def hold():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # the kernel's own refusal
+        try:
+            with lock_folder(tmp_path / "run"):
+                os._exit(0)
+        except OutOfRoom as error:
+            os._exit(error.exit_code)
+
+    process = FORK.Process(target=hold)
+    process.start()
+    process.join()
+    assert process.exitcode == 74
+    with lock_folder(tmp_path / "run"):
+        pass
+
+
+def test_a_rename_that_is_refused_is_a_sentence(tmp_path, monkeypatch):
+    from electra import files
+
+    def refused(folder):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "fsync_folder", refused)
+    (tmp_path / "a").mkdir()
+    with pytest.raises(OutOfRoom):
+        files.rename(tmp_path / "a", tmp_path / "b")

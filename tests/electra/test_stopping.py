@@ -1,0 +1,99 @@
+"""Signals: what a program does before, around and inside of its work."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from electra.stopping import SIGNALS, Interrupted, StopRequest, interruptible
+from tests.conftest import ROOT, environment
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    """The test process's own handlers are back after each test."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    assert {number: signal.getsignal(number) for number in SIGNALS} == before
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_interrupts_and_the_second_does_not_disturb(number):
+    cleaned = False
+    with pytest.raises(Interrupted, match=f"stopped by signal {number}"), interruptible():
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+        finally:
+            os.kill(os.getpid(), number)
+            time.sleep(0.01)
+            cleaned = True
+    assert cleaned
+
+
+def test_an_interruption_is_not_caught_as_a_fault():
+    with pytest.raises(Interrupted), interruptible():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except Exception:
+            pytest.fail("caught")
+
+
+def test_a_request_that_nobody_heeded_is_handed_on():
+    with pytest.raises(Interrupted), interruptible(), StopRequest() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        assert stop and stop.signal == signal.SIGTERM
+    with pytest.raises(ValueError, match="own"), interruptible(), StopRequest() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        raise ValueError("own")  # whoever leaves with an error has been told
+
+
+def test_outside_of_the_main_thread_nothing_changes():
+    seen = []
+
+    def work():
+        with interruptible(), StopRequest() as stop:
+            seen.append(bool(stop))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [False]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("module", ["pipelines.processes", "pipelines.params", "pipelines.stages.corpus", "numpy"])
+def test_a_signal_during_the_imports_of_a_stage_is_an_answer(project, module, number):
+    code = (
+        "import importlib.abc, os, runpy, sys\n"
+        "class Finder(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        f"            os.kill(os.getpid(), {int(number)})\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "sys.argv = ['pipelines', 'corpus', 'smoke']\n"
+        "runpy.run_module('pipelines', run_name='__main__', alter_sys=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=project, env=environment(project), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 75, done.stderr
+    assert done.stderr == f"error: stopped by signal {int(number)}; run the same command to go on\n"
+    assert not (project / "build").exists() and not (project / "runs").exists()
+
+
+def test_other_commands_take_signals_as_usual():
+    code = (
+        "import runpy, signal, sys\n"
+        "sys.argv = ['pipelines', 'params', 'tiny']\n"
+        "try:\n    runpy.run_module('pipelines', run_name='__main__')\nexcept SystemExit:\n    pass\n"
+        "print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, signal.getsignal(signal.SIGINT).__name__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment(ROOT), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "True default_int_handler"
