@@ -57,10 +57,19 @@ def test_the_first_cause_is_told_once(
     assert sentence in told and told.count("error: ") == bool(sentence)
 
 
+def launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give this process the environment of one of two that torch elastic has started."""
+    for name, value in {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+
+
 def test_a_process_tells_its_mistake_to_the_launcher(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    processes.report(NonFinite("step 2", "loss nan"))  # a variable left over: there was no launch
+    assert capsys.readouterr().err == "error: step 2: loss nan\n" and not (tmp_path / "error.json").exists()
+    launched(monkeypatch)
     processes.report(NonFinite("step 3", "loss nan"))
     assert json.loads((tmp_path / "error.json").read_text())["message"]["message"] == "step 3: loss nan"
     assert capsys.readouterr().err == ""
@@ -73,6 +82,7 @@ def test_the_launcher_says_the_mistake_as_one_process_would(
 
     error = BadConfig("pretrain.batch", "is 64", "a multiple of 3")
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    launched(monkeypatch)
     processes.report(error)
     failed = ProcessFailure(local_rank=1, pid=1, exitcode=error.exit_code, error_file=str(tmp_path / "error.json"))
     assert processes.explain({1: failed}, "pretrain-x") == error.exit_code
