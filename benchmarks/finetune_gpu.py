@@ -30,9 +30,10 @@ from electra.data import tokenizer as tokenizers
 from electra.export import config_json, encoder_tensors, fresh_encoder, write_folder
 from electra.files import read_json, write_json
 from electra.finetuning.job import Job
-from electra.finetuning.jobs import code, plan
+from electra.finetuning.jobs import plan
 from electra.finetuning.pool import run_all
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, FinetuneConfig
+from pipelines import rooms
 from pipelines.params import load
 from pipelines.sources import LocalTasks
 from pipelines.stages.glue import device
@@ -155,7 +156,7 @@ def main() -> None:
         "command": " ".join(["python", *sys.argv]),
         "what": __doc__,
         "device": torch.cuda.get_device_name() if device() == "cuda" else "CPU, one thread",
-        "key": digest(asked, code(), device(), {task: plain(config) for task, config in tasks}),
+        "key": digest(asked, rooms.finetuning(), device(), {task: plain(config) for task, config in tasks}),
         "settings": {**asked, "seeds": given.seeds, "precision": given.precision},
         **provenance(("torch",)),
     }  # fmt: skip
