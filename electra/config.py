@@ -172,7 +172,7 @@ class EncoderConfig(Checked):
     attention_dropout: BelowOne = 0.1
     layer_norm_eps: Fraction = 1e-12
     init_std: Annotated[float, Interval(0, 10, "(]")] = 0.02
-    init: Literal["published", "normal"] = "published"  # truncated normal and Glorot, or N(0, init_std) everywhere
+    init: Literal["published", "normal", "mimetic"] = "published"  # normal: N(0, init_std) everywhere; see `initialise`
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -196,7 +196,8 @@ class GeneratorConfig(Checked):
         heads = max(1, hidden // 64) if self.width < 1 else discriminator.heads
         ffn = 4 * hidden if self.width < 1 else discriminator.ffn
         layers = max(1, round(discriminator.layers * self.depth))
-        return dataclasses.replace(discriminator, hidden=hidden, heads=heads, ffn=ffn, layers=layers)
+        init: Any = "published" if discriminator.init == "mimetic" else discriminator.init
+        return dataclasses.replace(discriminator, hidden=hidden, heads=heads, ffn=ffn, layers=layers, init=init)
 
 
 Objective = Literal["electra", "electra_15", "replace_mlm", "all_tokens_mlm", "mlm"]
@@ -246,6 +247,9 @@ class PretrainConfig(Checked):
     batch: Count
     steps: Count | Flops
     learning_rate: Rate
+    generator_rate: Positive = (
+        1.0  # the generator's share of that; what it shares with the discriminator learns at the whole
+    )
     warmup: Amount = 10_000
     weight_decay: Probability = 0.01
     beta1: BelowOne = 0.9

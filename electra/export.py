@@ -8,7 +8,7 @@ nothing missing and nothing unexpected, and published checkpoints of this form l
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import AGAIN, atomic_folder, read_json, readable, write_atomic, write_json
 from electra.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
 from electra.model.discriminator import ReplacedTokenHead
-from electra.model.encoder import Encoder, initialise
+from electra.model.encoder import Encoder, Layer, initialise, mimetic_attention
 from electra.model.generator import MaskedTokenHead
 from electra.seeds import derive
 from electra.tensors import Tensors, fill, require_fit, write_tensors
@@ -33,7 +33,9 @@ _BLOCK = {  # ours -> transformers', inside one layer
     "contract": "output.dense",
     "ffn_norm": "output.LayerNorm",
 }
-_CONFIG: dict[str, tuple[str, int | float]] = {  # our settings -> transformers', and what they are where none is given
+_CONFIG: dict[
+    str, tuple[str, int | float | str]
+] = {  # our settings -> transformers', and what they are where none is given
     "layers": ("num_hidden_layers", 12),
     "hidden": ("hidden_size", 256),
     "heads": ("num_attention_heads", 4),
@@ -45,14 +47,23 @@ _CONFIG: dict[str, tuple[str, int | float]] = {  # our settings -> transformers'
     "attention_dropout": ("attention_probs_dropout_prob", 0.1),
     "layer_norm_eps": ("layer_norm_eps", 1e-12),
     "init_std": ("initializer_range", 0.02),
+    "init": ("init", "published"),
 }
 _TABLES = ("embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight")
 _DECODER = "generator_lm_head.weight"  # the word table once more, in folders that were not stored by transformers
 TASK = "task.json"
-SPANS = "span_head.safetensors"
+SPANS, POOLED = "span_head.safetensors", "pooled_head.safetensors"
 EXTRAS = "extras.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
-FILES = ("config.json", "model.safetensors", *TOKENIZER_FILES, TASK, SPANS, EXTRAS)  # all that is ever read of a folder
+FILES = (
+    "config.json",
+    "model.safetensors",
+    *TOKENIZER_FILES,
+    TASK,
+    SPANS,
+    POOLED,
+    EXTRAS,
+)  # all that is ever read of a folder
 KIND = "network"
 Head = ReplacedTokenHead | MaskedTokenHead
 _HEADS: dict[type[Head], dict[str, str]] = {
@@ -119,7 +130,11 @@ def config_json(config: EncoderConfig, vocab_size: int, architecture: str, **mor
         "hidden_act": "gelu",
         "pad_token_id": 0,
         "tie_word_embeddings": True,
-        **{theirs: getattr(config, ours) for ours, (theirs, _) in _CONFIG.items()},
+        **{
+            theirs: value
+            for ours, (theirs, usual) in _CONFIG.items()
+            if (value := getattr(config, ours)) != usual or ours != "init"  # transformers has no such key
+        },
         **more,
     }
 
@@ -220,8 +235,30 @@ def fresh_encoder(config: EncoderConfig, vocab_size: int, seed: int) -> Encoder:
     """A newly initialised encoder: the from-scratch arm of every comparison."""
     torch.manual_seed(derive(seed, "init"))
     encoder = Encoder(config, vocab_size)
-    initialise(encoder, config)
+    _begin(encoder, encoder.layers, config)
     return encoder
+
+
+def add_fresh_layers(encoder: Encoder, count: int, seed: int) -> None:
+    """Put newly initialised layers on top of an encoder, in place; its config counts them from then on.
+
+    ELECTRA is asked about each token and never about a row, so its last layers say what each token is and its [CLS]
+    vector was never taught to gather. A fresh layer has nothing to unlearn before it can; Zhang et al. (2021, Revisiting
+    Few-sample BERT Fine-tuning) initialise the top layers anew to the same end.
+    """
+    if count == 0:
+        return
+    torch.manual_seed(derive(seed, "init"))
+    encoder.config = dataclasses.replace(encoder.config, layers=encoder.config.layers + count)
+    fresh = nn.ModuleList(Layer(encoder.config) for _ in range(count))
+    _begin(fresh, fresh, encoder.config)
+    encoder.layers.extend(fresh)
+
+
+def _begin(module: nn.Module, layers: Iterable[nn.Module], config: EncoderConfig) -> None:
+    initialise(module, config)
+    if config.init == "mimetic":
+        mimetic_attention(layers)
 
 
 def load_networks(

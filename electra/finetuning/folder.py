@@ -6,6 +6,7 @@
 | tags | ElectraForTokenClassification | `classifier` as it is; segment 1, which we feed, is stored as segment 0 too |
 | SQuAD, independent ends | ElectraForQuestionAnswering | `qa_outputs` |
 | SQuAD, ends conditioned on starts | ElectraModel | not to be expressed: `span_head.safetensors` beside the encoder |
+| classes, numbers, pooled over all tokens | ElectraModel | not to be expressed: `pooled_head.safetensors`, as in the first row |
 
 So stock transformers gives our logits (numbers on the label's own scale), and folders that others have fine-tuned are
 read by the same rules. `task.json` tells what config.json has no place for: columns, lengths, the SQuAD settings.
@@ -15,7 +16,7 @@ import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +27,7 @@ from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.export import (
+    POOLED,
     SPANS,
     TASK,
     TOKENIZER_FILES,
@@ -40,11 +42,10 @@ from electra.export import (
 )
 from electra.files import dump_json
 from electra.finetuning.batches import Batch
-from electra.finetuning.heads import Classifier, Network
+from electra.finetuning.heads import Classifier, Network, pooled
 from electra.finetuning.squad_head import SpanFinder
 from electra.finetuning.tagging import Tagger
-from electra.finetuning.tasks import FinetuneConfig, SquadConfig, Task
-from electra.finetuning.unpadded import first_hidden
+from electra.finetuning.tasks import FinetuneConfig, Pooling, SquadConfig, Task
 from electra.manifest import MANIFEST
 from electra.model.encoder import Encoder
 from electra.tensors import Tensors, fill, require_fit
@@ -72,6 +73,7 @@ def write_model(
     tensors = encoder_tensors(encoder)
     facts: dict[str, Any] = {"length": config.length}
     more: dict[str, Any] = {}
+    beside: dict[str, Tensors] = {}  # heads that no class of transformers has
     if isinstance(network, SpanFinder):
         assert isinstance(config, SquadConfig)
         architecture = "ElectraModel"
@@ -81,6 +83,7 @@ def write_model(
             pair = (network.start, network.end_alone)
             tensors["qa_outputs.weight"] = torch.cat([part.weight.detach() for part in pair])
             tensors["qa_outputs.bias"] = torch.cat([part.bias.detach() for part in pair])
+        beside[SPANS] = _head(network).state_dict()
     else:
         assert task is not None
         facts["task"] = plain(task)
@@ -91,14 +94,18 @@ def write_model(
             tensors["electra.embeddings.token_type_embeddings.weight"] = types[1:2].expand_as(types)
         else:
             assert isinstance(network, Classifier)
-            tensors |= _classifier(network.head, task.scale if task.regression else 1.0)
+            head = _classifier(network.head, task.scale if task.regression else 1.0)
+            if network.pooling == "cls":
+                tensors |= head
+            else:
+                architecture, more["pooling"], beside[POOLED] = "ElectraModel", network.pooling, head
+                facts["pooling"] = network.pooling
     values = config_json(encoder.config, encoder.vocab_size, architecture, **more)
     files = {name: (source / name).read_text("utf-8") for name in TOKENIZER_FILES if (source / name).is_file()}
     card = model_card(
         f"ELECTRA, fine-tuned: {task.title if task else 'SQuAD'}", {"task": facts, "recipe": plain(config)}
     )
     files[TASK] = dump_json(facts)
-    beside = {SPANS: _head(network).state_dict()} if isinstance(network, SpanFinder) else {}
     write_folder(folder, tensors, values, files, card, beside=beside, part="fine-tuned", **whose)
 
 
@@ -114,15 +121,15 @@ class Ready:
 
 
 class HeadOfTransformers(Network):
-    """Their classification head, dense → gelu → out_proj on [CLS], whatever its weights: ours or others'."""
+    """Their classification head, dense → gelu → out_proj, whatever its weights: ours or others'. Theirs reads [CLS]."""
 
-    def __init__(self, encoder: Encoder, dense: nn.Linear, out: nn.Linear) -> None:
+    def __init__(self, encoder: Encoder, dense: nn.Linear, out: nn.Linear, pooling: Pooling = "cls") -> None:
         super().__init__()
-        self.encoder, self.dense, self.out = encoder, dense, out
+        self.encoder, self.dense, self.out, self.pooling = encoder, dense, out, pooling
 
     def outputs(self, batch: Batch) -> dict[str, Tensor]:
         """`logits` (B, C)."""
-        return {"logits": self.out(F.gelu(self.dense(first_hidden(self.encoder, batch))))}
+        return {"logits": self.out(F.gelu(self.dense(pooled(self.encoder, batch, self.pooling))))}
 
 
 def load_model(folder: Path) -> Ready:
@@ -159,7 +166,11 @@ def load_model(folder: Path) -> Ready:
         with torch.no_grad():  # stock models are fed segment 0, and ours is stored as theirs
             encoder.embeddings.token_type.weight[1] = encoder.embeddings.token_type.weight[0]
         return Ready(tagger, tokenizer, length, task=task)
-    model = HeadOfTransformers(encoder, nn.Linear(size, size), nn.Linear(size, outputs))
+    if (pooling := facts.get("pooling", "cls")) not in get_args(Pooling):
+        raise BadInput(folder / TASK, f"has pooling {pooling!r:.40}", f"one of {', '.join(get_args(Pooling))}", _DO)
+    if pooling != "cls":
+        heads |= read_file(folder / POOLED, _DO)
+    model = HeadOfTransformers(encoder, nn.Linear(size, size), nn.Linear(size, outputs), pooling)
     _fill({"classifier.dense": model.dense, "classifier.out_proj": model.out}, heads, folder)
     return Ready(model, tokenizer, length, task=task)
 

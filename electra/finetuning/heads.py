@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.finetuning.batches import Batch, Examples
-from electra.finetuning.unpadded import first_hidden
+from electra.finetuning.tasks import Pooling
+from electra.finetuning.unpadded import first_hidden, pooled_hidden
 from electra.model.dropout import dropout
 from electra.model.encoder import Encoder
 
@@ -32,6 +33,11 @@ class Network(nn.Module):
     def outputs(self, batch: Batch) -> dict[str, Tensor]:
         """What prediction needs of each row: named tensors, rows first."""
         raise NotImplementedError
+
+
+def pooled(encoder: Encoder, batch: Batch, pooling: Pooling) -> Tensor:
+    """What the head reads of each row (B, H): its [CLS] vector, or mean or maximum over all of its tokens."""
+    return first_hidden(encoder, batch) if pooling == "cls" else pooled_hidden(encoder, batch, pooling)
 
 
 def narrow(encoder: Encoder, splits: Sequence[Examples]) -> tuple[list[Examples], Callable[[], None]]:
@@ -58,11 +64,11 @@ def narrow(encoder: Encoder, splits: Sequence[Examples]) -> tuple[list[Examples]
 
 
 class Classifier(Network):
-    """An encoder with a linear head on [CLS]; `classes` 0 is regression."""
+    """An encoder with a linear head on [CLS], or on all tokens' mean or maximum; `classes` 0 is regression."""
 
-    def __init__(self, encoder: Encoder, classes: int, head_dropout: float) -> None:
+    def __init__(self, encoder: Encoder, classes: int, head_dropout: float, pooling: Pooling = "cls") -> None:
         super().__init__()
-        self.encoder = encoder
+        self.encoder, self.pooling = encoder, pooling
         self.regression = classes == 0
         self.head = nn.Linear(encoder.config.hidden, max(1, classes))
         self.head_dropout = head_dropout
@@ -71,8 +77,8 @@ class Classifier(Network):
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits (B, C)."""
-        first_BH = first_hidden(self.encoder, batch)
-        logits_BC: Tensor = self.head(dropout(first_BH, self.head_dropout, self.training))
+        pooled_BH = pooled(self.encoder, batch, self.pooling)
+        logits_BC: Tensor = self.head(dropout(pooled_BH, self.head_dropout, self.training))
         return logits_BC
 
     def losses(self, batch: Batch) -> Tensor:

@@ -141,6 +141,8 @@ def check(task: str, facts: Task | None, config: FinetuneConfig, encoder: Encode
     where = f"finetune of {task}"
     if config.length > encoder.positions:
         raise BadConfig(where, f"has length {config.length}", f"at most the model's positions ({encoder.positions})")
+    if facts is not None and facts.tagging and config.pooling != "cls":
+        raise BadConfig(where, f"has pooling {config.pooling}", "cls: a tag is read from each token", "drop pooling")
     if facts is not None and not facts.tagging and keep != "none" and 2 * len(facts.classes) > encoder.hidden:
         raise BadConfig(
             where, f"keeps a model of {len(facts.classes)} classes", f"at most {encoder.hidden // 2}", "set keep: none"

@@ -84,6 +84,7 @@ def train(
 def optimizer_for(model: Network, config: FinetuneConfig) -> AdamW:
     """Adam as published, each layer with its share of the rate."""
     published = config.layer_decay_exponent == "published"
+    layers = model.encoder.config.layers - config.fresh_layers
     return build_optimizer(
         model.named_parameters(),
         weight_decay=config.weight_decay,
@@ -91,7 +92,7 @@ def optimizer_for(model: Network, config: FinetuneConfig) -> AdamW:
         beta2=config.beta2,
         eps=config.eps,
         bias_correction=config.bias_correction,
-        scale=layer_scale(model.encoder.config.layers, config.layer_decay, published=published),
+        scale=layer_scale(layers, config.layer_decay, published=published),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from electra.export import fresh_encoder, load_encoder, read_config, trained_positions
+from electra.export import add_fresh_layers, fresh_encoder, load_encoder, read_config, trained_positions
 from electra.finetuning import predictions, reading, spans, squad, squad_answers, squad_metrics, tagging
 from electra.finetuning.batches import Examples
 from electra.finetuning.heads import Classifier, Network, narrow
@@ -91,7 +91,7 @@ def _prepare(job: Job) -> Ready:
     if task.tagging:
         model = Tagger(encoder, len(task.classes), config.length).to(job.device)
     else:
-        model = Classifier(encoder, len(task.labels), config.head_dropout).to(job.device)
+        model = Classifier(encoder, len(task.labels), config.head_dropout, config.pooling).to(job.device)
 
     def finish(training: Training) -> Solved:
         record = _record(training, len(train_rows), len(ready), config) | beyond
@@ -215,11 +215,16 @@ def beyond_pretraining(job: Job, *splits: Examples) -> Record:
 
 
 def _encoder(job: Job) -> Encoder:
+    if job.start is not None:
+        return load_encoder(job.start, dropout=job.config.dropout)
     if job.arm == "pretrained":
-        return load_encoder(job.start or job.model, dropout=job.config.dropout)
-    config, vocab_size = read_config(job.model)
-    config = dataclasses.replace(config, dropout=job.config.dropout, attention_dropout=job.config.dropout)
-    return fresh_encoder(config, vocab_size, derive(job.seed, f"finetune/{job.task}/scratch"))
+        encoder = load_encoder(job.model, dropout=job.config.dropout)
+    else:
+        config, vocab_size = read_config(job.model)
+        config = dataclasses.replace(config, dropout=job.config.dropout, attention_dropout=job.config.dropout)
+        encoder = fresh_encoder(config, vocab_size, derive(job.seed, f"finetune/{job.task}/scratch"))
+    add_fresh_layers(encoder, job.config.fresh_layers, derive(job.seed, f"finetune/{job.task}/fresh layers"))
+    return encoder
 
 
 def _split(job: Job, name: str) -> Split:

@@ -29,6 +29,7 @@ from electra.files import read_json
 Arm = Literal["pretrained", "scratch"]
 Stack = Literal["auto", "on", "off"]
 Length = Annotated[int, Interval(8, 2**20)]  # tokens of a row
+Pooling = Literal["cls", "mean", "max"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +129,8 @@ class FinetuneConfig(Checked):
     weight_decay: Probability = 0.0  # paper; the authors' repository has 0.01
     batch: Count = 32
     length: Length = 128
+    fresh_layers: Literal[0, 1, 2] = 0  # Transformer layers of new weights between the encoder and the head
+    pooling: Pooling = "cls"  # what the head of a sentence task reads: [CLS], or all tokens
     dropout: BelowOne = 0.1  # of the encoder: hidden and attention alike
     head_dropout: BelowOne = 0.1
     loss: Literal["summed", "mean"] = "summed"  # over the batch; summed, the clip is nearly always active
@@ -193,8 +196,11 @@ class SquadConfig(FinetuneConfig):
         super().__post_init__()
         require_once(self.versions, "versions")
 
-    def check_windows(self, where: str) -> None:
-        """Refuse windows that hold no text, or that skip some between them; asked once all layers are merged."""
+    def check_merged(self, where: str) -> None:
+        """Refuse windows that hold no text or skip some between them, and pooling; asked once all layers are merged."""
+        if self.pooling != "cls":
+            expected, do = "cls: an answer is looked for among all tokens", "set squad.pooling: cls beside it"
+            raise BadConfig(f"{where}.pooling", f"is {self.pooling}", expected, do)
         room = self.length - self.question_length - 3  # [CLS] question [SEP] text [SEP]
         expected = f"question_length + stride + 3 at most length ({self.length})"
         if self.stride > room:
@@ -265,7 +271,7 @@ class FinetuneSection(Checked):
         """SQuAD's settings."""
         config = self.resolve("squad", overrides, where)
         assert isinstance(config, SquadConfig)
-        config.check_windows(f"{where}.squad" if overrides else "finetune.squad")
+        config.check_merged(f"{where}.squad" if overrides else "finetune.squad")
         return config
 
     def selected(
@@ -280,12 +286,18 @@ class FinetuneSection(Checked):
         for name in names:
             _known_task(name, f"{where}.run", own)
         require_once(names, f"{where}.run", empty=True)
-        starts = {name: self.resolve(name, overrides, where, own).start for name in names}
-        for name, start in starts.items():
-            if start is not None and (start not in starts or starts[start] is not None):
+        configs = {name: self.resolve(name, overrides, where, own) for name in names}
+        for name, config in configs.items():
+            if config.start is None:
+                continue
+            start = configs.get(config.start)
+            if start is None or start.start is not None:
                 expected = "a task that is run as well and starts from no other"
-                raise BadConfig(f"{where}.tasks.{name}.start", f"is {start!r}", expected, "add it to `run`")
-        return tuple(sorted(names, key=lambda name: starts[name] is not None))
+                raise BadConfig(f"{where}.tasks.{name}.start", f"is {config.start!r}", expected, "add it to `run`")
+            if config.fresh_layers != start.fresh_layers:
+                found = f"is {config.fresh_layers} and begins with the encoder of {config.start}"
+                raise BadConfig(f"{where}.tasks.{name}.fresh_layers", found, f"{start.fresh_layers}, as that one has")
+        return tuple(sorted(names, key=lambda name: configs[name].start is not None))
 
     def _resolve(
         self, task: str, overrides: Mapping[str, Any], prefix: str, where: str = "models.*.finetune"

@@ -11,7 +11,7 @@ Shapes: B rows, T longest row, P tokens in all, C = B × T cells, H hidden size,
 """
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -55,6 +55,18 @@ def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
         scores = scores.masked_fill(~mask, float("-inf"))
     context = dropout(scores.softmax(-1), attention.dropout, encoder.training) @ value
     return _after(last, first_BH, context.reshape(len(batch), size))
+
+
+def pooled_hidden(encoder: Encoder, batch: Batch, pooling: Literal["mean", "max"]) -> Tensor:
+    """Mean or maximum of each row's last hidden states, [CLS] and [SEP] among them (B, H)."""
+    hidden_BTH = _Spread.apply(hidden(encoder, batch), batch)  # type: ignore[no-untyped-call]
+    real_BT1 = None if batch.real_BT is None else batch.real_BT[..., None]
+    if pooling == "max":
+        hidden_BTH = hidden_BTH if real_BT1 is None else hidden_BTH.masked_fill(~real_BT1, float("-inf"))
+        return hidden_BTH.amax(1)  # type: ignore[no-any-return]
+    if real_BT1 is None:
+        return hidden_BTH.mean(1)  # type: ignore[no-any-return]
+    return hidden_BTH.masked_fill(~real_BT1, 0).sum(1) / real_BT1.sum(1)  # type: ignore[no-any-return]
 
 
 def linear(x_PI: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -9,6 +9,9 @@ How it differs from the textbook:
 Shapes: B rows, T positions, E embedding size, H hidden size, F feed-forward size, V vocabulary size.
 """
 
+import math
+from collections.abc import Iterable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -168,6 +171,8 @@ def initialise(module: nn.Module, config: EncoderConfig) -> None:
     | embedding projection, last layer of each head (`glorot` modules) | Glorot uniform | N(0, 0.02) |
     | biases; LayerNorm | 0; weight 1, bias 0 | the same |
     | deltas of disentangled embeddings | 0 | 0 |
+
+    `mimetic` is `published`, and then `mimetic_attention` for the network that is kept, which its owner calls.
     """
     for name, part in module.named_modules():
         if isinstance(part, nn.LayerNorm):
@@ -187,3 +192,27 @@ def initialise(module: nn.Module, config: EncoderConfig) -> None:
         if isinstance(part, DisentangledEmbeddings):
             nn.init.zeros_(part.word.weight)
             nn.init.zeros_(part.position.weight)
+
+
+@torch.no_grad()
+def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: float = 0.7) -> None:
+    """Let every head of these layers begin by looking for its own word (Trockman & Kolter 2023), in place.
+
+        Wqᵀ Wk ≈ M = noise · Z / √H + own · I        Z ~ N(0, 1), (H, H)
+
+    Trained encoders show such a diagonal; from unrelated Q and K, attention that finds a word again elsewhere in the row
+    takes long to form. M has more rank than a head, so each head gets the best approximation of an M of its own: the
+    singular value decomposition cut to the head's size D, its roots shared out to both. From torch's global generator;
+    of the two signs of a singular vector the one with which its largest entry is positive.
+    """
+    for layer in layers:
+        assert isinstance(layer, Layer)
+        query_HH, key_HH, _ = layer.attention.qkv.weight.chunk(3)
+        width, size = len(query_HH), len(query_HH) // layer.attention.heads
+        for query_DH, key_DH in zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True):
+            m_HH = noise * torch.randn(width, width) / math.sqrt(width) + own * torch.eye(width)
+            left_HH, values_H, right_HH = torch.linalg.svd(m_HH)
+            left_DH, right_DH, root_D1 = left_HH.T[:size], right_HH[:size], values_H[:size, None].sqrt()
+            sign_D1 = left_DH.gather(1, left_DH.abs().argmax(1, keepdim=True)).sign()
+            query_DH.copy_(left_DH * root_D1 * sign_D1)
+            key_DH.copy_(right_DH * root_D1 * sign_D1)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from electra.config import ElectraConfig
 from electra.model.corruption import Masked, Noise, SpecialIds, mask, replace, sample
 from electra.model.discriminator import Discriminator, ReplacedTokenHead
-from electra.model.encoder import DisentangledEmbeddings, Embeddings, Encoder, initialise
+from electra.model.encoder import DisentangledEmbeddings, Embeddings, Encoder, initialise, mimetic_attention
 from electra.model.generator import FixedGenerator, Generator, MaskedTokenHead, gather_rows
 from electra.model.objectives import copy_losses, masked_token_loss, reinforce_losses, replaced_token_losses
 
@@ -79,6 +79,11 @@ class Pretraining(nn.Module):
         if objective.training == "adversarial":
             self.baseline = nn.Linear(config.generator.encoder(encoder).hidden, 1)
         initialise(self, encoder)
+        if encoder.init == "mimetic":
+            start = main  # in two-stage training the discriminator begins with the generator's weights
+            if objective.training == "two_stage" and isinstance(self.generator, Generator):
+                start = self.generator.encoder
+            mimetic_attention(start.layers)
         if objective.sharing == "tokens" and isinstance(self.generator, Generator):
             self.generator.encoder.embeddings.word.weight = self.discriminator.encoder.embeddings.word.weight
         if objective.name != "mlm" and config.generator.kind != "network":
@@ -92,6 +97,12 @@ class Pretraining(nn.Module):
         if self.config.objective.sharing == "gradient_disentangled":
             return DisentangledEmbeddings(self.config.encoder, block)
         return block if self.config.objective.sharing == "embeddings" else None
+
+    def own_to_generator(self) -> set[nn.Parameter]:
+        """The generator's parameters less those that the discriminator learns too."""
+        if not isinstance(self.generator, Generator):
+            return set()
+        return set(self.generator.parameters()) - set(self.discriminator.parameters())
 
     def start_second_stage(self) -> None:
         """Two-stage training: the discriminator begins with the generator's weights, and the generator is frozen."""

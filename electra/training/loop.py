@@ -34,7 +34,7 @@ from electra.training.evaluation import add_sums, collapsed, evaluate, metrics, 
 from electra.training.feed import Feed, RowSet, part
 from electra.training.history import History
 from electra.training.memory import enough_memory
-from electra.training.optimizer import build_optimizer, set_rate
+from electra.training.optimizer import build_optimizer, network_scale, set_rate
 from electra.training.parallel import World, join
 from electra.training.precision import autocast, choose
 from electra.training.schedule import learning_rate
@@ -152,6 +152,7 @@ def pretrain(
             beta2=settings.beta2,
             eps=settings.eps,
             bias_correction=settings.bias_correction,
+            scale=network_scale(model.named_parameters(), model.own_to_generator(), settings.generator_rate),
         )
 
         # ── resume ──
@@ -269,7 +270,7 @@ def pretrain(
                         done,
                         {
                             **{f"train/{name}": value for name, value in shown.items()},
-                            "train/learning_rate": float(optimizer.param_groups[0]["lr"]),
+                            "train/learning_rate": rate(config, step, steps),
                             "train/tokens_per_second": speed,
                         },
                     )

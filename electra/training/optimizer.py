@@ -10,7 +10,7 @@ The kernel is called directly: building a `torch.optim.AdamW` imports torch's co
 five seconds and gives the same bits.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -89,7 +89,7 @@ def build_optimizer(
     bias_correction: bool = False,
     scale: Callable[[str], float] = lambda name: 1.0,
 ) -> AdamW:
-    """Fused AdamW over named parameters; `scale` maps a name to its share of the learning rate (layer-wise decay).
+    """Fused AdamW over named parameters; `scale` maps a name to its share of the learning rate.
 
     Parameters with one dimension or less (biases, norms) are not decayed.
     """
@@ -126,20 +126,27 @@ def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
 def layer_scale(layers: int, decay: float, *, published: bool = True) -> Callable[[str], float]:
     """Layer-wise learning-rate decay: share of the rate for a parameter name of a fine-tuned encoder.
 
-    Layer i of n (from 0, at the bottom) gets d^(n-i), embeddings and their projection d^(n+1), anything else (the head)
-    1. The published runs have one power more below the head (electra: optimization.py), a left-over of a removed pooler.
+    Layer i of n (from 0, at the bottom) gets d^(n-i), embeddings and their projection d^(n+1), anything else (the head,
+    and layers above the n) 1. The published runs have one power more below the head (electra: optimization.py), a left-over of a removed pooler.
     """
     extra = 1 if published else 0
 
     def scale(name: str) -> float:
         parts = name.split(".")
         if "layers" in parts:
-            return decay ** (layers - int(parts[parts.index("layers") + 1]) + extra)
+            below = layers - int(parts[parts.index("layers") + 1])
+            return decay ** (below + extra) if below > 0 else 1.0
         if "embeddings" in parts or "project" in parts:
             return decay ** (layers + 1 + extra)
         return 1.0
 
     return scale
+
+
+def network_scale(parameters: Named, own: Container[Tensor], rate: float) -> Callable[[str], float]:
+    """Share of the rate for the name of a pre-training's parameter: `rate` for those in `own` (the generator's), else 1."""
+    names = {name for name, parameter in parameters if parameter in own}
+    return lambda name: rate if name in names else 1.0
 
 
 def state_tensors(optimizer: AdamW, names: Mapping[Tensor, str]) -> dict[str, Tensor]:

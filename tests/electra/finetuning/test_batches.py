@@ -11,7 +11,7 @@ from electra.finetuning import batches
 from electra.finetuning.batches import parts, stack, training_order
 from electra.finetuning.examples import encode
 from electra.finetuning.tasks import GLUE
-from electra.finetuning.unpadded import first_hidden, hidden
+from electra.finetuning.unpadded import first_hidden, hidden, pooled_hidden
 
 from .conftest import glue_rows, padded
 
@@ -106,6 +106,26 @@ def test_hidden_states_and_gradients_equal_the_padded_encoders(model, examples, 
     for name, parameter in encoder.named_parameters():
         assert torch.allclose(parameter.grad, expected[name], atol=1e-4), name
     assert torch.allclose(first_hidden(encoder, batch), whole[batch.first_B], atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_mean_and_maximum_are_over_a_rows_own_tokens(model, examples, rows, pooling):
+    encoder = load_encoder(model, dropout=0.0)
+    batch = examples.batch(np.array(rows))
+    weights = torch.randn(len(rows), 32, generator=torch.Generator().manual_seed(1))
+    ids, segments, lengths = padded(batch)
+    whole = encoder(ids, segments, lengths)
+    own = [row[:length] for row, length in zip(whole, lengths, strict=True)]
+    wanted = torch.stack([row.mean(0) if pooling == "mean" else row.max(0).values for row in own])
+    (wanted * weights).sum().backward()
+    expected = {name: parameter.grad.clone() for name, parameter in encoder.named_parameters()}
+    encoder.zero_grad()
+    ours = pooled_hidden(encoder, batch, pooling)
+    assert torch.allclose(ours, wanted, atol=1e-5)
+    (ours * weights).sum().backward()
+    for name, parameter in encoder.named_parameters():
+        assert torch.allclose(parameter.grad, expected[name], atol=1e-4), name
 
 
 def test_attention_dropout_has_the_gradient_of_what_it_did(model, examples):

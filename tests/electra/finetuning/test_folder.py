@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from electra.errors import BadConfig, BadInput, CorruptFile, UserError
-from electra.export import FILES, load_encoder
+from electra.export import FILES, add_fresh_layers, load_encoder
 from electra.files import read_jsonl, write_json, write_jsonl
 from electra.finetuning import folder as folders
 from electra.finetuning.examples import encode
@@ -24,6 +24,7 @@ from electra.finetuning.squad import encode as encode_questions
 from electra.finetuning.squad_head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import FACTS, GLUE, FinetuneConfig, SquadConfig, Task
+from electra.finetuning.unpadded import hidden
 from electra.tensors import read_tensors, write_tensors
 
 from .conftest import WORDS, glue_rows, padded, squad_rows
@@ -51,11 +52,13 @@ def peer(kind, folder):
     return found.eval()
 
 
-@pytest.mark.parametrize("task", ["mnli", "cola", "stsb"])
-def test_classes_and_numbers(task, model, tokenizer, tmp_path):
+@pytest.mark.parametrize(("task", "fresh"), [("mnli", 0), ("cola", 0), ("stsb", 0), ("mnli", 2)])
+def test_classes_and_numbers(task, fresh, model, tokenizer, tmp_path):
     facts, rows = GLUE[task], glue_rows(task, 9, 1)
+    encoder = load_encoder(model, dropout=0.0)
+    add_fresh_layers(encoder, fresh, 1)
     torch.manual_seed(1)
-    network = Classifier(load_encoder(model, dropout=0.0), len(facts.labels), 0.0)
+    network = Classifier(encoder, len(facts.labels), 0.0)
     torch.nn.init.normal_(network.head.bias)
     examples = encode(rows, facts, tokenizer, 40)
     ours = read_outputs(network, examples)["logits"] * facts.scale
@@ -71,6 +74,36 @@ def test_classes_and_numbers(task, model, tokenizer, tmp_path):
     assert np.abs(read_outputs(ready.network, examples)["logits"] - ours).max() < 1e-5
     config = json.loads((tmp_path / "m/config.json").read_text())
     assert list(config["id2label"].values()) == (list(facts.labels) or ["score"])
+    assert config["num_hidden_layers"] == 2 + fresh and "pooling" not in config
+
+
+@pytest.mark.parametrize(("task", "pooling"), [("mnli", "max"), ("stsb", "mean")])
+def test_pooled_heads_are_beside_an_encoder_that_stock_transformers_loads(task, pooling, model, tokenizer, tmp_path):
+    facts, rows = GLUE[task], glue_rows(task, 9, 1)
+    encoder = load_encoder(model, dropout=0.0)
+    add_fresh_layers(encoder, 1, 1)
+    torch.manual_seed(1)
+    network = Classifier(encoder, len(facts.labels), 0.0, pooling)
+    torch.nn.init.normal_(network.head.bias)
+    examples = encode(rows, facts, tokenizer, 40)
+    ours = read_outputs(network, examples)["logits"] * facts.scale
+    write_model(tmp_path / "m", network, facts, CONFIG, model)
+    theirs = peer(transformers.ElectraModel, tmp_path / "m")
+    assert theirs.config.pooling == pooling and f'"pooling": "{pooling}"' in (tmp_path / "m/README.md").read_text()
+    batch = examples.batch(np.arange(9))
+    ids, segments, lengths = padded(batch)
+    seen = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
+    with torch.no_grad():
+        states = theirs(ids, attention_mask=seen, token_type_ids=segments).last_hidden_state.flatten(0, 1)
+        assert torch.allclose(states[batch.cell_P], hidden(encoder, batch), atol=1e-5)
+    ready = load_model(tmp_path / "m")
+    assert np.abs(read_outputs(ready.network, examples)["logits"] - ours).max() < 1e-5
+    assert np.abs(read_outputs(Classifier(encoder, len(facts.labels), 0.0), examples)["logits"] - ours).max() > 1e-2
+    (tmp_path / "m/MANIFEST.json").unlink()
+    facts_there = json.loads((tmp_path / "m" / FACTS).read_text())
+    write_json(tmp_path / "m" / FACTS, {**facts_there, "pooling": "min"})
+    with pytest.raises(BadInput, match="has pooling 'min'; expected one of cls, mean, max"):
+        load_model(tmp_path / "m")
 
 
 def test_tags_also_with_the_segments_that_stock_models_are_fed(model, tokenizer, tmp_path):
@@ -222,6 +255,15 @@ def test_a_head_is_loaded_whole_or_not_at_all(answerer, model, tmp_path):
         write_tensors(tmp_path / "c/model.safetensors", {**weights, **changes})
         with pytest.raises(BadInput, match=re.escape(told)):
             load_model(tmp_path / "c")
+
+
+def test_pooling_is_refused_where_each_token_is_read(model, tmp_path):
+    write_json(tmp_path / FACTS, folders.plain(CHUNKS))
+    for split in ("train", "dev"):
+        write_jsonl(tmp_path / f"{split}.jsonl", tagged_rows(3, 1))
+    config = dataclasses.replace(CONFIG, pooling="max")
+    with pytest.raises(BadConfig, match="has pooling max; expected cls: a tag is read from each token"):
+        plan("chunks", config, rows=tmp_path, model=model, state=tmp_path / "s")
 
 
 def test_a_job_on_tags_leaves_scores_predictions_and_a_model(model, tmp_path):

@@ -8,13 +8,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from electra.domains import Interval
 from electra.errors import BadConfig, BadInput
+from electra.export import load_encoder
 from electra.files import read_json, read_jsonl, write_json
 from electra.finetuning import jobs as jobs_module
 from electra.finetuning import solve, summary
-from electra.finetuning.jobs import finished, plan, run
+from electra.finetuning.jobs import MODEL, finished, plan, run
 from electra.finetuning.pool import run_all
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
 from electra.manifest import MANIFEST
@@ -53,6 +55,34 @@ def test_squad_trains_answers_and_scores(version, head, task_rows, model, tmp_pa
     contexts = {row["id"]: row["context"] for row in read_jsonl(task_rows / version / "dev.jsonl")}
     assert set(answers) == set(contexts) == set(json.loads((job.folder / "dev-null-odds.json").read_text()))
     assert all(text in contexts[key] for key, text in answers.items())
+
+
+def test_fresh_layers_go_on_top_of_both_arms_encoders_and_of_what_a_started_task_goes_on_from(
+    task_rows, model, tmp_path
+):
+    config = dataclasses.replace(CONFIG, fresh_layers=1, keep="all")
+    before = plan("mnli", config, rows=task_rows / "mnli", model=model, state=tmp_path)
+    after = plan(
+        "rte",
+        dataclasses.replace(config, start="mnli"),
+        rows=task_rows / "rte",
+        model=model,
+        state=tmp_path,
+        before=before,
+    )
+    for job in (*before, *after):
+        encoder = solve._encoder(job)
+        assert len(encoder.layers) == encoder.config.layers == 3
+        run(job)
+    kept = load_encoder(before[0].folder / MODEL)
+    assert all(torch.equal(a, b) for a, b in zip(kept.parameters(), solve._encoder(after[0]).parameters(), strict=True))
+    pretrained, scratch = (solve._encoder(job) for job in before)
+    bare = load_encoder(model, dropout=CONFIG.dropout)
+    assert all(
+        torch.equal(a, b) for a, b in zip(bare.layers.parameters(), pretrained.layers[:2].parameters(), strict=True)
+    )
+    for a, b in zip(pretrained.layers[2].parameters(), scratch.layers[2].parameters(), strict=True):
+        assert torch.equal(a, b), "both arms begin with the same fresh layer"
 
 
 def test_the_same_job_leaves_the_same_bytes(task_rows, model, tmp_path):

@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from electra.errors import BadConfig
-from electra.export import load_encoder
+from electra.export import add_fresh_layers, load_encoder
 from electra.files import remove
 from electra.finetuning import jobs as jobs_module
 from electra.finetuning import stacked
@@ -53,16 +53,21 @@ def case(kind, model, tokenizer):
         config, rows = CONFIG, encode(tagged, task, tokenizer, 40)
         make = lambda encoder: Tagger(encoder, len(task.classes), 40)  # noqa: E731
     else:
-        config, rows = CONFIG, encode(glue_rows(kind, 60, 1), GLUE[kind], tokenizer, 40)
-        make = lambda encoder: Classifier(encoder, len(GLUE[kind].labels), 0.0)  # noqa: E731
+        task, _, pooling = kind.partition("-")
+        config, rows = CONFIG, encode(glue_rows(task, 60, 1), GLUE[task], tokenizer, 40)
+        make = lambda encoder: Classifier(encoder, len(GLUE[task].labels), 0.0, pooling or "cls")  # noqa: E731
     networks = []
     for seed in SEEDS:
+        encoder = load_encoder(model, dropout=0.0)
+        if kind in {"mnli-max", "squad"}:
+            config = dataclasses.replace(config, fresh_layers=1)
+            add_fresh_layers(encoder, 1, seed)
         torch.manual_seed(seed)
-        networks.append(make(load_encoder(model, dropout=0.0)))
+        networks.append(make(encoder))
     return networks, rows, config
 
 
-@pytest.mark.parametrize("kind", ["mnli", "stsb", "tags", "squad", "squad-independent"])
+@pytest.mark.parametrize("kind", ["mnli", "mnli-max", "stsb-mean", "tags", "squad", "squad-independent"])
 @pytest.mark.parametrize("room", [2**17, 1])  # 1: parts of at most 256 tokens
 def test_each_seed_learns_what_it_learns_alone(kind, room, model, tokenizer, monkeypatch):
     """Weights within 2e-5 after all steps, where training moves them by a thousand times as much; losses within 1e-4."""

@@ -49,6 +49,15 @@ def test_the_arm_from_scratch_changes_only_what_it_names():
         ({"defaults": {"layer_decay_exponent": "publishd"}}, "did you mean published"),
         ({"run": ["snli"]}, r"run\.snli: is not a task"),
         ({"squad": {"versions": ["3.0"]}}, r"versions\[0\]"),
+        ({"defaults": {"fresh_layers": 3}}, r"finetune\.defaults\.fresh_layers: is 3; expected one of 0, 1, 2"),
+        (
+            {"tasks": {"wnli": {"pooling": "min"}}},
+            r"finetune\.tasks\.wnli\.pooling: is 'min'; expected one of cls, mean, max",
+        ),
+        (
+            {"defaults": {"pooling": "max"}},
+            r"finetune\.defaults\.pooling: is 'max'; expected cls: an answer is looked for",
+        ),
     ],
 )
 def test_a_faulty_setting_is_named_with_its_place(values, sentence):
@@ -104,3 +113,20 @@ def test_published_values_of_params_yaml():
 
 def test_the_papers_average_has_eight_tasks():
     assert set(GLUE) - set(PAPER_AVERAGE) == {"wnli"} and len(PAPER_AVERAGE) == 8
+
+
+def test_a_task_that_starts_from_another_has_its_layers():
+    finetune = section(tasks={"rte": {"start": "mnli"}, "mnli": {"fresh_layers": 1}}, run=["rte", "mnli"])
+    with pytest.raises(BadConfig, match=r"rte\.fresh_layers: is 0 and begins with the encoder of mnli; expected 1"):
+        finetune.selected({})
+    assert finetune.selected({"defaults": {"fresh_layers": 1}}) == ("mnli", "rte")
+
+
+def test_pooling_of_every_task_must_be_taken_back_for_squad():
+    finetune = section(defaults={"pooling": "max"})
+    assert finetune.resolve("wnli", {}).pooling == "max"
+    with pytest.raises(
+        BadConfig, match=r"squad\.pooling: is max; expected cls: an answer is looked for among all tokens"
+    ):
+        finetune.resolve_squad({})
+    assert finetune.resolve_squad({"squad": {"pooling": "cls"}}).pooling == "cls"

@@ -187,6 +187,53 @@ def test_the_generators_size_is_a_fraction_of_the_discriminators(width, depth, s
     assert (found.hidden, found.heads, found.ffn, found.layers) == shape and found.embedding == 128
 
 
+TWIN = {"generator__width": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "shared"),
+    [
+        ({"objective__sharing": "none"}, ()),
+        ({"objective__sharing": "tokens"}, ("encoder.embeddings.word.",)),
+        ({"objective__sharing": "embeddings"}, ("encoder.embeddings.",)),
+        ({"objective__sharing": "gradient_disentangled"}, ()),  # the discriminator has deltas, the generator the tables
+        ({"objective__sharing": "all", **TWIN}, ("encoder.",)),
+        ({"objective__training": "two_stage", "objective__sharing": "none", **TWIN}, ()),
+    ],
+)
+def test_what_both_networks_learn_is_not_the_generators_own(changes, shared):
+    model = Pretraining(config(**changes), VOCAB, SPECIAL)
+    own, given = model.own_to_generator(), dict(model.generator.named_parameters())
+    assert {name for name, parameter in given.items() if parameter not in own} == {
+        name for name in given if shared and name.startswith(shared)
+    }
+    assert all(parameter not in own for parameter in model.discriminator.parameters())
+
+
+def test_an_objective_without_a_generator_has_no_parameters_of_one():
+    assert Pretraining(config(objective__name="mlm"), VOCAB, SPECIAL).own_to_generator() == set()
+    assert Pretraining(config(generator__kind="uniform"), VOCAB, SPECIAL).own_to_generator() == set()
+
+
+@pytest.mark.parametrize(
+    ("changes", "mimetic"),
+    [
+        ({}, "discriminator"),
+        ({"objective__name": "mlm"}, "discriminator"),
+        ({"objective__sharing": "all", **TWIN}, "discriminator"),
+        ({"objective__training": "two_stage", "objective__sharing": "none", **TWIN}, "generator"),
+    ],
+)
+def test_mimetic_attention_goes_to_the_network_that_the_discriminator_begins_as(changes, mimetic):
+    found = Pretraining(config(encoder__init="mimetic", **changes), VOCAB, SPECIAL)
+    for name, part in (("discriminator", found.discriminator), ("generator", found.generator)):
+        if part is None or (name == "generator" and part.encoder is found.discriminator.encoder):
+            continue
+        query, key, _ = part.encoder.layers[0].attention.qkv.weight.detach().chunk(3)
+        diagonal = (query.T @ key).diagonal().mean() / len(query) * part.encoder.config.heads
+        assert (diagonal > 0.005) == (name == mimetic), (name, diagonal)
+
+
 VARIANTS = {
     "temperature": {"objective__temperature": 2.0},
     "disallow_correct": {"objective__disallow_correct": True},

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from electra.training.optimizer import build_optimizer, clip_gradients, layer_scale, set_rate
+from electra.training.optimizer import build_optimizer, clip_gradients, layer_scale, network_scale, set_rate
 from electra.training.schedule import learning_rate
 
 
@@ -62,6 +62,24 @@ def test_layer_scale_published_has_one_power_more():
         assert plain(name) == pytest.approx(0.8**power)
         assert published(name) == pytest.approx(0.8 ** (power + 1))
     assert published("head.weight") == plain("head.weight") == 1
+
+
+def test_layers_above_the_encoders_own_learn_at_the_heads_rate():
+    for published in (True, False):
+        scale = layer_scale(2, 0.8, published=published)
+        assert [scale(f"encoder.layers.{i}.expand.weight") for i in (1, 2, 3)] == [0.8 ** (1 + published), 1, 1]
+
+
+def test_a_networks_own_rate_moves_its_parameters_by_as_much_more():
+    own, shared = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(3, 2))
+    named = [("generator.own", own), ("generator.shared", shared)]
+    optimizer = build_optimizer(named, weight_decay=0.0, scale=network_scale(named, {own}, 4.0))
+    own.grad, shared.grad = torch.ones(3, 2), torch.ones(3, 2)
+    set_rate(optimizer, 1e-3)
+    optimizer.step()
+    torch.testing.assert_close(1 - own, 4 * (1 - shared), rtol=1e-4, atol=0)
+    same = build_optimizer(named, weight_decay=0.0, scale=network_scale(named, {own}, 1.0))
+    assert len(same.param_groups) == 1, "at the published value nothing is grouped otherwise than before"
 
 
 def test_clip_scales_to_the_limit_and_returns_the_norm_before():
