@@ -27,12 +27,13 @@ import torch
 from benchmarks.provenance import provenance
 from electra.config import EncoderConfig, digest, plain
 from electra.data import tokenizer as tokenizers
-from electra.export import config_json, encoder_tensors, fresh_encoder, write_folder
+from electra.export import config_json, encoder_tensors, write_folder
 from electra.files import read_json, write_json
 from electra.finetuning.job import Job
 from electra.finetuning.jobs import plan
 from electra.finetuning.pool import run_all
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, FinetuneConfig
+from electra.model.fresh import fresh_encoder
 from pipelines import rooms
 from pipelines.params import load
 from pipelines.sources import LocalTasks

@@ -8,7 +8,7 @@ nothing missing and nothing unexpected, and published checkpoints of this form l
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import AGAIN, atomic_folder, read_json, readable, write_atomic, write_json
 from electra.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
 from electra.model.discriminator import ReplacedTokenHead
-from electra.model.encoder import Encoder, Layer, initialise, mimetic_attention
+from electra.model.encoder import Encoder
 from electra.model.generator import MaskedTokenHead
-from electra.seeds import derive
 from electra.tensors import Tensors, fill, require_fit, write_tensors
 from electra.tensors import read_tensors as read_file
 
@@ -229,36 +228,6 @@ def load_encoder(folder: Path, *, dropout: float | None = None) -> Encoder:
     encoder = Encoder(config, vocab_size)
     load_encoder_tensors(encoder, tensors, folder)
     return encoder
-
-
-def fresh_encoder(config: EncoderConfig, vocab_size: int, seed: int) -> Encoder:
-    """A newly initialised encoder: the from-scratch arm of every comparison."""
-    torch.manual_seed(derive(seed, "init"))
-    encoder = Encoder(config, vocab_size)
-    _begin(encoder, encoder.layers, config)
-    return encoder
-
-
-def add_fresh_layers(encoder: Encoder, count: int, seed: int) -> None:
-    """Put newly initialised layers on top of an encoder, in place; its config counts them from then on.
-
-    ELECTRA is asked about each token and never about a row, so its last layers say what each token is and its [CLS]
-    vector was never taught to gather. A fresh layer has nothing to unlearn before it can; Zhang et al. (2021, Revisiting
-    Few-sample BERT Fine-tuning) initialise the top layers anew to the same end.
-    """
-    if count == 0:
-        return
-    torch.manual_seed(derive(seed, "init"))
-    encoder.config = dataclasses.replace(encoder.config, layers=encoder.config.layers + count)
-    fresh = nn.ModuleList(Layer(encoder.config) for _ in range(count))
-    _begin(fresh, fresh, encoder.config)
-    encoder.layers.extend(fresh)
-
-
-def _begin(module: nn.Module, layers: Iterable[nn.Module], config: EncoderConfig) -> None:
-    initialise(module, config)
-    if config.init == "mimetic":
-        mimetic_attention(layers)
 
 
 def load_networks(

@@ -14,11 +14,12 @@ import torch
 
 from electra.config import ElectraConfig
 from electra.errors import UserError
-from electra.export import config_json, encoder_tensors, fresh_encoder, write_folder
+from electra.export import config_json, encoder_tensors, write_folder
 from electra.files import read_jsonl
 from electra.finetuning.jobs import plan, run
 from electra.flops import encoder_flops
 from electra.model.corruption import SpecialIds
+from electra.model.fresh import fresh_encoder
 from electra.model.pretraining import Pretraining
 from electra.training.feed import Feed
 from electra.training.optimizer import build_optimizer

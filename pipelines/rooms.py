@@ -48,12 +48,13 @@ SETTINGS = (
 # Rooms of some stages, of which the others only take a reader of one file: not followed where a stage does not list them.
 BESIDE = ("pipelines/sources", "pipelines/stages/published.py")
 
-NETWORKS = ("electra/config.py", "electra/export.py", "electra/model", "electra/seeds.py")
+NETWORKS = ("electra/config.py", "electra/export.py", "electra/model")
 FINETUNING = (
     *NETWORKS,
     "electra/data/tokenizer.py",
     "electra/data/words.py",
     "electra/finetuning",
+    "electra/seeds.py",
     "electra/training/optimizer.py",
     "electra/training/precision.py",
     "electra/training/schedule.py",
@@ -65,6 +66,7 @@ PRETRAINING = (
     "electra/data/tokenizer.py",
     "electra/data/words.py",
     "electra/flops.py",
+    "electra/seeds.py",
     "electra/training",
     "pipelines/stages/pretrain.py",
 )

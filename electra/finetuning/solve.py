@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from electra.export import add_fresh_layers, fresh_encoder, load_encoder, read_config, trained_positions
+from electra.export import load_encoder, read_config, trained_positions
 from electra.finetuning import predictions, reading, spans, squad, squad_answers, squad_metrics, tagging
 from electra.finetuning.batches import Examples
 from electra.finetuning.heads import Classifier, Network, narrow
@@ -23,6 +23,7 @@ from electra.finetuning.stacked import train_together
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import FinetuneConfig, SquadConfig
 from electra.model.encoder import Encoder
+from electra.model.fresh import add_fresh_layers, fresh_encoder
 from electra.seeds import derive
 from electra.tensors import read_tensors
 

@@ -6,9 +6,9 @@ import torch
 
 from benchmarks.padding_scores import padded, shared_draws
 from electra.config import EncoderConfig
-from electra.export import fresh_encoder
 from electra.finetuning.batches import stack
 from electra.finetuning.unpadded import first_hidden
+from electra.model.fresh import fresh_encoder
 
 ROWS = [[2, 7, 3], [2, 3], [2, 8, 9, 11, 3]]
 CONFIG = EncoderConfig(

@@ -19,7 +19,7 @@ BEARING = {  # adding a setting means deciding here, or in NO_BEARING, whether i
         "eps",
         "bias_correction",
     ),
-    *("schedule", "clip", "accumulate", "seed", "precision", "eval_every", "eval_batches"),
+    *("generator_rate", "schedule", "clip", "accumulate", "seed", "precision", "eval_every", "eval_batches"),
 }
 
 

@@ -36,7 +36,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Untrained models of every kind."""
     from electra.config import EncoderConfig
     from electra.data import tokenizer as tokenizers
-    from electra.export import config_json, encoder_tensors, fresh_encoder, write_folder
+    from electra.export import config_json, encoder_tensors, write_folder
+    from electra.model.fresh import fresh_encoder
 
     root = tmp_path_factory.mktemp("models")
     words = [

@@ -9,9 +9,10 @@ import torch
 
 from electra.config import EncoderConfig
 from electra.data import tokenizer as tokenizers
-from electra.export import config_json, encoder_tensors, fresh_encoder, write_folder
+from electra.export import config_json, encoder_tensors, write_folder
 from electra.files import write_jsonl
 from electra.finetuning.tasks import GLUE
+from electra.model.fresh import fresh_encoder
 
 WORDS = [
     "red",

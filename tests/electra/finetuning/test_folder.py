@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from electra.errors import BadConfig, BadInput, CorruptFile, UserError
-from electra.export import FILES, add_fresh_layers, load_encoder
+from electra.export import FILES, load_encoder
 from electra.files import read_jsonl, write_json, write_jsonl
 from electra.finetuning import folder as folders
 from electra.finetuning.examples import encode
@@ -25,6 +25,7 @@ from electra.finetuning.squad_head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import FACTS, GLUE, FinetuneConfig, SquadConfig, Task
 from electra.finetuning.unpadded import hidden
+from electra.model.fresh import add_fresh_layers
 from electra.tensors import read_tensors, write_tensors
 
 from .conftest import WORDS, glue_rows, padded, squad_rows

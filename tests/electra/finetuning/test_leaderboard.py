@@ -43,7 +43,7 @@ ROWS = [{"id": "0", "label": "1"}, {"id": "1", "label": "0"}]
         ("index\tprediction\n0\t1\n0\t1\n", "p.tsv", r"p\.tsv:3: predicts 0 again"),
         ("index\tprediction\n0\t1\textra\n", "p.tsv", r"p\.tsv:2: has 3 fields; expected an id and a prediction"),
         ("id\tlabel\n0\t1\n", "p.tsv", r"p\.tsv:1: has the header"),
-        ('{"id": "0"}\n', "p.jsonl", r"p\.jsonl:1: has 0 fields"),
+        ('{"id": "0"}\n', "p.jsonl", r"p\.jsonl:1: has 1 fields"),
         ("index\tprediction\n0\tyes\n1\t0\n", "p.tsv", r"predicts 'yes' for id 0 \(row 1\); expected one of 0, 1"),
     ],
 )  # fmt: skip
@@ -55,7 +55,7 @@ def test_predictions_that_do_not_fit_their_references(text, name, sentence, tmp_
 
 def test_a_score_that_is_no_number(tmp_path):
     rows = [{"id": "0", "label": 1.0}, {"id": "1", "label": 2.0}]
-    with pytest.raises(BadInput, match="predicts nan; expected finite numbers"):
+    with pytest.raises(BadInput, match=r"predicts 'nan' for id 0 \(row 1\); expected a finite number"):
         score_task(GLUE["stsb"], rows, {"0": "nan", "1": "2"}, tmp_path / "p.tsv")
 
 

@@ -1,6 +1,7 @@
 """Seeds trained in one stack of weights: each as if it were alone."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from electra.errors import BadConfig
-from electra.export import add_fresh_layers, load_encoder
+from electra.export import load_encoder
 from electra.files import remove
 from electra.finetuning import jobs as jobs_module
 from electra.finetuning import stacked
@@ -24,6 +25,7 @@ from electra.finetuning.squad_head import SpanFinder
 from electra.finetuning.stacked import clip_each, even_parts, stack, train_together, with_filler
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
+from electra.model.fresh import add_fresh_layers
 from electra.training.optimizer import clip_gradients
 
 from .conftest import glue_rows, squad_rows
@@ -205,6 +207,11 @@ def jobs_of(task, config, rows, model, state, **more):
     return plan(task, config, rows=rows / task, model=model, state=state, stack="on", **more)
 
 
+def names_of(folder):
+    """What a task's folder holds, whatever the fingerprints in the names of its jobs' folders."""
+    return {re.sub(r"-[0-9a-f]{8}/", "/", name) for name in bytes_of(folder)}
+
+
 JOBS = dataclasses.replace(CONFIG, dropout=0.1, head_dropout=0.1, seeds=(1, 2), keep="all")
 SQUAD_JOBS = SquadConfig(learning_rate=1e-3, epochs=1, batch=16, length=40, stride=12, question_length=10, dropout=0.0)
 SQUAD_JOBS = dataclasses.replace(SQUAD_JOBS, seeds=(1, 2))
@@ -229,7 +236,7 @@ def test_a_stack_leaves_each_seeds_folder_and_goes_on_to_the_same_bytes(task, co
     if not config.dropout:
         assert np.allclose(records[0]["loss"], single["loss"], rtol=1e-3)
     whole = bytes_of(tmp_path / task)
-    assert set(bytes_of(tmp_path / "alone" / task)) <= set(whole)
+    assert names_of(tmp_path / "alone" / task) <= names_of(tmp_path / task)
     remove(jobs[0].folder)  # as if killed between the first folder of the stack and the second
     heard.clear()
     assert run_all(jobs, 1, lambda job, record: heard.append(job.name)) == records

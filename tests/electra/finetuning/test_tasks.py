@@ -54,10 +54,6 @@ def test_the_arm_from_scratch_changes_only_what_it_names():
             {"tasks": {"wnli": {"pooling": "min"}}},
             r"finetune\.tasks\.wnli\.pooling: is 'min'; expected one of cls, mean, max",
         ),
-        (
-            {"defaults": {"pooling": "max"}},
-            r"finetune\.defaults\.pooling: is 'max'; expected cls: an answer is looked for",
-        ),
     ],
 )
 def test_a_faulty_setting_is_named_with_its_place(values, sentence):

@@ -5,10 +5,11 @@ import torch
 
 from electra.config import EncoderConfig
 from electra.errors import BadInput
-from electra.export import config_json, fresh_encoder, read_config
+from electra.export import config_json, read_config
 from electra.files import write_json
 from electra.model.discriminator import Discriminator
 from electra.model.encoder import Encoder, Layer, initialise, mimetic_attention
+from electra.model.fresh import fresh_encoder
 from electra.model.generator import Generator
 
 SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 1024, "embedding": 128}

@@ -11,11 +11,12 @@ import pytest
 from electra.config import EncoderConfig
 from electra.data import tokenizer as tokenizers
 from electra.errors import BadConfig, BadInput, CorruptFile
-from electra.export import config_json, encoder_tensors, fresh_encoder, write_folder
+from electra.export import config_json, encoder_tensors, write_folder
 from electra.files import read_jsonl, write_jsonl
 from electra.finetuning import jobs, summary
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE
 from electra.manifest import write_manifest
+from electra.model.fresh import fresh_encoder
 from pipelines.params import load
 from pipelines.stages import glue
 

@@ -112,8 +112,7 @@ def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
         load()
 
 
-OWN = """
-published:
+OWN = """published:
   elsewhere: {folder: build/models/small/encoder, tasks: mine, finetune: {defaults: {seeds: [1]}, tasks: {mood: {epochs: 2}}}}
 """
 
@@ -125,7 +124,7 @@ def test_a_model_from_elsewhere_learns_a_task_of_ones_own(workspace) -> None:  #
         "mine: {kind: own, tasks: {mood: {train: mood.tsv, dev: mood.tsv, a: text, label: mood, labels: [bad, good]}}}"
     )
     change("own: {kind: local, glue: here}", mine)
-    Path("params.yaml").write_text(Path("params.yaml").read_text() + OWN)
+    change("published: {}\n", OWN)
     params = load()
     assert main(["check", "elsewhere"]) == main(["params", "elsewhere"]) == 0
     assert params.upstream("glue", "elsewhere") == ("tasks@mine", "published@elsewhere")

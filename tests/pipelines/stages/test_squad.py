@@ -7,10 +7,11 @@ import pytest
 
 from electra.config import EncoderConfig
 from electra.data import tokenizer as tokenizers
-from electra.export import config_json, encoder_tensors, fresh_encoder, write_folder
+from electra.export import config_json, encoder_tensors, write_folder
 from electra.files import read_jsonl, write_jsonl
 from electra.finetuning.squad_metrics import question_scores
 from electra.manifest import write_manifest
+from electra.model.fresh import fresh_encoder
 from pipelines.params import load
 from pipelines.stages import squad
 from pipelines.tracking import Tracker
