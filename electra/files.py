@@ -21,6 +21,8 @@ from typing import Any
 from electra.errors import BadInput, Busy, CorruptFile, OutOfRoom
 
 AGAIN = "run the stage that makes it again"
+REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+IN_THE_WAY = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP}
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -49,15 +51,11 @@ def room(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in {
-            errno.ENOSPC,
-            errno.EDQUOT,
-            errno.EFBIG,
-            errno.EROFS,
-            errno.EACCES,
-            errno.EPERM,
-            errno.EIO,
-        }:
+        if error.errno in IN_THE_WAY:
+            there = error.filename2 or error.filename or path
+            found, do = f"is in the way ({error.strerror})", "move it away, then run the same command again"
+            raise OutOfRoom(there, found, "a file or folder of ours, or nothing", do) from error
+        if error.errno not in REFUSED:
             raise
         free = _free_bytes(path)
         raise OutOfRoom(

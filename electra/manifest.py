@@ -4,12 +4,14 @@ Whoever reads such a folder verifies first what it reads, and reads nothing that
 """
 
 import json
+import os
+import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, CorruptFile
+from electra.errors import BadInput, CorruptFile, UserError
 from electra.files import AGAIN, dump_json, read_json, readable, safe_join, sha256_bytes, sha256_file, write_json
 
 MANIFEST = "MANIFEST.json"
@@ -43,6 +45,35 @@ def write_manifest(folder: Path, **facts: Any) -> dict[str, Any]:
     manifest["sha256"] = _hash(manifest)
     write_json(folder / MANIFEST, manifest)
     return manifest
+
+
+def write_sealed(path: Path, values: dict[str, Any]) -> None:
+    """Write a JSON object with its own hash inside, where no manifest watches over it."""
+    values = json.loads(dump_json(values))  # as it is read again
+    write_json(path, {**values, "sha256": _hash(values)})
+
+
+def read_sealed(path: Path, do: str = AGAIN) -> dict[str, Any]:
+    """Read what `write_sealed` wrote, in the file's order; CorruptFile if a bit of it is another."""
+    if path.is_symlink():
+        raise CorruptFile(path, "is a link", "a file of its own", do)
+    values = read_json(path, do)
+    if not isinstance(values, dict) or not isinstance(own := values.get("sha256"), str):
+        raise CorruptFile(path, "does not say its own sha256", "what was written", do)
+    if (found := _hash(values)) != own:
+        raise CorruptFile(path, f"has sha256 {found}", f"{own}, as it says itself", do)
+    return {key: value for key, value in values.items() if key != "sha256"}
+
+
+def read_notes(path: Path) -> dict[str, Any]:
+    """The same of notes that only save work: empty where there are none, and, with a warning, where they are damaged."""
+    if not os.path.lexists(path):
+        return {}
+    try:
+        return read_sealed(path, "nothing needs to be done")
+    except UserError as error:
+        print(f"warning: {error}; what they spared is done again", file=sys.stderr, flush=True)
+        return {}
 
 
 def _hash(manifest: dict[str, Any]) -> str:

@@ -8,11 +8,11 @@ reads own files depends on its entry here. A file is hashed again only when its 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from electra.data.tokenizer import VocabTokenizer
 from electra.errors import UserError
-from electra.files import read_json, sha256_file, write_json
+from electra.files import sha256_file, write_json
+from electra.manifest import read_notes, write_sealed
 from pipelines.params import Params
 from pipelines.sources import LocalCorpus, LocalTasks, OwnTasks, glue, local, squad
 
@@ -23,7 +23,7 @@ LARGE = 1 << 30  # bytes to hash: then it is said why it takes a while
 
 def survey(params: Params) -> None:
     """Write the hashes of every entry's files."""
-    known: dict[str, Any] = read_json(NOTES) if NOTES.is_file() else {}
+    known = read_notes(NOTES).get("files", {})
     files = {(section, name): paths for section, name, paths in entries(params)}
     stamps = {str(path): _stamp(path) for paths in files.values() for path in paths}
     fresh = [path for path, stamp in stamps.items() if stamp and known.get(path, [None])[0] != stamp]
@@ -36,7 +36,7 @@ def survey(params: Params) -> None:
         facts = [[path.name, notes[str(path)][1] if stamps[str(path)] else None] for path in paths]
         write_json(FOLDER / section / f"{name}.json", facts)
     if notes != known:
-        write_json(NOTES, notes)
+        write_sealed(NOTES, {"files": notes})
 
 
 def entries(params: Params) -> Iterator[tuple[str, str, list[Path]]]:

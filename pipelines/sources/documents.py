@@ -4,12 +4,15 @@ What a unit is depends on the corpus alone, never on who reads it: so any proces
 makes the same documents of unit number k.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from electra.data.text import Document, Rejected
-from electra.files import remove, write_atomic
+from electra.errors import UserError
+from electra.files import atomic_folder
+from electra.manifest import verify_manifest, write_manifest
 from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, hub, local, survey
 from pipelines.sources.streams import Piece
 
@@ -84,13 +87,15 @@ def _groups(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, ...]]:
 
 
 def _sample_files(source: SampleCorpus, folder: Path) -> LocalCorpus:
-    """The sample world's articles as a file, written unless they are there (the same seed writes the same bytes)."""
+    """The sample world's articles as a file, written unless they are there, whole (the same seed writes the same bytes)."""
     from pipelines.sources.sample_world import write_articles
 
-    done = folder / "done"
-    if not done.exists():
-        remove(folder)
-        folder.mkdir(parents=True)
-        write_articles(folder, source.seed)
-        write_atomic(done, "")
+    try:
+        verify_manifest(folder, kind="articles", seed=source.seed)
+    except UserError as error:
+        if folder.exists():
+            print(f"warning: {error}; the articles are written again", file=sys.stderr, flush=True)
+        with atomic_folder(folder) as temporary:
+            write_articles(temporary, source.seed)
+            write_manifest(temporary, kind="articles", seed=source.seed)
     return LocalCorpus(kind="local", files=(str(folder / "articles.jsonl"),))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from electra.errors import BadInput
-from electra.files import read_json, write_json
+from electra.manifest import read_notes, write_sealed
 from pipelines.sources import LocalCorpus
 from pipelines.sources.local import format_of
 from pipelines.sources.streams import COMPRESSIONS, Piece, first_bytes, mark_of, stamp
@@ -28,8 +28,8 @@ Cut = tuple[int, int]  # where a piece begins (byte or row group) and the number
 
 def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[Piece]:
     """Every file as one piece or several. `notes` keeps what was found, so that a resumed run need not look again."""
-    known: dict[str, Any] = read_json(notes) if notes.exists() else {}
-    found = {}
+    known = read_notes(notes)
+    found: dict[str, Any] = {}
     for path in paths:
         now = stamp(path)
         key = f"{path} {format_of(path, source)} {source.documents} {RANGE_BYTES}"
@@ -45,7 +45,7 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[Piec
             size = (end or now[0]) - start if path.suffix != ".parquet" else now[0] // (len(cuts) - 1)
             yield Piece(path, start, end, line, note["sha256"], now, size)
     if found != known:
-        write_json(notes, {**known, **found})
+        write_sealed(notes, {**known, **found})
 
 
 def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:

@@ -24,13 +24,13 @@ import torch
 from electra.config import ElectraConfig, digest, plain
 from electra.devices import use_own_gpu
 from electra.errors import BadConfig, Busy, NonFinite, UserError
-from electra.export import config_json, encoder_tensors, model_card, read_object, verify_folder, write_folder
-from electra.files import lock_folder, remove, write_json
+from electra.export import config_json, encoder_tensors, model_card, verify_folder, write_folder
+from electra.files import lock_folder, remove
 from electra.finetuning.jobs import plan
 from electra.finetuning.pool import run_all
 from electra.finetuning.tasks import FinetuneConfig
 from electra.fingerprint import of_config
-from electra.manifest import verify_manifest
+from electra.manifest import read_sealed, verify_manifest, write_sealed
 from electra.tensors import read_tensors, require_fit
 from electra.training.loop import Trained
 from pipelines import rooms
@@ -172,7 +172,7 @@ def finished(arm: Arm, fingerprint: str) -> Result | None:
     """The record of an arm that is trained, with every point that is asked for; else None."""
     home = arm.folder / fingerprint
     try:
-        record = read_object(home / "arm.json")
+        record = read_sealed(home / "arm.json")
         if record.get("fingerprint") != fingerprint:
             return None
         for point in (*arm.points, END):
@@ -205,10 +205,10 @@ def train(arm: Arm, params: Params) -> Result:
         "inference_flops": facts["inference_flops"],
         "points": {f"{point:g}": arm.step(point) for point in (*arm.points, END)},
     }
-    write_json(home / "arm.json", record)
+    write_sealed(home / "arm.json", record)
     for run in home.glob("run-*"):
         remove(run)
-    return read_object(home / "arm.json")  # in the file's order, as a second start finds it
+    return read_sealed(home / "arm.json")  # in the file's order, as a second start finds it
 
 
 @torch.no_grad()

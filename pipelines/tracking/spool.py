@@ -2,17 +2,19 @@
 
 A stage appends, its recorder (`recorder.py`) reads behind it, and neither waits for the other: a store that is gone, slow
 or back makes no difference to the file. What is left at the end is sent by the next recorder of the same run, or by
-`python -m pipelines sync`.
+`python -m pipelines sync`. A line begins with its checksum: what a disk has spoilt is left out and not told.
 """
 
 import json
 import os
 import uuid
+import zlib
 from pathlib import Path
 from typing import Any
 
 from electra.errors import UserError
-from electra.files import fsync_folder, read_json, remove, write_json
+from electra.files import fsync_folder, remove
+from electra.manifest import read_sealed, write_sealed
 
 CHUNK = 4 << 20  # bytes read at once; a longer line is none of ours
 
@@ -30,7 +32,8 @@ class Spool:
         if self._file is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.lines, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        line = (b"\n" if self._broken else b"") + json.dumps(message).encode() + b"\n"
+        told = json.dumps(message).encode()
+        line = (b"\n" if self._broken else b"") + b"%08x " % zlib.crc32(told) + told + b"\n"
         self._broken = os.write(self._file, line) < len(line)  # a full disk: the next line must not go on in this one
 
     def read(self, offset: int) -> list[tuple[dict[str, Any] | None, int]]:
@@ -61,13 +64,13 @@ class Spool:
         """How far the store has the messages, and the ids of the runs there."""
         fresh = {"id": uuid.uuid4().hex, "offset": 0, "runs": {}, "closed": True}
         try:
-            return fresh | read_json(self.folder / "state.json")
-        except (UserError, TypeError):
+            return fresh | read_sealed(self.folder / "state.json")
+        except UserError:
             return fresh
 
     def save(self, state: dict[str, Any]) -> None:
         """Note how far the store has them."""
-        write_json(self.folder / "state.json", state)
+        write_sealed(self.folder / "state.json", state)
 
     def remove(self) -> None:
         """All is told."""
@@ -75,8 +78,10 @@ class Spool:
 
 
 def _message(line: bytes) -> dict[str, Any] | None:
+    """What a line says, if its checksum says so, too."""
     try:
-        found = json.loads(line)
+        checksum, told = line[:8], line[9:]
+        found = json.loads(told) if int(checksum, 16) == zlib.crc32(told) else None
     except ValueError:
         return None
     return found if isinstance(found, dict) and {"what", "run"} <= found.keys() else None

@@ -33,6 +33,20 @@ def test_a_free_name_replaces_nothing(tmp_path):
     assert free_name(tmp_path / "a") == tmp_path / "a-3"
 
 
+@pytest.mark.parametrize("name", ["a.json", "run/.lock", "file/a.json"])
+def test_what_is_in_the_way_is_a_sentence(tmp_path, name):
+    (tmp_path / "file").write_text("")
+    if not name.startswith("file"):
+        (tmp_path / name).mkdir(parents=True)
+    with pytest.raises(OutOfRoom, match=r"is in the way .*; move it away"):
+        if name.endswith(".lock"):
+            with lock_folder(tmp_path / "run"):
+                pass
+        else:
+            write_atomic(tmp_path / name, "whole")
+    assert not list(tmp_path.rglob("*tmp*"))
+
+
 def test_a_lock_on_a_disk_without_room_is_a_sentence(tmp_path):
     def hold():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

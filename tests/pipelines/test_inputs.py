@@ -48,3 +48,17 @@ def test_a_changed_file_changes_the_entries_that_name_it(tmp_path: Path, monkeyp
         assert {key for key in after if after[key] != before[key]} == {entry}
         before = after
     assert hashed == [Path("text/b.txt"), Path("d.tsv"), Path("build/tokens/other/vocab.txt")]
+
+
+def test_damaged_notes_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(OWN)
+    Path("text").mkdir()
+    Path("text/a.txt").write_text("one")
+    inputs.survey(load())
+    before, ((_, sha256),) = noted(), noted()["corpora/smoke"]
+    notes = inputs.NOTES.read_text()
+    for damaged in (notes.replace(sha256, sha256[::-1]), notes[:-9], "[]"):
+        inputs.NOTES.write_text(damaged)
+        inputs.survey(load())
+        assert noted() == before

@@ -12,7 +12,7 @@ import pytest
 from electra.errors import CorruptFile, NonFinite, Stopped
 from electra.files import lock_folder, read_json, write_json, write_jsonl
 from electra.flops import step_flops
-from electra.manifest import write_manifest
+from electra.manifest import write_manifest, write_sealed
 from pipelines import estimate, tracking
 from pipelines.params import Params, load
 from pipelines.stages import ablation, arms, corpus, tokens
@@ -258,9 +258,13 @@ def test_what_was_made_of_other_rows_or_code_is_not_taken(params: Params) -> Non
     for point in ("0.5", "1"):
         write_json(arm.folder / "a" / f"point-{point}" / "config.json", {})
         write_manifest(arm.folder / "a" / f"point-{point}", kind="network", model=arm.key, part=f"point-{point}")
-    write_json(arm.folder / "a" / "arm.json", {"fingerprint": "a"})
-    assert arms.finished(arm, "a") == {"fingerprint": "a"}
+    write_sealed(noted := arm.folder / "a" / "arm.json", {"fingerprint": "a", "steps": 10})
+    assert arms.finished(arm, "a") == {"fingerprint": "a", "steps": 10}
     assert arms.finished(arm, "b") is None
+    whole = noted.read_text()
+    noted.write_text(whole.replace("10", "11"))
+    assert arms.finished(arm, "a") is None
+    noted.write_text(whole)
     write_json(arm.folder / "a" / "point-0.5" / "config.json", {"damaged": True})
     assert arms.finished(arm, "a") is None
 

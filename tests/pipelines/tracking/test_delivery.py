@@ -139,6 +139,27 @@ def test_an_outage_in_mid_run_leaves_no_hole(store: Store, tmp_path: Path, capsy
     assert not (tmp_path / "x").exists()
 
 
+def test_a_line_that_the_disk_has_spoilt_is_left_out(store: Store, tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "x")
+    for message in (OPEN, *map(metric, range(3)), CLOSE):
+        spool.append(message)
+    spool.lines.write_bytes(spool.lines.read_bytes().replace(b'"loss": 1.0', b'"loss": 3.0'))
+    assert [message is None for message, _ in spool.read(0)] == [False, False, True, False, False]
+    stage = Stage(tmp_path / "x")
+    assert stage.end()
+    assert {step for _, step, _ in store.points} == {0, 2}
+
+
+def test_a_damaged_state_sends_all_of_it_again(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "x")
+    spool.append(OPEN)
+    spool.save({**spool.state(), "offset": 10})
+    assert spool.state()["offset"] == 10
+    path = tmp_path / "x" / "state.json"
+    path.write_text(path.read_text().replace("10", "90"))
+    assert spool.state()["offset"] == 0
+
+
 def test_an_answer_that_was_lost_doubles_nothing(store: Store, tmp_path: Path) -> None:
     store.forgetful = True  # for the run
     stage = Stage(tmp_path / "x")
