@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from pipelines.__main__ import parser
+from pipelines.arguments import parser
 from pipelines.params import load
 from tests.conftest import ROOT, environment
 from tests.pipelines.test_prefect import DEPLOYMENTS

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from pipelines.__main__ import STAGES
+from pipelines.arguments import STAGES
 from pipelines.params import load
 from tests.conftest import ROOT, copy_project, environment
 

@@ -16,7 +16,8 @@ import pytest
 from electra import stopping
 from electra.errors import BadConfig, BadInput, Stopped
 from pipelines import __main__ as command_line
-from pipelines.__main__ import HELP, STAGES, main
+from pipelines.__main__ import main
+from pipelines.arguments import HELP, STAGES
 from tests.conftest import ROOT, SMOKE, environment
 
 
@@ -138,13 +139,14 @@ def test_commands_and_options_are_these_and_no_others() -> None:
     assert set(choices) == {
         *("corpus", "tasks", "tokens", "pretrain", "published", "glue", "squad", "ablation", "report"),
         *("params", "summary", "compare", "predict", "score", "estimate", "check", "replay", "runs", "flow", "serve"),
-        *("inputs", "sync"),
+        *("inputs", "sync", "gpu-check"),
     }
     more = {
         "pretrain": {"--nproc-per-node", "--nnodes", "--rdzv-endpoint", "--continue"},
         "runs": {"--yes"},
         "predict": {"--output"},
         "score": {"--split"},
+        "gpu-check": {"--device", "--output", "--seconds"},
     }
     for name, sub in choices.items():
         options = {option for action in sub._actions for option in action.option_strings}

@@ -1,0 +1,99 @@
+"""The words of the command line: its commands, what each takes, and their help. Nothing heavy is imported."""
+
+import argparse
+
+DESCRIPTION = "The one command line: `python -m pipelines <command> [name]`."
+# stage -> the section of params.yaml that its names come from
+STAGES = {
+    "corpus": "corpora",
+    "tasks": "tasks",
+    "tokens": "tokens",
+    "pretrain": "models",
+    "published": "published",
+    "glue": "models",
+    "squad": "models",
+    "ablation": "ablations",
+    "report": "",
+}
+HELP = {
+    "corpus": "gather the documents of a corpus",
+    "tasks": "gather GLUE and SQuAD rows from a task source",
+    "tokens": "train or load a tokenizer and pack a corpus into rows",
+    "pretrain": "pre-train a model",
+    "published": "take in a model that was pre-trained elsewhere",
+    "glue": "fine-tune a model on the GLUE tasks, or on tasks of your own",
+    "squad": "fine-tune a model on SQuAD",
+    "ablation": "pre-train and fine-tune the arms of an ablation",
+    "report": "draw the report of what params.yaml: run selects",
+    "summary": "note the headline numbers of a model or ablation for `dvc metrics`",
+    "params": "check params.yaml and print what a run would use",
+    "estimate": "tell what an experiment, or all of a model, would take on this machine",
+    "compare": "set two models, or two runs of one, side by side",
+    "predict": "let a fine-tuned model answer rows of files or of standard input",
+    "score": "score a file of predictions of one of a source's tasks",
+    "check": "ask whether the data sources of a model (or ablation) can be reached",
+    "inputs": "note the hashes of all own files that params.yaml names, for DVC",
+    "runs": "list what lies in runs/, or remove some of it",
+    "replay": "replay the step at which a model's pre-training was stopped by NaN or infinity",
+    "gpu-check": "check that this machine's GPU computes what it should, and how fast: three minutes",
+    "flow": "run a Prefect flow here: pretrain, finetune, ablations or workflow",
+    "serve": "offer the flows of tiny as deployments from this process",
+    "sync": "send MLflow what it could not be told while it was out of reach",
+}
+PRINTING = {
+    "params",
+    "estimate",
+    "compare",
+    "predict",
+    "score",
+    "check",
+    "replay",
+    "gpu-check",
+}  # whose answer is what they print
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; building it imports nothing heavy."""
+    result = argparse.ArgumentParser(prog="python -m pipelines", description=DESCRIPTION)
+    commands = result.add_subparsers(dest="command", required=True, metavar="command")
+    for command, text in HELP.items():
+        sub = commands.add_parser(command, help=text, description=text)
+        if command == "params":
+            sub.add_argument("name", nargs="?", default="", help="a model or ablation; all of params.yaml without it")
+        elif command == "flow":
+            sub.add_argument("flow", choices=["pretrain", "finetune", "ablations", "workflow"])
+            sub.add_argument("name", help="a model in params.yaml")
+        elif command == "predict":
+            sub.add_argument("model", help="folder of a fine-tuned model, of this project or of transformers")
+            sub.add_argument("files", nargs="*", default=["-"], help="TSV, JSONL or text files; - is standard input")
+            sub.add_argument("--output", help="a JSONL file instead of standard output")
+        elif command == "score":
+            sub.add_argument("name", help="a name under tasks in params.yaml")
+            sub.add_argument("task", help="one of its tasks: cola, squad2, ...")
+            sub.add_argument("predictions", help="JSONL, the leaderboard's TSV or SQuAD's JSON")
+            sub.add_argument("--split", default="dev", help="the rows that were predicted (default: dev)")
+        elif command == "compare":
+            for side in ("first", "second"):
+                sub.add_argument(side, help="a model, a folder with its results, or REVISION:MODEL")
+        elif command == "runs":
+            sub.add_argument("action", nargs="?", choices=["list", "remove"], default="list")
+            sub.add_argument("runs", nargs="*", metavar="RUN", help="names in runs/ to remove")
+            sub.add_argument("--yes", action="store_true", help="remove without a question")
+        elif command == "gpu-check":
+            sub.add_argument("--device", choices=["cpu", "cuda"], help="default: the GPU, or without one the CPU")
+            sub.add_argument("--output", default="runs/gpu-check.json", help="default: runs/gpu-check.json")
+            sub.add_argument(
+                "--seconds", type=float, default=180, help="start nothing more after so long (default: 180)"
+            )
+        elif command in {"report", "serve", "inputs", "sync"}:
+            sub.set_defaults(name="")
+        else:
+            sub.add_argument("name", help=f"a name under {STAGES.get(command) or 'models or ablations'} in params.yaml")
+        if command == "pretrain":
+            sub.add_argument("--nproc-per-node", metavar="N", help="processes on this machine, one for each GPU")
+            sub.add_argument("--nnodes", metavar="K", help="machines, each given the same command")
+            sub.add_argument("--rdzv-endpoint", metavar="HOST:PORT", help="where they meet: on the first machine")
+            text = "go on with the run of other settings that is there, or with one that was set aside, under these"
+            sub.add_argument("--continue", dest="origin", nargs="?", const="", metavar="RUN", help=text)
+        sub.add_argument("--debug", action="store_true", help="show the traceback of a user's mistake, too")
+    return result

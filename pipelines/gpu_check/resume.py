@@ -1,0 +1,83 @@
+"""A run killed in its middle (SIGKILL) and given again, beside one that nothing disturbed: each a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from electra.config import ElectraConfig, PretrainConfig
+from electra.files import read_json, sha256_file
+from electra.training.loop import Data, pretrain
+from pipelines.gpu_check.sample import SPECIAL, MadeUpRows, size
+
+SAVED, KILLED, CLOSE = 20, 30, 0.02  # steps; and how far apart two runs may end whose sums are not in one order
+
+
+def train(folder: Path, device: torch.device, *, deterministic: bool, die: bool) -> None:
+    """The run, to its end or to its death."""
+    shape = size(device)
+    config = settings(shape.config, deterministic)
+
+    def log(step: int, numbers: dict[str, float]) -> None:
+        if die and step == KILLED:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    train, valid = (MadeUpRows(count, config.pretrain.length, shape.vocab_size) for count in (512, 64))
+    pretrain(config, Data(train, valid, SPECIAL, shape.vocab_size), folder, {}, log=log, device=device)
+
+
+def settings(config: ElectraConfig, deterministic: bool) -> ElectraConfig:
+    """Saves before the kill, a log line at it."""
+    changes: dict[str, Any] = {"save_every": SAVED, "log_every": KILLED - SAVED, "eval_every": 30, "eval_batches": 2}
+    if deterministic:
+        changes["deterministic"] = True
+    return replace(config, pretrain=replace(config.pretrain, **changes))
+
+
+def can_repeat() -> bool:
+    """Whether there is a setting that promises equal bytes on GPUs."""
+    return "deterministic" in {field.name for field in fields(PretrainConfig)}
+
+
+def check(device: torch.device, folder: Path) -> list[dict[str, Any]]:
+    """A record for each kind of run that the device has."""
+    gpu = device.type == "cuda"
+    kinds = [True, False] if gpu and can_repeat() else [False]
+    return [compare(device, folder / str(kind), deterministic=kind, exact=kind or not gpu) for kind in kinds]
+
+
+def compare(device: torch.device, folder: Path, *, deterministic: bool, exact: bool) -> dict[str, Any]:
+    """Kill and resume beside an undisturbed run; `exact`: bytes must be equal."""
+    more = ["--deterministic"] if deterministic else []
+    start(device, folder / "whole", more)
+    start(device, folder / "killed", [*more, "--die"], code=-signal.SIGKILL)
+    reached = max((int(path.name.removeprefix("step-")) for path in (folder / "killed").glob("step-*")), default=0)
+    start(device, folder / "killed", more)
+    newest = f"step-{size(device).config.pretrain.steps}"
+    ends = [folder / kind / newest for kind in ("whole", "killed")]
+    equal = all(
+        len({sha256_file(end / file) for end in ends}) == 1 for file in ("model.safetensors", "optimizer.safetensors")
+    )
+    whole, killed = (read_json(end / "progress.json")["history"][-1]["loss"] for end in ends)
+    apart = abs(whole - killed) / whole
+    return {
+        "name": f"resume: {device.type}{' deterministic' if deterministic else ''}",
+        "found": f"went on at step {reached}; {'the same bytes' if equal else f'held-out loss differs by {apart:.1e}'}",
+        "expected": f"step {SAVED}; {'the same bytes' if exact else f'at most {CLOSE:.0e}'}",
+        "verdict": "ok" if reached == SAVED and (equal if exact else apart <= CLOSE) else "FAILED",
+        "losses": [whole, killed],
+    }
+
+
+def start(device: torch.device, folder: Path, more: Sequence[str], code: int = 0) -> None:
+    """One process of the run, which must end with this code."""
+    words = [sys.executable, "-m", "pipelines.gpu_check", "train", "--device", device.type, "--folder", str(folder)]
+    done = subprocess.run([*words, *more], stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != code:
+        raise RuntimeError(f"a run ended with {done.returncode}, not {code}: {done.stderr.strip()[-500:]}")

@@ -1,0 +1,53 @@
+"""What the checks train on: made-up rows, and the small preset's widths in two layers."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from electra.config import ElectraConfig, EncoderConfig, GeneratorConfig, PretrainConfig
+from electra.model.corruption import SpecialIds
+
+SPECIAL, SHORT = SpecialIds(pad=0, cls=101, sep=102, mask=103), 0.05
+
+
+class MadeUpRows:
+    """Rows [CLS] A [SEP] B [SEP] of random pieces; a twentieth is short and padded, as the builder makes them."""
+
+    def __init__(self, count: int, length: int, vocab_size: int) -> None:
+        numbers = np.random.default_rng(0)
+        self.ids = numbers.integers(SPECIAL.mask + 1, vocab_size, (count, length)).astype(np.uint16)
+        short = numbers.random(count) < SHORT
+        lengths = np.where(short, numbers.integers(length // 4, length, count), length)
+        self.ids[:, 0] = SPECIAL.cls
+        for row, total in enumerate(lengths):
+            self.ids[row, [total // 2, total - 1]], self.ids[row, total:] = SPECIAL.sep, SPECIAL.pad
+        self.bounds = np.stack([lengths // 2 + 1, lengths], 1).astype(np.uint16)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A network and a batch, and how many pieces there are."""
+
+    config: ElectraConfig
+    vocab_size: int
+
+
+def size(device: torch.device) -> Size:
+    """On a GPU the small preset's own shapes, less ten layers; on a CPU what takes milliseconds a step."""
+    gpu = device.type == "cuda"
+    hidden, length = (256, 128) if gpu else (64, 32)
+    encoder = EncoderConfig(layers=2, hidden=hidden, heads=hidden // 64, ffn=4 * hidden, embedding=hidden // 2)
+    pretrain = PretrainConfig(length=length, batch=16, steps=60, learning_rate=5e-4, warmup=10, threads=1)
+    return Size(
+        ElectraConfig(encoder=encoder, pretrain=pretrain, generator=GeneratorConfig(width=0.25)),
+        30_522 if gpu else 1000,
+    )
+
+
+def without_dropout(config: ElectraConfig) -> ElectraConfig:
+    """The same without what differs between devices and compilers: their streams of random numbers."""
+    return replace(config, encoder=replace(config.encoder, dropout=0.0, attention_dropout=0.0))
