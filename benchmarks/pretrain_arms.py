@@ -8,7 +8,7 @@ from torch import Tensor
 
 from electra.config import ElectraConfig
 from electra.export import config_json, network_tensors
-from electra.model.corruption import Masked, SpecialIds, mask, sample
+from electra.model.corruption import Masked, mask, sample
 from electra.model.generator import Generator
 from electra.model.pretraining import Batch, Pretraining
 from electra.training.feed import Feed
@@ -16,28 +16,16 @@ from electra.training.optimizer import build_optimizer, set_rate
 from electra.training.parallel import World
 from electra.training.precision import autocast
 from electra.training.step import CudaRecorder, Step, can_compile, compile_parts, keep_freed_memory
+from pipelines.gpu_check.sample import SPECIAL, MadeUpRows
 
-VOCAB, SPECIAL, SHORT = 30_522, SpecialIds(pad=0, cls=101, sep=102, mask=103), 0.05
-RATE = 1e-4
+VOCAB, RATE = 30_522, 1e-4
 
 
-class Rows:
-    """Synthetic rows, [CLS] A [SEP] B [SEP]; a twentieth is short and padded, as the builder makes them."""
+class Rows(MadeUpRows):
+    """Synthetic rows of the published vocabulary."""
 
     def __init__(self, count: int, length: int) -> None:
-        import numpy as np
-
-        numbers = np.random.default_rng(0)
-        self.ids = numbers.integers(1000, VOCAB, (count, length)).astype(np.uint16)
-        short = numbers.random(count) < SHORT
-        lengths = np.where(short, numbers.integers(length // 4, length, count), length)
-        self.ids[:, 0] = SPECIAL.cls
-        for row, total in enumerate(lengths):
-            self.ids[row, [total // 2, total - 1]], self.ids[row, total:] = SPECIAL.sep, SPECIAL.pad
-        self.bounds = np.stack([lengths // 2 + 1, lengths], 1).astype(np.uint16)
-
-    def __len__(self) -> int:
-        return len(self.ids)
+        super().__init__(count, length, VOCAB)
 
 
 def built(config: ElectraConfig) -> Pretraining:

@@ -1,39 +1,67 @@
-"""The benchmark of the step on a made-up size: its arms agree before they are timed, and its figures are there."""
+"""The benchmark of the step on a made-up size: arms that agree, each in a process of its own, and the figures that it promises."""
 
+import argparse
 import time
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from benchmarks import pretrain_arms, pretrain_step
-from electra.files import read_json
+from pipelines.params import load
 from tests.electra.helpers import config
 
 SMALL = {"encoder__positions": 32, "pretrain__batch": 4, "pretrain__length": 32, "encoder__hidden": 32}
+CPU = torch.device("cpu")
 
 
-def test_a_round_of_arms_gives_ratios_utilisation_and_overhead(tmp_path, monkeypatch):
+def turn(arm: str) -> dict[str, Any]:
+    return pretrain_step.measure(arm, config(**SMALL), CPU, blocks=2, steps=1, deadline=time.time() + 60)
+
+
+def test_rounds_of_arms_give_ratios_utilisation_memory_and_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrain_step, "probe", lambda device: 1e12)
-    arms, out = ["ours-fp32", "peer-fp32", "peer-bf16"], tmp_path / "part.json"
-    pretrain_step.run(config(**SMALL), arms, blocks=2, steps=1, out=out, deadline=time.time() + 60)
-    found = read_json(out)
+    rounds = [{arm: turn(arm) for arm in ("ours-fp32", "peer-fp32", "peer-bf16")} for _ in range(2)]
+    del rounds[1]["peer-bf16"]  # as after a deadline
+    found = pretrain_step.summary(config(**SMALL), rounds, cpu=True)
     assert set(found["ratios"]) == {"peer-fp32 / ours-fp32", "peer-bf16 / ours-fp32"}
     assert all(ratio["process"]["min"] > 0 for ratio in found["ratios"].values())
-    assert 0 < found["arms"]["ours-fp32"]["utilisation"] < 1
-    assert set(found["arms"]["ours-fp32"]["overhead"]) == {"data", "logging", "checkpoint", "share"}
+    ours = found["arms"]["ours-fp32"]
+    assert 0 < ours["utilisation"] < 1 and ours["first step seconds"] > 0 and "peak bytes" in ours
+    assert set(ours["overhead"]) == {"data", "logging", "checkpoint", "share"}
 
 
-def test_arms_that_disagree_are_not_timed(monkeypatch):
+def test_arms_that_disagree_are_not_timed() -> None:
     settings = config(**SMALL)
-    assert pretrain_arms.equal_losses(settings, torch.device("cpu"))["ours"] > 40
+    assert pretrain_arms.equal_losses(settings, CPU)["ours"] > 40
     shifted = replace(settings, objective=replace(settings.objective, discriminator_weight=49.0))
     with pytest.raises(SystemExit, match="differ"):
-        pretrain_arms.equal_losses(shifted, torch.device("cpu"))
+        pretrain_arms.equal_losses(shifted, CPU)
 
 
-def test_peers_are_skipped_when_the_time_is_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(pretrain_step, "probe", lambda device: 1e12)
-    out = tmp_path / "part.json"
-    pretrain_step.run(config(**SMALL), ["ours-fp32"], blocks=3, steps=1, out=out, deadline=0)
-    assert read_json(out)["skipped"] == ["ours-fp32"]
+def test_each_arm_has_processes_of_its_own_until_the_deadline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started: list[str] = []
+    turns = {"blocks": [(2.0, 2.0)], "bf16 peak": [1e12], "first step seconds": 1.0, "peak bytes": 5}
+
+    def child(out: Path, options: argparse.Namespace, deadline: float, *more: str) -> dict[str, Any]:
+        started.append(" ".join(more))
+        return {"error": "CUDA out of memory"} if more[-1] == "peer-bf16" else dict(turns)
+
+    monkeypatch.setattr(pretrain_step, "child", child)
+    arms = ["ours-bf16", "peer-bf16", "compiled-bf16"]
+    options = argparse.Namespace(rows=4, rounds=2, arms=arms)
+    found = pretrain_step.model("small", options, tmp_path, time.time() + 60)
+    turn = [f"--one small --arm {arm}" for arm in arms]
+    assert started == ["--one small", *turn, turn[0], turn[2]]  # what failed is not tried again
+    assert found["errors"] == {"peer-bf16": "CUDA out of memory"} and found["skipped"] == []
+    assert found["ratios"]["compiled-bf16 / ours-bf16"]["process"]["median"] == 1
+    assert pretrain_step.model("small", options, tmp_path, 0)["skipped"] == arms
+
+
+def test_batches_of_a_gpu_divide_the_presets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for name, rows in pretrain_step.GPU_ROWS.items():
+        assert load().models[name].pretrain.batch % rows == 0
+        assert pretrain_step.settings(name, None).pretrain.batch == rows
