@@ -47,7 +47,7 @@ class Ours:
         set_rate(self.optimizer, RATE)
         recorder = CudaRecorder(device) if device.type == "cuda" else None
         world = World(0, 1, device, "ddp")
-        self.update = Step(self.model, list(self.model.parameters()), self.optimizer, world, clip=1.0,
+        self.update = Step(self.model, self.optimizer, world, clip=1.0,
                            precision=precision, record=recorder)  # fmt: skip
 
     def start(self) -> None:

@@ -164,8 +164,13 @@ def draw(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
     return drawn_M1.clamp_(max=p_MV.shape[1] - 1).squeeze(1)
 
 
-def replace(ids_BT: Tensor, masked: Masked, sampled_M: Tensor) -> tuple[Tensor, Tensor]:
-    """Corrupted ids (B, T), and "replaced" (B, T): true where a chosen token was sampled differently from the original."""
+def replace(ids_BT: Tensor, masked: Masked, sampled_M: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Corrupted ids (B, T), "replaced" (B, T), and counts of both.
+
+    Replaced is true where a chosen token was sampled differently from the original.
+    """
     valid_BN = masked.weights_BN > 0
     corrupted_BT = _write(ids_BT, masked.positions_BN, sampled_M.view_as(masked.positions_BN), valid_BN)
-    return corrupted_BT, corrupted_BT != ids_BT
+    replaced_BT = corrupted_BT != ids_BT
+    correct = ((sampled_M == masked.targets_M) * masked.weights_BN.view(-1)).sum()
+    return corrupted_BT, replaced_BT, {"sample_correct": correct, "replaced": replaced_BT.sum()}

@@ -98,7 +98,7 @@ class Attention(nn.Module):
         self.dropout = config.attention_dropout
 
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend; `mask` is true where a key may be seen, broadcastable to (B, heads, T, T)."""
+        """Attend; `mask`, broadcastable to (B, heads, T, T), is true where a key may be seen, or is added to the scores."""
         return self.out(self.context(self.qkv(hidden_BTH), mask))  # type: ignore[no-any-return]
 
     def context(self, qkv_BT3H: Tensor, mask: Tensor | None) -> Tensor:
@@ -114,7 +114,11 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and feed-forward, each followed by dropout, residual and LayerNorm."""
+    """Attention and feed-forward, each followed by dropout, residual and LayerNorm.
+
+    Between them hidden states have the type of the matrix products: autocast computes LayerNorm in fp32 on GPUs, and would
+    hand that on.
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -127,9 +131,10 @@ class Layer(nn.Module):
 
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None) -> Tensor:
         """Same shape out as in."""
-        hidden_BTH = self.attention_norm(self.drop(self.attention(hidden_BTH, mask), hidden_BTH))
+        context_BTH = self.attention(hidden_BTH, mask)
+        hidden_BTH = self.attention_norm(self.drop(context_BTH, hidden_BTH)).to(context_BTH.dtype)
         ffn_BTH = self.contract(F.gelu(self.expand(hidden_BTH)))
-        return self.ffn_norm(self.drop(ffn_BTH, hidden_BTH))  # type: ignore[no-any-return]
+        return self.ffn_norm(self.drop(ffn_BTH, hidden_BTH)).to(ffn_BTH.dtype)  # type: ignore[no-any-return]
 
 
 class Encoder(nn.Module):
@@ -156,6 +161,14 @@ class Encoder(nn.Module):
         if mask_BT is not None and mask_BT.device.type == "cpu" and bool(mask_BT.all()):
             mask_BT = None  # the host may look here for free, and full rows need no masking
         mask = None if mask_BT is None else mask_BT[:, None, None, :]
+        if (
+            mask is not None and mask.device.type == "cuda"
+        ):  # made once: GPU kernels add it, and each layer would make its own
+            half = torch.is_autocast_enabled("cuda")
+            zero = torch.zeros(
+                (), device=mask.device, dtype=torch.get_autocast_dtype("cuda") if half else torch.float32
+            )
+            mask = torch.where(mask, zero, float("-inf"))
         hidden_BTH = self.project(self.embeddings(ids_BT, segments_BT))
         for layer in self.layers:
             hidden_BTH = layer(hidden_BTH, mask)

@@ -21,6 +21,15 @@ def replaced_token_losses(logits_BT: Tensor, replaced_BT: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(logits_BT.float(), replaced_BT.float(), reduction="none")
 
 
+def judge(logits_BT: Tensor, replaced_BT: Tensor, lengths_B: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """(L_Disc as a sum over real tokens, what else is counted of D's verdicts there); replaced means a positive logit."""
+    real_BT = torch.arange(logits_BT.shape[1], device=logits_BT.device) < lengths_B[:, None]
+    said_BT = (logits_BT > 0) & real_BT
+    loss = (replaced_token_losses(logits_BT, replaced_BT) * real_BT).sum()
+    found = (said_BT & replaced_BT).sum()
+    return loss, {"disc_loss": loss.detach(), "tokens": real_BT.sum(), "said_replaced": said_BT.sum(), "found": found}
+
+
 def copy_losses(logits_XV: Tensor, copy_logits_X: Tensor, inputs_X: Tensor, targets_X: Tensor) -> Tensor:
     """All-Tokens MLM (paper, section 3.4): -log p(target), p = D · 1[token = input] + (1 - D) · softmax, D = sigmoid(copy logit).
 

@@ -25,7 +25,7 @@ from electra.model.corruption import Masked, Noise, SpecialIds, mask, replace, s
 from electra.model.discriminator import Discriminator, ReplacedTokenHead
 from electra.model.encoder import DisentangledEmbeddings, Embeddings, Encoder, initialise, mimetic_attention
 from electra.model.generator import FixedGenerator, Generator, MaskedTokenHead, gather_rows
-from electra.model.objectives import copy_losses, masked_token_loss, reinforce_losses, replaced_token_losses
+from electra.model.objectives import copy_losses, judge, masked_token_loss, reinforce_losses, replaced_token_losses
 
 TOKEN_OBJECTIVES = {"replace_mlm", "all_tokens_mlm", "mlm"}  # the main network predicts tokens
 
@@ -61,7 +61,7 @@ class Pretraining(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.special, self.vocab_size = config, special, vocab_size
-        self.mask, self.replace = mask, replace  # compiled ones may stand here
+        self.mask, self.replace, self.judge = mask, replace, judge  # compiled ones may stand here
         objective, encoder = config.objective, config.encoder
         self.generator: Generator | FixedGenerator | None = None
         if objective.name != "mlm" and config.generator.kind == "network":
@@ -158,9 +158,8 @@ class Pretraining(nn.Module):
             return _outputs(mlm_loss, sums, batch.ids_BT, torch.zeros_like(batch.ids_BT, dtype=torch.bool), None)
 
         # corruption
-        corrupted_BT, replaced_BT = self.replace(batch.ids_BT, masked, sampled_M)
-        sums["sample_correct"] = ((sampled_M == masked.targets_M) * weights_M).sum()
-        sums["replaced"] = replaced_BT.sum()
+        corrupted_BT, replaced_BT, counts = self.replace(batch.ids_BT, masked, sampled_M)
+        sums |= counts
 
         # discriminator: judge
         hidden_BTH = self.discriminator.encoder(corrupted_BT, batch.segments_BT, batch.lengths_B)
@@ -168,18 +167,17 @@ class Pretraining(nn.Module):
             main_loss = self._main_tokens(batch, masked, corrupted_BT, hidden_BTH, sums)
             return _outputs(mlm_loss + main_loss, sums, corrupted_BT, replaced_BT, None)
         logits_BT = self.discriminator.head(hidden_BTH)
-        losses_BT = replaced_token_losses(logits_BT, replaced_BT)
-        real_BT = torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device) < batch.lengths_B[:, None]
-        _count_verdicts(sums, logits_BT, replaced_BT, real_BT, losses_BT)
+        loss, counts = self.judge(logits_BT, replaced_BT, batch.lengths_B)
+        sums |= counts
+        main_loss = loss / batch.tokens
+        if objective.name == "electra_15" or objective.training == "adversarial":
+            losses_BT1 = replaced_token_losses(logits_BT, replaced_BT).unsqueeze(-1)
+            losses_M = gather_rows(losses_BT1, masked.positions_BN).squeeze(-1)
         if objective.name == "electra_15":
-            at_chosen_M = gather_rows(losses_BT.unsqueeze(-1), masked.positions_BN).squeeze(-1)
-            main_loss = (at_chosen_M * weights_M).sum() / batch.chosen
-        else:
-            main_loss = (losses_BT * real_BT).sum() / batch.tokens
+            main_loss = (losses_M * weights_M).sum() / batch.chosen
         if objective.training == "adversarial":
-            rewards_M = gather_rows(losses_BT.unsqueeze(-1), masked.positions_BN).squeeze(-1)
             policy_M, baseline_M = reinforce_losses(
-                logits_MV, sampled_M, rewards_M, self.baseline(hidden_MH.detach()).squeeze(-1)
+                logits_MV, sampled_M, losses_M, self.baseline(hidden_MH.detach()).squeeze(-1)
             )
             mlm_loss = objective.generator_weight * ((policy_M + baseline_M) * weights_M).sum() / batch.chosen
         if stage == "discriminator":
@@ -240,16 +238,6 @@ class Pretraining(nn.Module):
         sums["main_loss"] = (losses_X.view_as(real_BT) * real_BT).sum()
         sums["tokens"] = real_BT.sum()
         return sums["main_loss"] / batch.tokens
-
-
-def _count_verdicts(
-    sums: dict[str, Tensor], logits_BT: Tensor, replaced_BT: Tensor, real_BT: Tensor, losses_BT: Tensor
-) -> None:
-    said_BT = (logits_BT > 0) & real_BT
-    sums["disc_loss"] = (losses_BT * real_BT).sum()
-    sums["tokens"] = real_BT.sum()
-    sums["said_replaced"] = said_BT.sum()
-    sums["found"] = (said_BT & replaced_BT).sum()
 
 
 def _outputs(

@@ -85,11 +85,6 @@ def rate(config: ElectraConfig, step: int, steps: int) -> float:
     return learning_rate(step - first, peak=peak, warmup=settings.warmup, steps=length, form=form)
 
 
-def every_parameter_learns(config: ElectraConfig) -> bool:
-    """Whether each parameter gets a gradient at each step: not where an objective has no use for the binary head."""
-    return config.objective.name in {"electra", "electra_15"} and config.objective.training == "joint"
-
-
 def pretrain(
     config: ElectraConfig,
     data: Data,
@@ -216,13 +211,11 @@ def pretrain(
         compiled = settings.compile == "on" or (settings.compile == "auto" and device.type == "cuda" and can_compile())
         if compiled:
             compile_parts(model)
-        forward = world.wrap(model, every_parameter=every_parameter_learns(config))
         feed, held_out = Feed(data.train, config, device, "noise"), Feed(data.valid, config, device, "valid noise")
         flops = step_flops(config, data.vocab_size)
-        recorded = device.type == "cuda" and world.size == 1 and settings.compile != "off"
+        recorded = device.type == "cuda" and not world.sharded and settings.compile != "off"
         update = Step(
-            forward,
-            list(model.parameters()),
+            model,
             optimizer,
             world,
             clip=settings.clip,

@@ -31,7 +31,7 @@ Network = TypeVar("Network", bound=nn.Module)
 class World:
     """The processes of a run as one of them sees them; `main` is the one that reads, writes and speaks."""
 
-    def __init__(self, rank: int, size: int, device: torch.device, kind: Literal["ddp", "fsdp"]) -> None:
+    def __init__(self, rank: int, size: int, device: torch.device, kind: Literal["ddp", "fsdp"] = "ddp") -> None:
         self.rank, self.size, self.device = rank, size, device
         self.main = rank == 0
         self.sharded = size > 1 and kind == "fsdp"
@@ -66,30 +66,6 @@ class World:
             assert isinstance(part, FSDPModule)
             part.set_gradient_divide_factor(1.0)  # a sum, since the losses carry their global denominators
             part.set_force_sum_reduction_for_comms(True)
-
-    def wrap(self, forward: Any, *, every_parameter: bool) -> Any:
-        """DDP around what computes the loss; `every_parameter` says that each one gets a gradient at each step."""
-        if self.size == 1 or self.sharded:
-            return forward
-        from torch.nn.parallel import DistributedDataParallel
-
-        return DistributedDataParallel(forward, find_unused_parameters=not every_parameter)
-
-    def to_sum(self, loss: Tensor) -> Tensor:
-        """The loss to go backward from, such that gradients come out summed over the processes: DDP takes their mean.
-
-        A communication hook of our own would spare the product, but gloo's thread can be the last to let go of a hook in
-        Python, and would have to wait for the interpreter.
-        """
-        return loss if self.size == 1 or self.sharded else loss * self.size
-
-    def reduce_after(self, forward: Any, last: bool) -> contextlib.AbstractContextManager[object]:
-        """Around forward and backward of a slice: gradients are summed over the processes after the last one only."""
-        if self.sharded:
-            forward.set_requires_gradient_sync(last)
-        elif self.size > 1 and not last:
-            return forward.no_sync()  # type: ignore[no-any-return]
-        return contextlib.nullcontext()
 
     # ── tensors: all processes take part ──
 
@@ -184,9 +160,8 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-# Groups live as long as the process. DDP's reducer would else be the last to let go of one, which waits for gloo's
-# threads with the interpreter locked, while such a thread needs the interpreter to let go of the last tensor summed:
-# processes that were done hung.
+# Groups live as long as the process: letting go of one waits for gloo's threads with the interpreter locked, while such a
+# thread needs the interpreter to let go of the last tensor summed. Processes that were done hung.
 _groups: list[Any] = []
 
 

@@ -3,10 +3,11 @@
     compiled   the parts of the networks where the operations are, each once for all layers; the first step comes soon
     recorded   on a GPU, after a few steps, forward and backward of a slice and the update become CUDA graphs: a step of
                the small model is some thousand short kernels, and launching them one by one takes longer than running them
+    several    processes sum their gradients between the two, in one all_reduce of one buffer (gradients.py)
 
 A recorded step runs on fixed memory: each slice is copied to one place, from the first step of the warm-up on, so that what
-is compiled then is what is recorded; gradients stay where they were first written, and the learning rate is a number on
-the device. A recording that fails costs speed and nothing else: the step is done again, and all later ones, unrecorded.
+is compiled then is what is recorded; gradients lie in one buffer, and the learning rate is a number on the device. A
+recording that fails costs speed and nothing else: the step is done again, and all later ones, unrecorded.
 """
 
 import ctypes
@@ -16,6 +17,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,8 +27,9 @@ from electra.model.corruption import Noise
 from electra.model.discriminator import ReplacedTokenHead
 from electra.model.encoder import Embeddings, Layer
 from electra.model.generator import MaskedTokenHead
-from electra.model.pretraining import Batch, Outputs, Pretraining
+from electra.model.pretraining import Batch, Pretraining
 from electra.training.evaluation import add_sums
+from electra.training.gradients import Flat, Plain
 from electra.training.optimizer import AdamW, clip_gradients
 from electra.training.parallel import World
 from electra.training.precision import Precision, autocast
@@ -61,8 +64,7 @@ class Step:
 
     def __init__(
         self,
-        forward: Any,
-        parameters: Sequence[Tensor],
+        model: Any,
         optimizer: AdamW,
         world: World,
         *,
@@ -70,8 +72,13 @@ class Step:
         precision: Precision,
         record: Record | None = None,
     ) -> None:
-        self.forward, self.parameters, self.optimizer, self.world = forward, parameters, optimizer, world
+        assert not (record and world.sharded), "what FSDP gathers is not at one place"
+        self.optimizer, self.world = optimizer, world
         self.clip, self.precision, self.device = clip, precision, world.device
+        flat = record is not None or (world.size > 1 and not world.sharded)
+        half = precision == "bf16" and record is not None
+        self.gradients = Flat(model, world, half=half) if flat else Plain(model, world)
+        self.parameters = list(model.parameters())
         self.bad = optimizer.found_inf = torch.zeros((), device=world.device)
         self.once = torch.full((), float(world.main), device=world.device)  # what every process knows is counted by one
         self.record = record
@@ -88,30 +95,25 @@ class Step:
         self.calls += 1
         if self.record and self.calls > WARM_UP:
             try:
-                return self._recorded_step(slices, seeds, stage)
+                return self._work(slices, seeds, stage, self._repeat)
             except RecordingError as error:
                 print(f"warning: {error}; training goes on unrecorded, which is slower", file=sys.stderr, flush=True)
                 self.record, self.recorded = None, {}
-                self.optimizer.zero_grad(set_to_none=True)
-        sums: dict[str, Tensor] = {"count": self.once}
-        for index, (part, seed) in enumerate(zip(slices, seeds, strict=True)):
-            torch.manual_seed(seed)
-            with self.world.reduce_after(self.forward, index == len(slices) - 1):
-                add_sums(sums, self._slice(self._placed(part), stage))
-        norm = self._update(sums["loss"])
-        self.optimizer.zero_grad(set_to_none=True)
-        return sums, norm
+        return self._work(slices, seeds, stage, lambda name, work: work())
 
-    def _recorded_step(
-        self, slices: Sequence[Batch], seeds: Sequence[int], stage: str
+    def _work(
+        self, slices: Sequence[Batch], seeds: Sequence[int], stage: str, do: Callable[[str, Callable[[], Any]], Any]
     ) -> tuple[dict[str, Tensor], Tensor]:
+        """The step, each part of it done by `do`: at once, or as a recording."""
         sums: dict[str, Tensor] = {"count": self.once}
         for index, (part, seed) in enumerate(zip(slices, seeds, strict=True)):
             torch.manual_seed(seed)
-            self._placed(part)
-            add_sums(sums, self._repeat("first" if index == 0 else "more", lambda: self._slice(self.fixed, stage)))
-        self.total_loss.copy_(sums["loss"])
-        return sums, self._repeat("update", lambda: self._update(self.total_loss))
+            first, last = index == 0, index == len(slices) - 1
+            work = partial(self._slice, self._placed(part), stage, first=first, last=last)
+            add_sums(sums, do("first" if first else "more", work))
+        self.gradients.reduce()
+        self.total_loss = sums["loss"]
+        return sums, do("update", self._update)
 
     def _placed(self, part: Batch) -> Batch:
         """The slice, copied to the fixed memory where steps are or will be recorded."""
@@ -121,21 +123,27 @@ class Step:
             ours.copy_(theirs, non_blocking=True)
         return self.fixed
 
-    def _slice(self, part: Batch, stage: str) -> dict[str, Tensor]:
+    def _slice(self, part: Batch, stage: str, *, first: bool, last: bool) -> dict[str, Tensor]:
+        if first:
+            self.gradients.refresh()
         with autocast(self.precision, self.device):
-            outputs: Outputs = self.forward(part, stage)
-        self.world.to_sum(outputs.loss).backward()  # type: ignore[no-untyped-call]
-        return {name: value.double() for name, value in {**outputs.sums, "loss": outputs.loss.detach()}.items()}
+            outputs = self.gradients.forward(part, stage)
+        self.gradients.backward(outputs.loss, first=first, last=last)
+        sums = {**outputs.sums, "loss": outputs.loss.detach()}
+        return dict(zip(sums, torch.stack([value.double() for value in sums.values()]).unbind(), strict=True))
 
-    def _update(self, loss: Tensor) -> Tensor:
-        norm = clip_gradients(self.parameters, self.clip)  # type: ignore[arg-type]
-        self.bad.copy_(torch.maximum(self.bad, (~(torch.isfinite(norm) & torch.isfinite(loss))).float()))
-        self.world.worst(self.bad)
+    def _update(self) -> Tensor:
+        norm = clip_gradients(self.parameters, self.clip)
+        finite = torch.isfinite(norm) & torch.isfinite(self.gradients.total(self.total_loss))
+        self.bad.copy_(torch.maximum(self.bad, (~finite).float()))
+        if self.world.sharded:
+            self.world.worst(self.bad)
         self.optimizer.step()
+        self.gradients.drop()
         return norm
 
     def _allocate(self, part: Batch) -> None:
-        self.fixed, self.total_loss = _clone(part), torch.zeros((), dtype=torch.double, device=self.device)
+        self.fixed = _clone(part)
         for group in self.optimizer.param_groups:
             group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=self.device)
 
@@ -177,14 +185,24 @@ def can_compile() -> bool:
 
 
 def compile_parts(model: Pretraining, **options: Any) -> None:
-    """Compile, in place, what a step spends its time in. One layer is compiled for all of its size, not each of them."""
+    """Compile, in place, what a step spends its time in. One layer is compiled for all of its size, not each of them.
+
+    Inductor joins kernels that do not depend on each other (`combo_kernels`): a layer's backward pass ends in eight short
+    sums for biases and norms, a sixth of all kernels of the small model.
+    """
+    import torch._dynamo.config as dynamo  # seconds, which only a process that compiles pays
+
+    dynamo.recompile_limit = max(dynamo.recompile_limit, 32)  # two networks, training and evaluation, two stages
+    if "backend" not in options:
+        options["options"] = {"combo_kernels": True}
     options = {"dynamic": False, **options}
     for module in model.modules():
         if isinstance(module, Layer | Embeddings | ReplacedTokenHead):
             module.forward = torch.compile(module.forward, **options)  # type: ignore[method-assign]
         elif isinstance(module, MaskedTokenHead):
             module.propose = torch.compile(module.propose, **options)  # type: ignore[method-assign]
-    model.mask, model.replace = torch.compile(model.mask, **options), torch.compile(model.replace, **options)
+    for name in ("mask", "replace", "judge"):
+        setattr(model, name, torch.compile(getattr(model, name), **options))
 
 
 def keep_freed_memory(keep: bool = True) -> None:

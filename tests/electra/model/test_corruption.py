@@ -129,15 +129,16 @@ def test_logits_that_are_not_finite_draw_some_id_of_the_vocabulary(width):
 def test_replaced_only_where_the_sample_differs():
     ids = torch.tensor([[2, 10, 11, 12, 3]])
     one = Masked(ids, torch.tensor([[1, 3, 0]]), torch.tensor([[1.0, 1, 0]]), torch.tensor([10, 12, 2]))
-    corrupted, replaced = replace(ids, one, torch.tensor([10, 40, 33]))
+    corrupted, replaced, counts = replace(ids, one, torch.tensor([10, 40, 33]))
     assert corrupted.tolist() == [[2, 10, 11, 40, 3]]
     assert replaced.tolist() == [[False, False, False, True, False]]
+    assert counts["replaced"] == counts["sample_correct"] == 1
 
 
 def test_a_position_drawn_twice_gets_the_floored_mean_of_its_samples():
     ids = torch.tensor([[2, 10, 11, 12, 3]])
     twice = Masked(ids, torch.tensor([[2, 2]]), torch.ones(1, 2), torch.tensor([11, 11]))
-    corrupted, _ = replace(ids, twice, torch.tensor([20, 25]))
+    corrupted, *_ = replace(ids, twice, torch.tensor([20, 25]))
     assert corrupted.tolist() == [[2, 10, 22, 12, 3]]  # (20 + 25) // 2
 
 

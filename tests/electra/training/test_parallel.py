@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from electra.errors import BadConfig, UserError
-from electra.training import checkpoint, loop, step
+from electra.training import checkpoint, gradients, loop, step
 from electra.training.loop import pretrain
 from electra.training.parallel import World
 from tests.electra.helpers import config, data
+from tests.electra.training.test_step import Rerun
 
 FORK = multiprocessing.get_context("fork")
 CLOSE = {"rel": 1e-5, "abs": 1e-6}
@@ -90,6 +91,19 @@ def test_two_processes_give_the_curve_of_one_with_dropout_too(tmp_path, alone, k
     agree(found, alone)
 
 
+@pytest.mark.parametrize("slices", [2, 4])
+def test_two_processes_that_record_their_steps_give_the_curve_of_one(tmp_path, slices, alone):
+    """Gradients are summed between the recorded slices and the recorded update: no collective is inside of a recording."""
+
+    def record(rank):
+        loop.Step = lambda *args, **options: step.Step(*args, **options | {"record": Rerun()})
+
+    expected = alone if slices == 2 else train(tmp_path / "alone", pretrain__accumulate=slices)[0]
+    found, codes = train(tmp_path / "two", 2, record, pretrain__accumulate=slices)
+    assert codes == [0, 0]
+    agree(found, expected)
+
+
 @pytest.mark.parametrize(("before", "after", "kind"), [(2, 1, "ddp"), (1, 2, "ddp"), (2, 1, "fsdp"), (1, 2, "fsdp")])
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path, alone, before, after, kind):
     def ask(rank):
@@ -126,12 +140,14 @@ def test_the_end_of_one_process_ends_the_others_with_run_again(tmp_path, alone):
 
 def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path, alone):
     def poison(rank):
-        original, calls = step.add_sums, iter(range(1000))
+        original, calls = gradients.Flat.reduce, iter(range(1000))
 
-        def poisoned(total, part):  # the loss alone: no gradient tells the others
-            original(total, part | {"loss": part["loss"] * float("inf")} if rank == 1 and next(calls) == 2 else part)
+        def poisoned(self):  # the loss alone: no gradient tells the others
+            if rank == 1 and next(calls) == 2:
+                self.loss.fill_(float("inf"))
+            original(self)
 
-        step.add_sums = poisoned
+        gradients.Flat.reduce = poisoned
 
     _, codes = train(tmp_path, 2, poison)
     assert codes == [70, 70]
