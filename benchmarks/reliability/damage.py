@@ -20,35 +20,38 @@ READ = {
     "predict": ["build/glue"],
 }
 KINDS = ("bit", "bit", "bit", "cut", "empty", "deleted", "swapped", "link", "dangling link", "folder")
-Place = tuple[str, Path]  # stage, a file from the project's folder
+MOMENTS = 4  # at which each stage is killed
+Place = tuple[str, Path, Path]  # stage, the project, a file from there
 
 
 class Interrupted:
-    """The project as each stage leaves it that is killed on its way, and every file that a second start may read."""
+    """The project as each stage leaves it that is killed on its way, here or there, and every file that a second start may read."""
 
-    def __init__(self, world: World) -> None:
-        self.states = {stage: interrupted(world, stage) for stage in READ if stage != "predict"}
-        self.states["predict"] = world.before["predict"]
+    def __init__(self, world: World, chance: random.Random, moments: int) -> None:
         self.places: list[Place] = []
         for stage, folders in READ.items():
-            root = self.states[stage]
-            files = (path for name in folders for path in sorted((root / name).rglob("*")) if path.is_file())
-            self.places += [(stage, path.relative_to(root)) for path in files]
+            if stage == "predict":  # it keeps nothing on its way
+                roots = [world.before[stage]]
+            else:
+                roots = [interrupted(world, stage, chance.random()) for _ in range(moments)]
+            for root in roots:
+                files = (path for name in folders for path in sorted((root / name).rglob("*")) if path.is_file())
+                self.places += [(stage, root, path.relative_to(root)) for path in files]
 
 
 def every_file(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     """Damage one file; the next stage ends with the same bytes or a sentence, and once the file is mended, with the same bytes."""
-    there = Interrupted(world)
+    there = Interrupted(world, chance, min(tries, MOMENTS))
     cases = [(*place, kind) for place in there.places for kind in KINDS]
-    for stage, name, kind in chance.sample(cases, min(tries, len(cases))):
-        with world.spoilt(there.states[stage]) as here:
+    for stage, before, name, kind in chance.sample(cases, min(tries, len(cases))):
+        with world.spoilt(before) as here:
             others = [
                 path for path in sorted((here / name).parent.rglob("*")) if path.is_file() and path != here / name
             ]
             told = spoil(here / name, kind, chance, others)
             outcome = world.judge(run(here, stage), stage, here)
             if outcome == "refused":
-                outcome = mended(world, stage, there.states[stage], here, name)
+                outcome = mended(world, stage, before, here, name)
             yield Verdict(f"{kind}, {stage}", f"{name}: {told}", outcome)
 
 
@@ -94,10 +97,10 @@ def spoil(path: Path, kind: str, chance: random.Random, others: list[Path]) -> s
 
 def unreadable(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     """A file that may not be read (its bits say so) or that the disk does not give back (EIO)."""
-    there = Interrupted(world)
+    there = Interrupted(world, chance, min(tries, MOMENTS))
     cases = [(*place, kind) for place in there.places for kind in ("EIO", "EACCES")]
-    for stage, name, kind in chance.sample(cases, min(tries, len(cases))):
-        with world.spoilt(there.states[stage]) as here:
+    for stage, before, name, kind in chance.sample(cases, min(tries, len(cases))):
+        with world.spoilt(before) as here:
 
             def prepare(kind: str = kind, path: Path = here / name) -> None:
                 if kind == "EIO":
@@ -108,5 +111,5 @@ def unreadable(world: World, chance: random.Random, tries: int) -> Iterator[Verd
 
             outcome = world.judge(run(here, stage, prepare), stage, here)
             if outcome == "refused":
-                outcome = mended(world, stage, there.states[stage], here, name)
+                outcome = mended(world, stage, before, here, name)
             yield Verdict(f"reading fails with {kind}, {stage}", str(name), outcome)

@@ -80,6 +80,8 @@ def watch(happening: Happening) -> None:
         if set(mode) <= set("rbt") or isinstance(file, int):
             return plain_open(file, mode, buffering, *more, **named)
         raw = Watched(file, mode.replace("b", "").replace("t", ""))
+        if buffering == 0:
+            return raw
         buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
         return buffered if "b" in mode else io.TextIOWrapper(buffered, *more, **named)
 

@@ -33,7 +33,7 @@ run: {models: [micro], ablations: [pair]}
 tracking: none
 corpora:
   micro:
-    sources: [{kind: local, files: ["text/*.jsonl"]}]
+    sources: [{kind: local, files: [text/0.jsonl]}, {kind: local, files: [text/1.jsonl]}]
     cleaning: {duplicate_documents: drop, duplicate_paragraphs: drop, shortest_paragraph: 20}
 tokens:
   micro: {corpus: micro, tokenizer: {kind: train, vocab_size: 120, lowercase: true}, lengths: [16, 24], valid_fraction: 0.4}
@@ -112,7 +112,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One attack: what was done, and "same", "refused" or, in words, what else happened."""
+    """One attack: what was done, and "same", "refused", of generated input "taken" or, in words, what else happened."""
 
     kind: str
     what: str

@@ -1,13 +1,19 @@
-"""That the campaign of attacks would see a fault: the model of a disk, and what counts as a sentence."""
+"""A short form of the campaign of attacks; that it would see a fault: the model of a disk, and what counts as a sentence."""
 
 import importlib
+import json
 import random
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks.reliability import power
-from benchmarks.reliability.world import Ended
+from benchmarks.reliability import __main__ as campaign
+from benchmarks.reliability import generated, power
+from benchmarks.reliability.world import Ended, Verdict, World, outputs
+from tests.conftest import ROOT, environment
 
 
 def states(tmp_path: Path, *changes: tuple[str, tuple[Path, ...], object]) -> list[dict[str, bytes]]:
@@ -51,3 +57,46 @@ def test_a_sentence_has_a_code_of_its_own_and_no_traceback() -> None:
     assert not Ended(70, "error: this is a bug; the lines above say where\n", 0.0).refused
     assert not Ended(1, sentence, 0.0).refused
     assert not Ended(74, "", 0.0).refused
+
+
+def test_other_bytes_are_no_survival(tmp_path: Path) -> None:
+    world = World(tmp_path / "world", stages=())
+    for name in ("build/corpus/micro/a", "results/corpus/micro.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("whole")
+    world.expected["corpus"] = outputs(tmp_path, "corpus")
+    assert world.judge(Ended(0, "", 0.0), "corpus", tmp_path) == "same"
+    (tmp_path / "results/corpus/micro.json").write_text("hole")
+    assert world.judge(Ended(0, "", 0.0), "corpus", tmp_path) == "other bytes: results/corpus/micro.json"
+    assert world.judge(Ended(74, "error: a: b", 0.0), "corpus", tmp_path) == "refused"
+    assert world.judge(Ended(70, "error: this is a bug", 0.0), "corpus", tmp_path).startswith("exit code 70")
+
+
+def test_anything_else_is_counted_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def attack(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
+        for outcome in ("same", "refused", "taken", "other bytes: a", "other bytes: b"):
+            yield Verdict("kind", "what", outcome)
+        yield generated.verdict("kind", "what", lambda: "x"[1])
+
+    monkeypatch.setitem(campaign.ATTACKS, "kills", (attack, 1))
+    found = campaign.attack_all(World(tmp_path / "world", stages=()), 1, 1, ["kills"])["kills"]
+    counts = [
+        found[key] for key in ("tried", "same_bytes", "refused_with_a_sentence", "valid_and_taken", "anything_else")
+    ]
+    assert counts == [6, 1, 1, 1, 3]
+    assert [failure["outcome"] for failure in found["failures"]][:2] == ["other bytes: a", "other bytes: b"]
+    assert "IndexError" in found["failures"][2]["outcome"]
+
+
+@pytest.mark.slow
+def test_a_short_form_finds_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "reliability.json"
+    words = [sys.executable, "-m", "benchmarks.reliability", "--rounds", "0.1", "--output", str(output)]
+    done = subprocess.run(
+        words, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True, timeout=900, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(output.read_text())
+    assert found["anything_else"] == 0 and found["attacks"].keys() == campaign.ATTACKS.keys()
+    unprivileged = {"full"}  # a disk of a few blocks: only root can mount one
+    assert all(each["tried"] for name, each in found["attacks"].items() if name not in unprivileged)
