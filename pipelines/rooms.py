@@ -91,8 +91,13 @@ ROOMS = {
     "tokens": ("electra/data", "electra/seeds.py", "pipelines/stages/tokens.py"),
     "pretrain": PRETRAINING,
     "published": (*NETWORKS, "electra/data/tokenizer.py", "electra/data/words.py", "pipelines/stages/published.py"),
-    "glue": (*FINETUNING, "pipelines/stages/glue.py"),
-    "squad": (*FINETUNING, "pipelines/stages/glue.py", "pipelines/stages/squad.py"),
+    "glue": (*FINETUNING, "pipelines/stages/baselines.py", "pipelines/stages/glue.py"),
+    "squad": (
+        *FINETUNING,
+        "pipelines/stages/baselines.py",
+        "pipelines/stages/glue.py",
+        "pipelines/stages/squad.py",
+    ),
     "ablation": (
         *dict.fromkeys((*PRETRAINING, *FINETUNING)),
         "pipelines/stages/ablation.py",

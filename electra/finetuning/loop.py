@@ -110,18 +110,19 @@ def read_outputs(
     device: torch.device | str = "cpu",
     tokens: int = 4096,
     precision: Literal["auto", "fp32", "bf16"] = "fp32",
+    most: int | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Every output for every row, in the order of the rows; `tokens` bounds a part."""
-    place = torch.device(device)
+    """Every output for every row (the first `most`), in the order of the rows; `tokens` bounds a part."""
+    place, count = torch.device(device), min(len(examples), most or len(examples))
     chosen = choose(precision, place)
     outputs: dict[str, NDArray[Any]] = {}
     model.eval()
-    for rows_B in parts(np.arange(len(examples)), examples.length_N, tokens):
+    for rows_B in parts(np.arange(count), examples.length_N, tokens):
         with autocast(chosen, place):
             found = model.outputs(examples.batch(rows_B, place))
         for name, value in found.items():
             values = value.float().cpu().numpy() if value.is_floating_point() else value.cpu().numpy()
             if name not in outputs:
-                outputs[name] = np.zeros((len(examples), *values.shape[1:]), dtype=values.dtype)
+                outputs[name] = np.zeros((count, *values.shape[1:]), dtype=values.dtype)
             outputs[name][rows_B] = values
     return outputs

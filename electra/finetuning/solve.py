@@ -104,6 +104,10 @@ def _prepare(job: Job) -> Ready:
             record["metrics"] |= {f"{name}{suffix}": value for name, value in metrics.items()}
             if split == scored[0]:
                 record["dev_rows"], record["failed"] = len(rows), fault
+                if not task.tagging:  # as many rows as are scored: whether it has learned them at all
+                    seen = train_rows[: len(rows)]
+                    outputs = read_outputs(model, ready, job.device, precision=config.precision, most=len(seen))
+                    record["train_metrics"] = predictions.scores(task, seen, outputs["logits"])
         return Solved(record, files, model, widen)
 
     return Ready(model, ready, finish)

@@ -26,12 +26,14 @@ def spread(scores: Sequence[float]) -> Summary:
 
 
 def of_task(task: Task, records: Sequence[Record]) -> Summary:
-    """One task: its counting metric, each arm's spread of it, and under `all` each metric's scores."""
+    """One task: its counting metric, each arm's spread of it, under `all` each metric's scores, under `train` those on training rows."""
     metric = task.metrics[0]
     summary: Summary = {"metric": metric, **_rows(records)}
     for arm, runs in _by_arm(records).items():
         every = {name: [_points(run["metrics"][name]) for run in runs] for name in runs[0]["metrics"]}
         summary[arm] = {**spread([run["metrics"][metric] for run in runs]), "all": every, **_facts(runs)}
+        if all("train_metrics" in run for run in runs):
+            summary[arm]["train"] = [_points(run["train_metrics"][metric]) for run in runs]
     return summary
 
 

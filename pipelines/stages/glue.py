@@ -18,13 +18,13 @@ from electra.finetuning.job import Job, splits_of
 from electra.finetuning.jobs import MODEL, plan
 from electra.finetuning.pool import run_all
 from electra.finetuning.solve import Record
-from electra.finetuning.tasks import SQUAD
+from electra.finetuning.tasks import SQUAD, Task
 from electra.manifest import write_manifest
 from electra.progress import Progress
 from electra.workers import worker_count
 from pipelines import rooms
 from pipelines.params import ModelConfig, Params, PublishedConfig
-from pipelines.stages import inputs
+from pipelines.stages import baselines, inputs
 
 Records = dict[str, list[Record]]  # by task
 SUFFIXES = {
@@ -53,8 +53,13 @@ def run(name: str, params: Params, tracker: Any) -> None:
             gather(jobs, folder, SUFFIXES)
             ensembles = hand_in(jobs, folder, together)
             write_manifest(folder, kind="glue", name=name)
-    facts = {job.task: job.facts for job in jobs}
-    tasks = {task: summary.of_task(facts[task], parts) for task, parts in records.items()}
+    facts = {job.task: job for job in jobs}
+    tasks = {task: summary.of_task(known(facts[task]), parts) for task, parts in records.items()}
+    frozen = baselines.load_frozen(Path("build/models") / name)
+    for task, job in facts.items():
+        tasks[task]["baselines"] = baselines.of_task(known(job), job.rows, job.config)
+        if frozen and (found := baselines.replaced_tokens(frozen, known(job), job.rows, job.config, job.model)):
+            tasks[task]["baselines"]["replaced_tokens"] = found
     for task, figures in ensembles.items():
         tasks[task]["ensemble"] = figures
     result = {
@@ -102,6 +107,12 @@ def plan_glue(
     return jobs
 
 
+def known(job: Job) -> Task:
+    """What a job's task is; SQuAD, of which all is known, has no such record."""
+    assert job.facts is not None
+    return job.facts
+
+
 def hand_in(jobs: Sequence[Job], folder: Path, together: Sequence[str]) -> dict[str, Any]:
     """Leaderboard files of every arm and seed, and of the seeds of the tasks `together` as one; those's dev scores."""
     scores: dict[str, Any] = {}
@@ -109,8 +120,7 @@ def hand_in(jobs: Sequence[Job], folder: Path, together: Sequence[str]) -> dict[
     for job in jobs:
         groups.setdefault((job.task, job.arm), []).append(job)
     for (task, arm), runs in groups.items():
-        facts = runs[0].facts
-        assert facts is not None
+        facts = known(runs[0])
         scored, unlabelled = splits_of(facts, runs[0].config)
         for split in (*unlabelled, *scored):
             if not (runs[0].folder / f"{split}.jsonl").is_file():
