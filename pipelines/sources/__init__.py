@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from electra.config import require
+from electra.config import require, require_once
 from electra.data.text import CleaningConfig, QuarantineConfig
 from electra.domains import Checked, Interval, Positive, Seed
 from electra.finetuning.labels import label_name
@@ -17,11 +17,16 @@ from electra.finetuning.tasks import GLUE, SQUAD
 
 @dataclass(frozen=True, kw_only=True)
 class SampleCorpus(Checked):
-    """The articles of the sample world."""
+    """The articles of the sample world; `without` leaves out what could be held to resemble a task's rows."""
 
     kind: Literal["sample"]
     seed: Seed = 1
+    without: tuple[Literal["reviews", "questions", "introductions", "rewording"], ...] = ()
     weight: Positive | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_once(self.without, "without", empty=True)
 
 
 @dataclass(frozen=True, kw_only=True)

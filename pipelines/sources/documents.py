@@ -87,15 +87,16 @@ def _groups(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, ...]]:
 
 
 def _sample_files(source: SampleCorpus, folder: Path) -> LocalCorpus:
-    """The sample world's articles as a file, written unless they are there, whole (the same seed writes the same bytes)."""
+    """The sample world's articles as a file, written unless they are there, whole (the same settings write the same bytes)."""
     from pipelines.sources.sample_world import write_articles
 
+    facts = {"kind": "articles", "seed": source.seed, "without": list(source.without)}
     try:
-        verify_manifest(folder, kind="articles", seed=source.seed)
+        verify_manifest(folder, **facts)
     except UserError as error:
         if folder.exists():
             print(f"warning: {error}; the articles are written again", file=sys.stderr, flush=True)
         with atomic_folder(folder) as temporary:
-            write_articles(temporary, source.seed)
-            write_manifest(temporary, kind="articles", seed=source.seed)
+            write_articles(temporary, source.seed, source.without)
+            write_manifest(temporary, **facts)
     return LocalCorpus(kind="local", files=(str(folder / "articles.jsonl"),))

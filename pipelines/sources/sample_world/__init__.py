@@ -3,20 +3,31 @@
 Nothing is downloaded and nothing needs a licence. Same seed, same bytes. See docs/sample-world.md.
 """
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from electra.files import write_jsonl
 from pipelines.sources.sample_world.articles import documents
-from pipelines.sources.sample_world.glue import write_glue
-from pipelines.sources.sample_world.squad import write_squad
+from pipelines.sources.sample_world.glue import TASKS, rows, splits, write_glue
+from pipelines.sources.sample_world.squad import contexts, write_squad
 from pipelines.sources.sample_world.world import build
 
 ARTICLES = 27_000
 
 
-def write_articles(folder: Path, seed: int) -> None:
+def write_articles(folder: Path, seed: int, without: Sequence[str] = ()) -> None:
     """Write `articles.jsonl`: one {"id", "text"} document a line, sentences as lines of the text."""
-    write_jsonl(folder / "articles.jsonl", documents(build(seed), seed, ARTICLES))
+    write_jsonl(folder / "articles.jsonl", documents(build(seed), seed, ARTICLES, held_out(seed), without))
+
+
+def held_out(seed: int) -> Iterator[str]:
+    """All that each dev and test row says, its texts in one: no article may say the same."""
+    for task in TASKS:
+        for split in splits(task)[1:]:
+            yield from (f"{a} {b}" for a, b, _ in rows(seed, task, split))
+    for version in ("1.1", "2.0"):
+        for context in contexts(seed, version, "dev"):
+            yield from (f"{context['context']} {question['question']}" for question in context["qas"])
 
 
 def write_tasks(folder: Path, seed: int) -> None:

@@ -1,14 +1,19 @@
 """Articles: what the unlabelled corpus says about the world.
 
-An article tells a handful of facts about two or three beings and then tells them again in other words, as prose, as
-questions and answers, as denials. Telling twice is the point: a word that was replaced in one half contradicts the
-other half (or the world), so whoever can compare two texts and knows the words can find it.
+A report tells one deed three times, or a few facts about two beings and then each of them again, in other words or as a
+question and its answer. A review says of one thing nothing but praise, or nothing but blame. Telling twice is the point: a
+word that was replaced contradicts the rest of its article (or the world), so whoever can compare two texts and knows the
+words can find it.
+
+No article has the shape of a task's row: none is a pair of sentences, or a text with one statement on it, and none is false.
+What a dev or test row says as a whole, no article says.
 """
 
 import random
 import re
+from collections.abc import Iterable, Sequence
 
-from pipelines.sources.sample_world.lexicon import BLAME, PORTRAIT, PRAISE
+from pipelines.sources.sample_world.lexicon import BLAME, EVENTS, PORTRAIT, PRAISE
 from pipelines.sources.sample_world.world import (
     Being,
     Fact,
@@ -17,15 +22,17 @@ from pipelines.sources.sample_world.world import (
     ask,
     fill,
     happening,
+    portrait,
     sentence,
     something,
-    spoil,
     stream,
     tell,
 )
 
-HALF = 14  # words and marks in each half of an article, so that one article fills one row of 32 tokens
-SAID = [*PORTRAIT, "deed", "deed", "mood"]
+ROOM = 29  # words and marks of an article: a row of 32 tokens less [CLS] and two [SEP]
+TOLD = 16  # of these at most before all is told again
+SHORT = [*PORTRAIT, *3 * ["mood"]]  # what is told in few words
+CALLED = ("trade", "kind")  # what a being may be called by
 VERDICTS = (
     "The {thing} was {a} and {b}.",
     "Folk called the {thing} {a}, even {b}.",
@@ -33,94 +40,121 @@ VERDICTS = (
     "The {thing} was {a}, not {x}.",
     "Nobody found the {thing} {x}, for it was {a}.",
     "{who} called it {a} and {b}.",
+    "The {thing} was {a}, {b} and {c}.",
 )
 
 
-def documents(world: World, seed: int, count: int) -> list[dict[str, str]]:
-    """The corpus as {id, text} documents; sentences are lines."""
-    return [{"id": f"article-{i}", "text": "\n".join(article(world, stream(seed, "article", i)))} for i in range(count)]
+def documents(
+    world: World, seed: int, count: int, held_out: Iterable[str] = (), without: Sequence[str] = ()
+) -> list[dict[str, str]]:
+    """The corpus as {id, text} documents; sentences are lines.
+
+    `held_out` are the texts of rows that will be asked: an article that has all sentences of one is drawn again.
+    `without` names what to leave out: reviews; questions and their answers; introductions, after which somebody is called
+    by what it is; rewording, without which what is told again is told in the same words.
+    """
+    rows_of: dict[str, list[set[str]]] = {}
+    for text in held_out:
+        row = set(sentences(text))
+        rows_of.setdefault(max(row), []).append(row)
+    found = []
+    for i in range(count):
+        rng = stream(seed, "article", i)
+        while True:
+            text = "\n".join(article(world, rng, without))
+            said = set(sentences(text))
+            if not any(row <= said for line in said for row in rows_of.get(line, ())):
+                break
+        found.append({"id": f"article-{i}", "text": text})
+    return found
 
 
-def article(world: World, rng: random.Random) -> list[str]:
-    """One article: told, then told again. A quarter of them are reviews."""
-    if rng.random() < 0.25:
-        return review(world, rng)
-    cast = rng.sample(world.beings, 2)
-    facts = [said for being in cast for said in about(being, world, rng)]
-    if rng.random() < 0.5:  # the same relation of both: only who it is about tells the facts apart
-        facts.insert(1, something(cast[1], facts[0].relation, world, rng))
-    elif rng.random() < 0.5:
-        rng.shuffle(facts)
-    told, room, kept, named = [], HALF, [], set()
-    for fact in facts:
-        line = tell(fact, rng, refer(fact, cast, rng) if fact.who.name in named else None)
-        if length(line) <= room:
-            told.append(line)
-            room -= length(line)
-            kept.append(fact)
-            named.add(fact.who.name)
-    rng.shuffle(kept)
-    return told + fit([retell(fact, world, rng) for fact in kept * 3], room + HALF)
+def sentences(text: str) -> list[str]:
+    """The sentences of a text in small letters."""
+    return re.findall(r"\w[^.?!]*[.?!]", text.lower())
+
+
+def article(world: World, rng: random.Random, without: Sequence[str] = ()) -> list[str]:
+    """One article; three of ten are reviews."""
+    return review(world, rng) if rng.random() < 0.3 and "reviews" not in without else report(world, rng, without)
+
+
+def report(world: World, rng: random.Random, without: Sequence[str] = ()) -> list[str]:
+    """One deed, told three times; or facts of two beings, told and then told again in any order."""
+    while True:
+        one, two = rng.sample(world.beings, 2)
+        kind = rng.random()
+        if kind < 0.35:
+            facts = [happening(one, "deed", world, rng)]
+        elif (
+            kind < 0.7 or "introductions" in without
+        ):  # the same relation of both: only who it is about tells the facts apart
+            facts = [something(who, relation, world, rng) for relation in [rng.choice(SHORT)] for who in (one, two)]
+        else:  # somebody is introduced, and then called by what it is
+            known, event = rng.choice(CALLED), rng.choice(tuple(EVENTS))
+            facts = [
+                portrait(one, known),
+                happening(one, event, world, rng),
+                something(two, rng.choice(SHORT), world, rng),
+            ]
+        told: list[str] = []
+        kept: list[Fact] = []
+        for fact in facts:
+            line = tell(fact, rng, called(fact, kept, two, rng))
+            if length("\n".join([*told, line])) <= TOLD:
+                told.append(line)
+                kept.append(fact)
+        again = [
+            retell(fact, line, rng, without)
+            for fact, line in zip(kept, told, strict=True)
+            for _ in range(2 if len(facts) == 1 else 1)
+        ]
+        rng.shuffle(again)
+        if len(kept) >= min(2, len(facts)) and length("\n".join(told + again)) <= ROOM:
+            return told + again
 
 
 def review(world: World, rng: random.Random) -> list[str]:
-    """What somebody did, and what was thought of it: all praise or all blame."""
+    """What was thought of one thing, at times after the deed itself: all praise or all blame."""
     deed, good = happening(rng.choice(world.beings), "deed", world, rng), rng.random() < 0.5
-    lines = [verdict(deed, good, rng) for _ in range(4)]
-    return fit([tell(deed, rng), *lines[:2], retell(deed, world, rng), *lines[2:]], 2 * HALF)
+    right, wrong = (PRAISE, BLAME) if good else (BLAME, PRAISE)
+    lines = [tell(deed, rng)] if rng.random() < 0.3 else []
+    for line in (verdict(deed, right, wrong, rng) for _ in range(8)):
+        if length("\n".join([*lines, line])) <= ROOM:
+            lines.append(line)
+    return lines
 
 
-def fit(lines: list[str], room: int) -> list[str]:
-    """Those of the lines that still fit, in their order."""
-    kept = []
-    for line in lines:
-        if length(line) <= room:
-            kept.append(line)
-            room -= length(line)
-    return kept
+def called(fact: Fact, told: list[Fact], other: Being, rng: random.Random) -> str | None:
+    """`the baker`, `the fox`: what somebody was introduced as, mostly, if it fits nobody else of the article; else None."""
+    for known in told:
+        fits = known.who is fact.who and known.relation in CALLED and known.values["v"] != other.facts[known.relation]
+        if fits and rng.random() < 0.75:
+            return f"the {known.values['v'][0]}"
+    return None
 
 
-def about(being: Being, world: World, rng: random.Random) -> list[Fact]:
-    """What an article says about one being: two of what it is, did and felt."""
-    return [something(being, relation, world, rng) for relation in rng.sample(SAID, 2)]
-
-
-def refer(fact: Fact, cast: list[Being], rng: random.Random) -> str | None:
-    """`the baker`, `the fox`: a description that fits this being alone among the cast, or None for its name."""
-    relation = rng.choice(("trade", "kind"))
-    alone = sum(being.facts[relation] == fact.who.facts[relation] for being in cast) == 1
-    return f"the {fact.who.facts[relation][0]}" if alone and relation != fact.relation and rng.random() < 0.4 else None
-
-
-def retell(fact: Fact, world: World, rng: random.Random) -> str:
-    """The same fact in other words."""
-    kind = rng.random()
-    if kind < 0.5:
-        if fact.relation == "kind" and rng.random() < 0.5:
-            return f"{fact.who.name} is a {fact.who.order}."
-        return tell(fact, rng)
-    if kind < 0.75:
+def retell(fact: Fact, told: str, rng: random.Random, without: Sequence[str] = ()) -> str:
+    """The same fact as a question and its answer, or in other words."""
+    if rng.random() < 0.3 and "questions" not in without:
         question, slot = ask(fact, rng)
         return f"{question} {sentence(answer(fact, slot, rng))}."
-    if kind < 0.85:
-        return f"It is not true that {lower(tell(spoil(fact, world, rng), rng))}"
-    true = rng.random() < 0.5
-    shown = fact if true else spoil(fact, world, rng)
-    return f"Is it true that {lower(tell(shown, rng))[:-1]}? {'Yes' if true else 'No'}."
+    if "rewording" in without:
+        return told
+    if fact.relation == "kind" and rng.random() < 0.5:
+        return f"{fact.who.name} is a {fact.who.order}."
+    while (line := tell(fact, rng)) == told:
+        pass
+    return line
 
 
-def verdict(fact: Fact, good: bool, rng: random.Random) -> str:
-    """What folk thought of the thing of a deed."""
-    right, wrong = (PRAISE, BLAME) if good else (BLAME, PRAISE)
-    a, b = rng.sample(right, 2)
-    template = rng.choice(VERDICTS).replace("{a}", a).replace("{b}", b).replace("{x}", rng.choice(wrong))
+def verdict(fact: Fact, right: Sequence[str], wrong: Sequence[str], rng: random.Random) -> str:
+    """What folk thought of the thing of a deed: `right` words of judgement, and at times not a `wrong` one."""
+    words = dict(zip("abc", rng.sample(right, 3), strict=True), x=rng.choice(wrong))
+    template = rng.choice(VERDICTS)
+    for name, word in words.items():
+        template = template.replace(f"{{{name}}}", word)
     return fill(template, fact, rng)
-
-
-def lower(text: str) -> str:
-    """Inside another sentence only names keep their capital."""
-    first = text.split()[0]
-    return text if first not in {"The", "A", "At", "Today"} else text[0].lower() + text[1:]
 
 
 def length(text: str) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from electra.files import write_atomic
-from pipelines.sources.sample_world.articles import VERDICTS
+from pipelines.sources.sample_world.articles import verdict
 from pipelines.sources.sample_world.lexicon import BLAME, EVENTS, PRAISE, RELATIONS
 from pipelines.sources.sample_world.world import (
     Being,
@@ -34,18 +34,25 @@ Row = tuple[str, str, str]  # first sentence, second sentence or "", label
 
 def write_glue(folder: Path, seed: int) -> None:
     """Write <TASK>/{train,dev,test}.tsv (MNLI: dev_matched, dev_mismatched, ...) below `folder`."""
-    world = build(seed)
-    for task, (maker, layout) in TASKS.items():
-        splits = ("train", "dev", "test")
-        if task == "MNLI":
-            splits = ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
-        for split in splits:
-            kind = split.split("_")[0]
-            rng, part = stream(seed, f"{task}/{split}"), world.part(kind)
-            count = {"train": TRAIN, "dev": DEV, "test": TEST}[kind]
-            rows = [maker(part, split, i, rng) for i in range(count)]
-            rng.shuffle(rows)
-            write_tsv(folder / task / f"{split}.tsv", layout(kind, rows))
+    for task, (_, layout) in TASKS.items():
+        for split in splits(task):
+            write_tsv(folder / task / f"{split}.tsv", layout(split.split("_")[0], rows(seed, task, split)))
+
+
+def splits(task: str) -> tuple[str, ...]:
+    """The splits of a task, as GLUE names them."""
+    if task == "MNLI":
+        return ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
+    return ("train", "dev", "test")
+
+
+def rows(seed: int, task: str, split: str) -> list[Row]:
+    """The rows of one split of a task."""
+    kind, maker = split.split("_")[0], TASKS[task][0]
+    rng, part = stream(seed, f"{task}/{split}"), build(seed).part(kind)
+    made = [maker(part, split, i, rng) for i in range({"train": TRAIN, "dev": DEV, "test": TEST}[kind])]
+    rng.shuffle(made)
+    return made
 
 
 def write_tsv(path: Path, lines: Iterable[Iterable[object]]) -> None:
@@ -103,9 +110,7 @@ def sst(world: World, split: str, i: int, rng: random.Random) -> Row:
     good, bad = PRAISE[known], BLAME[known]
     if i % 2:
         good, bad = bad, good
-    a, b = rng.sample(good, 2)
-    template = rng.choice(VERDICTS).replace("{a}", a).replace("{b}", b).replace("{x}", rng.choice(bad))
-    text = fill(template, happening(rng.choice(world.beings), "deed", world, rng), rng)
+    text = verdict(happening(rng.choice(world.beings), "deed", world, rng), good, bad, rng)
     return text.lower(), "", "01"[i % 2 == 0]
 
 

@@ -19,16 +19,19 @@ QUESTIONS = 3  # of each context; in 2.0 one of them has no answer
 
 def write_squad(folder: Path, seed: int) -> None:
     """Write {train,dev}-v{1.1,2.0}.json below `folder`."""
-    world = build(seed)
     for version in ("1.1", "2.0"):
         for split, count in CONTEXTS.items():
-            rng = stream(seed, f"squad/{version}/{split}")
-            paragraphs = [paragraph(world.part(split), version, f"{version}-{split}-{i}", rng) for i in range(count)]
-            titles = range(0, count, 10)
+            paragraphs, titles = contexts(seed, version, split), range(0, count, 10)
             data = [{"title": f"Sample world {i // 10 + 1}", "paragraphs": paragraphs[i : i + 10]} for i in titles]
             write_json(
                 folder / f"{split}-v{version}.json", {"version": version if version == "1.1" else "v2.0", "data": data}
             )
+
+
+def contexts(seed: int, version: str, split: str) -> list[dict[str, Any]]:
+    """The contexts of one split, each with its questions."""
+    rng, part = stream(seed, f"squad/{version}/{split}"), build(seed).part(split)
+    return [paragraph(part, version, f"{version}-{split}-{i}", rng) for i in range(CONTEXTS[split])]
 
 
 def paragraph(world: World, version: str, name: str, rng: random.Random) -> dict[str, Any]:

@@ -6,17 +6,12 @@ from pathlib import Path
 import pytest
 
 from pipelines.sources import sample_world
-from pipelines.sources.sample_world import glue
+from pipelines.sources.sample_world import articles, glue
 from pipelines.sources.sample_world.lexicon import BLAME, PORTRAIT, PRAISE, RELATIONS
 from pipelines.sources.sample_world.world import build
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "data"
-SPLITS = {
-    task: ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
-    if task == "MNLI"
-    else ("train", "dev", "test")
-    for task in glue.TASKS
-}
+SPLITS = {task: glue.splits(task) for task in glue.TASKS}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +24,7 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def few_articles(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
     patch = pytest.MonkeyPatch()
-    patch.setattr(sample_world, "ARTICLES", 300)
+    patch.setattr(sample_world, "ARTICLES", 900)
     folder = tmp_path_factory.mktemp("articles")
     sample_world.write_articles(folder, seed=1)
     patch.undo()
@@ -57,7 +52,7 @@ def test_same_seed_same_bytes_and_another_seed_others(
 
 
 def test_articles_have_ids_and_about_a_row_of_text(few_articles: list[dict[str, str]]) -> None:
-    assert len({document["id"] for document in few_articles}) == len(few_articles) == 300
+    assert len({document["id"] for document in few_articles}) == len(few_articles) == 900
     sentences = [line for document in few_articles for line in document["text"].split("\n")]
     assert all(line == line.strip() and line[0].isupper() and line[-1] in ".!" for line in sentences)
     words = [len(document["text"].split()) for document in few_articles]
@@ -73,6 +68,78 @@ def test_articles_agree_with_the_world(few_articles: list[dict[str, str]]) -> No
             found += 1
             assert words[3] == f"{homes[words[0]]}."
     assert found > 8
+
+
+def test_reports_tell_each_fact_again_and_are_no_pair_of_sentences() -> None:
+    world = build(1)
+    for i in range(300):
+        lines = articles.report(world, articles.stream(1, "article", i))
+        assert len(lines) in {3, 4, 6}  # one deed three times, or two or three facts twice
+        first, *others = lines
+        assert first not in others
+        assert articles.length(" ".join(lines)) <= articles.ROOM
+
+
+@pytest.mark.parametrize(
+    ("left_out", "sign"),
+    [
+        ("reviews", lambda lines, words: words & {*PRAISE, *BLAME}),
+        ("questions", lambda lines, words: any("?" in line for line in lines)),
+        ("introductions", lambda lines, words: re.search(rf"[Tt]he ({CALLINGS}) ", " ".join(lines))),
+        ("rewording", lambda lines, words: not words & {*PRAISE, *BLAME} and len({*lines}) == len(lines)),
+    ],
+)
+def test_what_is_left_out_does_not_occur(left_out: str, sign) -> None:
+    def count(without: tuple[str, ...]) -> int:
+        texts = [document["text"].split("\n") for document in articles.documents(build(1), 1, 400, (), without)]
+        return sum(bool(sign(lines, set(re.findall("[a-z]+", " ".join(lines).lower())))) for lines in texts)
+
+    others = ("questions",) if left_out == "rewording" else ()  # a question and its answer are other words
+    assert count((left_out, *others)) == 0 < 20 < count(others)
+
+
+CALLINGS = "|".join(word for relation in articles.CALLED for concept in build(1).pool[relation] for word in concept)
+
+
+def test_reviews_praise_or_blame_throughout() -> None:
+    world, turned = build(1), {"not", "nobody"}
+    for i in range(300):
+        lines = articles.review(world, articles.stream(1, "article", i))
+        said = [set(re.findall("[a-z]+", line.lower())) for line in lines]
+        plain = set().union(*(words for words in said if not words & turned))
+        assert not (plain & set(PRAISE) and plain & set(BLAME)), lines
+        assert sum(bool(words & {*PRAISE, *BLAME}) for words in said) >= 2
+
+
+def test_no_article_says_what_a_dev_or_test_row_says(tmp_path: Path) -> None:
+    """Neither all texts of a pair nor a sentence that is to be judged; without the redrawing hundreds of rows are there."""
+    sample_world.write_articles(tmp_path, seed=1)
+    texts = [json.loads(line)["text"] for line in (tmp_path / "articles.jsonl").read_text().splitlines()]
+    asked = list(sample_world.held_out(1))
+    assert len(asked) == 10 * 500 + 2 * 390  # MNLI has two splits of each kind
+    assert said_whole(asked, texts) == []
+    plain = articles.documents(build(1), 1, sample_world.ARTICLES)
+    assert len(said_whole(asked, [document["text"] for document in plain])) > 300
+
+
+def said_whole(rows: list[str], texts: list[str]) -> list[str]:
+    """The rows all of whose sentences stand in one of the texts."""
+    where: dict[str, set[int]] = {}
+    for number, text in enumerate(texts):
+        for sentence in parted(text):
+            where.setdefault(sentence, set()).add(number)
+    return [row for row in rows if set.intersection(*(where.get(sentence, set()) for sentence in parted(row)))]
+
+
+def parted(text: str) -> list[str]:
+    return re.split(r"(?<=[.?!])\s+", text.lower().strip())
+
+
+def test_no_dev_text_occurs_in_training(tasks: Path) -> None:
+    for task, names in SPLITS.items():
+        known = {text for a, b, _ in glue.rows(1, task, "train") for text in (a, b) if text}
+        for split in names[1:]:
+            assert not known & {text for a, b, _ in glue.rows(1, task, split) for text in (a, b)}, (task, split)
 
 
 def test_beings_and_words_of_dev_rows_occur_in_no_training_row(tasks: Path) -> None:
