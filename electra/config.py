@@ -235,8 +235,10 @@ class Flops(Checked):
 
 
 # Keys of PretrainConfig that bear on no result: how a run is computed, printed and kept. They may change in mid-run, up to
-# the rounding of sums (threads, parallel, compile). The hashes of the weights in `init_from` stand for its path.
-NO_BEARING = frozenset({"parallel", "threads", "compile", "log_every", "save_every", "keep", "init_from"})
+# the rounding of sums (threads, parallel, compile, deterministic). The hashes of the weights in `init_from` stand for its path.
+NO_BEARING = frozenset(
+    {"parallel", "threads", "compile", "deterministic", "log_every", "save_every", "save_minutes", "keep", "init_from"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,10 +266,12 @@ class PretrainConfig(Checked):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     threads: Annotated[int, Interval(1, 1024)] = 2  # torch ends the process where it is asked for a million
     compile: Literal["auto", "on", "off"] = "auto"
+    deterministic: bool = False  # on a GPU: the same bytes in every run of one machine, by slower kernels
     log_every: Count = 100
     eval_every: Count = 1000
     eval_batches: Count = 16
-    save_every: Count = 1000
+    save_every: Count = 1000  # steps
+    save_minutes: Annotated[float, Interval(0, 10_000)] = 0.0  # and no sooner than so long after the last one
     keep: Annotated[int, Interval(2, 10**9)] = 2  # so that a damaged checkpoint has one to fall back to
     init_from: str | None = None
 

@@ -1,8 +1,11 @@
 """Which device a process works on. A GPU that is there and cannot be used is an error, never a reason to train on the CPU."""
 
+import contextlib
 import multiprocessing
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -38,3 +41,26 @@ def use_own_gpu() -> None:
     """In a worker process: of several GPUs make one's own the current one. Workers of a pool have consecutive numbers."""
     if torch.cuda.is_available() and (identity := multiprocessing.current_process()._identity):
         torch.cuda.set_device((identity[0] - 1) % torch.cuda.device_count())
+
+
+@contextlib.contextmanager
+def same_bytes(wanted: bool) -> Iterator[None]:
+    """Let a GPU add up in one order, so that the same work gives the same bytes; an operation that cannot is an error.
+
+    Without it backward passes of embeddings and of attention add in the order in which threads come.
+    """
+    if not wanted:
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is made
+    settings: Any = torch.utils.deterministic
+    filled, settings.fill_uninitialized_memory = (
+        settings.fill_uninitialized_memory,
+        False,
+    )  # else each tensor is, for no gain
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+        settings.fill_uninitialized_memory = filled

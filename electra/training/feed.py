@@ -1,4 +1,4 @@
-"""Rows to batches on the device. A set that fits lies on the GPU whole; otherwise rows are gathered from the memory map.
+"""Rows to batches on the device: gathered from the memory map, or from the GPU's memory where a step has left room for all.
 
 Shapes: B rows of the global batch, T positions, N chosen slots a row.
 """
@@ -33,7 +33,11 @@ class Feed:
     def __init__(self, rows: RowSet, config: ElectraConfig, device: torch.device, stream: str) -> None:
         self.rows, self.config, self.device, self.stream = rows, config, device, stream
         self.resident: tuple[Tensor, Tensor] | None = None
-        if device.type == "cuda" and rows.ids.nbytes + rows.bounds.nbytes < torch.cuda.mem_get_info(device)[0] / 2:
+        self.nbytes = rows.ids.nbytes + rows.bounds.nbytes
+
+    def hold_if_room(self) -> None:
+        """Put the whole set on the GPU if that takes at most half of what is free: called once steps have what they need."""
+        if self.device.type == "cuda" and self.nbytes <= torch.cuda.mem_get_info(self.device)[0] / 2:
             self.hold()
 
     def hold(self) -> None:
@@ -45,11 +49,11 @@ class Feed:
         settings = self.config.pretrain
         indices = row_indices(settings.seed, number, settings.batch, len(self.rows))
         if self.resident:
-            chosen = torch.tensor(indices).to(self.device, non_blocking=True)
+            chosen = self._sent(torch.tensor(indices))
             ids_BT, bounds_B2 = (_unsigned(table.index_select(0, chosen)) for table in self.resident)
         else:
-            ids_BT = torch.from_numpy(self.rows.ids[indices]).long().to(self.device)
-            bounds_B2 = torch.from_numpy(self.rows.bounds[indices]).long().to(self.device)
+            tables = (self.rows.ids, self.rows.bounds)
+            ids_BT, bounds_B2 = (_unsigned(self._sent(_signed(table[indices]))) for table in tables)
         second_B, lengths_B = (
             bounds_B2.T.contiguous().unbind()
         )  # strided columns would be another layout than a copy of them
@@ -59,6 +63,12 @@ class Feed:
         noise = Noise.draw(generator, len(ids_BT), ids_BT.shape[1], self.config.objective)
         count = chosen_per_row(lengths_B, self.config.objective.mask_rate, ids_BT.shape[1]).sum()
         return Batch(ids_BT, segments_BT, lengths_B, noise, count, lengths_B.sum())
+
+    def _sent(self, tensor: Tensor) -> Tensor:
+        """A tensor of the host on the device; to a GPU from pinned memory, so that the host need not wait for it."""
+        if self.device.type != "cuda":
+            return tensor.to(self.device)
+        return tensor.pin_memory().to(self.device, non_blocking=True)
 
 
 def _signed(table: NDArray[Any]) -> Tensor:

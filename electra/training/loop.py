@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from electra.config import ElectraConfig, plain
-from electra.devices import default_device
+from electra.devices import default_device, same_bytes
 from electra.errors import BadInput, NonFinite, Stopped
 from electra.export import load_networks
 from electra.files import dump_json, write_atomic
@@ -30,6 +30,7 @@ from electra.progress import Progress
 from electra.seeds import derive
 from electra.stopping import StopRequest
 from electra.training import checkpoint, runs
+from electra.training.announce import SETTLED, Pace, announce
 from electra.training.evaluation import add_sums, collapsed, evaluate, metrics, read_sums
 from electra.training.feed import Feed, RowSet, part
 from electra.training.history import History
@@ -118,6 +119,7 @@ def pretrain(
     with join(device, settings.parallel, title) as world, contextlib.ExitStack() as held:
         stop = held.enter_context(StopRequest())
         held.enter_context(enough_memory(settings))
+        held.enter_context(same_bytes(settings.deterministic and device.type == "cuda"))
         folder = held.enter_context(runs.Held(run)) if world.main else None
         if world.tell(fingerprint) != fingerprint:
             raise BadInput(
@@ -152,7 +154,8 @@ def pretrain(
 
         # ── resume ──
         names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-        state = State(run, fingerprint, world, names, optimizer)
+        state = State(run, fingerprint, world, names, optimizer, aside=device.type == "cuda")
+        held.callback(state.writer.shutdown)
 
         def fits(groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
             state.check_shapes(groups)
@@ -223,6 +226,7 @@ def pretrain(
             record=CudaRecorder(device) if recorded else None,
         )
         clock, logged = time.monotonic(), first
+        saved, pace = clock, Pace(device)
         model.train()
         if first == 0:
             measure(0, {})
@@ -246,7 +250,13 @@ def pretrain(
                 add_sums(state.sums["eval"], sums)
 
                 done = step + 1
-                due = done % settings.save_every == 0 or done == steps
+                late = time.monotonic() - saved >= settings.save_minutes * 60
+                due = done == steps or (done % settings.save_every == 0 and world.any(late))
+                if done - first == SETTLED:
+                    feed.hold_if_room()
+                if (known := pace.at(done - first)) is not None and world.main:
+                    line = announce(title, settings, world, precision, update, feed, known, steps - done)
+                    print(line, file=sys.stderr, flush=True)
                 if device.type == "cpu" or due or done % settings.log_every == 0:
                     refuse(done, sums, norm)
                 if done % settings.log_every == 0 or done == steps:
@@ -285,6 +295,9 @@ def pretrain(
                         "continued": continued,
                     }
                     state.save(done, spent(done) | facts, settings.keep)
+                    saved = time.monotonic()
+                if stopping or done == steps:
+                    state.written()
                 if stopping:
                     raise Stopped(
                         title,

@@ -1,14 +1,19 @@
 """Everything of a run that a checkpoint holds, to the disk and back: weights, optimizer, sums since the last log line and evaluation.
 
 The main process reads and writes; under FSDP the others send and receive their parts, so a checkpoint is whole and does
-not depend on the number of processes.
+not depend on the number of processes. From a GPU a checkpoint is copied once and written by another thread while training
+goes on; what goes wrong there is raised at the next save, or by `written`.
 """
 
+import copy
 import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from electra.errors import CorruptFile, OutOfRoom
@@ -30,6 +35,9 @@ class State:
     names: dict[Tensor, str]  # parameters
     optimizer: AdamW
     sums: dict[str, Sums] = field(default_factory=lambda: {"log": {}, "eval": {}})
+    aside: bool = False  # whether checkpoints are written by another thread
+    writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint"))
+    writing: Future[None] | None = None
 
     def require_room(self, keep: int) -> None:
         """Refuse at the start a disk that cannot take the checkpoints: one more than are kept, for a moment."""
@@ -57,8 +65,21 @@ class State:
             "optimizer": self._whole(moments),
             "running": {f"{kind}/{name}": value for kind, sums in self.sums.items() for name, value in sums.items()},
         }
-        if self.world.main:
-            checkpoint.save(self.run, step, groups, progress | {"fingerprint": self.fingerprint}, keep=keep)
+        if not self.world.main:
+            return
+        self.written()
+        write = partial(checkpoint.save, self.run, step, keep=keep)
+        progress = copy.deepcopy(progress) | {"fingerprint": self.fingerprint}  # the history goes on growing
+        if self.aside:
+            self.writing = self.writer.submit(write, _off_the_device(groups), progress)
+        else:
+            write(groups, progress)
+
+    def written(self) -> None:
+        """Wait until the last checkpoint lies on the disk, whole and read back."""
+        if self.writing is not None:
+            writing, self.writing = self.writing, None
+            writing.result()
 
     def check(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
         """Refuse a checkpoint of another run."""
@@ -104,3 +125,18 @@ class State:
             kind, _, key = name.partition("/")
             self.sums[kind][key] = value.to(self.world.device)
         return progress
+
+
+def _off_the_device(groups: checkpoint.Groups) -> checkpoint.Groups:
+    """Copies on the host, in pinned memory if they come from a GPU: the host waits for it once."""
+
+    def room(tensor: Tensor) -> Tensor:
+        return torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda)
+
+    copies = {file: {name: room(tensor) for name, tensor in tensors.items()} for file, tensors in groups.items()}
+    for file, tensors in groups.items():
+        for name, tensor in tensors.items():
+            copies[file][name].copy_(tensor, non_blocking=True)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return copies

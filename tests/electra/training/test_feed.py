@@ -20,3 +20,15 @@ def test_resident_rows_give_the_same_batches(kind):
         assert torch.equal(plain.ids_BT, resident.ids_BT) and plain.ids_BT.max() > np.iinfo(kind).max // 2
         assert torch.equal(plain.lengths_B, resident.lengths_B)
         assert torch.equal(plain.segments_BT, resident.segments_BT)
+
+
+@pytest.mark.parametrize(("free", "held"), [(2, True), (1.9, False)])
+def test_rows_lie_on_a_gpu_only_where_a_step_has_left_twice_the_room(free, held, monkeypatch):
+    rows, found = MadeUpRows(40), []
+    feed = Feed(rows, config(), torch.device("cuda"), "noise")
+    assert feed.resident is None
+    size = rows.ids.nbytes + rows.bounds.nbytes
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free * size, 100 * size))
+    monkeypatch.setattr(feed, "hold", lambda: found.append(True))
+    feed.hold_if_room()
+    assert bool(found) == held
