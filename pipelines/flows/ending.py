@@ -3,14 +3,17 @@
 Prefect runs a flow on without its server, but cannot note how it ended, and its threads for logs and events try for ever.
 """
 
+import contextvars
 import os
 import sys
 import threading
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from electra.errors import SourceUnreachable
 
 SECONDS = 45.0  # after the work: Prefect notes the end within a few
+TELLING = 10.0  # for a page: Prefect's client would try for more than a minute
 
 
 def unreachable(error: BaseException | None) -> bool:
@@ -34,6 +37,23 @@ def gone() -> NoReturn:
     print(f"error: {found}", file=sys.stderr, flush=True)
     sys.stdout.flush()
     os._exit(found.exit_code)
+
+
+def tell(leave: Callable[..., object], *words: Any) -> None:
+    """Leave a page with the server, unless it has gone: the numbers are in their file, and the work does not wait for it."""
+    raised: list[Exception] = []
+
+    def try_it() -> None:
+        try:
+            leave(*words)
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(try_it,), daemon=True)
+    thread.start()
+    thread.join(TELLING)
+    if raised and not unreachable(raised[0]):
+        raise raised[0]
 
 
 def limit() -> None:

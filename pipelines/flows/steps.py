@@ -99,11 +99,7 @@ def show(stage: str, name: str, outcome: Outcome) -> str:
     pattern = DETAILS.get(stage)
     if pattern is None:
         return word
-    try:
-        leave_pages(stage, name, word, pattern.format(name))
-    except Exception as error:  # the server may have gone: the numbers are in their file
-        if not ending.unreachable(error):
-            raise
+    ending.tell(leave_pages, stage, name, word, pattern.format(name))
     return word
 
 
@@ -133,7 +129,7 @@ def table(values: Any, prefix: str = "") -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def parent_run(flow: str, model: str) -> Iterator[str | None]:
     """The MLflow run of this flow run: made at the first try, found again at a retry. None where tracking is off."""
-    parent, recorder = None, None
+    parent = None
     if read_params().tracking == "mlflow":
         try:
             from pipelines.tracking import recorder
@@ -146,9 +142,8 @@ def parent_run(flow: str, model: str) -> Iterator[str | None]:
         yield parent
         status = "FINISHED"
     finally:
-        if parent and recorder:
-            with contextlib.suppress(Exception):
-                recorder.close_parent(parent, status)
+        if parent:
+            tracking.end_workflow(parent, status)
         if ALONE in os.environ or "PREFECT__FLOW_RUN_ID" in os.environ:  # here, or a worker's process for this run
             ending.limit()
 

@@ -9,6 +9,7 @@ from prefect.artifacts import create_table_artifact
 from electra.errors import UserError
 from electra.files import read_json
 from pipelines import ROOT
+from pipelines.flows import ending
 
 
 def watching(name: str, log: Callable[[str], None]) -> Callable[[str], None]:
@@ -20,7 +21,7 @@ def watching(name: str, log: Callable[[str], None]) -> Callable[[str], None]:
         rows = _read(name)
         if rows and rows != known[0]:
             known[0] = rows
-            show(name, rows)
+            ending.tell(show, name, rows)
 
     return spoken
 

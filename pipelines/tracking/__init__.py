@@ -167,6 +167,16 @@ def open_run(
             pipe.close()
 
 
+def end_workflow(run_id: str, status: str) -> None:
+    """End the run of a workflow and tag its stages with the hashes that DVC gave their outs; `sync` does it where no store answers."""
+    from pipelines.tracking.recorder import dvc_hashes
+
+    pipe = Pipe(Spool(Path("runs").absolute() / FOLDER / f"workflow-{run_id}"))
+    end = {"what": "end", "run": "", "workflow": run_id, "status": status, "uri": uri(), "outs": dvc_hashes()}
+    pipe.send(end)
+    pipe.close()
+
+
 def uri() -> str:
     """Where runs are kept: MLFLOW_TRACKING_URI, else the database that a plain `mlflow ui` opens."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{ROOT / 'mlflow.db'}"

@@ -66,13 +66,6 @@ def open_parent(name: str, params: dict[str, Any], key: str, store: Any = None) 
     return str(run_id)
 
 
-def close_parent(run_id: str, status: str) -> None:
-    """End the run of a workflow, and tag its stages with the hashes that DVC gave their outs."""
-    mlflow, experiment = client()
-    tag_outs(mlflow, experiment, run_id, dvc_hashes())
-    mlflow.set_terminated(run_id, status)
-
-
 def tag_outs(mlflow: Any, experiment: str, parent: str, hashes: dict[str, dict[str, str]]) -> None:
     """Tag a workflow's finished stages with the hashes of their outs: DVC knows them only after a stage has ended."""
     runs = mlflow.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{parent}'")
@@ -133,7 +126,7 @@ class Recorder:
     def handle(self, message: dict[str, Any]) -> None:
         """Carry out one message; points are only gathered."""
         what, run_id = message["what"], self.runs.get(message["run"], "")
-        if what == "open" and not message["run"]:
+        if "uri" in message:
             self.state["uri"] = message["uri"]
         if self.mlflow is None:
             self.connect()
@@ -150,6 +143,9 @@ class Recorder:
                 self.mlflow.set_tag(run_id, key, value)
         elif what == "close":
             self.close(message["run"], message["status"], message.get("error", ""))
+        elif what == "end":
+            tag_outs(self.mlflow, self.experiment, message["workflow"], message["outs"])
+            self.mlflow.set_terminated(message["workflow"], message["status"])
 
     def open(self, message: dict[str, Any]) -> None:
         """Begin a run, or go on in the one that a killed stage has left."""

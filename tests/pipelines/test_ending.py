@@ -1,8 +1,11 @@
 """A Prefect server that vanishes: the flow's work is done, one sentence is said, and the process ends with a code of its own."""
 
+import contextvars
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import httpx
 import pytest
@@ -18,6 +21,24 @@ def test_only_a_server_out_of_reach_is_one() -> None:
         assert ending.unreachable(error)
     for other in (None, ValueError("no"), httpx.InvalidURL("x")):
         assert not ending.unreachable(other)
+
+
+def test_a_page_is_not_waited_for_and_its_own_errors_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(error: Exception) -> None:
+        raise error
+
+    ending.tell(leave, httpx.ConnectError("refused"))
+    with pytest.raises(ValueError, match="of its own"):
+        ending.tell(leave, ValueError("of its own"))
+    place: contextvars.ContextVar[str] = contextvars.ContextVar("place")
+    place.set("this run")  # as Prefect knows whose page it is
+    found: list[str] = []
+    ending.tell(lambda: found.append(place.get()))
+    assert found == ["this run"]
+    monkeypatch.setattr(ending, "TELLING", 0.1)
+    started = time.monotonic()
+    ending.tell(threading.Event().wait, 60)
+    assert time.monotonic() - started < 30
 
 
 STUCK = """

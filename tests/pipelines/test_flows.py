@@ -134,7 +134,7 @@ def test_stages_hang_below_the_flows_run(dvc: Dvc, monkeypatch: pytest.MonkeyPat
     params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
     closed: list[tuple[str, str]] = []
     monkeypatch.setattr(recorder, "open_parent", lambda name, params, key: f"parent of {name}")
-    monkeypatch.setattr(recorder, "close_parent", lambda run, status: closed.append((run, status)))
+    monkeypatch.setattr(tracking, "end_workflow", lambda run, status: closed.append((run, status)))
     finetune("smoke")
     assert dvc.parents == ["parent of finetune smoke"] * 3
     assert closed == [("parent of finetune smoke", "FINISHED")]
@@ -156,6 +156,27 @@ def test_a_dead_tracking_store_does_not_stop_a_flow(dvc: Dvc, monkeypatch: pytes
     monkeypatch.setattr(recorder, "open_parent", dead)
     assert pretrain("smoke") == "ran"
     assert dvc.parents == [None]
+
+
+def test_a_server_that_vanishes_under_an_ablation_leaves_it_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import httpx
+
+    from pipelines.flows import watch
+
+    def vanished(**_: Any) -> None:
+        raise httpx.ConnectError("refused")
+
+    monkeypatch.setattr(watch, "ROOT", tmp_path)
+    monkeypatch.setattr(watch, "create_table_artifact", vanished)
+    said: list[str] = []
+    log = watch.watching("a", said.append)
+    progress = tmp_path / "runs" / "ablation-a" / "progress.json"
+    progress.parent.mkdir(parents=True)
+    progress.write_text(json.dumps([{"arm": "one", "seed": 1, "status": "done", "score": 1.0}]))
+    log("a line")
+    assert said == ["a line"]
 
 
 def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:

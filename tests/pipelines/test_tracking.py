@@ -210,7 +210,14 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(
     assert found["pretrain tiny"].info.status == "RUNNING"
     hashes = {"pretrain@tiny": {"build/models/tiny": "abc.dir"}}
     monkeypatch.setattr(recorder, "dvc_hashes", lambda: hashes)
-    recorder.close_parent(parent, "FINISHED")
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as away:
+        away.setattr(tracking, "_record", lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE))
+        tracking.end_workflow(parent, "FINISHED")  # the store does not answer
+    assert runs(store)["pretrain tiny"].info.status == "RUNNING"
+    monkeypatch.setattr(recorder, "dvc_hashes", dict)  # by then another commit is checked out
+    assert recorder.sync(tmp_path / "runs" / tracking.FOLDER) == []
+    assert not list((tmp_path / "runs" / tracking.FOLDER).iterdir())
     found = runs(store)
     assert found["pretrain tiny"].info.status == "FINISHED"
     assert found["pretrain@tiny"].data.tags["dvc.out.build/models/tiny"] == "abc.dir"
