@@ -24,6 +24,7 @@ class Job:
     candidates: bool = False  # SQuAD: leave what an ensemble of seeds needs, too
     data: str = ""  # digest of the rows
     tokenizer: str = ""  # sha256 of its file
+    inputs: tuple[tuple[Path, str], ...] = ()  # every file that is read, with its sha256 when planned
     cost: float = 0.0  # estimate for the order of jobs, in bytes of training rows read
     device: str = "cpu"
     together: tuple[int, ...] = ()  # seeds that are trained with it in one stack of weights; empty: it is trained alone

@@ -16,7 +16,7 @@ import torch
 from electra.config import EncoderConfig, digest
 from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.export import read_config, verify_folder
-from electra.files import atomic_folder, read_json, remove, write_json, write_jsonl
+from electra.files import atomic_folder, read_json, readable, remove, write_json, write_jsonl
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
 from electra.finetuning.job import Job, splits_of
@@ -93,6 +93,8 @@ def plan(
     together = config.seeds if stacked and len(config.seeds) > 1 else ()
     if together:
         common = (*common, "stacked", together)
+    inputs = [(rows / f"{name}.jsonl", sha256) for name, sha256 in files.items()]
+    inputs += [(model / name, sha256) for name, sha256 in hashes.items()]
     candidates = facts is None and config.ensemble and len(config.seeds) > 1
     if candidates:
         common = (*common, "candidates")
@@ -127,6 +129,7 @@ def plan(
                     keep=kept,
                     data=digest(files),
                     tokenizer=tokenizer,
+                    inputs=tuple(inputs),
                     cost=size,
                     device=device,
                     together=together,
@@ -164,10 +167,21 @@ def finished(job: Job) -> Record | None:
     return record
 
 
+def check_inputs(job: Job) -> None:
+    """Refuse files that are others than when the job was planned, which may be hours ago."""
+    for path, sha256 in job.inputs:
+        with readable(path):
+            if (found := sha256_once(path)) != sha256:
+                raise CorruptFile(path, f"has sha256 {found}", f"{sha256}, as when the stage began", "run it again")
+
+
 def run(job: Job) -> Record:
     """Do a job, or read it if it is done. Deterministic at one thread; leaves the whole folder or nothing."""
     assert not job.together, "a job of a stack is done with the others"
-    return finished(job) or _leave(job, solve(job))
+    if record := finished(job):
+        return record
+    check_inputs(job)
+    return _leave(job, solve(job))
 
 
 def run_together(jobs: Sequence[Job]) -> list[Record]:
@@ -175,6 +189,7 @@ def run_together(jobs: Sequence[Job]) -> list[Record]:
     assert all(tuple(job.seed for job in jobs) == job.together for job in jobs), "a stack is done whole"
     records = [finished(job) for job in jobs]
     if None in records:
+        check_inputs(jobs[0])
         try:
             solved = solve_together(jobs)
         except torch.OutOfMemoryError as error:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from electra.domains import Interval
-from electra.errors import BadConfig, BadInput
+from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.export import load_encoder
 from electra.files import read_json, read_jsonl, write_json
 from electra.finetuning import jobs as jobs_module
@@ -95,6 +95,24 @@ def test_the_same_job_leaves_the_same_bytes(task_rows, model, tmp_path):
         assert folders[0] == folders[1]
         pretrained, scratch = (raw for name, raw in folders[0].items() if name.endswith("score.json"))
         assert pretrained != scratch
+
+
+@pytest.mark.parametrize("name", ["rows/mrpc/train.jsonl", "rows/mrpc/dev.jsonl", "model/model.safetensors"])
+def test_files_that_change_between_plan_and_work_are_noticed(task_rows, model, tmp_path, name):
+    rows, weights = tmp_path / "rows" / "mrpc", tmp_path / "model"
+    shutil.copytree(task_rows / "mrpc", rows)
+    shutil.copytree(model, weights)
+    (weights / MANIFEST).unlink()  # as a folder from elsewhere has none
+    one, *_ = plan("mrpc", CONFIG, rows=rows, model=weights, state=tmp_path / "state")
+    several = dataclasses.replace(CONFIG, seeds=(1, 2), arms=("pretrained",))
+    together = plan("mrpc", several, rows=rows, model=weights, state=tmp_path / "state", stack="on")
+    raw = bytearray((tmp_path / name).read_bytes())
+    raw[-3] ^= 1
+    (tmp_path / name).write_bytes(raw)
+    with pytest.raises(CorruptFile, match=f"{name}: has sha256"):
+        run(one)
+    with pytest.raises(CorruptFile, match=f"{name}: has sha256"):
+        jobs_module.run_together(together)
 
 
 @pytest.mark.parametrize("task", ["mrpc", "squad2"])
