@@ -65,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_stage(options: argparse.Namespace) -> int:
     """Run a stage under a tracker and note how long it took."""
+    if code := processes.told_before():
+        return code
     from pipelines import tracking
     from pipelines.params import load
 

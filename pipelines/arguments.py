@@ -93,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("--nproc-per-node", metavar="N", help="processes on this machine, one for each GPU")
             sub.add_argument("--nnodes", metavar="K", help="machines, each given the same command")
             sub.add_argument("--rdzv-endpoint", metavar="HOST:PORT", help="where they meet: on the first machine")
+            sub.add_argument("--max-restarts", metavar="N", help="times that all processes begin again when one dies")
             text = "go on with the run of other settings that is there, or with one that was set aside, under these"
             sub.add_argument("--continue", dest="origin", nargs="?", const="", metavar="RUN", help=text)
         sub.add_argument("--debug", action="store_true", help="show the traceback of a user's mistake, too")

@@ -6,6 +6,7 @@ from the last checkpoint. How many processes there are changes no result beyond 
 of the command line, or torchrun's own variables, which pass through DVC.
 """
 
+import json
 import logging
 import os
 import signal
@@ -22,17 +23,24 @@ from electra.errors import BadConfig, SourceUnreachable, Stopped, UserError
 from electra.files import dump_json, write_atomic
 from electra.workers import rank
 
-VARIABLES = {"nproc_per_node": "PET_NPROC_PER_NODE", "nnodes": "PET_NNODES", "rdzv_endpoint": "PET_RDZV_ENDPOINT"}
+VARIABLES = {
+    "nproc_per_node": "PET_NPROC_PER_NODE",
+    "nnodes": "PET_NNODES",
+    "rdzv_endpoint": "PET_RDZV_ENDPOINT",
+    "max_restarts": "PET_MAX_RESTARTS",
+}
+LEAST = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0}
 PATIENCE = 600  # seconds that processes have to finish their step and save after a stop was asked for
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How many processes on how many machines, and where they meet."""
+    """How many processes on how many machines, where they meet, and how often all are started again after a death."""
 
     nproc_per_node: int = 1
     nnodes: int = 1
     rdzv_endpoint: str = ""
+    max_restarts: int = 0
 
     @property
     def several(self) -> bool:
@@ -44,13 +52,19 @@ class Layout:
         """From options of the command line, else from torchrun's variables."""
         found = {key: options.get(key) or os.environ.get(variable, "") for key, variable in VARIABLES.items()}
         counts = {}
-        for key in ("nproc_per_node", "nnodes"):
-            if not (found[key] or "1").isdecimal() or int(found[key] or 1) < 1:
-                raise BadConfig(f"--{key.replace('_', '-')}", f"is {found[key]!r}", "a number above 0")
-            counts[key] = int(found[key] or 1)
+        for key, least in LEAST.items():
+            text = str(found[key] or least)  # a flow gives numbers, a shell text
+            if not text.isdecimal() or int(text) < least:
+                raise BadConfig(f"--{key.replace('_', '-')}", f"is {text!r}", f"a number of at least {least}")
+            counts[key] = int(text)
         if counts["nnodes"] > 1 and not found["rdzv_endpoint"]:
             raise BadConfig("--rdzv-endpoint", "is missing", "HOST:PORT of the first machine, the same on all of them")
         return Layout(**counts, rdzv_endpoint=found["rdzv_endpoint"])
+
+    def variables(self) -> dict[str, str]:
+        """As torchrun's variables, which pass through DVC; those at their default are left out."""
+        values = {key: (getattr(self, key), field.default) for key, field in self.__dataclass_fields__.items()}
+        return {VARIABLES[key]: str(value) for key, (value, default) in values.items() if value != default}
 
 
 def is_process() -> bool:
@@ -69,8 +83,23 @@ def report(error: UserError) -> None:
     if file is None or not is_process():
         print(f"error: {error}", file=sys.stderr)
     else:  # the form that torch elastic reads
-        message = {"message": str(error), "extraInfo": {"timestamp": str(int(time.time()))}}
+        message = {"message": str(error), "extraInfo": {"timestamp": str(int(time.time())), "code": error.exit_code}}
         write_atomic(Path(file), dump_json({"message": message}))
+
+
+def told_before() -> int:
+    """In a process that was started again: the exit code of a mistake that one of this machine told before it, and tell
+    it again; else 0. Torch elastic restarts after every bad end, and only a death is worth it."""
+    file = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if not file or not is_process():
+        return 0
+    for earlier in sorted(Path(file).parents[2].glob("attempt_*/*/error.json")):  # its own is attempt_N/RANK/error.json
+        text = earlier.read_bytes()
+        code = int(json.loads(text)["message"]["extraInfo"].get("code", 0))
+        if code not in {0, Stopped.exit_code}:
+            write_atomic(Path(file), text)
+            return code
+    return 0
 
 
 def launch(command: Sequence[str], layout: Layout, name: str) -> int:
@@ -91,7 +120,7 @@ def launch(command: Sequence[str], layout: Layout, name: str) -> int:
             run_id=name if layout.nnodes > 1 else uuid.uuid4().hex,
             rdzv_backend="c10d",
             rdzv_endpoint=layout.rdzv_endpoint or "localhost:0",
-            max_restarts=0,
+            max_restarts=layout.max_restarts,
             logs_specs=DefaultLogsSpecs(log_dir=folder),
         )
         try:

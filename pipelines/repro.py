@@ -1,4 +1,4 @@
-"""The one place that starts DVC: `dvc --wait-for-lock repro TARGET…` as a child, its lines handed on as they come.
+"""The one place that starts DVC, `dvc --wait-for-lock repro TARGET…`, or a stage beside it: a child whose lines are handed on as they come.
 
 The child stays in this process group, so that whoever ends the group (a worker that cancels, a terminal) ends it too.
 It has its own deadline, since a task's time-out is a signal and does not reach threads. Whatever way `repro` is left,
@@ -82,15 +82,44 @@ def repro(
         *(["--single-item"] if single else []),
         *targets,
     ]
+    outcome, name = Outcome(), ", ".join(targets) or "report"
+    if code := follow(command, name, outcome.read, log, seconds, environment or {}):
+        sentence = outcome.errors[0] if outcome.errors else f"dvc repro ended with {code}"
+        raise StageFailed(name, sentence, outcome.exit_code or code)
+    return outcome
+
+
+def join(
+    stage: str,
+    name: str,
+    *,
+    log: Callable[[str], None] = print,
+    seconds: float | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Take part in a stage that DVC runs on another machine: its command here, without DVC, which the other one has locked."""
     outcome = Outcome()
+    command = [sys.executable, "-m", "pipelines", stage, name]
+    if code := follow(command, f"{stage}@{name}", outcome.read, log, seconds, environment or {}):
+        raise StageFailed(f"{stage}@{name}", (outcome.errors or [f"ended with {code}"])[0], code)
+
+
+def follow(
+    command: Sequence[str],
+    name: str,
+    read: Callable[[str], None],
+    log: Callable[[str], None],
+    seconds: float | None,
+    environment: Mapping[str, str],
+) -> int:
+    """Run a command to its end or its time limit, every line to `read` and gathered ones to `log`; its exit code."""
     gathered: list[str] = []
     deadline = None if seconds is None else time.monotonic() + seconds
-    name = ", ".join(targets) or "report"
-    with child(command, environment or {}) as process:
+    with child(command, environment) as process:
         spoken = time.monotonic()
         for line in lines(process, deadline):
             if line:
-                outcome.read(line)
+                read(line)
                 gathered.append(line)
             if gathered and (not line or time.monotonic() - spoken >= EVERY):
                 log("\n".join(gathered))
@@ -99,11 +128,7 @@ def repro(
             log("\n".join(gathered))
         if deadline is not None and time.monotonic() >= deadline and process.poll() is None:
             raise StageFailed(name, f"stopped after {seconds:g} seconds, its time limit; the next try resumes it", 75)
-        code = process.wait()
-    if code != 0:
-        sentence = outcome.errors[0] if outcome.errors else f"dvc repro ended with {code}"
-        raise StageFailed(name, sentence, outcome.exit_code or code)
-    return outcome
+        return process.wait()
 
 
 def lines(process: subprocess.Popen[bytes], deadline: float | None) -> Iterator[str]:

@@ -3,14 +3,30 @@
 from prefect import flow
 
 from pipelines.flows import steps
+from pipelines.processes import Layout
 
 
 @flow(name="pretrain", flow_run_name="pretrain {model}")
-def pretrain(model: str = "tiny", hours: float | None = None, nproc_per_node: int = 1) -> str:
+def pretrain(
+    model: str = "tiny",
+    hours: float | None = None,
+    nproc_per_node: int = 1,
+    nnodes: int = 1,
+    rdzv_endpoint: str = "",
+    max_restarts: int = 0,
+    joins: bool = False,
+) -> str:
     """Corpus, tokens and pre-training of a model, as far as they are out of date; `hours` limits each stage.
 
-    `nproc_per_node`: processes that pre-train together, one for each GPU of the machine.
+    `nproc_per_node`: processes that pre-train together, one for each GPU of the machine. `nnodes` machines meet at
+    `rdzv_endpoint`, each with a flow run of its own: one brings the stages up to date, the others have `joins`.
+    `max_restarts`: times that all processes begin again when one dies.
     """
+    given = {"nproc_per_node": nproc_per_node, "nnodes": nnodes, "max_restarts": max_restarts}
+    layout = Layout.read(given | {"rdzv_endpoint": rdzv_endpoint})
+    if joins:
+        steps.read_params().require("models", model)
+        return steps.join_stage("pretrain", model, hours, layout)
     steps.check(model)
     with steps.parent_run("pretrain", model) as parent:
-        return steps.run_stage("pretrain", model, parent, hours, nproc_per_node=nproc_per_node)
+        return steps.run_stage("pretrain", model, parent, hours, layout=layout)

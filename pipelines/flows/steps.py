@@ -21,9 +21,10 @@ from pipelines.flows import ALONE, ending
 from pipelines.flows.watch import watching
 from pipelines.needed import check_tasks
 from pipelines.params import Params, load
-from pipelines.processes import VARIABLES
-from pipelines.repro import Outcome, StageFailed, repro
+from pipelines.processes import Layout
+from pipelines.repro import Outcome, StageFailed, join, repro
 
+ALONE_HERE = Layout()
 DETAILS = {
     "pretrain": "results/{}/pretrain.json",
     "glue": "results/{}/glue.json",
@@ -72,15 +73,13 @@ def run_stage(
     parent: str | None,
     hours: float | None = None,
     single: bool = False,
-    nproc_per_node: int = 1,
+    layout: Layout = ALONE_HERE,
 ) -> str:
     """`dvc repro` of one stage with what it depends on; its lines are the task's log. Returns `ran` or `cached`.
 
-    A retry resumes: the stage finds its checkpoints, and its run in MLflow. Pre-training takes `nproc_per_node`.
+    A retry resumes: the stage finds its checkpoints, and its run in MLflow. `layout` is pre-training's.
     """
-    environment = {tracking.PARENT: parent} if parent else {}
-    if nproc_per_node > 1:
-        environment[VARIABLES["nproc_per_node"]] = str(nproc_per_node)
+    environment = ({tracking.PARENT: parent} if parent else {}) | layout.variables()
     target = f"pipelines/dvc.yaml:{stage}@{name}" if stage != "report" else "dvc.yaml:report"
     log = get_run_logger().info
     outcome = repro(
@@ -91,6 +90,22 @@ def run_stage(
         environment=environment,
     )
     return show(stage, name, outcome)
+
+
+@task(
+    name="join",
+    task_run_name="join {stage}@{name}",
+    retries=2,
+    retry_delay_seconds=5,
+    retry_condition_fn=worth_a_retry,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def join_stage(stage: str, name: str, hours: float | None, layout: Layout) -> str:
+    """Take part, as one of several machines, in a stage that DVC runs on the first of them; returns `joined`."""
+    seconds = hours * 3600 if hours else None
+    join(stage, name, log=get_run_logger().info, seconds=seconds, environment=layout.variables())
+    return "joined"
 
 
 def show(stage: str, name: str, outcome: Outcome) -> str:

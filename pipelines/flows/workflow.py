@@ -3,6 +3,7 @@
 from prefect import flow
 
 from pipelines.flows import steps
+from pipelines.processes import Layout
 
 
 @flow(name="workflow", flow_run_name="workflow {model}")
@@ -15,7 +16,7 @@ def workflow(model: str = "tiny", hours: float | None = None, nproc_per_node: in
     params = steps.read_params()
     selected = params.run
     with steps.parent_run("workflow", model) as parent:
-        done = {"pretrain": steps.run_stage("pretrain", model, parent, hours, nproc_per_node=nproc_per_node)}
+        done = {"pretrain": steps.run_stage("pretrain", model, parent, hours, layout=Layout(nproc_per_node))}
         done |= {stage: steps.run_stage(stage, model, parent, hours) for stage in ("glue", "squad")}
         for name, ablation in params.ablations.items():
             if ablation.model == model:

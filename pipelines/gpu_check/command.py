@@ -105,7 +105,8 @@ def speed(device: str, out: Path, environment: dict[str, str], seconds: float) -
     peer = importlib.util.find_spec("transformers") is not None
     arms = [f"ours-{precision}", *([f"peer-{precision}"] if peer else [])]
     words = [sys.executable, str(BENCHMARK), *SPEED[device], "--arms", *arms, "--rounds", "1", "--out", str(out)]
-    if wrong := call([*words, "--seconds", str(max(seconds, 60))], environment, PATIENCE + seconds):
+    seconds = max(seconds, 60)
+    if wrong := call([*words, "--seconds", str(seconds)], environment, PATIENCE + seconds):
         return [{"name": "speed", "found": wrong, "expected": "an end", "verdict": "FAILED"}]
     records = [rate(name, found, *arms) for name, found in read_json(out)["models"].items()]
     return records if peer else [*records, skipped("speed: transformers", "not installed: `pip install transformers`")]

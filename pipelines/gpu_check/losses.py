@@ -81,8 +81,8 @@ def moved(batch: Batch, device: torch.device) -> Batch:
 
 
 def difference(found: list[float], expected: list[float]) -> float:
-    """The largest relative difference."""
-    return max(abs(ours - theirs) / abs(theirs) for ours, theirs in zip(found, expected, strict=True))
+    """The largest relative difference; a loss of 0 is wrong, too, but divides nothing."""
+    return max(abs(ours - theirs) / max(abs(theirs), 1e-9) for ours, theirs in zip(found, expected, strict=True))
 
 
 def check(device: torch.device) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ def check(device: torch.device) -> list[dict[str, Any]]:
     quiet = Size(without_dropout(shape.config), shape.vocab_size)
     seeds = list(range(STEPS))
     expected = train(plain, quiet, rate=RATE, seeds=seeds)
-    moved_by = abs(expected[-1] - expected[-1 - BATCHES]) / expected[-1]
+    moved_by = difference(expected[-1:], expected[-1 - BATCHES : -BATCHES])
     records = [
         record(
             f"losses: {plain.name}", f"{expected[0]:.4f} to {expected[-1]:.4f}", "the weights learn", moved_by > 1e-4
@@ -121,7 +121,7 @@ def dropout(device: torch.device, shape: Size, compiled: bool) -> dict[str, Any]
     recorder = next(mode.record for mode in modes(device) if mode.record)
     plain, ours = (train(Mode(device, "fp32", compiled, r), shape, rate=0.0, seeds=seeds) for r in (None, recorder))
     at_any = difference(ours, plain)
-    new = abs(ours[-6] - ours[-4]) / ours[-6]
+    new = difference(ours[-6:-5], ours[-4:-3])
     name = " ".join(["dropout:", device.type, *(["compiled"] if compiled else []), "recorded"])
     found = f"differs by {at_any:.1e} from unrecorded, by {new:.1e} from seed to seed"
     return record(name, found, "1e-05, more than 1e-05", at_any <= 1e-5 < new, losses=ours)

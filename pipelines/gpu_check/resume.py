@@ -65,7 +65,7 @@ def compare(device: torch.device, folder: Path, *, deterministic: bool, exact: b
         len({sha256_file(end / file) for end in ends}) == 1 for file in ("model.safetensors", "optimizer.safetensors")
     )
     whole, killed = (read_json(end / "progress.json")["history"][-1]["loss"] for end in ends)
-    apart = abs(whole - killed) / whole
+    apart = abs(whole - killed) / max(abs(whole), 1e-9)
     return {
         "name": f"resume: {device.type}{' deterministic' if deterministic else ''}",
         "found": f"went on at step {reached}; {'the same bytes' if equal else f'held-out loss differs by {apart:.1e}'}",

@@ -27,14 +27,14 @@ class Dvc:
     def __init__(self) -> None:
         self.calls: list[tuple[str, bool]] = []
         self.parents: list[str | None] = []
-        self.processes: list[str | None] = []
+        self.processes: list[dict[str, str]] = []
         self.failures: list[StageFailed] = []
 
     def repro(self, *targets: str, single: bool, log: Any, seconds: float | None, environment: Any) -> Outcome:
         name = targets[0].rpartition(":")[2]
         self.calls.append((name, single))
         self.parents.append(environment.get(tracking.PARENT))
-        self.processes.append(environment.get("PET_NPROC_PER_NODE"))
+        self.processes.append({key: value for key, value in environment.items() if key.startswith("PET_")})
         log(f"Running stage '{name}':")
         if self.failures:
             raise self.failures.pop(0)
@@ -74,10 +74,32 @@ def test_pretrain_checks_runs_and_leaves_a_page(dvc: Dvc) -> None:
 
     assert pretrain("smoke", nproc_per_node=2) == "ran"
     assert dvc.calls == [("pretrain@smoke", False)]
-    assert dvc.processes == ["2"]
+    assert dvc.processes == [{"PET_NPROC_PER_NODE": "2"}]
     pages = artifacts()
     assert "results/smoke/pretrain.json" in pages["pretrain-smoke"]
     assert "tasks.cola.mean" in pages["pretrain-smoke-numbers"]
+
+
+@pytest.mark.slow
+def test_several_machines_meet_and_one_of_them_asks_dvc(dvc: Dvc, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipelines.flows import steps
+    from pipelines.flows.pretrain import pretrain
+
+    joined: list[tuple[str, str, Any]] = []
+    monkeypatch.setattr(steps, "join", lambda *words, environment, **_: joined.append((*words, environment)))
+    where = {"nproc_per_node": 8, "nnodes": 2, "rdzv_endpoint": "node1:29400", "max_restarts": 3}
+    assert pretrain("smoke", **where) == "ran"
+    assert pretrain("smoke", **where, joins=True) == "joined"
+    variables = {
+        "PET_NPROC_PER_NODE": "8",
+        "PET_NNODES": "2",
+        "PET_RDZV_ENDPOINT": "node1:29400",
+        "PET_MAX_RESTARTS": "3",
+    }
+    assert dvc.processes == [variables] and joined == [("pretrain", "smoke", variables)]
+    assert dvc.calls == [("pretrain@smoke", False)]
+    with pytest.raises(BadConfig, match="rdzv-endpoint"):
+        pretrain("smoke", nnodes=2)
 
 
 @pytest.mark.slow

@@ -142,7 +142,7 @@ def test_commands_and_options_are_these_and_no_others() -> None:
         *("inputs", "sync", "gpu-check"),
     }
     more = {
-        "pretrain": {"--nproc-per-node", "--nnodes", "--rdzv-endpoint", "--continue"},
+        "pretrain": {"--nproc-per-node", "--nnodes", "--rdzv-endpoint", "--max-restarts", "--continue"},
         "runs": {"--yes"},
         "predict": {"--output"},
         "score": {"--split"},

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from electra.errors import BadConfig, NonFinite
+from electra.errors import BadConfig, NonFinite, Stopped, UserError
 from pipelines import processes
 from pipelines.__main__ import main
 from pipelines.processes import Layout
@@ -31,6 +31,16 @@ def test_the_layout_comes_from_options_then_from_torchruns_variables(monkeypatch
         Layout.read({"nnodes": "2"})
     with pytest.raises(BadConfig, match="--nproc-per-node: is 'many'"):
         Layout.read({"nproc_per_node": "many"})
+
+
+def test_a_layout_goes_through_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Layout().variables() == {}
+    layout = Layout(nproc_per_node=8, nnodes=4, rdzv_endpoint="node1:29400", max_restarts=3)
+    for name, value in layout.variables().items():
+        monkeypatch.setenv(name, value)
+    assert Layout.read({}) == layout
+    with pytest.raises(BadConfig, match="--max-restarts: is '-1'"):
+        Layout.read({"max_restarts": "-1"})
 
 
 def failure(code: int, sentence: str = "") -> Any:
@@ -89,6 +99,20 @@ def test_the_launcher_says_the_mistake_as_one_process_would(
     assert capsys.readouterr().err == f"error: {error}\n"
 
 
+@pytest.mark.parametrize(("error", "code"), [(BadConfig("x", "is 64"), 64), (Stopped("x", "another has ended"), 0)])
+def test_a_mistake_is_told_again_after_a_restart_and_a_stop_is_not(
+    error: UserError, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched(monkeypatch)
+    attempts = [tmp_path / f"attempt_{number}" / "1" / "error.json" for number in range(2)]
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(attempts[0]))
+    assert processes.told_before() == 0
+    processes.report(error)
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(attempts[1]))
+    assert main(["pretrain", "smoke"]) == code if code else processes.told_before() == 0
+    assert attempts[1].exists() == bool(code)
+
+
 def tiny(command: str, port: str) -> list[str]:
     """A documented command with the smoke model, and two processes at most."""
     words = shlex.split(command)
@@ -131,6 +155,30 @@ def test_the_documented_commands_one_machine_with_a_dead_process_then_two(
         assert agent.returncode == 0, told
     done = json.loads((project / "results" / "smoke" / "pretrain.json").read_text())
     assert done["step"] == 60 and (project / "build" / "models" / "smoke" / "generator").is_dir()
+
+
+@pytest.mark.slow
+def test_a_death_is_restarted_from_the_last_checkpoint_and_a_mistake_is_not(project: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(project)
+    assert main(["corpus", "smoke"]) == main(["tokens", "smoke"]) == 0
+    (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("steps: 20", "steps: 60", 1))
+
+    def start(count: int) -> subprocess.Popen[str]:
+        words = [sys.executable, "-m", "pipelines", "pretrain", "smoke", "--nproc-per-node", str(count)]
+        words += ["--max-restarts", "1"]
+        return subprocess.Popen(words, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True)
+
+    three = start(3)
+    told = three.communicate(timeout=240)[1]
+    assert three.returncode == 64 and told.count("error: pretrain.batch: is 8, which 3 processes") == 1, told
+
+    process, run = start(2), project / "runs" / "pretrain-smoke"
+    deadline = time.monotonic() + 120
+    while not (run / "step-5").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    next(child for child in psutil.Process(process.pid).children(recursive=True) if rank(child) == "1").kill()
+    told = process.communicate(timeout=240)[1]
+    assert process.returncode == 0 and "resuming at step" in told, told
 
 
 def rank(process: psutil.Process) -> str:
