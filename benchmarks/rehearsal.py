@@ -1,0 +1,209 @@
+"""Every preset and every way to train, on a stand-in GPU: what is launched, recorded, waited for and held. One JSON.
+
+    python benchmarks/rehearsal.py FOLDER                   # all that benchmarks/results/rehearsal.json does not hold yet
+    python benchmarks/rehearsal.py FOLDER --only small      # the cases with this in their names
+
+FOLDER holds the stand-in: a CUDA build of torch and the project's packages in `venv/`, and `libfakegpu.so` and
+`libcuda.so.1`, which take the place of the CUDA runtime and the driver. PyTorch's dispatcher, allocator, streams and graph
+API, Inductor and Triton are the real ones; kernels do nothing. So device mix-ups, host reads, illegal work in a recording,
+empty graphs, recompilations, launches a step and memory are seen; numbers, cuDNN, NCCL and speed are not.
+
+Each case is a process of its own (benchmarks/rehearsal_case.py). The first of a network and a mode has empty caches of
+Inductor and Triton; its repetitions on other memory and GPUs find what that one compiled. A case has a fault where it ends
+in an error, works on another stream or GPU than its own, does what a recording forbids, records nothing or a graph without
+operations, compiles after the warm-up, or lets the host wait in a step that neither logs, evaluates nor saves.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.provenance import provenance
+from electra.files import read_json, remove, write_json
+from pipelines import ROOT
+
+OUTPUT, NEEDED = Path("benchmarks/results/rehearsal.json"), ("venv/bin/python", "libfakegpu.so", "libcuda.so.1")
+PRESETS, MODES = ("small", "small++", "base", "large"), ("eager", "recorded", "compiled", "compiled recorded")
+MEMORY = {"80 GB": 79.2, "141 GB": 140.0}  # GiB that torch sees
+SECONDS = 1800  # of a case
+QUICK: dict[str, Any] = {"encoder.layers": 4, "generator.width": 1.0}
+SAME: dict[str, Any] = QUICK | {"objective.sharing": "none"}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "electra_15": {"objective.name": "electra_15"},
+    "replace_mlm": {"objective.name": "replace_mlm"},
+    "all_tokens_mlm": {"objective.name": "all_tokens_mlm"},
+    "mlm": {"objective.name": "mlm"},
+    "sharing none": {"objective.sharing": "none"},
+    "sharing tokens": {"objective.sharing": "tokens"},
+    "sharing all": {"objective.sharing": "all"},
+    "sharing gradient_disentangled": {"objective.sharing": "gradient_disentangled"},
+    "two_stage": {"objective.sharing": "none", "objective.training": "two_stage", "pretrain.steps": 20},
+    "adversarial": {"objective.training": "adversarial"},
+    "accumulate 4": {"pretrain.accumulate": 4},
+    "faithful masking": {"objective.faithful_masking": True},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What one process does. `kind`: pretrain; killed, then resumed; arms or finetune in two workers."""
+
+    name: str
+    kind: str
+    model: str
+    mode: str
+    memory: str = "80 GB"
+    gpus: int = 1
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def caches(self) -> str:
+        """Names the folder of compiled code that this case shares with its repetitions."""
+        return hashlib.sha256(json.dumps([self.kind, self.model, self.mode, self.changes]).encode()).hexdigest()[:12]
+
+
+def cases() -> Iterator[Case]:
+    """All of them, those without a compiler first."""
+    for mode in MODES:
+        for preset in PRESETS:
+            for memory in MEMORY:
+                for gpus in (1, 2):
+                    yield Case(f"{preset}, {mode}, {memory}, {gpus} GPU", "pretrain", preset, mode, memory, gpus)
+        for name, changes in VARIANTS.items():
+            if mode in {"eager", "compiled recorded"}:
+                yield Case(f"{name}, {mode}", "pretrain", "small", mode, changes=QUICK | changes)
+    for mode in ("recorded", "compiled recorded"):
+        yield Case(f"killed and resumed, {mode}", "killed", "small", mode, changes=QUICK)
+        yield Case(f"two arms, {mode}", "arms", "small", mode, gpus=2, changes=QUICK)
+    for mode in ("single", "stacked"):
+        yield Case(f"fine-tuning jobs, {mode}", "finetune", "small", mode, gpus=2)
+
+
+def run(case: Case, folder: Path, work: Path, seen: set[str]) -> dict[str, Any]:
+    """The case's facts and faults; a killed run is started twice."""
+    environment = surroundings(folder, case, work / case.caches)
+    cold = case.caches not in seen
+    seen.add(case.caches)
+    out, place = work / "out.json", work / "run"
+    found: list[dict[str, Any]] = []
+    begun, error = time.monotonic(), ""
+    for kind in ("killed", "pretrain") if case.kind == "killed" else (case.kind,):
+        words = [str(folder / "venv/bin/python"), str(ROOT / "benchmarks/rehearsal_case.py"), "--folder", str(place)]
+        words += ["--out", str(out), "--case", json.dumps(asdict(case) | {"kind": kind})]
+        try:
+            done = subprocess.run(
+                words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            error = f"did not end within {SECONDS} s"
+            break
+        if done.returncode:
+            error = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:400]
+            break
+        if kind != "killed":
+            found = read_json(out)
+    remove(place)
+    facts = {"case": asdict(case), "caches": "cold" if cold else "of an earlier case", "processes": found}
+    return facts | {"faults": [error] if error else faults(case, found), "seconds": round(time.monotonic() - begun)}
+
+
+def surroundings(folder: Path, case: Case, caches: Path) -> dict[str, str]:
+    """The environment in which torch finds the stand-in."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("FAKE_", "TORCH", "TRITON", "CUDA"))
+    }
+    return kept | {
+        "PATH": f"{folder / 'venv/bin'}:{kept.get('PATH', os.defpath)}",
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "LD_PRELOAD": str(folder / "libfakegpu.so"),
+        "LD_LIBRARY_PATH": str(folder),
+        "FAKE_GPU_LIB": str(folder / "libfakegpu.so"),
+        "FAKE_GPU_GIB": str(MEMORY[case.memory]),
+        "FAKE_GPUS": str(case.gpus),
+        "TRITON_LIBCUDA_PATH": str(folder),
+        "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+        "TRITON_CACHE_DIR": str(caches / "triton"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCH_CUDNN_SDPA_DEPRIORITIZED": "1",  # there is no stand-in for cuDNN
+    }
+
+
+def faults(case: Case, processes: list[dict[str, Any]]) -> list[str]:
+    """What is wrong with what a case's processes counted."""
+    found = []
+    for number, one in enumerate(processes):
+        told = [f"{one[word]} times {text}" for word, text in WRONG.items() if one.get(word)]
+        if one["bytes elsewhere"]:
+            told.append(f"{one['bytes elsewhere']:,} bytes on another GPU than {one['device']}")
+        if "recorded" in case.mode:
+            graphs = one["graphs"]
+            told += (
+                ["nothing was recorded"] if not graphs else ["a graph without operations"] if not all(graphs) else []
+            )
+            told += ["no graph in a late step"] if not one["late step"].get("graph") else []
+        if one.get("late step", {}).get("sync") or one.get("late step", {}).get("d2h"):
+            told.append("the host waits in a late step")
+        found += [f"process {number}: {text}" for text in told]
+    if case.kind in {"arms", "finetune"} and len({one["device"] for one in processes}) != case.gpus:
+        found.append(f"{case.gpus} GPUs, and work on {sorted({one['device'] for one in processes})}")
+    return found
+
+
+WRONG = {
+    "wrong": "work on another stream than the recorded one",
+    "illegal": "work that a recording forbids",
+    "compiled after the warm-up": "a graph compiled after the warm-up",
+}
+
+
+def main() -> int:
+    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse.add_argument("folder", type=Path, metavar="FOLDER", help="the prepared stand-in")
+    parse.add_argument("--only", default="", help="cases with this in their names, measured anew")
+    parse.add_argument("--output", type=Path, default=OUTPUT)
+    options = parse.parse_args()
+    folder = options.folder.resolve()
+    if missing := [name for name in NEEDED if not (folder / name).exists()]:
+        print(
+            f"error: {options.folder}: has no {missing[0]}; expected a folder with a stand-in GPU ({', '.join(NEEDED)});"
+            " run the stand-in's set-up script on it first, or try a real GPU with `python -m pipelines gpu-check`",
+            file=sys.stderr,
+        )
+        return 69
+    facts = {"what": __doc__, "command": " ".join(["python", *sys.argv]), **provenance()}
+    facts["torch"] = version(folder)
+    before = read_json(options.output) if options.output.is_file() else {}
+    same = before.get("commit") == facts["commit"] and "changes" not in facts["commit"]
+    results: dict[str, Any] = before.get("cases", {}) if same or options.only else {}
+    seen: set[str] = set()
+    with tempfile.TemporaryDirectory() as work:
+        for case in cases():
+            if options.only not in case.name or (not options.only and case.name in results):
+                continue
+            results[case.name] = {**run(case, folder, Path(work), seen), "commit": facts["commit"]}
+            print(f"{case.name}: {'; '.join(results[case.name]['faults']) or 'no fault'}", flush=True)
+            write_json(options.output, facts | {"cases": results})
+    wrong = {name: result["faults"] for name, result in results.items() if result["faults"]}
+    print(f"{len(results)} cases, {len(wrong)} with a fault; wrote {options.output}")
+    return 1 if wrong else 0
+
+
+def version(folder: Path) -> str:
+    words = [str(folder / "venv/bin/python"), "-c", "from importlib.metadata import version; print(version('torch'))"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
