@@ -45,9 +45,7 @@ def draw_all(inputs: Inputs, folder: Path) -> dict[str, Drawn]:
             keep("score-by-flops", caption, score_by_flops(sized))
         for model in inputs.models:
             if any(_any_scores(task) for task in model.tasks):
-                caption = (
-                    f"{model.name}: each task, pre-trained and from scratch, one small mark per seed ({model.data})"
-                )
+                caption = f"{model.name}: each task from scratch and pre-trained, its chance line, one small mark per seed ({model.data})"
                 keep(f"{model.name}-tasks", caption, tasks(model))
             text = model.corpus.replace("_", " ")
             for name, caption, figure in curves(model):
@@ -121,10 +119,10 @@ def tasks(model: ModelResults) -> "Figure":
     handles = [
         axes.plot([], [], "o", color=GREY, markerfacecolor=PAPER, markersize=6, markeredgewidth=1.4)[0],
         axes.plot([], [], "o", color=BLUE, markersize=6)[0],
+        axes.plot([], [], "|", color=ORANGE, markersize=9, markeredgewidth=1.6)[0],
     ]
-    figure.legend(
-        handles, ["from scratch", "pre-trained"], loc="outside upper left", ncols=2, frameon=False, handletextpad=0.2
-    )
+    named = ["from scratch", "pre-trained", "chance"]
+    figure.legend(handles, named, loc="outside upper left", ncols=3, frameon=False, handletextpad=0.2)
     return figure
 
 
@@ -138,6 +136,8 @@ def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
             else {"color": GREY, "linewidth": 0.9, "linestyle": (0, (2, 2))}
         )
         axes.plot([means["scratch"], means["pretrained"]], [place, place], zorder=1, **line)  # type: ignore[arg-type]
+    if (chance := row.ground.get("chance")) is not None:
+        axes.plot([chance, chance], [place - 0.36, place + 0.36], color=ORANGE, linewidth=1.6, zorder=1)
     for arm, colour, face in (("scratch", GREY, PAPER), ("pretrained", BLUE, BLUE)):
         scores = row.scores[arm]
         if not scores:

@@ -41,7 +41,8 @@ METRIC_TITLES = {
 class Measured:
     """One metric of one task: a score (in points, 0 to 100) per seed for either arm, and the seeds that failed.
 
-    `others` holds the task's other metrics, by name and arm.
+    `others` holds the task's other metrics, by name and arm; `ground` has chance, majority, bag_of_words, word_overlap and
+    replaced_tokens (pipelines/stages/baselines.py), or SQuAD's never_answering as its chance.
     """
 
     name: str
@@ -52,6 +53,8 @@ class Measured:
     train_rows: int | None = None
     dev_rows: int | None = None
     others: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
+    ground: dict[str, float] = field(default_factory=dict)  # what no fine-tuned network is needed for, by name
+    on_train: dict[str, tuple[float, ...]] = field(default_factory=dict)  # scores on training rows, by arm
 
     @property
     def metric_title(self) -> str:
@@ -202,7 +205,12 @@ def _measured(
     for arm in ARMS if key is None else ():
         for other, found in ((values.get(arm) or {}).get("all") or {}).items():
             others.setdefault(other, {})[arm] = tuple(map(float, found))
-    return Measured(name, title, metric, scores, failed, values.get("train_rows"), values.get("dev_rows"), others)
+    ground = dict(values.get("baselines") or {})
+    if key and isinstance(values.get("never_answering"), int | float):
+        ground["chance"] = float(values["never_answering"])
+    on_train = {arm: tuple(map(float, (values.get(arm) or {}).get("train") or ())) for arm in ARMS}
+    rows = values.get("train_rows"), values.get("dev_rows")
+    return Measured(name, title, metric, scores, failed, *rows, others, ground, on_train)
 
 
 def _squad(reader: Reader, model: str, version: str, metric: str, values: dict[str, Any]) -> Measured:

@@ -119,9 +119,7 @@ def _first_page(report: Report) -> str:
     models = report.inputs.models
     several = len(models) > 1
     said = "".join(f'<p class="say">{escape(findings.headline(model, named=several))}</p>' for model in models)
-    hero = figure(headline_figure(report)) or next(
-        (figure(drawn, model.name) for model in models if (drawn := report.figures.get(f"{model.name}-tasks"))), ""
-    )
+    hero = figure(headline_figure(report) or _tasks_figure(report), models[0].name if len(models) == 1 else "")
     sample = f"<p>{escape(SAMPLE_WORLD)}</p>" if any(model.sample for model in models) else ""
     return (
         f'<div class="hero"><div>{said or "<p class=say>No model is selected in params.yaml: run.models.</p>"}{sample}{_runs(report)}'
@@ -131,9 +129,13 @@ def _first_page(report: Report) -> str:
 
 
 def headline_figure(report: Report) -> Drawn | None:
-    """The score against FLOPs: over one's own runs where an experiment measured that, else over the models."""
-    over_runs = (drawn for name, drawn in report.figures.items() if name.endswith("-points"))
-    return next(over_runs, report.figures.get("score-by-flops"))
+    """This run's own picture: each task of its model; of several models the score against FLOPs."""
+    models = report.inputs.models
+    return report.figures.get("score-by-flops") if len(models) > 1 else _tasks_figure(report)
+
+
+def _tasks_figure(report: Report) -> Drawn | None:
+    return next((drawn for model in report.inputs.models if (drawn := report.figures.get(f"{model.name}-tasks"))), None)
 
 
 def _runs(report: Report) -> str:
@@ -193,9 +195,9 @@ def _corpus(report: Report, model: ModelResults) -> str:
 
 def _results(report: Report) -> str:
     parts = []
-    by_flops = headline_figure(report) is not None
     for model in report.inputs.models:
-        drawn = report.figures.get(f"{model.name}-tasks") if by_flops else None
+        drawn = report.figures.get(f"{model.name}-tasks")
+        drawn = None if drawn is (headline_figure(report) or _tasks_figure(report)) else drawn
         more = report.table(f"{model.name}-metrics")
         hidden = f"<details><summary>Every metric</summary>{more}</details>" if more else ""
         parts.append(f"{report.table(f'{model.name}-tasks')}{figure(drawn, model.name)}{hidden}")
@@ -226,9 +228,7 @@ def _pretraining(report: Report) -> str:
 def _ablation(report: Report, ablation: Ablation) -> str:
     name = f"ablation-{ablation.name}"
     shown = [report.figures.get(name), report.figures.get(f"{name}-points")]
-    drawn = "".join(figure(one, ablation.title) for one in shown if one is not headline_figure(report))
-    if headline_figure(report) in shown and not drawn:
-        drawn = '<p class="lead">Its figure stands on the first page.</p>'
+    drawn = "".join(figure(one, ablation.title) for one in shown)
     orders = claims.orders(ablation)
     said = f"<div><h4>What the paper says, pair by pair</h4>{bullets(orders, '')}</div>" if orders else ""
     lead = f'<p class="lead">{escape(recorded(ablation.record))}</p>' if ablation.record else ""
@@ -313,10 +313,13 @@ def markdown(report: Report) -> str:
         lines += [f"- {key}: {value}" for key, value in what_was_run(report, model)] + [""]
         if model.sample:
             lines += [SAMPLE_WORLD, ""]
-    lines += [f"![{drawn.caption}](figures/{drawn.name}.png)" for drawn in report.figures.values()] + [""]
-    lines = [escape(line, quote=False) for line in lines]
-    for table in report.tables.values():
-        lines += [table.markdown(), ""]
+    first = headline_figure(report)
+    shown = [*([first] if first else []), *(drawn for drawn in report.figures.values() if drawn is not first)]
+    pictures = [escape(f"![{drawn.caption}](figures/{drawn.name}.png)", quote=False) for drawn in shown]
+    lines = [*(escape(line, quote=False) for line in lines), *pictures[:1], ""]
+    tables = [table.markdown() for table in report.tables.values()]
+    for part in (*tables[:1], "\n".join(pictures[1:]), *tables[1:]):
+        lines += [part, ""]
     orders = [sentence for ablation in inputs.ablations for sentence in claims.orders(ablation)]
     for title, sentences in (
         ("What the paper says, pair by pair", orders),

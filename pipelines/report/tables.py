@@ -20,6 +20,11 @@ SPREAD = (
     "± is the standard deviation over fine-tuning seeds of one pre-training; it leaves out how much one pre-training "
     "differs from the next."
 )
+GROUND = (
+    "Chance guesses without looking (for SQuAD: answers nothing), majority gives the commonest training label, bag of words and "
+    "word overlap are linear models of which words occur and of how many two texts share, from the same rows. Frozen: the "
+    "AUC, in points, with which the replaced-token head as pre-training left it tells rows that do not fit from those that do."
+)
 RULE = (
     "A difference counts when it is at least three pooled standard deviations and its 95 % interval leaves out zero; "
     "all else is inside the noise."
@@ -38,7 +43,7 @@ def all_tables(inputs: Inputs) -> list[Table]:
             tables.append(squad(model))
     ours = [model for model in inputs.models if model.tasks]
     tables += [
-        table_1(ours, inputs.ablations),
+        table_1(ours),
         table_2(ours),
         table_4([model for model in inputs.models if model.squad]),
     ]
@@ -74,12 +79,13 @@ _ARMS = (
 
 
 def tasks(model: ModelResults) -> Table:
-    """Each task, both arms."""
+    """Each task, both arms, and the ground that they stand on."""
     rows = [*model.tasks, *([model.average] if model.average else [])]
     cells = []
     for row in rows:
         official = GLUE[row.name].train_rows if not model.sample and is_subset(row) else None
-        cells.append((row.title, row.metric_title or None, row.train_rows, official, row.dev_rows, *_comparison(row)))
+        seen = row.train_rows, official, row.dev_rows
+        cells.append((row.title, row.metric_title or None, *seen, *_ground(row), *_comparison(row)))
     return Table(
         name=f"{model.name}-tasks",
         title=f"{model.name}: tasks, both arms, points on dev ({model.data})",
@@ -89,12 +95,29 @@ def tasks(model: ModelResults) -> Table:
             Column("train rows", under="task", suffix=" train"),
             Column("official train rows", under="task", suffix=" in the full set"),
             Column("dev rows", under="task", suffix=" dev"),
+            *_GROUND,
             *_ARMS,
         ),
         rows=tuple(cells),
-        notes=(SPREAD, RULE),
+        notes=(SPREAD, GROUND, RULE),
         strong=frozenset({len(rows) - 1}) if model.average else frozenset(),
     )
+
+
+_GROUND = (
+    Column("chance", 1),
+    Column("majority", 1, under="chance", suffix=" majority"),
+    Column("bag of words", 1),
+    Column("word overlap", 1, under="bag of words", suffix=" overlap"),
+    Column("frozen", 1),
+    Column("pre-trained, on train", 1, under="pre-trained", suffix=" on train"),
+    Column("from scratch, on train", 1, under="from scratch", suffix=" on train"),
+)
+
+
+def _ground(row: Measured) -> tuple[Cell, ...]:
+    names = ("chance", "majority", "bag_of_words", "word_overlap", "replaced_tokens")
+    return (*(row.ground.get(name) for name in names), *(mean(row.on_train.get(arm, ())) for arm in ARMS))
 
 
 def metrics(model: ModelResults) -> Table:
@@ -118,30 +141,31 @@ def metrics(model: ModelResults) -> Table:
 
 def squad(model: ModelResults) -> Table:
     """Question answering, both arms."""
-    rows = [(row.title, row.metric_title, *_comparison(row)) for metrics in model.squad.values() for row in metrics]
+    rows = [
+        (row.title, row.metric_title, row.ground.get("chance"), *_comparison(row))
+        for metrics in model.squad.values()
+        for row in metrics
+    ]
     return Table(
         name=f"{model.name}-squad",
         title=f"{model.name}: question answering in SQuAD's form, both arms, points on dev ({model.data})",
-        columns=(Column("set", align="left"), Column("metric", under="set", align="left"), *_ARMS),
+        columns=(
+            Column("set", align="left"),
+            Column("metric", under="set", align="left"),
+            Column("never answering", 1),
+            *_ARMS,
+        ),
         rows=tuple(rows),
         notes=(RULE,),
     )
 
 
-def table_1(models: Sequence[ModelResults], ablations: Sequence[Ablation] = ()) -> Table:
-    """Score against pre-training FLOPs; of experiments those that measure points of their runs."""
+def table_1(models: Sequence[ModelResults]) -> Table:
+    """Score against pre-training FLOPs; experiments, whose means are over other tasks, have tables of their own."""
     rows: list[tuple[Cell, ...]] = [(name, size, cost, score, "") for name, cost, size, score in paper.TABLE_1]
     for model in models:
         scores = model.average.scores["pretrained"] if model.average else ()
         rows.append((f"{model.name} (ours)", parameters(model), model.flops, "", Spread(scores)))
-    for ablation in ablations:
-        common = set.intersection(*(set(map(str, arm.settings.items())) for arm in ablation.arms))
-        for arm in ablation.arms:
-            whole = len(arm.settings) == len(common)  # the unchanged model: every point, as the paper has it
-            for point in reversed(arm.points if whole else arm.points[-1:]):
-                name = arm.label if point.fraction == 1 else f"{arm.label}, {100 * point.fraction:g} % trained"
-                size = f"{arm.parameters / 1e6:.1f}M" if arm.parameters else None
-                rows.append((f"{name} (ours)", size, point.flops, "", Spread(point.scores)))
     return Table(
         name="paper-1",
         title=_title("Paper, Table 1: score and pre-training FLOPs", models),
@@ -150,12 +174,18 @@ def table_1(models: Sequence[ModelResults], ablations: Sequence[Ablation] = ()) 
             Column("parameters"),
             Column("pre-training FLOPs"),
             Column("GLUE dev", 1, group="paper"),
-            Column("mean of the tasks", 1, group=_ours(models)),
+            Column(_mean_title(models), 1, group=_ours(models)),
         ),
         rows=tuple(rows),
         notes=caution(models),
         strong=frozenset(range(len(paper.TABLE_1), len(rows))),
     )
+
+
+def _mean_title(models: Sequence[ModelResults]) -> str:
+    """What the column is a mean over; of several models the same tasks, or it does not say how many."""
+    counts = {len(model.tasks) for model in models}
+    return f"mean of {counts.pop()} tasks" if len(counts) == 1 else "mean of the tasks"
 
 
 def table_2(models: Sequence[ModelResults]) -> Table:

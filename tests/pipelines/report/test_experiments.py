@@ -124,10 +124,7 @@ def test_the_page_shows_records_failures_and_what_is_not_run(tmp_path):
     assert page.count("Score against") == 0
     header, *rows = (tmp_path / "out/tables/paper-1.csv").read_text().splitlines()
     assert "GLUE dev" in header
-    ours = [row for row in rows if "(ours)" in row]
-    assert [row.partition(" (ours)")[0].strip('"') for row in ours] == [
-        *("ELECTRA, 64 wide", "ELECTRA, 128 wide", "ELECTRA, 128 wide, 50 % trained", "BERT, 64 wide"),
-    ]
+    assert not [row for row in rows if "(ours)" in row]  # its mean is over other tasks than a model's
 
 
 def test_subsets_are_called_subsets_and_the_sample_world_stays_itself(tmp_path):

@@ -1,3 +1,4 @@
+import csv
 import json
 import re
 import shutil
@@ -93,6 +94,29 @@ def test_noise_is_not_called_a_win(page, root):
     assert "inside the noise" in row and "higher" not in row
     assert "no difference that stands out of the noise on MRPC, WNLI" in text(page)
     assert "is inside the noise here" in (root / "results/report/report.md").read_text(encoding="utf-8")
+
+
+def test_beside_each_score_stands_the_ground_it_stands_on(root, page):
+    tables = root / "results/report/tables"
+    cola = next(csv.DictReader((tables / "tiny-tasks.csv").read_text().splitlines()))
+    names = ("chance", "majority", "bag of words", "word overlap", "frozen")
+    assert [float(cola[name]) for name in names] == [41.25, 42.25, 43.25, 44.25, 61.75]
+    for arm in ("pre-trained", "from scratch"):
+        assert float(cola[f"{arm}, on train"]) == pytest.approx(float(cola[f"{arm} mean"]) + 2, abs=0.01)
+    squad = next(csv.DictReader((tables / "tiny-squad.csv").read_text().splitlines()))
+    assert squad["never answering"] == "33.25"
+    assert page.index("44.2 overlap") > page.index("its chance line") > 0
+
+
+def test_the_first_picture_is_this_runs_own(page, root):
+    """Each task of the model, above every section; no experiment's mean over other tasks."""
+    hero = page.index("<figure>", page.index('class="hero"'))
+    assert hero < page.index("each task from scratch and pre-trained") < page.index("<section>")
+    lines = (root / "results/report/report.md").read_text().splitlines()
+    pictures = [line for line in lines if line.startswith("![")]
+    assert "each task from scratch and pre-trained" in pictures[0]
+    assert lines.index(pictures[0]) < lines.index("**tiny: tasks, both arms, points on dev (sample world)**")
+    assert lines.index("**tiny: tasks, both arms, points on dev (sample world)**") < lines.index(pictures[1])
 
 
 def test_paper_and_ours_stand_in_columns_of_their_own(root):
