@@ -27,6 +27,7 @@ from electra.model import pretraining
 from electra.training import checkpoint, evaluation, loop
 from electra.training.step import WARM_UP
 from electra.workers import run_units
+from pipelines.gpu_check.resume import wait_for
 from pipelines.gpu_check.sample import SPECIAL, MadeUpRows
 from pipelines.params import load
 
@@ -115,6 +116,7 @@ def train(settings: ElectraConfig, mode: str, folder: Path, stop_at: int = 0) ->
     def at_step(optimizer: Any, rate: float) -> None:
         seen.append(count.read())
         if stop_at and len(seen) > stop_at:
+            wait_for(folder / f"step-{WARM_UP + 1}")
             os._exit(0)
         set_rate(optimizer, rate)
 

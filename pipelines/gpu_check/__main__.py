@@ -1,11 +1,8 @@
 """One check in a process of its own: `python -m pipelines.gpu_check losses|resume|train …`; its records go to `--out`."""
 
 import argparse
-import os
 import tempfile
 from pathlib import Path
-
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # equal sums from run to run; read when cuBLAS starts
 
 import torch
 

@@ -4,14 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from electra.config import ElectraConfig, PretrainConfig
+from electra.config import ElectraConfig
 from electra.files import read_json, sha256_file
 from electra.training.loop import Data, pretrain
 from pipelines.gpu_check.sample import SPECIAL, MadeUpRows, size
@@ -26,30 +27,31 @@ def train(folder: Path, device: torch.device, *, deterministic: bool, die: bool)
 
     def log(step: int, numbers: dict[str, float]) -> None:
         if die and step == KILLED:
+            wait_for(folder / f"step-{SAVED}")
             os.kill(os.getpid(), signal.SIGKILL)
 
     train, valid = (MadeUpRows(count, config.pretrain.length, shape.vocab_size) for count in (512, 64))
     pretrain(config, Data(train, valid, SPECIAL, shape.vocab_size), folder, {}, log=log, device=device)
 
 
+def wait_for(path: Path, seconds: float = 60) -> None:
+    """On a GPU checkpoints are written aside, by another thread."""
+    end = time.monotonic() + seconds
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+
+
 def settings(config: ElectraConfig, deterministic: bool) -> ElectraConfig:
     """Saves before the kill, a log line at it."""
-    changes: dict[str, Any] = {"save_every": SAVED, "log_every": KILLED - SAVED, "eval_every": 30, "eval_batches": 2}
-    if deterministic:
-        changes["deterministic"] = True
-    return replace(config, pretrain=replace(config.pretrain, **changes))
-
-
-def can_repeat() -> bool:
-    """Whether there is a setting that promises equal bytes on GPUs."""
-    return "deterministic" in {field.name for field in fields(PretrainConfig)}
+    often = {"save_every": SAVED, "log_every": KILLED - SAVED, "eval_every": KILLED, "eval_batches": 2}
+    return replace(config, pretrain=replace(config.pretrain, **often, deterministic=deterministic))
 
 
 def check(device: torch.device, folder: Path) -> list[dict[str, Any]]:
     """A record for each kind of run that the device has."""
     gpu = device.type == "cuda"
-    kinds = [True, False] if gpu and can_repeat() else [False]
-    return [compare(device, folder / str(kind), deterministic=kind, exact=kind or not gpu) for kind in kinds]
+    kinds = {"deterministic": True, "default": False} if gpu else {"default": False}
+    return [compare(device, folder / name, deterministic=kind, exact=kind or not gpu) for name, kind in kinds.items()]
 
 
 def compare(device: torch.device, folder: Path, *, deterministic: bool, exact: bool) -> dict[str, Any]:

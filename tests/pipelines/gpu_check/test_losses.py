@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from electra.training.step import Step
 from pipelines.gpu_check import losses
 from pipelines.gpu_check.losses import CPU, Mode
 from pipelines.gpu_check.sample import Size, size
@@ -17,15 +16,6 @@ from tests.electra.training.test_step import Rerun
 def tiny(device: torch.device) -> Size:
     whole = size(CPU)
     return replace(whole, config=replace(whole.config, pretrain=replace(whole.config.pretrain, batch=4)))
-
-
-class Watched(Step):
-    """A step whose stand-in recorder knows whose gradients to write anew."""
-
-    def __init__(self, forward: Any, parameters: Any, *rest: Any, record: Any, **more: Any) -> None:
-        super().__init__(forward, parameters, *rest, record=record, **more)
-        if record:
-            record.parameters = parameters
 
 
 class Stale(Rerun):
@@ -43,7 +33,6 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], dict[str, str]]:
         plain = Mode(CPU, "fp32")
         monkeypatch.setattr(losses, "modes", lambda device: [plain, replace(plain, record=recorder)])
         monkeypatch.setattr(losses, "size", tiny)
-        monkeypatch.setattr(losses, "Step", Watched)
         return {record["name"]: record["verdict"] for record in losses.check(CPU)}
 
     return check
