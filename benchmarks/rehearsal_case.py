@@ -31,7 +31,7 @@ from pipelines.gpu_check.resume import wait_for
 from pipelines.gpu_check.sample import SPECIAL, MadeUpRows
 from pipelines.params import load
 
-VOCAB, STEPS, SEEN = 30_522, 2 * WARM_UP + 4, WARM_UP + 2  # SEEN: a step that neither logs, evaluates nor saves
+VOCAB, STEPS, SEEN = 30_522, 4 * (WARM_UP + 1), WARM_UP + 2  # SEEN: a step that neither logs, evaluates nor saves
 COUNTED = ("launch", "triton", "gemm", "h2d", "d2h", "d2d", "memset", "sync", "graph", "wrong", "illegal", "captured")
 MODES = {
     "eager": (False, False),
@@ -64,7 +64,12 @@ def config(model: str, changes: dict[str, Any]) -> ElectraConfig:
         "pretrain.log_every": WARM_UP + 1,
         "pretrain.eval_batches": 1,
     }
-    short |= {"pretrain.eval_every": WARM_UP + 1, "pretrain.save_every": WARM_UP + 1, "pretrain.threads": 1}
+    short |= {
+        "pretrain.eval_every": WARM_UP + 1,
+        "pretrain.save_every": WARM_UP + 1,
+        "pretrain.threads": 1,
+        "pretrain.save_minutes": 0.0,
+    }
     values = plain(load().models[model].electra())
     for key, value in (short | changes).items():
         section, _, name = key.partition(".")
@@ -135,6 +140,7 @@ def train(settings: ElectraConfig, mode: str, folder: Path, stop_at: int = 0) ->
     ]
     return {
         "steps": len(seen),
+        "resumed at step": settings.pretrain.steps - len(seen),
         "late step": {name: value for name, value in late.items() if value},
         "graphs": graphs,
         "compiled": ended["compiled"],
