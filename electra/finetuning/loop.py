@@ -6,7 +6,7 @@ A batch goes through in parts of bounded size; gradients add up, so parts bear o
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from electra.finetuning.batches import Examples, parts, steps_per_epoch, trainin
 from electra.finetuning.heads import Network
 from electra.finetuning.tasks import FinetuneConfig
 from electra.training.optimizer import AdamW, build_optimizer, clip_gradients, layer_scale, set_rate
-from electra.training.precision import autocast, choose
+from electra.training.precision import Asked, autocast, choose
 from electra.training.schedule import learning_rate
 
 ROOM = {"cpu": 2**17, "cuda": 2**23}  # tokens x hidden size of one part: enough to keep a core busy, or a GPU
@@ -109,7 +109,7 @@ def read_outputs(
     examples: Examples,
     device: torch.device | str = "cpu",
     tokens: int = 4096,
-    precision: Literal["auto", "fp32", "bf16"] = "fp32",
+    precision: Asked = "default",
     most: int | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Every output for every row (the first `most`), in the order of the rows; `tokens` bounds a part."""

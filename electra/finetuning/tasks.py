@@ -139,7 +139,7 @@ class FinetuneConfig(Checked):
     beta2: BelowOne = 0.999
     eps: Fraction = 1e-6  # outside the square root
     bias_correction: bool = False
-    precision: Literal["auto", "fp32", "bf16"] = "fp32"  # of matrix products; auto: bf16 where it pays
+    precision: Literal["default", "auto", "fp32", "bf16"] = "default"  # default: bf16 on GPUs, fp32 on CPUs
     both_orders: bool = False  # train on (a, b) and on (b, a)
     start: str | None = None  # a task whose fine-tuned encoder (same seed) is the start: mnli for RTE, STS-B, MRPC
     max_train_rows: Count | None = None

@@ -89,7 +89,17 @@ def propose(
     nothing. The logits are rounded to autocast's type, as those of a linear layer are.
     """
     if features_ME.device.type != "cpu" or torch.compiler.is_compiling():
-        logits_MV = F.linear(features_ME, word_VE, bias_V)
+        logits_MV = F.linear(features_ME, *_whole_tiles(word_VE, bias_V))
         sampled_M = targets_M if uniform_M is None else sample(logits_MV, uniform_M, config, targets_M)
         return masked_token_loss(logits_MV, targets_M, weights_M), sampled_M
     return _Proposal.apply(features_ME, word_VE, bias_V, targets_M, weights_M, uniform_M, config)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _whole_tiles(word_VE: Tensor, bias_V: Tensor) -> tuple[Tensor, Tensor]:
+    """Table and bias with more pieces, of probability 0, up to a multiple of 64: a GPU's products want whole tiles.
+
+    The compiler does it in the pass that casts the table. Nothing outside sees these pieces: they are never drawn, and the
+    loss does not change.
+    """
+    more = -len(word_VE) % 64
+    return F.pad(word_VE, (0, 0, 0, more)), F.pad(bias_V, (0, more), value=float("-inf"))

@@ -7,14 +7,21 @@ from typing import Literal
 import torch
 
 Precision = Literal["fp32", "bf16"]
+Asked = Literal["default", "auto", "fp32", "bf16"]
 
 
-def choose(asked: Literal["auto", "fp32", "bf16"], device: torch.device) -> Precision:
-    """`auto` is bf16 on GPUs that have it, and on CPUs where a probe of a third of a second shows that it pays."""
-    if asked != "auto":
+def choose(asked: Asked, device: torch.device) -> Precision:
+    """`auto` and `default` are bf16 on GPUs that have it.
+
+    On CPUs `auto` is bf16 where a probe of a third of a second shows that it pays, which another machine or minute may deny;
+    `default` is fp32 there.
+    """
+    if asked in {"fp32", "bf16"}:
         return asked
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
+    if asked == "default":
+        return "fp32"
     # The best of five turns each: other work on the machine can only slow a turn down.
     rates = [(_rate(torch.bfloat16), _rate(torch.float32)) for _ in range(5)]
     half, full = (max(turns) for turns in zip(*rates, strict=True))

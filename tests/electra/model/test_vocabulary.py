@@ -51,6 +51,20 @@ def test_chunks_give_the_plain_loss_samples_and_gradients(monkeypatch, chunk, ch
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("changes", [{}, {"temperature": 0.5}, {"disallow_correct": True}])
+def test_pieces_that_fill_a_gpus_tiles_change_nothing(monkeypatch, changes):
+    """At 700 pieces there are 4 more, with no probability and no gradient."""
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    widths, linear = [], F.linear
+    monkeypatch.setattr(vocabulary.F, "linear", lambda *args: widths.append(len(args[1])) or linear(*args))
+    plain, padded = both(ObjectiveConfig(**changes))
+    assert widths == [V, 704]
+    torch.testing.assert_close(padded[0], plain[0], rtol=1e-6, atol=0)
+    assert torch.equal(padded[1], plain[1])
+    for ours, theirs in zip(padded[2], plain[2], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
 def test_in_bfloat16_the_products_alone_are_rounded():
     exact, chunked = both()[0], both(bf16=True)[1]
     assert chunked[0].dtype == torch.float32

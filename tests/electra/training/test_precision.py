@@ -23,3 +23,11 @@ def test_a_machine_that_is_busy_for_most_of_the_probe_changes_nothing(monkeypatc
 def test_what_is_asked_for_is_taken_without_a_probe(monkeypatch):
     monkeypatch.setattr(precision, "_rate", lambda dtype: pytest.fail("a probe"))
     assert precision.choose("fp32", CPU) == "fp32" and precision.choose("bf16", CPU) == "bf16"
+
+
+@pytest.mark.parametrize(("half", "expected"), [(True, "bf16"), (False, "fp32")])
+def test_the_default_asks_no_clock(monkeypatch, half, expected):
+    monkeypatch.setattr(precision, "_rate", lambda *_: pytest.fail("was timed"))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: half)
+    assert precision.choose("default", CPU) == "fp32"
+    assert precision.choose("default", torch.device("cuda")) == expected
