@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from pipelines.report.comparison import Difference, Verdict, difference, mean
+from pipelines.report.comparison import Difference, decided, detectable, difference, mean
 from pipelines.report.experiments import Ablation, Arm, by_cell
 from pipelines.report.table import signed
 
@@ -44,25 +44,21 @@ CLAIMS = (
 )
 BY_SIZE = Claim({}, BERT, "Figures 1 and 4")
 
-SAID: dict[Verdict, str] = {
-    "higher": "came out",
-    "lower": "is reversed",
-    "noise": "is inside the noise",
-    "one seed": "cannot be judged from one seed",
-    "no spread": "cannot be judged without spread",
-}
-LEVEL: dict[Verdict, str] = {
-    "higher": "it did help",
-    "lower": "it hurt",
-    "noise": "no difference stands out of the noise, as the paper says",
-    "one seed": "it cannot be judged from one seed",
-    "no spread": "it cannot be judged without spread",
-}
-
 
 def orders(ablation: Ablation) -> list[str]:
-    """Every statement of the paper that this experiment bears on, with what came out here."""
-    return [*_published(ablation), *_claimed(ablation), *_gains(ablation)]
+    """Every statement of the paper that this experiment bears on, with what came out here, after what it could have shown."""
+    said = [*_published(ablation), *_claimed(ablation), *_gains(ablation)]
+    return [*_power(ablation), *said] if said else []
+
+
+def _power(ablation: Ablation) -> Iterator[str]:
+    """Said by the number of seeds alone, so before any score is known."""
+    seeds = min((len(arm.scores) for arm in ablation.arms if arm.scores), default=0)
+    if seeds > 1:
+        yield (
+            f"{seeds} seeds an arm find a true difference of {detectable(seeds):.1f} standard deviations four times in five; "
+            "the 95 % interval of a difference decides."
+        )
 
 
 def size(found: Difference) -> str:
@@ -81,7 +77,7 @@ def _published(ablation: Ablation) -> Iterator[str]:
             sign = "level with" if math.isclose(high, low) else "above"
             yield (
                 f"{upper_label} {sign} {lower_label} (paper {signed(high - low)}): "
-                f"{SAID[found.verdict]} here ({size(found)})."
+                f"{decided(found)} here ({size(found)})."
             )
 
 
@@ -92,12 +88,12 @@ def _claimed(ablation: Ablation) -> Iterator[str]:
                 if claim.level:
                     yield (
                         f"{upper.label} gains nothing over {lower.label} (paper, {claim.source}): "
-                        f"{LEVEL[found.verdict]} here ({size(found)})."
+                        f"{decided(found, 'level')} here ({size(found)})."
                     )
                 else:
                     yield (
                         f"{upper.label} above {lower.label} (paper, {claim.source}): "
-                        f"{SAID[found.verdict]} here ({size(found)})."
+                        f"{decided(found)} here ({size(found)})."
                     )
 
 

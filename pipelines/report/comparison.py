@@ -74,3 +74,49 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Difference | 
     stands = abs(points) >= SDS_NEEDED * pooled and abs(points) > reach
     verdict: Verdict = ("higher" if points > 0 else "lower") if stands else "noise"
     return Difference(points, pooled, points / pooled, points - reach, points + reach, verdict)
+
+
+POWER, MOST_SEEDS = 0.8, 1000
+
+
+def decided(found: Difference, claim: Literal["above", "level"] = "above") -> str:
+    """What three words may be said of a claim of the paper: the 95 % interval of the difference decides it, and nothing else.
+
+    A claim that the first is above the second *came out* if the interval lies above zero, is *reversed* if it lies below,
+    and else *too close*, with the seeds an arm that a difference as large as the one found would need. A claim that the
+    first gains nothing is reversed by an interval above zero alone.
+    """
+    if found.sds is None or found.low is None or found.high is None:
+        return "cannot be judged from one seed" if found.verdict == "one seed" else "cannot be judged without spread"
+    if claim == "level":
+        return "reversed" if found.low > 0 else "came out"
+    if found.low > 0:
+        return "came out"
+    if found.high < 0:
+        return "reversed"
+    seeds = seeds_needed(abs(found.sds))
+    return f"too close, would need {'more than a thousand' if seeds is None else seeds} seeds an arm"
+
+
+def power(seeds: int, sds: float) -> float:
+    """How often the interval leaves out zero where the true difference is `sds` standard deviations (noncentral t)."""
+    from scipy.stats import nct, t
+
+    freedom, shift = 2 * seeds - 2, sds * math.sqrt(seeds / 2)
+    edge = t.ppf(0.975, freedom)
+    return float(nct.sf(edge, freedom, shift) + nct.cdf(-edge, freedom, shift))
+
+
+def detectable(seeds: int) -> float:
+    """The smallest true difference, in standard deviations, that so many seeds an arm find four times in five."""
+    low, high = 0.0, 50.0
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        found = not power(seeds, middle) < POWER  # far out, where scipy gives no number, it is 1
+        low, high = (low, middle) if found else (middle, high)
+    return high
+
+
+def seeds_needed(sds: float) -> int | None:
+    """The fewest seeds an arm that find a difference of so many standard deviations four times in five; None: over 1,000."""
+    return next((seeds for seeds in range(2, MOST_SEEDS + 1) if power(seeds, sds) >= POWER), None) if sds else None

@@ -1,7 +1,8 @@
+import numpy as np
 import pytest
 from scipy import stats
 
-from pipelines.report.comparison import SDS_NEEDED, difference
+from pipelines.report.comparison import SDS_NEEDED, decided, detectable, difference, power, seeds_needed
 
 
 def test_interval_and_pooled_deviation_are_the_textbook_ones():
@@ -35,3 +36,34 @@ def test_no_claim_without_spread():
     assert difference([90.0, 91.0, 92.0], [50.0]).verdict == "one seed"
     assert difference([56.3, 56.3], [50.0, 50.0]).verdict == "no spread"
     assert difference([], [50.0, 51.0]) is None
+
+
+def test_power_is_what_drawing_shows():
+    """Against 20,000 drawn experiments of three seeds an arm, judged by scipy's own test."""
+    draw = np.random.default_rng(1)
+    first, second = draw.normal(2.5, 1, (20_000, 3)), draw.normal(0, 1, (20_000, 3))
+    found = (stats.ttest_ind(first, second, axis=1).pvalue < 0.05).mean()
+    assert power(3, 2.5) == pytest.approx(found, abs=0.01)
+
+
+def test_seeds_needed_and_what_they_find_agree():
+    assert seeds_needed(1.0) == 17  # the textbook's two-sample t test: effect 1, 80 % power
+    assert seeds_needed(1.0) > seeds_needed(2.0) > seeds_needed(4.0) >= 2
+    assert detectable(17) <= 1.0 < detectable(16)
+    assert seeds_needed(0.0) is None and seeds_needed(0.01) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "claim", "expected"),
+    [
+        ([52.0, 53.0, 54.0], [48.0, 49.0, 50.0], "above", "came out"),
+        ([48.0, 49.0, 50.0], [52.0, 53.0, 54.0], "above", "reversed"),
+        ([50.0, 52.0, 54.0], [49.0, 51.0, 53.0], "above", "too close, would need 64 seeds an arm"),
+        ([50.0], [49.0, 51.0], "above", "cannot be judged from one seed"),
+        ([50.0, 50.0], [49.0, 49.0], "above", "cannot be judged without spread"),
+        ([50.0, 52.0, 54.0], [49.0, 51.0, 53.0], "level", "came out"),
+        ([52.0, 53.0, 54.0], [48.0, 49.0, 50.0], "level", "reversed"),
+    ],
+)
+def test_a_claim_is_decided_by_the_interval(first, second, claim, expected):
+    assert decided(difference(first, second), claim) == expected
