@@ -209,8 +209,8 @@ class ObjectiveConfig(Checked):
 
     name: Objective = "electra"
     mask_rate: Fraction = 0.15
-    mask_token_rate: Probability = 0.85  # the rest of the chosen positions keeps its token (electra: 85/15/0)
-    random_token_rate: Probability = 0.0  # BERT's 80/10/10 is mask_token_rate 0.8 and random_token_rate 0.1
+    mask_token_rate: Probability | None = None  # of the chosen positions; null: as published, see `written`
+    random_token_rate: Probability | None = None
     faithful_masking: bool = False  # draw positions with replacement as the original does
     discriminator_weight: Positive = 50.0
     generator_weight: Weight = 1.0
@@ -221,10 +221,24 @@ class ObjectiveConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rate, room = self.random_token_rate, 1 - self.mask_token_rate
-        require(rate <= room, "random_token_rate", rate, "a probability that leaves mask_token_rate its share")
+        masked, random = self.written
+        require(
+            random <= 1 - masked, "random_token_rate", random, "a probability that leaves mask_token_rate its share"
+        )
         if self.training != "joint":
             require(self.name == "electra", "training", self.training, "joint, unless the objective is electra")
+
+    @property
+    def written(self) -> tuple[float, float]:
+        """The shares of the chosen positions that become [MASK] and any token at random; the rest keep theirs.
+
+        Published: 85 % and none (electra: mask); for `mlm`, which is BERT, its 80 % and 10 % (Devlin et al., section 3.1).
+        """
+        masked, random = (0.8, 0.1) if self.name == "mlm" else (0.85, 0.0)
+        return (
+            masked if self.mask_token_rate is None else self.mask_token_rate,
+            random if self.random_token_rate is None else self.random_token_rate,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

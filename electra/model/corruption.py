@@ -74,7 +74,7 @@ class Masked:
 def mask(
     ids_BT: Tensor, lengths_B: Tensor, special: SpecialIds, config: ObjectiveConfig, noise: Noise, vocab_size: int
 ) -> Masked:
-    """Choose positions and mask them (electra: mask; BERT's 80/10/10 by `random_token_rate`).
+    """Choose positions and mask them (electra: mask; for `mlm` BERT's 80/10/10).
 
     Without replacement (the default, the author's own recommendation) the N largest of one uniform number a candidate
     are taken; `faithful_masking` draws N times independently, so a position can come twice.
@@ -95,12 +95,11 @@ def mask(
     valid_BN = slot_N < chosen_B[:, None]
     positions_BN = torch.where(valid_BN, positions_BN, 0)
     targets_BN = ids_BT.gather(1, positions_BN)
-    written_BN = torch.where(noise.mask_BN < config.mask_token_rate, special.mask, targets_BN)
-    if config.random_token_rate:
+    masked, random = config.written
+    written_BN = torch.where(noise.mask_BN < masked, special.mask, targets_BN)
+    if random:
         random_BN = (noise.random_BN * vocab_size).long()
-        random_slot_BN = (noise.mask_BN >= config.mask_token_rate) & (
-            noise.mask_BN < config.mask_token_rate + config.random_token_rate
-        )
+        random_slot_BN = (noise.mask_BN >= masked) & (noise.mask_BN < masked + random)
         written_BN = torch.where(random_slot_BN, random_BN, written_BN)
     # Of a position drawn twice, [MASK] wins if either draw wrote it; slot order would decide otherwise, differently by device.
     masked_BT = _write(ids_BT, positions_BN, written_BN, valid_BN & (written_BN != special.mask))

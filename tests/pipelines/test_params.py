@@ -60,7 +60,7 @@ def test_the_published_models_carry_all_of_their_published_settings() -> None:
         adam = (pretrain.beta1, pretrain.beta2, pretrain.eps, pretrain.weight_decay, pretrain.clip)
         assert adam == (0.9, 0.999, 1e-6, 0.01, 1.0) and not pretrain.bias_correction and pretrain.schedule == "product"
         assert (objective.name, objective.sharing, objective.training) == ("electra", "embeddings", "joint")
-        assert (objective.discriminator_weight, objective.mask_token_rate, objective.temperature) == (50, 0.85, 1)
+        assert (objective.discriminator_weight, objective.written, objective.temperature) == (50, (0.85, 0.0), 1)
         assert (generator.kind, generator.depth, encoder.positions, encoder.token_types) == ("network", 1, 512, 2)
 
 

@@ -22,7 +22,7 @@ CASES = {
     "electra_15": {"objective__name": "electra_15"},
     "replace_mlm": {"objective__name": "replace_mlm"},
     "all_tokens_mlm": {"objective__name": "all_tokens_mlm"},
-    "mlm": {"objective__name": "mlm"},
+    "mlm": {"objective__name": "mlm", "objective__mask_token_rate": 0.85, "objective__random_token_rate": 0.0},
     "two_stage": {"objective__training": "two_stage", **TWIN},
     "adversarial": {"objective__training": "adversarial"},
     "gradient_disentangled": {"objective__sharing": "gradient_disentangled"},
