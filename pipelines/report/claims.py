@@ -32,6 +32,7 @@ class Claim:
 
 
 CLAIMS = (
+    Claim({}, {"objective.name": "electra_15"}, "Table 5"),
     Claim(QUARTER, NETWORK, "Figure 3"),
     Claim(HALF, NETWORK, "Figure 3"),
     Claim(QUARTER, FULL, "Figure 3"),
@@ -42,7 +43,7 @@ CLAIMS = (
     Claim({"objective.disallow_correct": True}, {}, "appendix", level=True),
     Claim({"objective.temperature": 2.0}, {}, "appendix", level=True),
 )
-BY_SIZE = Claim({}, BERT, "Figures 1 and 4")
+BY_SIZE = Claim({}, BERT, "Figures 1 and 4, Table 5")
 
 
 def orders(ablation: Ablation) -> list[str]:
@@ -74,15 +75,19 @@ def _published(ablation: Ablation) -> Iterator[str]:
     ranked = [(name, *row) for name, row in beside.arms.items() if name in arms] if beside else []
     for (upper, upper_label, high), (lower, lower_label, low) in pairwise(ranked):
         if found := difference(arms[upper].scores, arms[lower].scores):
-            sign = "level with" if math.isclose(high, low) else "above"
+            if math.isclose(high, low):
+                apart = found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
+                told = "not level here" if apart else "nothing here says otherwise"
+                yield f"{upper_label} level with {lower_label} (paper): {told} ({size(found)})."
+                continue
             yield (
-                f"{upper_label} {sign} {lower_label} (paper {signed(high - low)}): "
+                f"{upper_label} above {lower_label} (paper {signed(high - low)}): "
                 f"{decided(found)} here ({size(found)})."
             )
 
 
 def _claimed(ablation: Ablation) -> Iterator[str]:
-    for claim in (*CLAIMS, *([BY_SIZE] if ablation.axes else [])):
+    for claim in (*CLAIMS, BY_SIZE):
         for upper, lower in _pairs(ablation, claim):
             if found := difference(upper.scores, lower.scores):
                 if claim.level:

@@ -22,6 +22,8 @@ SAMPLE_WORLD = (
     "only have the form of GLUE and SQuAD. Its scores say whether the method works here; they are not GLUE or SQuAD scores."
 )
 
+OTHER_SETTINGS = "Its settings were others than params.yaml has now: its arms compare with each other, and with nothing else on this page."
+
 SCRIPT = """
 const box = document.getElementById("run"), run = window.electraRun;
 if (run) {
@@ -246,7 +248,8 @@ def recorded(record: dict[str, Any]) -> str:
     """When, where and how long a recorded run was."""
     minutes = number(record, "seconds")
     took = f" in {minutes / 60:.0f} minutes" if minutes else ""
-    return f"Recorded {record.get('recorded')} at commit {record.get('commit')}{took}, on {record.get('machine')}."
+    said = f"Recorded {record.get('recorded')} at commit {record.get('commit')}{took}, on {record.get('machine')}."
+    return f"{said} {OTHER_SETTINGS}" if record.get("other_settings") else said
 
 
 def _records(report: Report) -> str:

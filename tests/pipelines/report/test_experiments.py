@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.config import build
+from electra.config import build, digest
 from electra.files import write_json
 from pipelines import report
 from pipelines.experiments import AblationConfig
@@ -126,6 +126,16 @@ def test_the_page_shows_records_failures_and_what_is_not_run(tmp_path):
     header, *rows = (tmp_path / "out/tables/paper-1.csv").read_text().splitlines()
     assert "GLUE dev" in header
     assert not [row for row in rows if "(ours)" in row]  # its mean is over other tasks than a model's
+
+
+def test_a_record_of_other_settings_is_called_so(tmp_path):
+    for told, shown in ((None, False), ("of another day", True), ("now", False)):
+        made = write(tmp_path, "sizes", GRID, SCORES)
+        now = digest(made.ablations["sizes"], made.models["tiny"])
+        facts = {"provenance": {"settings_digest": now if told == "now" else told}} if told else {}
+        made = write(tmp_path, "sizes", GRID, SCORES, **facts)
+        page = report.build(made, tmp_path / "out", tmp_path).read_text(encoding="utf-8")
+        assert ("Its settings were others" in page) is shown, told
 
 
 def test_subsets_are_called_subsets_and_the_sample_world_stays_itself(tmp_path):

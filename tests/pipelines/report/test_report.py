@@ -93,7 +93,7 @@ def test_noise_is_not_called_a_win(page, root):
     row = text(re.search(r"<tr><th scope=row[^>]*>WNLI.*?</tr>", page)[0])
     assert "inside the noise" in row and "higher" not in row
     assert "no difference that stands out of the noise on MRPC, WNLI" in text(page)
-    assert "is inside the noise here" in (root / "results/report/report.md").read_text(encoding="utf-8")
+    assert "too close, would need" in (root / "results/report/report.md").read_text(encoding="utf-8")
 
 
 def test_beside_each_score_stands_the_ground_it_stands_on(root, page):
