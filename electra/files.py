@@ -142,6 +142,16 @@ def read_json(path: Path, do: str = "delete it and run the stage that makes it")
         raise CorruptFile(path, f"is not JSON ({error})", "JSON", do) from None
 
 
+@contextlib.contextmanager
+def as_written(where: object, do: str = AGAIN) -> Iterator[None]:
+    """Around the use of a record's values: that they are not those which its stage writes is a sentence."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        found = f"is not as its stage writes it ({type(error).__name__}: {error})"
+        raise CorruptFile(where, found, "the record that a stage left", do) from error
+
+
 def dump_line(row: Any) -> str:
     """One compact JSON object with its line's end."""
     return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"

@@ -7,7 +7,7 @@ complete result files: the report depends on these, since DVC cannot put a list 
 from pathlib import Path
 from typing import Any
 
-from electra.files import read_json, sha256_file, write_atomic, write_json
+from electra.files import as_written, read_json, sha256_file, write_atomic, write_json
 from electra.manifest import MANIFEST
 from pipelines.params import Params
 
@@ -18,11 +18,13 @@ def summarise(name: str, params: Params) -> None:
     """Write results/summary/NAME.json and build/selected/NAME."""
     if name in params.ablations:
         files = [Path("results/ablations") / f"{name}.json"]
-        values = of_ablation(read_json(files[0]))
+        with as_written(files[0]):
+            values = of_ablation(read_json(files[0]))
     else:
         params.require("models", name)
         files = [Path("results") / name / f"{stage}.json" for stage in ("pretrain", "glue", "squad")]
-        values = of_model(*map(read_json, files))
+        with as_written(f"results/{name}/*.json"):
+            values = of_model(*map(read_json, files))
         files.append(Path("results") / name / "pretrain.csv")
         files += [Path("build/models") / name / "examples.json"]
         files += [Path("build") / stage / name / MANIFEST for stage in ("glue", "squad")]  # covers every prediction

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadInput
-from electra.files import read_json
+from electra.files import as_written, read_json
 from electra.finetuning.tasks import GLUE
 from pipelines.report.comparison import difference
 from pipelines.report.experiments import number
@@ -25,21 +25,22 @@ FACTS = ("label", "flops", "steps", "seed", "rows_sha256", "tokenizer_sha256", "
 def compare(first: str, second: str, root: Path = Path()) -> str:
     """The comparison as Markdown, which a terminal shows as well."""
     names, sides = (first, second), [read(first, root), read(second, root)]
-    table = Table(
-        name="compare",
-        title=f"{first} against {second}: pre-trained arms, points on dev",
-        columns=(
-            Column("task", align="left"),
-            Column("metric", align="left"),
-            *(Column(name, 1) for name in names),
-            Column("difference"),
-            Column("in sd"),
-            Column(f"{first} is", align="left"),
-        ),
-        rows=tuple(_rows(*sides)),
-        notes=(RULE, *_cautions(names, sides)),
-    )
-    return table.markdown()
+    with as_written(f"{first}, {second}"):
+        table = Table(
+            name="compare",
+            title=f"{first} against {second}: pre-trained arms, points on dev",
+            columns=(
+                Column("task", align="left"),
+                Column("metric", align="left"),
+                *(Column(name, 1) for name in names),
+                Column("difference"),
+                Column("in sd"),
+                Column(f"{first} is", align="left"),
+            ),
+            rows=tuple(_rows(*sides)),
+            notes=(RULE, *_cautions(names, sides)),
+        )
+        return table.markdown()
 
 
 def read(place: str, root: Path = Path()) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import UserError
-from electra.files import read_json
+from electra.files import as_written, read_json
 from electra.finetuning.tasks import GLUE
 from electra.manifest import MANIFEST, verify_manifest
 from pipelines.report import experiments, records
@@ -100,6 +100,7 @@ class Inputs:
     records: tuple[Record, ...] = ()
 
 
+@as_written("results")
 def load(params: Any, root: Path = Path()) -> Inputs:
     """Read what `params.run` selects from the results below `root`."""
     reader = Reader(root)
@@ -145,6 +146,9 @@ class Reader:
                 rows = list(csv.DictReader(file))
         except FileNotFoundError:
             self.missing.append(f"{path}: there is no such file")
+            return {}
+        except (OSError, ValueError, csv.Error) as error:
+            self.missing.append(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})")
             return {}
         return {column: [_float(row.get(column)) for row in rows] for column in (rows[0] if rows else {})}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.errors import BadConfig, BadInput
+from electra.errors import BadConfig, BadInput, CorruptFile
 from pipelines.params import load
 from pipelines.summary import of_ablation, of_model, summarise
 from tests.conftest import SMOKE
@@ -57,3 +57,19 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         summarise("smoke", params)
         assert Path("build/selected/smoke").read_text() != changed, read
         changed = Path("build/selected/smoke").read_text()
+
+
+@pytest.mark.parametrize(
+    "spoilt", ["[]", "3", '{"tasks": 3}', '{"tasks": {"cola": []}}', '{"tasks": {}, "average": {"pretrained": {}}}']
+)
+def test_a_record_that_no_stage_wrote_is_a_sentence(
+    spoilt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(SMOKE)
+    Path("results/smoke").mkdir(parents=True)
+    for stage, values in (("pretrain", PRETRAIN), ("glue", GLUE), ("squad", SQUAD)):
+        Path(f"results/smoke/{stage}.json").write_text(json.dumps(values))
+    Path("results/smoke/glue.json").write_text(spoilt)
+    with pytest.raises(CorruptFile, match="is not as its stage writes it"):
+        summarise("smoke", load())

@@ -2,7 +2,7 @@ import subprocess
 
 import pytest
 
-from electra.errors import BadInput
+from electra.errors import BadInput, CorruptFile
 from electra.files import read_json, write_json
 from pipelines.report.compare import compare
 from tests.pipelines.report import made_up
@@ -24,6 +24,17 @@ def test_a_run_against_itself_and_against_another_folder(tmp_path):
     shown = compare("tiny", str(tmp_path / "results/tiny"), tmp_path)
     assert "higher" not in shown and "lower" not in shown
     assert "the same budget, seed" in shown
+
+
+@pytest.mark.parametrize(("file", "spoilt"), [
+    ("glue.json", "[1]"), ("glue.json", '{"tasks": {"cola": []}}'), ("glue.json", '{"average": 3}'), ("squad.json", '"x"'),
+    ("squad.json", '{"versions": {"1.1": []}}'), ("pretrain.json", "[1]"),
+])  # fmt: skip
+def test_a_record_that_no_stage_wrote_is_a_sentence(tmp_path, file, spoilt):
+    made_up.write(tmp_path)
+    (tmp_path / "results/tiny" / file).write_text(spoilt)
+    with pytest.raises(CorruptFile, match="is not as its stage writes it"):
+        compare("tiny", "tiny", tmp_path)
 
 
 def test_against_a_commit(tmp_path):

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from electra.config import ObjectiveConfig
+from electra.errors import CorruptFile
 from electra.files import read_json, write_json
 from pipelines.report import figures, findings, inputs
 from tests.pipelines.report import made_up
@@ -38,6 +39,26 @@ def test_a_collapsed_discriminator_is_told(tmp_path, params):
     sentences = findings.shortfalls(inputs.load(params, tmp_path).models[0])
     assert any("AUC 0.51" in sentence for sentence in sentences)
     assert any("recall 0" in sentence for sentence in sentences)
+
+
+@pytest.mark.parametrize("spoilt", [b"null", b"[]", b'{"tasks": 3}'])
+def test_a_record_that_no_stage_wrote_is_a_sentence(tmp_path, params, spoilt):
+    made_up.write(tmp_path)
+    (tmp_path / "results/tiny/glue.json").write_bytes(spoilt)
+    with pytest.raises(CorruptFile, match="results: is not as its stage writes it"):
+        inputs.load(params, tmp_path)
+
+
+def test_a_curve_that_cannot_be_read_is_missing(tmp_path, params):
+    made_up.write(tmp_path)
+    path = tmp_path / "results/tiny/pretrain.csv"
+    for spoilt in (b"step,loss\n1,\xff\n", b"step,loss\n" + b"9" * 200_000):
+        path.write_bytes(spoilt)
+        found = inputs.load(params, tmp_path)
+        assert found.models[0].curve == {} and any("pretrain.csv: cannot be read" in line for line in found.missing)
+    path.unlink()
+    path.mkdir()
+    assert inputs.load(params, tmp_path).models[0].curve == {}
 
 
 def test_empty_cells_of_a_curve_are_left_out(tmp_path, params):
