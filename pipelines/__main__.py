@@ -97,15 +97,12 @@ def run_stage(options: argparse.Namespace) -> int:
 
 def note_duration(key: str, seconds: float) -> None:
     """Add a stage to runs/timings.json, which no stage depends on: clocks stay out of everything that is hashed."""
-    from electra.files import write_json
+    from electra.manifest import read_notes, write_sealed
 
-    try:
-        timings = json.loads(TIMINGS.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        timings = {}
+    timings = read_notes(TIMINGS)
     machine = f"{platform.machine()}, {os.cpu_count()} CPU cores, Python {platform.python_version()}"
     timings[key] = {"seconds": round(seconds, 1), "machine": machine, "finished": time.strftime("%Y-%m-%d %H:%M:%S")}
-    write_json(TIMINGS, timings)
+    write_sealed(TIMINGS, timings)
 
 
 def show_params(options: argparse.Namespace) -> int:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import digest
-from electra.errors import UserError
-from electra.files import read_json, sha256_file, write_atomic
+from electra.files import sha256_file, write_atomic
+from electra.manifest import read_notes
 from pipelines.report.inputs import Inputs
 from pipelines.report.table import Column, Table, flops
 
@@ -83,16 +83,13 @@ def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:
 
 def write_run(path: Path, root: Path = Path()) -> dict[str, Any]:
     """Write run.js: when, how long each stage took, on what machine, at which commit. Returns the same facts."""
-    try:
-        timings = read_json(root / "runs/timings.json")
-    except UserError:
-        timings = {}
+    timings = read_notes(root / "runs/timings.json")
     run = {
         "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
         "commit": _commit(root),
         "machine": _machine(),
         "versions": {name: found for name in PACKAGES if (found := _version(name))},
-        "durations": {key: value.get("seconds") for key, value in timings.items() if isinstance(value, dict)},
+        "durations": {key: value["seconds"] for key, value in timings.items()},
     }
     write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")
     return run

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from electra.files import read_json, write_json
+from electra.manifest import write_sealed
 from pipelines import report
 from pipelines.report import findings
 from tests.pipelines.report import made_up
@@ -21,7 +22,7 @@ def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     made_up.write(folder)
     made_up.write_ablation(folder, failed="replace_mlm")
-    write_json(folder / "runs/timings.json", {"pretrain-tiny": {"seconds": 61.0}})
+    write_sealed(folder / "runs/timings.json", {"pretrain-tiny": {"seconds": 61.0}})
     report.build(made_up.Params(), folder / "results/report", folder)
     return folder
 
