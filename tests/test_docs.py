@@ -117,7 +117,9 @@ def check_python(words: list[str]) -> None:
         }
         assert getattr(options, "name", "") in known
     elif words[0] == "-m":
-        assert (ROOT / Path(*words[1].split("."))).with_suffix(".py").is_file() or words[1] in {"pytest", "venv", "pip"}
+        place = ROOT / Path(*words[1].split("."))
+        ours = place.with_suffix(".py").is_file() or (place / "__main__.py").is_file()
+        assert ours or words[1] in {"pytest", "venv", "pip"}
     elif not words[0].startswith("-"):
         assert (ROOT / words[0]).is_file()
 
