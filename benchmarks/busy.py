@@ -53,7 +53,7 @@ def serve(model: str, threads: int) -> None:
     with join(device, "ddp", "busy") as world:
         network = Pretraining(config, 600, SpecialIds(pad=0, cls=2, sep=3, mask=4), None)
         optimizer = build_optimizer(network.named_parameters(), weight_decay=0.01)
-        update = Step(network, list(network.parameters()), optimizer, world, clip=1.0, precision="fp32")
+        update = Step(network, optimizer, world, clip=1.0, precision="fp32")
         feed = Feed(MadeUpRows(1000, config.pretrain.length), config, device, "noise")
         done = 0
 

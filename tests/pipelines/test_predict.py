@@ -171,7 +171,7 @@ def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, 
     assert (tmp_path / "link").is_symlink() and json.loads((tmp_path / "old.jsonl").read_text())["id"] == "0"
     assert main([*call, os.devnull]) == 0 and not Path(os.devnull).is_file()
     capsys.readouterr()
-    for place, code in ((tmp_path, 65), (tmp_path / "loop", 65), (tmp_path / "in.txt/x", 65)):
+    for place, code in ((tmp_path, 65), (tmp_path / "loop", 65), (tmp_path / "in.txt/x", 74)):
         assert main([*call, str(place)]) == code
         assert capsys.readouterr().err.count("\n") == 1
     assert main(["predict", str(folders / "cola"), str(tmp_path)]) == 65

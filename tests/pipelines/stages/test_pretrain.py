@@ -19,9 +19,8 @@ BUDGET = 4.0e8  # operations: a few steps
 PRETRAIN = "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1,"
 PARAMS = SMOKE.replace("  base:\n", "  more:\n").replace(
     "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3}",
-    f"{PRETRAIN.replace('20', f'{{flops: {BUDGET}}}')} init_from: start, eval_batches: 2}}",
+    f"{PRETRAIN.replace('20', f'{{flops: {BUDGET}}}')} init_from: start, eval_batches: 2, precision: fp32}}",
 )
-PARAMS = PARAMS.replace("eval_batches: 2", "eval_batches: 2, precision: fp32")  # auto asks a probe, which may differ
 PARAMS = PARAMS.replace("tokens: absent", "tokens: smoke").replace("generator: {}", "generator: {width: 0.5}")
 
 
