@@ -28,8 +28,16 @@ def test_one_seed_claims_nothing(tmp_path, params):
     made_up.write(tmp_path, seeds=1)
     model = inputs.load(params, tmp_path).models[0]
     assert "its spread is unknown" in findings.headline(model)
-    assert [met for met, _ in findings.goals(model)] == [False, False]
+    assert [met for met, _ in findings.goals(model)] == [False] * 11  # the mean, SQuAD 2.0 and nine tasks
     assert any("one seed an arm, so no claim" in sentence for sentence in findings.shortfalls(model))
+
+
+def test_marks_are_met_by_points_and_by_spread(tmp_path, params):
+    made_up.write(tmp_path, lift=2.0)
+    told = {sentence.split(": ")[0]: met for met, sentence in findings.goals(inputs.load(params, tmp_path).models[0])}
+    assert told["tiny, STS-B"] and told["tiny, CoLA"]  # twice 41 and 25 points, about 1 of spread
+    assert not told["tiny, QQP"]  # 18.6 points, far outside of the noise
+    assert not told["tiny, mean of the tasks"]
 
 
 def test_a_collapsed_discriminator_is_told(tmp_path, params):
