@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.files import atomic_folder, lock_folder, write_json
+from electra.files import atomic_folder, lock_folder, read_jsonl, write_json
 from electra.finetuning import summary
 from electra.finetuning.job import Job
 from electra.finetuning.jobs import plan
@@ -52,6 +52,8 @@ def run(name: str, params: Params, tracker: Any) -> None:
             together = ensembles(jobs, folder)
             write_manifest(folder, kind="squad", name=name)
     versions = {version: summary.of_squad(records[SQUAD[version]]) for version in config.versions}
+    for version in config.versions:
+        versions[version]["never_answering"] = never_answering(rows / SQUAD[version])
     for version, figures in together.items():
         versions[version]["ensemble"] = figures
     write_json(
@@ -67,6 +69,12 @@ def run(name: str, params: Params, tracker: Any) -> None:
             for metric in ("exact", "f1")
         }
     )
+
+
+def never_answering(rows: Path) -> float:
+    """Exact match and F1, in points, of one who leaves every dev question unanswered."""
+    dev = read_jsonl(rows / "dev.jsonl")
+    return round(100 * sum(not row["answers"] for row in dev) / len(dev), 4)
 
 
 def ensembles(jobs: Sequence[Job], folder: Path) -> dict[str, dict[str, Any]]:

@@ -85,6 +85,7 @@ def test_the_stage_leaves_official_answers_that_score_what_it_says(workspace):
     for version, task in (("1.1", "squad1"), ("2.0", "squad2")):
         rows = read_jsonl(Path("build/tasks/made_up") / task / "dev.jsonl")
         values = result["versions"][version]
+        assert values["never_answering"] == {"1.1": 0, "2.0": 25}[version]
         assert values["dev_rows"] == 12
         for arm in ("pretrained", "scratch"):
             for place, seed in enumerate(values[arm]["seeds"]):
