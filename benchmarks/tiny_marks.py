@@ -2,7 +2,8 @@
 
 Pre-trains `tiny` with three seeds (one thread each; of the corpus, the tasks and the tokenizer there is one), fine-tunes
 each on the nine tasks and SQuAD 2.0 with the same seed, and beside each the same network from fresh weights. So the standard
-deviations are those of whole pre-trainings. What is finished is not done again. Marks:
+deviations are those of whole pre-trainings. What is finished is not done again; `python benchmarks/tiny_marks.py 2` does
+the work of seed 2 alone and writes no record, so that several processes can share it. Marks:
 
     mean of nine    at least 84, and at least 38 points over scratch
     each task       at least 20 points over scratch, and three standard deviations of pre-trainings over it
@@ -34,6 +35,7 @@ from pipelines.stages.squad import never_answering
 
 OUT = Path("benchmarks/results/tiny-marks.json")
 MODEL, SEEDS, SQUAD = "tiny", (1, 2, 3), "squad2"
+ARMS = ("pretrained", "scratch")
 MEAN, GAIN, TASK_GAIN, SDS, SQUAD_GAIN, SQUAD_OVER_NULL = 84.0, 38.0, 20.0, 3.0, 25.0, 20.0
 Scores = dict[str, dict[str, float]]  # by task and arm
 
@@ -112,28 +114,28 @@ def marks(tasks: dict[str, Any], mean: dict[str, Any], never: float) -> list[dic
 
 def main() -> None:
     origin, params = provenance(("torch", "scikit-learn")), load()
+    if len(sys.argv) > 1:
+        finetuned(params, pretrained(params, params.models[MODEL].tokens, seed := int(sys.argv[1]))[0], seed, ARMS)
+        return
     prepare(params)
     model, runs, on_dev, on_train = params.models[MODEL], [], [], []
     for seed in SEEDS:
         home, record = pretrained(params, model.tokens, seed)
         end = record["history"][-1]
         runs.append({"seed": seed, "steps": record["steps"], "flops": record["flops"], "disc_auc": end["disc_auc"]})
-        scores, train_scores = finetuned(params, home, seed, ("pretrained", "scratch"))
+        scores, train_scores = finetuned(params, home, seed, ARMS)
         on_dev.append(scores)
         on_train.append(train_scores)
         print(f"seed {seed}: {scores}", flush=True)
     tasks: dict[str, Any] = {}
     for task in (*GLUE, SQUAD):
-        arms = {arm: spread([scores[task][arm] for scores in on_dev]) for arm in ("pretrained", "scratch")}
+        arms = {arm: spread([scores[task][arm] for scores in on_dev]) for arm in ARMS}
         tasks[task] = {"metric": GLUE[task].metrics[0] if task in GLUE else "f1", **arms}
         if task in GLUE:
             rows, config = Path("build/tasks") / model.tasks / task, params.finetune.resolve(task, model.finetune)
             tasks[task]["train"] = {arm: [round(scores[task][arm], 2) for scores in on_train] for arm in arms}
             tasks[task]["baselines"] = baselines.of_task(GLUE[task], rows, config)
-    mean = {
-        arm: spread([statistics.fmean(scores[task][arm] for task in GLUE) for scores in on_dev])
-        for arm in ("pretrained", "scratch")
-    }
+    mean = {arm: spread([statistics.fmean(scores[task][arm] for task in GLUE) for scores in on_dev]) for arm in ARMS}
     never = never_answering(Path("build/tasks") / model.tasks / SQUAD)
     found = marks(tasks, mean, never)
     write_json(

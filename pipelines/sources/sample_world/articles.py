@@ -1,7 +1,7 @@
 """Articles: what the unlabelled corpus says about the world.
 
-A report tells one deed three times, or a few facts about two beings and then each of them again, in other words or as a
-question and its answer. A review says of one thing nothing but praise, or nothing but blame. Telling twice is the point: a
+A report tells two or three facts about one or two beings and then each of them again, in other words or as a question and
+its answer. A review says of one thing nothing but praise, or nothing but blame. Telling twice is the point: a
 word that was replaced contradicts the rest of its article (or the world), so whoever can compare two texts and knows the
 words can find it.
 
@@ -75,28 +75,25 @@ def sentences(text: str) -> list[str]:
 
 
 def article(world: World, rng: random.Random, without: Sequence[str] = ()) -> list[str]:
-    """One article; three of ten are reviews."""
-    return review(world, rng) if rng.random() < 0.3 and "reviews" not in without else report(world, rng, without)
+    """One article; a fifth are reviews."""
+    return review(world, rng) if rng.random() < 0.2 and "reviews" not in without else report(world, rng, without)
 
 
 def report(world: World, rng: random.Random, without: Sequence[str] = ()) -> list[str]:
-    """One deed, told three times; or facts of two beings, told and then told again in any order."""
+    """Two or three facts of two beings, told and then told again in any order; drawn again until it fits a row."""
+    kind = rng.choices(("deed", "alike", "introduction"), (3, 4, 3))[0]
+    if "introductions" in without and kind == "introduction":
+        kind = "alike"
     while True:
         one, two = rng.sample(world.beings, 2)
-        kind = rng.random()
-        if kind < 0.35:
-            facts = [happening(one, "deed", world, rng)]
-        elif (
-            kind < 0.7 or "introductions" in without
-        ):  # the same relation of both: only who it is about tells the facts apart
-            facts = [something(who, relation, world, rng) for relation in [rng.choice(SHORT)] for who in (one, two)]
+        other = something(two, rng.choice(SHORT), world, rng)
+        if kind == "deed":
+            facts = rng.sample([happening(one, "deed", world, rng), other], 2)
+        elif kind == "alike":  # the same relation of both: only who it is about tells the facts apart
+            facts = [something(one, other.relation, world, rng), other]
         else:  # somebody is introduced, and then called by what it is
-            known, event = rng.choice(CALLED), rng.choice(tuple(EVENTS))
-            facts = [
-                portrait(one, known),
-                happening(one, event, world, rng),
-                something(two, rng.choice(SHORT), world, rng),
-            ]
+            event = happening(one, rng.choice(tuple(EVENTS)), world, rng)
+            facts = [portrait(one, rng.choice(CALLED)), event, other]
         told: list[str] = []
         kept: list[Fact] = []
         for fact in facts:
@@ -104,13 +101,9 @@ def report(world: World, rng: random.Random, without: Sequence[str] = ()) -> lis
             if length("\n".join([*told, line])) <= TOLD:
                 told.append(line)
                 kept.append(fact)
-        again = [
-            retell(fact, line, rng, without)
-            for fact, line in zip(kept, told, strict=True)
-            for _ in range(2 if len(facts) == 1 else 1)
-        ]
+        again = [retell(fact, line, rng, without) for fact, line in zip(kept, told, strict=True)]
         rng.shuffle(again)
-        if len(kept) >= min(2, len(facts)) and length("\n".join(told + again)) <= ROOM:
+        if kept[:2] == facts[:2] and length("\n".join(told + again)) <= ROOM:
             return told + again
 
 
