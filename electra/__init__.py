@@ -1,4 +1,39 @@
 """ELECTRA (Clark et al., ICLR 2020) in plain PyTorch: text to tokens, tokens to batches, two networks, losses, checkpoints, heads, metrics.
 
-Nothing in here knows of DVC, Prefect or MLflow; `pipelines/` puts these around it.
+    import electra
+    model = electra.load("build/models/tiny/discriminator")
+
+Nothing in here knows of DVC, Prefect or MLflow; `pipelines/` puts these around it. The names below are imported when they
+are first asked for, so `import electra` takes no time and stages import no more than they use.
 """
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from electra.corrupting import Corrupted, corrupt
+    from electra.errors import UserError
+    from electra.library import Judged, Model, load
+
+__all__ = ["Corrupted", "Judged", "Model", "UserError", "__version__", "corrupt", "load"]
+_HOME = {
+    "Corrupted": "electra.corrupting",
+    "Judged": "electra.library",
+    "Model": "electra.library",
+    "UserError": "electra.errors",
+    "corrupt": "electra.corrupting",
+    "load": "electra.library",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'electra' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

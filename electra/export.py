@@ -17,7 +17,7 @@ from torch import nn
 
 from electra.config import EncoderConfig, build
 from electra.errors import BadConfig, BadInput, CorruptFile
-from electra.files import AGAIN, atomic_folder, read_json, readable, write_atomic, write_json
+from electra.files import AGAIN, atomic_folder, read_object, readable, write_atomic, write_json
 from electra.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
 from electra.model.discriminator import ReplacedTokenHead
 from electra.model.encoder import Encoder
@@ -50,6 +50,7 @@ _CONFIG: dict[
 }
 _TABLES = ("embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight")
 _DECODER = "generator_lm_head.weight"  # the word table once more, in folders that were not stored by transformers
+_NUMBERS = "position_ids"  # of the positions: older releases of transformers stored them, too
 TASK = "task.json"
 SPANS, POOLED = "span_head.safetensors", "pooled_head.safetensors"
 EXTRAS = "extras.safetensors"
@@ -115,9 +116,14 @@ def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> N
 
 
 def of_encoder(name: str) -> bool:
-    """Whether a tensor is of an encoder; older releases of transformers also stored the positions' numbers."""
+    """Whether a tensor is of an encoder."""
     name = name.removeprefix("electra.")
-    return name.startswith(("embeddings", "encoder.")) and not name.endswith("position_ids")
+    return name.startswith(("embeddings", "encoder.")) and not name.endswith(_NUMBERS)
+
+
+def head_tensors(tensors: Tensors) -> Tensors:
+    """What a folder holds beside its encoder."""
+    return {name: value for name, value in tensors.items() if not of_encoder(name) and not name.endswith(_NUMBERS)}
 
 
 def config_json(config: EncoderConfig, vocab_size: int, architecture: str, **more: Any) -> dict[str, Any]:
@@ -197,14 +203,6 @@ def read_config(folder: Path) -> tuple[EncoderConfig, int]:
     return config, vocab_size
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON file that holds keys and values."""
-    values = read_json(path)
-    if not isinstance(values, dict):
-        raise CorruptFile(path, f"is a {type(values).__name__}", "keys and values", AGAIN)
-    return values
-
-
 def read_tensors(folder: Path) -> Tensors:
     """The tensors of a folder's model.safetensors."""
     path = folder / "model.safetensors"
@@ -235,6 +233,7 @@ def load_networks(
     folder: Path,
     extras: Mapping[str, Mapping[str, nn.Module]] = {},
     hashes: Mapping[str, Mapping[str, str]] | None = None,
+    do: str = "check pretrain.init_from",
 ) -> None:
     """Start from the exported folders of these names inside `folder`: weights only, for continued pre-training.
 
@@ -243,7 +242,7 @@ def load_networks(
     folder has none of a network's `extras` these keep the values they have.
     """
     for name, (encoder, head) in networks.items():
-        inside, do = folder / name, "check pretrain.init_from"
+        inside = folder / name
         if not inside.is_dir():
             raise BadInput(
                 inside, "there is no such folder", f"exported networks side by side: {', '.join(networks)}", do
@@ -260,7 +259,7 @@ def load_networks(
                     do,
                 )
         theirs = {their: ours for ours, their in _head_names(head).items()}
-        found = {theirs.get(key, key): value for key, value in tensors.items() if not of_encoder(key)}
+        found = {theirs.get(key, key): value for key, value in head_tensors(tensors).items()}
         tied = found.pop(_DECODER, None)
         if tied is not None and not torch.equal(tied.float(), encoder.embeddings.tables()[0]):
             raise BadInput(inside, f"has a {_DECODER} that is not the word table", "tied embeddings", do)

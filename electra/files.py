@@ -152,6 +152,23 @@ def as_written(where: object, do: str = AGAIN) -> Iterator[None]:
         raise CorruptFile(where, found, "the record that a stage left", do) from error
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON file that holds keys and values."""
+    values = read_json(path)
+    if not isinstance(values, dict):
+        raise CorruptFile(path, f"is a {type(values).__name__}", "keys and values", AGAIN)
+    return values
+
+
+def encodes(text: str) -> bool:
+    """Whether a text can be written as UTF-8: JSON may escape half a character, a lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def dump_line(row: Any) -> str:
     """One compact JSON object with its line's end."""
     return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"

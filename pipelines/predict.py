@@ -5,24 +5,20 @@ Rows come as files of training do, or as plain text (pipelines/sources/asked.py)
 written to `--output` unless all rows were answered.
 """
 
-import itertools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from electra.answering import answer
 from electra.errors import BadInput, SourceUnreachable
 from electra.files import dump_line, write_through
-from electra.finetuning import predictions, scoring, squad, squad_answers, tagging
-from electra.finetuning.examples import encode, read_rows
-from electra.finetuning.folder import Ready, load_model
-from electra.finetuning.loop import read_outputs
+from electra.finetuning import scoring, squad
+from electra.finetuning.examples import read_rows
+from electra.finetuning.folder import load_model
 from electra.finetuning.tasks import SQUAD, find
 from pipelines.sources import asked
 from pipelines.stages import inputs
-
-Row = dict[str, Any]
-_AT_ONCE = 256
 
 
 def predict(model: Path, files: Iterable[str], output: str | None) -> None:
@@ -51,46 +47,3 @@ def score(rows: Path, task: str, path: Path, split: str) -> dict[str, float]:
         return scoring.score_answers(squad.read_rows(rows / task / f"{split}.jsonl"), answers, version, path)
     facts = find(rows / task, task)
     return scoring.score_task(facts, read_rows(rows / task / f"{split}.jsonl", facts), answers, path)
-
-
-def answer(ready: Ready, rows: Iterator[Row]) -> Iterator[Row]:
-    """One line for each row, as soon as its few hundred are read."""
-    while batch := list(itertools.islice(rows, _AT_ONCE)):
-        if ready.squad is not None:
-            yield from _answer_questions(ready, batch)
-            continue
-        assert ready.task is not None
-        examples = encode(batch, ready.task, ready.tokenizer, ready.length)
-        outputs = read_outputs(ready.network, examples)
-        if ready.task.tagging:
-            tags = tagging.tags_of(ready.task, batch, examples, outputs["tags"])
-            yield from (
-                {"id": row["id"], "words": row["words"], "tags": each} for row, each in zip(batch, tags, strict=True)
-            )
-            continue
-        for line, logits_C in zip(
-            predictions.lines(ready.task, batch, outputs["logits"]), outputs["logits"], strict=True
-        ):
-            found: Row = {"id": line["id"], "prediction": line["prediction"]}
-            if not ready.task.regression:
-                shares = predictions.probabilities(logits_C)
-                found["probabilities"] = dict(zip(ready.task.labels, shares, strict=True))
-            yield found
-
-
-def _answer_questions(ready: Ready, batch: list[Row]) -> Iterator[Row]:
-    config = ready.squad
-    assert config is not None
-    reading = squad.encode(
-        batch, ready.tokenizer, length=config.length, stride=config.stride, question_length=config.question_length
-    )
-    outputs = read_outputs(ready.network, reading.examples)
-    outputs = {name: predictions.finite(values) for name, values in outputs.items()}
-    candidates = squad_answers.candidates(reading, outputs, config)
-    found = squad_answers.choose(reading, candidates, config)
-    n_best = squad_answers.official(found, candidates, outputs)
-    given = found.given(config.null_threshold if config.answerability else None)
-    for row in batch:
-        key = row["id"]
-        answer: Row = {"id": key, "prediction": given[key], "best": found.spans[key], "null_score": found.null[key]}
-        yield {**answer, "n_best": n_best[key]}

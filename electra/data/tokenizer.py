@@ -25,7 +25,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from electra.data.words import WordMemory
 from electra.domains import Checked, Interval
 from electra.errors import BadInput
-from electra.files import readable, sha256_bytes, write_atomic, write_json
+from electra.files import read_object, readable, sha256_bytes, write_atomic, write_json
 
 PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION = "##"
@@ -260,8 +260,13 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
 
 
 def load(path: Path) -> Tokenizer:
-    """Load a tokenizer.json, or the one in a folder."""
+    """Load a tokenizer.json, or the one in a folder; where there is only a vocab.txt, one is made of it."""
     file = path / "tokenizer.json" if path.is_dir() else path
+    if path.is_dir() and not file.is_file() and (path / "vocab.txt").is_file():
+        beside = path / "tokenizer_config.json"
+        settings = read_object(beside) if beside.is_file() else {}
+        lowercase, strip_accents = settings.get("do_lower_case", True), settings.get("strip_accents")
+        return from_vocab(path / "vocab.txt", lowercase=lowercase, strip_accents=strip_accents)
     if not file.is_file():
         raise BadInput(file, "there is no such file", "a tokenizer.json", "run the tokens stage that makes it")
     with readable(file):

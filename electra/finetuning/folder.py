@@ -33,14 +33,13 @@ from electra.export import (
     TOKENIZER_FILES,
     config_json,
     encoder_tensors,
+    head_tensors,
     load_encoder,
     model_card,
-    of_encoder,
-    read_object,
     read_tensors,
     write_folder,
 )
-from electra.files import dump_json
+from electra.files import dump_json, read_object
 from electra.finetuning.batches import Batch
 from electra.finetuning.heads import Classifier, Network, pooled
 from electra.finetuning.squad_head import SpanFinder
@@ -52,6 +51,9 @@ from electra.tensors import Tensors, fill, require_fit
 from electra.tensors import read_tensors as read_file
 
 _DO = "give the folder of a fine-tuned model, as it was written"
+_ARCHITECTURES = {
+    f"ElectraFor{kind}" for kind in ("SequenceClassification", "TokenClassification", "QuestionAnswering")
+}
 _SQUAD = (
     "length",
     "stride",
@@ -132,26 +134,41 @@ class HeadOfTransformers(Network):
         return {"logits": self.out(F.gelu(self.dense(pooled(self.encoder, batch, self.pooling))))}
 
 
+def is_finetuned(folder: Path) -> bool:
+    """Whether a folder holds a fine-tuned model: one of ours, or of a class of transformers that `load_model` reads."""
+    return (folder / TASK).is_file() or _architecture(folder) in _ARCHITECTURES
+
+
+def _architecture(folder: Path) -> str:
+    names = read_object(folder / "config.json").get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else ""
+
+
+def load_tokenizer(folder: Path, encoder: Encoder) -> Tokenizer:
+    """The folder's tokenizer, which may have no piece that the encoder has no vector for."""
+    tokenizer = tokenizers.load(folder)
+    if tokenizer.vocab_size > encoder.vocab_size:
+        found, expected = f"{tokenizer.vocab_size:,} pieces", f"at most the model's {encoder.vocab_size:,}"
+        raise BadInput(folder, f"holds a tokenizer of {found}", expected, "give the folder as it was written")
+    return tokenizer
+
+
 def load_model(folder: Path) -> Ready:
     """A fine-tuned model from our folder or any of transformers'; raises BadInput if it holds none.
 
     Ours is verified. One of ours that has lost its manifest is taken as those from elsewhere are, with a word of warning.
     """
     encoder = load_encoder(folder, dropout=0.0)
-    heads = {name: tensor for name, tensor in read_tensors(folder).items() if not of_encoder(name)}
+    heads = head_tensors(read_tensors(folder))
     values, ours = read_object(folder / "config.json"), (folder / TASK).is_file()
     facts = read_object(folder / TASK) if ours else {}
     if ours and not (folder / MANIFEST).is_file():
         print(f"warning: {folder} has no {MANIFEST}: its bytes were not checked", file=sys.stderr)
-    names, positions = values.get("architectures"), encoder.config.positions
-    architecture = names[0] if isinstance(names, list) and names else ""
+    architecture, positions = _architecture(folder), encoder.config.positions
     length = facts.get("length", min(positions, 512))
     if type(length) is not int or not 3 <= length <= positions:
         raise BadInput(folder / TASK, f"has length {length!r}", f"3 to the model's {positions} positions", _DO)
-    tokenizer = tokenizers.load(folder)
-    if tokenizer.vocab_size > encoder.vocab_size:
-        found, expected = f"{tokenizer.vocab_size:,} pieces", f"at most the model's {encoder.vocab_size:,}"
-        raise BadInput(folder, f"holds a tokenizer of {found}", expected, _DO)
+    tokenizer = load_tokenizer(folder, encoder)
     if "squad" in facts or architecture == "ElectraForQuestionAnswering":
         chosen = facts.get("squad") or {"head": "independent", "answerability": False, "length": length}
         squad = build(SquadConfig, chosen, f"{folder / TASK}: squad")

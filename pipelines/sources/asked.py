@@ -3,7 +3,7 @@
 1. parquet, .conll and SQuAD's own JSON as everywhere else; anything else line by line
 2. the first line tells: an object is JSON lines; known column names are the header of a table; else there is none, and a
    line is as many columns as the model reads, or plain text
-3. the record becomes a row; the first that cannot is a BadInput with its file, line and reason
+3. the record becomes a row (electra/asking.py); the first that cannot is a BadInput with its file, line and reason
 """
 
 import itertools
@@ -11,17 +11,17 @@ import re
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from electra.asking import Asked, as_row
+from electra.asking import of as form_of
 from electra.data.text import Rejected
-from electra.errors import BadInput, shown
-from electra.finetuning import spans
+from electra.errors import BadInput
 from electra.finetuning.tasks import Task
 from pipelines.sources import own, squad
 from pipelines.sources.glue import LAYOUTS
-from pipelines.sources.local import Lines, decoded, decoded_lines, encodes
+from pipelines.sources.local import Lines, decoded, decoded_lines
 from pipelines.sources.streams import Piece, first_bytes, plain_suffix, read_stream
 
 Row = dict[str, Any]
@@ -31,35 +31,11 @@ USUAL = {"text", "content", "body", "review", "title", "sentence", "sentence1", 
 OFFICIAL = re.compile(rb'\s*\{\s*"(version|data)"')
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a model reads: names for the columns of its texts, its own first; `task` is None for questions about a context."""
-
-    names: tuple[tuple[str, ...], ...]
-    task: Task | None = None
-
-    @property
-    def id(self) -> str:
-        """The column of the id."""
-        return self.task.id if self.task else "id"
-
-    @property
-    def expected(self) -> str:
-        """The columns, for a sentence."""
-        return "the columns " + " or ".join(", ".join(choice) for choice in dict.fromkeys(self.names))
-
-
 def of(task: Task | None) -> Asked:
-    """What the texts of a row may be called."""
-    if task is None:
-        return Asked((("question", "context"),))
-    if task.tagging:
-        return Asked((task.columns or ("words",), ("words",)), task)
-    columns = task.columns
-    if not columns and (layout := LAYOUTS.get(task.name)) is not None:
-        columns = (layout.a,) if layout.b is None else (layout.a, layout.b)
-    short = ("a", "b")[: len(columns) or 1]
-    return Asked((columns or ("a",), short, *([] if columns else [("a", "b")])), task)
+    """What the texts of a row may be called; GLUE's as in its official files."""
+    layout = LAYOUTS.get(task.name) if task is not None else None
+    columns = () if layout is None else (layout.a,) if layout.b is None else (layout.a, layout.b)
+    return form_of(task, columns)
 
 
 def read(asked: Asked, name: str) -> Iterator[Row]:
@@ -146,26 +122,3 @@ def _by_line(asked: Asked, lines: Lines, name: str) -> Iterator[tuple[str, Any]]
             if len(fields) != len(columns):
                 raise BadInput(where, f"has {len(fields)} columns", f"{len(columns)}: {', '.join(columns)}")
             yield where, dict(zip(columns, fields, strict=True))
-
-
-def as_row(asked: Asked, record: Any, number: str, where: str) -> Row:
-    """A record as a row without a label."""
-    chosen = next((choice for choice in reversed(asked.names) if set(choice) <= set(record)), None)
-    if chosen is None:
-        raise BadInput(where, f"has {', '.join(map(str, record))[:80] or 'nothing'}", asked.expected)
-    identity = record.get(asked.id, record.get("id", number))
-    if not isinstance(identity, str | int) or isinstance(identity, bool) or not encodes(str(identity)):
-        raise BadInput(where, f"has the id {shown(identity)}", "text or a whole number")
-    texts = [record[column] for column in chosen]
-    if asked.task is not None and asked.task.tagging:
-        words = texts[0].split() if isinstance(texts[0], str) else texts[0]
-        row: Row = {"id": str(identity), "words": words, "tags": None}
-        spans.check_row(row, asked.task, where, labelled=False)
-        return row
-    for column, text in zip(chosen, texts, strict=True):
-        if not isinstance(text, str) or not text.strip():
-            raise BadInput(where, f"has {column} {shown(text)}", "text")
-    if asked.task is None:
-        return {"id": str(identity), "question": texts[0], "context": texts[1], "answers": [], "impossible": True}
-    second = texts[1].strip() if len(texts) > 1 else None
-    return {"id": str(identity), "a": texts[0].strip(), "b": second, "label": None}

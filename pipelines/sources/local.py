@@ -14,6 +14,7 @@ from typing import Any
 
 from electra.data.text import Document, Rejected, unwrap
 from electra.errors import BadInput, SourceUnreachable, shown
+from electra.files import encodes
 from pipelines.sources import LocalCorpus, streams
 from pipelines.sources.streams import Piece, first_bytes, mark_of, plain_suffix, read_lines, standing_still
 
@@ -260,12 +261,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise _BadJson(f"{name} is not JSON")
-
-
-def encodes(text: str) -> bool:
-    """Whether a text can be written as UTF-8: JSON may escape half a character, a lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -14,11 +14,12 @@ from typing import Any
 
 from electra.data.text import Rejected
 from electra.errors import BadInput, shown
+from electra.files import encodes
 from electra.finetuning import spans
 from electra.finetuning.labels import read_label
 from electra.finetuning.tasks import Task
 from pipelines.sources import OwnTask
-from pipelines.sources.local import EXCERPT, JSON_SUFFIXES, Lines, decoded_lines, encodes
+from pipelines.sources.local import EXCERPT, JSON_SUFFIXES, Lines, decoded_lines
 from pipelines.sources.streams import Piece, plain_suffix, standing_still
 
 Row = dict[str, Any]

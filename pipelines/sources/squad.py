@@ -11,7 +11,8 @@ from typing import Any
 
 from electra.data.text import Rejected
 from electra.errors import BadInput, SourceUnreachable, shown
-from pipelines.sources.local import EXCERPT, encodes
+from electra.files import encodes
+from pipelines.sources.local import EXCERPT
 
 Row = dict[str, Any]
 FILES = {

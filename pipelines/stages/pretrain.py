@@ -38,7 +38,7 @@ from electra.training.runs import ASIDE, VARIABLE
 from pipelines import rooms
 from pipelines.params import Params
 from pipelines.processes import is_main
-from pipelines.stages import again, published
+from pipelines.stages import again
 
 EXAMPLES = 12
 
@@ -138,7 +138,7 @@ class ModelRows:
             if not any((inside / file).is_file() for file in TOKENIZER_FILES[:2]):
                 found = f"holds neither {TOKENIZER_FILES[0]} nor {TOKENIZER_FILES[1]}"
                 raise BadInput(inside, found, "the tokenizer of these weights", "put it beside them")
-            theirs = published.tokenizer(inside).pieces()
+            theirs = tokenizers.load(inside).pieces()
             if theirs != ours:
                 place = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
                 where = f"{len(theirs):,} pieces" if place is None else f"piece {place} {theirs[place]!r}"

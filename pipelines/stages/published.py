@@ -14,12 +14,11 @@ from electra.export import (
     encoder_tensors,
     load_encoder,
     model_card,
-    read_object,
     trained_positions,
     verify_folder,
     write_folder,
 )
-from electra.files import atomic_folder, write_json
+from electra.files import atomic_folder, read_object, write_json
 from electra.manifest import write_manifest
 from pipelines.params import Params
 from pipelines.sources.local import require_folder
@@ -32,7 +31,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     facts = {"source": verify_folder(folder)}
     note(folder, facts["source"], Path("runs") / f"published-{name}" / "source.json")
     with atomic_folder(Path("build/models") / name) as temporary:
-        tokenizers.save(tokenizer(folder), temporary / "tokenizer")
+        tokenizers.save(tokenizers.load(folder), temporary / "tokenizer")
         files = {path.name: path.read_text("utf-8") for path in sorted((temporary / "tokenizer").iterdir())}
         write_folder(
             temporary / "encoder",
@@ -59,16 +58,3 @@ def note(folder: Path, hashes: dict[str, str], record: Path) -> None:
                 file=sys.stderr,
             )
     write_json(record, hashes)
-
-
-def tokenizer(folder: Path) -> tokenizers.Tokenizer:
-    """The folder's tokenizer."""
-    if (folder / "tokenizer.json").is_file() or not (folder / "vocab.txt").is_file():
-        return tokenizers.load(folder)
-    path = folder / "tokenizer_config.json"
-    settings = read_object(path) if path.is_file() else {}
-    return tokenizers.from_vocab(
-        folder / "vocab.txt",
-        lowercase=settings.get("do_lower_case", True),
-        strip_accents=settings.get("strip_accents"),
-    )

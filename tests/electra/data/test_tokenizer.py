@@ -200,3 +200,13 @@ def test_unknown_characters_are_counted_not_only_words(trained: wordpiece.Tokeni
     lines = ["fox \u4fff fox", "fox" * 1000 + " fox", "the fox", "", "\u4fff\u4ffe fox"]
     assert trained.unknown_characters(lines, trained.encode_bytes(lines)) == 1 + 3000 + 2
     assert trained.unknown_characters(["the fox"], trained.encode_bytes(["the fox"])) == 0
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_a_folder_with_a_vocab_alone_is_read_by_its_settings(tmp_path: Path, lowercase: bool) -> None:
+    made = wordpiece.from_pieces([*SPECIALS, "the", "The", "cat"], lowercase=lowercase, strip_accents=None)
+    wordpiece.save(made, tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    assert wordpiece.load(tmp_path).encode_lines(["The cat"]) == made.encode_lines(["The cat"])
+    (tmp_path / "tokenizer_config.json").unlink()
+    assert wordpiece.load(tmp_path).encode_lines(["The cat"]) == [[5, 7]]

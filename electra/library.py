@@ -1,0 +1,291 @@
+"""ELECTRA from Python: a folder becomes a model, texts go in, numpy comes out.
+
+    model = electra.load("build/models/tiny/discriminator")
+    model.replaced(["the chef ate the meal"])          how likely each token is not the original one
+    model.embed(["a text", "another"])                 one vector for each text
+    electra.load(fine_tuned).predict(rows)             classes, scores, tags
+    electra.load(fine_tuned).answer(question, context) spans of a text
+    electra.corrupt(text, "build/models/tiny/generator")       electra/corrupting.py
+
+Texts go through together, those of like length beside each other, and no product is spent on padding. A text is read up to
+the model's `length` in tokens; what goes beyond is left out with a warning, since no position there was ever trained.
+
+Shapes: N texts, T tokens of one text, L longest text of some, B rows of a batch, H hidden size.
+"""
+
+import dataclasses
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from electra import asking
+from electra.answering import answer
+from electra.asking import Row
+from electra.data.tokenizer import Tokenizer
+from electra.devices import default_device
+from electra.errors import BadConfig, BadDevice, BadInput, shown
+from electra.export import load_encoder, load_networks, read_config, read_tensors, trained_positions
+from electra.files import encodes
+from electra.finetuning.batches import Batch, stack
+from electra.finetuning.folder import Ready, is_finetuned, load_model, load_tokenizer
+from electra.finetuning.heads import Network, pooled
+from electra.finetuning.loop import read_outputs
+from electra.finetuning.tasks import Pooling
+from electra.finetuning.unpadded import hidden
+from electra.model.discriminator import Discriminator
+from electra.model.encoder import Encoder
+from electra.model.generator import Generator
+from electra.training.precision import Precision
+
+_AT_ONCE = 1024  # texts; what is held beside them stays small, however many there are
+_DO = "give the folder as it was written"
+_KINDS = {
+    "discriminator_predictions": "discriminator",
+    "generator_predictions": "generator",
+}  # name of a head's tensors
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A text as a discriminator sees it; [CLS] and [SEP] are left out."""
+
+    text: str
+    tokens: list[str]  # word pieces; one that goes on a word begins with ##
+    offsets: NDArray[np.int64]  # (T, 2): token t is text[offsets[t, 0] : offsets[t, 1]]
+    probability: NDArray[np.float32]  # (T,): that the token was replaced
+
+
+class Model:
+    """An ELECTRA in eval mode on its device; what its folder holds decides what it can do.
+
+    `kind` is discriminator, generator, encoder or fine-tuned; `length` is how many tokens of a text it reads, [CLS] and
+    [SEP] among them. A method that the folder has no head for raises BadInput.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        kind: Literal["discriminator", "generator", "encoder", "fine-tuned"],
+        network: nn.Module,
+        tokenizer: Tokenizer,
+        length: int,
+        device: torch.device,
+        precision: Precision,
+        ready: Ready | None = None,
+    ) -> None:
+        self.folder, self.kind, self.tokenizer, self.length = folder, kind, tokenizer, length
+        self.device, self.precision = device, precision
+        self.network = network.to(device).eval()
+        self._ready = ready
+
+    @property
+    def encoder(self) -> Encoder:
+        """The Transformer alone, as a module of PyTorch."""
+        found = self.network if isinstance(self.network, Encoder) else self.network.encoder
+        assert isinstance(found, Encoder)
+        return found
+
+    def __repr__(self) -> str:
+        config = self.encoder.config
+        return f"<ELECTRA {self.kind}: {config.layers} x {config.hidden}, {self.tokenizer.vocab_size:,} pieces, {self.device}>"
+
+    def replaced(self, texts: Iterable[str]) -> list[Judged]:
+        """How likely each token of each text was replaced (paper, section 2, D). Needs a discriminator."""
+        if not isinstance(self.network, Discriminator):
+            raise self.lacks("replaced()", "a discriminator")
+        found: list[Judged] = []
+        for some in checked(texts):
+            encodings = self.tokenizer.raw.encode_batch(some, add_special_tokens=False)
+            judge = _Judge(self.network)
+            share_NL = self._read(judge, [encoding.ids for encoding in encodings])
+            for text, encoding, share_L in zip(some, encodings, share_NL, strict=True):
+                tokens = encoding.tokens[: self.length - 2]
+                offsets = np.array(encoding.offsets[: len(tokens)], dtype=np.int64).reshape(-1, 2)
+                found.append(Judged(text, tokens, offsets, share_L[1 : len(tokens) + 1].copy()))
+        return found
+
+    def embed(self, texts: Iterable[str], pooling: Pooling = "mean") -> NDArray[np.float32]:
+        """One vector for each text, (N, H): the mean or maximum of its last hidden states, or the first one (`cls`).
+
+        Mean and maximum are over all tokens, [CLS] and [SEP] among them. Works with every kind of folder.
+        """
+        if pooling not in get_args(Pooling):
+            raise BadConfig("pooling", f"is {shown(pooling)}", f"one of {', '.join(get_args(Pooling))}")
+        network = _Embed(self.encoder, pooling)
+        found: list[NDArray[np.float32]] = []
+        for some in checked(texts):
+            found.append(self._read(network, self.tokenizer.encode_lines(some)))
+        return np.concatenate(found)
+
+    def predict(self, rows: Iterable[str | Sequence[str] | Mapping[str, Any]]) -> list[Row]:
+        """An answer to each row, in their order, as `electra predict` writes them (electra/answering.py has the table).
+
+        A row is a text; a pair of texts; a list of words, for tags; or a mapping by the names of the task's columns, or
+        `a` and `b`, `words`, `question` and `context`, with an `id` if it has one. Long rows are cut as in training, from
+        the longer text; contexts of questions are read whole. Needs a fine-tuned folder.
+        """
+        if self._ready is None:
+            raise self.lacks("predict()", "a fine-tuned model")
+        rows = _listed(rows, "rows", "row")
+        form = asking.of(self._ready.task)
+        asked = [
+            asking.as_row(form, _record(form, row, f"rows[{number}]"), str(number), f"rows[{number}]")
+            for number, row in enumerate(rows)
+        ]
+        return list(answer(self._ready, asked, self.device, self.precision))
+
+    def answer(self, question: str, context: str) -> Row:
+        """The answer to one question that a context may hold; many at once go through `predict`. Needs a SQuAD folder.
+
+        `prediction` is its text, "" where the model finds none; `best` the best span in any case, which begins at
+        character `start` of the context; `n_best` has others with their probabilities.
+        """
+        if self._ready is None or self._ready.squad is None:
+            raise self.lacks("answer()", "a model that was fine-tuned on SQuAD")
+        return self.predict([{"question": question, "context": context}])[0]
+
+    def _read(self, network: Network, ids: list[list[int]]) -> NDArray[np.float32]:
+        """The network's one output for each text, of which `ids` has all tokens."""
+        room = self.length - 2
+        if any(len(each) > room for each in ids):
+            warnings.warn(
+                f"{self.folder}: texts are read up to {self.length} tokens, the rest is left out", stacklevel=3
+            )
+        sequences = [[self.tokenizer.cls_id, *each[:room], self.tokenizer.sep_id] for each in ids]
+        examples = stack(sequences, [len(sequence) for sequence in sequences], {}, [])
+        if isinstance(network, _Judge):
+            network.length = int(examples.length_N.max())
+        (values,) = read_outputs(network, examples, self.device, precision=self.precision).values()
+        return values
+
+    def lacks(self, method: str, needed: str) -> BadInput:
+        """What is said of a method that the folder has no head for."""
+        task = self._ready.task if self._ready else None
+        found = (
+            f"was fine-tuned for {task.title if task else 'questions'}"
+            if self._ready
+            else f"is of the kind {self.kind}"
+        )
+        return BadInput(self.folder, found, f"{needed}, which {method} needs", "load the folder of one")
+
+
+class _Judge(Network):
+    """A discriminator whose rows are as long as the longest of some texts."""
+
+    def __init__(self, discriminator: Discriminator) -> None:
+        super().__init__()
+        self.discriminator, self.encoder, self.length = discriminator, discriminator.encoder, 0
+
+    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+        """`probability` (B, L) that a token was replaced, 0 beyond a row's end."""
+        share_P = self.discriminator.head(hidden(self.encoder, batch)).float().sigmoid()
+        share_BT = batch.grid(share_P, 0)
+        return {"probability": F.pad(share_BT, (0, self.length - share_BT.shape[1]))}
+
+
+class _Embed(Network):
+    """An encoder that gives one vector for a row."""
+
+    def __init__(self, encoder: Encoder, pooling: Pooling) -> None:
+        super().__init__()
+        self.encoder, self.pooling = encoder, pooling
+
+    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+        """`vector` (B, H)."""
+        return {"vector": pooled(self.encoder, batch, self.pooling)}
+
+
+def load(
+    folder: str | os.PathLike[str], *, device: str | torch.device | None = None, precision: Precision = "fp32"
+) -> Model:
+    """A model from a Hugging Face ELECTRA folder: this project's or a published one, pre-trained or fine-tuned.
+
+    `device` is the GPU if there is one, else the CPU; `precision` bf16 halves the bits of matrix products. Files that have
+    a MANIFEST.json are checked against it. Raises BadInput where there is no such model, CorruptFile where its bytes are
+    not those that were written, BadDevice or BadConfig for a device that is not there.
+    """
+    path = Path(folder)
+    place = _device(device)
+    if precision not in get_args(Precision):
+        raise BadConfig("precision", f"is {shown(precision)}", f"one of {', '.join(get_args(Precision))}")
+    if not (path / "config.json").is_file():
+        raise _no_model(path)
+    config, vocab_size = read_config(path)
+    if is_finetuned(path):
+        ready = load_model(path)
+        return Model(path, "fine-tuned", ready.network, ready.tokenizer, ready.length, place, precision, ready)
+    heads = {name.partition(".")[0] for name in read_tensors(path)}
+    kind: Any = next((kind for name, kind in _KINDS.items() if name in heads), "encoder")
+    network: nn.Module
+    if kind == "encoder":
+        network = encoder = load_encoder(path, dropout=0.0)
+    else:
+        encoder = Encoder(dataclasses.replace(config, dropout=0.0, attention_dropout=0.0), vocab_size)
+        network = Discriminator(encoder) if kind == "discriminator" else Generator(encoder)
+        where = path.absolute()
+        load_networks({where.name: (encoder, network.head)}, where.parent, do=_DO)
+    return Model(path, kind, network, load_tokenizer(path, encoder), trained_positions(path), place, precision)
+
+
+def _no_model(path: Path) -> BadInput:
+    """What is said of a path that holds no model, or several."""
+    expected = "the folder of one ELECTRA model"
+    if inside := sorted(str(each.parent) for each in path.glob("*/config.json")):
+        return BadInput(path, f"holds {len(inside)} models", expected, f"give one of them: {', '.join(inside)}")
+    found = "holds no config.json" if path.is_dir() else "there is no such folder"
+    return BadInput(path, found, expected, "make it, or fetch it first (docs/library.md says how)")
+
+
+def _device(asked: str | torch.device | None) -> torch.device:
+    if asked is None:
+        return default_device()
+    try:
+        device = torch.device(asked)
+    except (RuntimeError, TypeError):
+        raise BadConfig("device", f"is {shown(asked)}", "cpu, cuda, cuda:0, ...") from None
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        raise BadDevice("device", f"is {device}, and torch sees {count} GPUs", "one that is there", "give device='cpu'")
+    return device
+
+
+def _listed(values: Any, what: str, each: str) -> list[Any]:
+    if isinstance(values, str | Mapping):
+        raise BadInput(what, f"is {shown(values)}", f"a list, of one {each} or more", "put it in a list")
+    if not (found := list(values)):
+        raise BadInput(what, "is empty", f"a list, of one {each} or more")
+    return found
+
+
+def checked(texts: Iterable[str]) -> Iterable[list[str]]:
+    """The texts, checked, so many at a time."""
+    found = _listed(texts, "texts", "text")
+    for number, text in enumerate(found):
+        if not isinstance(text, str) or not encodes(text):
+            raise BadInput(f"texts[{number}]", f"is {shown(text)}", "text")
+    return (found[start : start + _AT_ONCE] for start in range(0, len(found), _AT_ONCE))
+
+
+def _record(form: asking.Asked, row: Any, where: str) -> Mapping[str, Any]:
+    """A row by names of columns."""
+    if isinstance(row, Mapping):
+        return row
+    if not isinstance(row, str | list | tuple):
+        raise BadInput(where, f"is {shown(row)}", "a text, a pair of texts, words or a mapping")
+    names = form.names[0]
+    if form.task is not None and form.task.tagging:
+        return {names[0]: row if isinstance(row, str) else list(row)}
+    texts = [row] if isinstance(row, str) else list(row)
+    if form.task is not None and not form.task.columns:
+        names = ("a", "b")[: len(texts)]  # GLUE's tasks do not say how many texts they read
+    if len(texts) != len(names):
+        raise BadInput(where, f"has {len(texts)} texts", f"{len(names)}: {', '.join(names)}")
+    return dict(zip(names, texts, strict=True))

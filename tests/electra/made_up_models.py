@@ -1,0 +1,75 @@
+"""Untrained models of every kind, as folders, for tests of what is done with models: made in a second."""
+
+from pathlib import Path
+
+import torch
+
+from electra.config import EncoderConfig
+from electra.data import tokenizer as tokenizers
+from electra.export import architecture, config_json, encoder_tensors, load_encoder, network_tensors, write_folder
+from electra.finetuning.folder import write_model
+from electra.finetuning.heads import Classifier
+from electra.finetuning.squad_head import SpanFinder
+from electra.finetuning.tagging import Tagger
+from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
+from electra.model.discriminator import Discriminator
+from electra.model.encoder import Encoder
+from electra.model.generator import Generator
+
+WORDS = [
+    "the",
+    "a",
+    "chef",
+    "cook",
+    "cooked",
+    "ate",
+    "sold",
+    "meal",
+    "bread",
+    "cat",
+    "dog",
+    "red",
+    "is",
+    "what",
+    "who",
+    "near",
+    "?",
+    ".",
+    ",",
+]
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+ENCODER = EncoderConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
+CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True, columns=("tokens",))
+MOOD = Task(name="mood", title="mood", labels=("bad", "good"), metrics=("accuracy",), columns=("body",), id="number")
+SQUAD = SquadConfig(length=40, stride=12, question_length=10, beam=3)
+SEEN = 48  # positions that pre-training is said to have used
+
+
+def write_pretrained(root: Path) -> None:
+    """discriminator, generator and encoder, as pre-training leaves them; no weight is where it started."""
+    pieces = list(dict.fromkeys([*tokenizers.SPECIALS, *WORDS, *LETTERS, *(f"##{letter}" for letter in LETTERS)]))
+    tokenizer = tokenizers.from_pieces(pieces, lowercase=True, strip_accents=None)
+    tokenizers.save(tokenizer, root / "tokenizer")
+    files, size = {path.name: path.read_text() for path in (root / "tokenizer").iterdir()}, tokenizer.vocab_size
+    torch.manual_seed(1)
+    networks = {"discriminator": Discriminator(Encoder(ENCODER, size)), "generator": Generator(Encoder(ENCODER, size))}
+    for name, network in networks.items():
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+        settings = config_json(ENCODER, size, architecture(network.head), trained_positions=SEEN)
+        write_folder(root / name, network_tensors(network.encoder, network.head), settings, files, "", part=name)
+    settings = config_json(ENCODER, size, "ElectraModel", trained_positions=SEEN)
+    encoder = encoder_tensors(networks["discriminator"].encoder, "")
+    write_folder(root / "encoder", encoder, settings, files, "", part="encoder")
+
+
+def write_finetuned(root: Path) -> None:
+    """One model a kind of task, beside what `write_pretrained` has written."""
+    base = root / "encoder"
+    config = FinetuneConfig(length=40)
+    torch.manual_seed(2)
+    for task in (GLUE["cola"], GLUE["rte"], GLUE["stsb"], MOOD):
+        write_model(root / task.name, Classifier(load_encoder(base), len(task.labels), 0.0), task, config, base)
+    write_model(root / "chunks", Tagger(load_encoder(base), len(CHUNKS.classes), 40), CHUNKS, config, base)
+    write_model(root / "squad2", SpanFinder(load_encoder(base), SQUAD), None, SQUAD, base)

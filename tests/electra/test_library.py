@@ -1,0 +1,257 @@
+"""The library gives what transformers gives, in numpy and in the texts' order, and says in a sentence what it cannot do."""
+
+import json
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import electra
+from electra.errors import BadConfig, BadDevice, BadInput, CorruptFile
+from electra.tensors import read_tensors, write_tensors
+from tests.conftest import ROOT, environment
+from tests.electra.made_up_models import SEEN
+
+TEXTS = ["The chef cooked the meal.", "a dog", "", "What is near the red cat, and who ate bread?"]
+
+
+def peer(kind, folder: Path):
+    return kind.from_pretrained(folder).eval(), transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def outputs(network, encoded):
+    with torch.no_grad():
+        return network(**encoded)
+
+
+@pytest.mark.parametrize("texts", [TEXTS, TEXTS[:1]], ids=["padded", "alone"])
+def test_replaced_is_what_transformers_says(models: Path, texts: list[str]) -> None:
+    network, tokenizer = peer(transformers.ElectraForPreTraining, models / "discriminator")
+    encoded = tokenizer(texts, padding=True, return_tensors="pt", return_offsets_mapping=True)
+    offsets = encoded.pop("offset_mapping").numpy()
+    expected = outputs(network, encoded).logits.sigmoid().numpy()
+    found = electra.load(models / "discriminator").replaced(iter(texts))
+    assert [judged.text for judged in found] == texts
+    for row, judged in enumerate(found):
+        inner = slice(1, int(encoded["attention_mask"][row].sum()) - 1)
+        assert judged.tokens == tokenizer.convert_ids_to_tokens(encoded["input_ids"][row][inner])
+        assert (judged.offsets == offsets[row][inner]).all() and judged.offsets.shape == (len(judged.tokens), 2)
+        assert judged.probability.dtype == np.float32
+        np.testing.assert_allclose(judged.probability, expected[row][inner], atol=1e-5)
+    first = found[0]
+    assert [first.text[start:end] for start, end in first.offsets][:3] == ["The", "chef", "cooked"]
+    assert first.probability.std() > 0.01  # an untrained network, but no constant
+
+
+@pytest.mark.parametrize("texts", [TEXTS, TEXTS[:1]], ids=["padded", "alone"])
+@pytest.mark.parametrize("folder", ["discriminator", "encoder"])
+def test_embeddings_are_pooled_hidden_states(models: Path, texts: list[str], folder: str) -> None:
+    network, tokenizer = peer(transformers.AutoModel, models / folder)
+    encoded = tokenizer(texts, padding=True, return_tensors="pt")
+    states, real = outputs(network, encoded).last_hidden_state, encoded["attention_mask"][..., None].bool()
+    expected = {
+        "cls": states[:, 0],
+        "mean": states.masked_fill(~real, 0).sum(1) / real.sum(1),
+        "max": states.masked_fill(~real, -torch.inf).amax(1),
+    }
+    model = electra.load(models / folder)
+    for pooling, vectors in expected.items():
+        found = model.embed(texts, pooling=pooling)
+        assert found.shape == (len(texts), 32) and found.dtype == np.float32
+        np.testing.assert_allclose(found, vectors.numpy(), atol=1e-5)
+    assert (model.embed(texts) == model.embed(texts, pooling="mean")).all()
+
+
+def test_many_texts_keep_their_order(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = electra.load(models / "discriminator")
+    texts = [" ".join(["cat", "the red dog"][k % 2] for k in range(n % 11)) for n in range(40)]
+    vectors, judged = model.embed(texts), model.replaced(texts)
+    monkeypatch.setattr("electra.library._AT_ONCE", 7)
+    np.testing.assert_allclose(model.embed(texts), vectors, atol=1e-6)
+    for one, again in zip(judged, model.replaced(texts), strict=True):
+        assert one.tokens == again.tokens
+        np.testing.assert_allclose(one.probability, again.probability, atol=1e-6)
+
+
+def test_a_long_text_is_cut_with_a_warning(models: Path) -> None:
+    model = electra.load(models / "discriminator")
+    assert model.length == SEEN
+    fits, long = "cat " * (SEEN - 2), "cat " * (SEEN - 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        whole = model.embed([fits])
+    with pytest.warns(UserWarning, match="discriminator: texts are read up to 48 tokens, the rest is left out") as told:
+        assert np.allclose(model.embed([long]), whole, atol=1e-6)
+    assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match="read up to 48") as told:
+        assert len(model.replaced([long])[0].tokens) == SEEN - 2
+    assert told[0].filename == __file__
+
+
+def test_a_model_does_not_train(models: Path) -> None:
+    for name in ("discriminator", "generator", "encoder", "cola", "squad2"):
+        model = electra.load(models / name)
+        assert not any(part.training for part in model.network.modules()), name
+        assert model.encoder.config.hidden == 32 and "2 x 32" in repr(model)
+
+
+def test_rows_are_answered_as_the_command_line_answers_them(models: Path) -> None:
+    texts = ["the chef cooked", "a cat is red"]
+    alike = [texts, [{"a": text} for text in texts], [{"id": n, "a": text} for n, text in enumerate(texts)]]
+    first, *others = [electra.load(models / "cola").predict(rows) for rows in alike]
+    assert [row["id"] for row in first] == ["0", "1"] and all(other == first for other in others)
+    assert sum(first[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    assert first[0]["prediction"] == max(first[0]["probabilities"], key=first[0]["probabilities"].get)
+    rte = electra.load(models / "rte")
+    pair = rte.predict([("a cat", "the dog")])
+    assert pair == rte.predict([{"a": "a cat", "b": "the dog"}]) != rte.predict([("the dog", "a cat")])
+    assert isinstance(electra.load(models / "stsb").predict([("a", "b")])[0]["prediction"], float)
+    mood = electra.load(models / "mood")
+    (own,) = mood.predict([{"body": "the cat", "number": 7}])
+    assert own["id"] == "7" and own["prediction"] in {"bad", "good"}
+    assert mood.predict(["the cat"])[0]["probabilities"] == own["probabilities"]
+
+
+def test_words_get_tags_with_their_probabilities(models: Path) -> None:
+    model = electra.load(models / "chunks")
+    words = ["the", "zebra", "ate"] * 20  # zebra is five pieces: 40 tokens end before the words do
+    found, again, text = model.predict([words, {"tokens": words[:3]}, "the zebra ate"])
+    assert len(found["tags"]) == len(found["probabilities"]) == 60 and found["words"] == words
+    read = [share for share in found["probabilities"] if share is not None]
+    assert 10 < len(read) < 30 and found["probabilities"][len(read) :] == [None] * (60 - len(read))
+    assert set(found["tags"][len(read) :]) == {"O"} and all(0.2 <= share <= 1 for share in read)  # the best of 5
+    assert again["probabilities"] == text["probabilities"] and again["words"] == text["words"]
+    network, tokenizer = peer(transformers.ElectraForTokenClassification, models / "chunks")
+    logits = outputs(network, tokenizer(words[:3], is_split_into_words=True, return_tensors="pt")).logits[0]
+    best = logits.softmax(-1).amax(-1)[[1, 2, 7]]
+    np.testing.assert_allclose(again["probabilities"], best.numpy(), atol=1e-5)
+
+
+def test_a_question_is_answered_with_its_place(models: Path) -> None:
+    model = electra.load(models / "squad2")
+    context = "The chef cooked a red meal, and the dog ate it. " * 8  # several windows
+    found = model.answer("who ate the meal?", context)
+    assert found["best"] == context[found["start"] :][: len(found["best"])] != ""
+    assert found["prediction"] in {"", found["best"]} and found["n_best"][0]["text"] == found["best"]
+    assert sum(span["probability"] for span in found["n_best"]) == pytest.approx(1, abs=1e-4)
+    assert model.predict([{"question": "who ate the meal?", "context": context, "id": "0"}]) == [found]
+
+
+def test_a_published_folder_needs_no_more_than_its_weights_and_vocabulary(models: Path, tmp_path: Path) -> None:
+    """Older folders of the hub: no manifest, no tokenizer.json, the positions' numbers among the weights."""
+    for name in ("discriminator", "generator", "cola"):
+        folder = shutil.copytree(models / name, tmp_path / name)
+        for file in ("MANIFEST.json", "tokenizer.json", "task.json"):
+            (folder / file).unlink(missing_ok=True)
+        tensors = read_tensors(folder / "model.safetensors", "")
+        numbers = {"electra.embeddings.position_ids": torch.arange(64)[None]}
+        write_tensors(folder / "model.safetensors", {**tensors, **numbers}, {"format": "pt"})
+        theirs, ours = electra.load(folder), electra.load(models / name)
+        assert theirs.kind == ours.kind
+        assert (theirs.embed(TEXTS) == ours.embed(TEXTS)).all()
+    (one,), (other,) = (electra.load(root / "cola").predict(["a cat"]) for root in (models, tmp_path))
+    assert one["probabilities"] == dict(zip(["0", "1"], other["probabilities"].values(), strict=True))
+
+
+SENTENCES = {
+    "nowhere": "nowhere: there is no such folder; expected the folder of one ELECTRA model; make it",
+    ".": r"holds 9 models; expected the folder of one ELECTRA model; give one of them: .*chunks, .*discriminator",
+    "tokenizer": "tokenizer: holds no config.json; expected the folder of one ELECTRA model",
+}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_a_folder_that_holds_no_model_is_a_sentence(models: Path, name: str) -> None:
+    with pytest.raises(BadInput, match=SENTENCES[name]):
+        electra.load(models / name)
+
+
+def test_a_model_of_another_type_and_a_damaged_one_are_sentences(models: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(models / "discriminator", tmp_path / "m")
+    (folder / "vocab.txt").write_text("changed")
+    with pytest.raises(CorruptFile, match=r"vocab\.txt: has"):
+        electra.load(folder)
+    (folder / "MANIFEST.json").unlink()
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    with pytest.raises(BadInput, match="is of a model of type 'bert'; expected electra"):
+        electra.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("folder", "ask", "sentence"),
+    [
+        ("generator", lambda m: m.replaced(["a"]), r"generator: is of the kind generator; expected a discriminator"),
+        ("discriminator", lambda m: m.predict(["a"]), r"is of the kind discriminator; expected a fine-tuned model"),
+        ("cola", lambda m: m.answer("a", "b"), r"was fine-tuned for CoLA; expected a model that was fine-tuned on SQuAD"),
+        ("squad2", lambda m: m.replaced(["a"]), r"was fine-tuned for questions; expected a discriminator"),
+        ("encoder", lambda m: electra.corrupt("a", m), r"is of the kind encoder; expected a generator, which corrupt\(\)"),
+        ("encoder", lambda m: m.embed([]), r"texts: is empty; expected a list, of one text or more"),
+        ("encoder", lambda m: m.embed("a text"), r"texts: is 'a text'; expected a list, .*; put it in a list"),
+        ("encoder", lambda m: m.embed(["a", None]), r"texts\[1\]: is None; expected text"),
+        ("encoder", lambda m: m.embed(["\ud800"]), r"texts\[0\]: is '\\ud800'; expected text"),
+        ("cola", lambda m: m.predict([]), r"rows: is empty"),
+        ("cola", lambda m: m.predict([3]), r"rows\[0\]: is 3; expected a text, a pair"),
+        ("cola", lambda m: m.predict([{"body": "x"}]), r"rows\[0\]: has body; expected the columns a or a, b"),
+        ("cola", lambda m: m.predict(["x", "\ud800"]), r"rows\[1\]: has a '\\ud800'; expected text"),
+        ("mood", lambda m: m.predict([("a", "b")]), r"rows\[0\]: has 2 texts; expected 1: body"),
+        ("chunks", lambda m: m.predict([["a", "\ud800"]]), r"rows\[0\]: has tokens \['a', '\\ud800'\]; expected text"),
+        ("squad2", lambda m: m.answer("", "b"), r"rows\[0\]: has question ''; expected text"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_a_sentence(models: Path, folder: str, ask, sentence: str) -> None:
+    model = electra.load(models / folder)
+    with pytest.raises(BadInput, match=sentence):
+        ask(model)
+
+
+def test_settings_that_are_not_there_are_sentences(models: Path) -> None:
+    with pytest.raises(BadConfig, match="device: is 'gpu'; expected cpu, cuda"):
+        electra.load(models / "encoder", device="gpu")
+    with pytest.raises(BadDevice, match="device: is cuda:99, and torch sees"):
+        electra.load(models / "encoder", device="cuda:99")
+    with pytest.raises(BadConfig, match="precision: is 'fp8'; expected one of fp32, bf16"):
+        electra.load(models / "encoder", precision="fp8")  # type: ignore[arg-type]
+    with pytest.raises(BadConfig, match="pooling: is 'sum'; expected one of cls, mean, max"):
+        electra.load(models / "encoder").embed(["a"], pooling="sum")  # type: ignore[arg-type]
+
+
+def test_half_precision_is_close_and_is_not_the_same(models: Path) -> None:
+    full, half = (electra.load(models / "discriminator", precision=kind).embed(TEXTS) for kind in ("fp32", "bf16"))
+    assert half.dtype == np.float32 and 0 < np.abs(full - half).max() < 0.1
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_gives_what_the_cpu_gives(models: Path) -> None:
+    here, there = (electra.load(models / "discriminator", device=device) for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(there.embed(TEXTS), here.embed(TEXTS), atol=1e-4)
+    for one, other in zip(here.replaced(TEXTS), there.replaced(TEXTS), strict=True):
+        np.testing.assert_allclose(other.probability, one.probability, atol=1e-4)
+
+
+OUTSIDE = ("dvc", "prefect", "mlflow", "datasets", "transformers", "ruamel", "psutil", "matplotlib", "pipelines")
+ALL_OF_IT = """
+import sys
+import electra
+light = [name for name in ("torch", "numpy", "tokenizers") if name in sys.modules]
+assert set(electra.__all__) <= set(dir(electra))
+from electra import *
+root = sys.argv[1]
+judged = load(f"{root}/discriminator").replaced([corrupt("the chef cooked the meal", f"{root}/generator").text])
+load(f"{root}/encoder").embed(["a"]), load(f"{root}/cola").predict(["a cat"]), load(f"{root}/squad2").answer("a", "b")
+print(light, [name for name in sys.argv[2:] if name in sys.modules])
+"""
+
+
+def test_nothing_of_the_workflow_is_imported_and_the_package_alone_imports_nothing(models: Path) -> None:
+    command = [sys.executable, "-c", ALL_OF_IT, str(models), *OUTSIDE]
+    done = subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True, check=True)
+    assert done.stdout == "[] []\n"
+    with pytest.raises(AttributeError, match="module 'electra' has no attribute 'lode'"):
+        _ = electra.lode
