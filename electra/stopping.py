@@ -34,9 +34,10 @@ def leave_at_once() -> None:
 
 
 def stay_as_usual() -> None:
-    """From here on signals do what they do in any program in Python."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """From here on the signals that `leave_at_once` took do what they do in any program in Python."""
+    for number, usual in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(number) is _leave:
+            signal.signal(number, usual)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

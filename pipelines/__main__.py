@@ -1,4 +1,4 @@
-"""The one command line: `python -m pipelines <command> [name]`.
+"""The one command line: `electra <command> [name]`, or `python -m pipelines` where nothing is installed.
 
 A stage reads params.yaml and the outputs of the stages before it, and writes its own; it needs neither DVC nor
 Prefect nor MLflow to run. A user's mistake is one sentence on stderr and an exit code, a bug keeps its traceback.
@@ -32,7 +32,7 @@ BUG = 70
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     options = parser().parse_args(arguments)
-    if options.command not in STAGES and __name__ == "__main__":
+    if options.command not in STAGES:
         stopping.stay_as_usual()
     try:
         if sys.stdout is None and options.command in PRINTING and not vars(options).get("output"):
@@ -259,7 +259,16 @@ def note_inputs(options: argparse.Namespace) -> int:
     return 0
 
 
+def complete_words(options: argparse.Namespace) -> int:
+    """Print a shell's completion."""
+    from pipelines.completion import script
+
+    print(script(options.shell), end="")
+    return 0
+
+
 COMMANDS = {
+    "completion": complete_words,
     "inputs": note_inputs,
     "predict": predict,
     "score": score_file,

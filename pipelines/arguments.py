@@ -1,8 +1,12 @@
 """The words of the command line: its commands, what each takes, and their help. Nothing heavy is imported."""
 
 import argparse
+import sys
+from pathlib import Path
 
-DESCRIPTION = "The one command line: `python -m pipelines <command> [name]`."
+import electra
+
+DESCRIPTION = "Everything that the workflow does, one command a stage or question."
 # stage -> the section of params.yaml that its names come from
 STAGES = {
     "corpus": "corpora",
@@ -39,8 +43,10 @@ HELP = {
     "flow": "run a Prefect flow here: pretrain, finetune, ablations or workflow",
     "serve": "offer the flows of tiny as deployments from this process",
     "sync": "send MLflow what it could not be told while it was out of reach",
+    "completion": "print the code that lets a shell complete these commands: source <(electra completion bash)",
 }
 PRINTING = {
+    "completion",
     "params",
     "estimate",
     "compare",
@@ -54,12 +60,16 @@ PRINTING = {
 
 def parser() -> argparse.ArgumentParser:
     """The command line; building it imports nothing heavy."""
-    result = argparse.ArgumentParser(prog="python -m pipelines", description=DESCRIPTION)
+    installed = Path(sys.argv[0]).name == "electra"
+    result = argparse.ArgumentParser(prog="electra" if installed else "python -m pipelines", description=DESCRIPTION)
+    result.add_argument("--version", action="version", version=f"electra {electra.__version__}")
     commands = result.add_subparsers(dest="command", required=True, metavar="command")
     for command, text in HELP.items():
         sub = commands.add_parser(command, help=text, description=text)
         if command == "params":
             sub.add_argument("name", nargs="?", default="", help="a model or ablation; all of params.yaml without it")
+        elif command == "completion":
+            sub.add_argument("shell", choices=["bash", "zsh"])
         elif command == "flow":
             sub.add_argument("flow", choices=["pretrain", "finetune", "ablations", "workflow"])
             sub.add_argument("name", help="a model in params.yaml")
