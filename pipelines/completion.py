@@ -20,7 +20,7 @@ _SECTIONS = {
 }
 
 _SCRIPT = """\
-# What `electra` offers after TAB; made by `electra completion {shell}`.
+# What `electra` offers after TAB; made by `electra completion {name}`.
 {start}_electra_names() {{
   [ -r params.yaml ] && awk -v wanted=" $* " '
     /^[^ #]/ {{ section = $1; sub(/:.*/, "", section) }}
@@ -48,7 +48,7 @@ def script(shell: str) -> str:
     commands = next(action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
     cases = "\n".join(f"      {name}) {_case(name, sub)} ;;" for name, sub in commands.choices.items())
     start = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
-    return _SCRIPT.format(shell=shell, start=start, commands=" ".join(commands.choices), cases=cases)
+    return _SCRIPT.format(name=shell, start=start, commands=" ".join(commands.choices), cases=cases)
 
 
 def _case(command: str, sub: argparse.ArgumentParser) -> str:
