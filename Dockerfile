@@ -2,7 +2,7 @@
 #   docker run --rm --gpus all electra                                             dvc repro
 #   docker run --rm --gpus all -e PREFECT_API_URL=... electra prefect worker start --pool electra
 # The torch of the package index for Linux carries its own CUDA libraries, so the base needs Python and nothing of NVIDIA's;
-# the host needs the NVIDIA driver and container toolkit. To fix the base to the byte, give it by digest:
+# the host needs the NVIDIA driver (580 or newer: torch 2.13 is built for CUDA 13) and container toolkit. To fix the base to the byte, give it by digest:
 #   --build-arg BASE=python:3.11.14-slim-bookworm@sha256:...
 ARG BASE=python:3.11.14-slim-bookworm
 FROM ${BASE}

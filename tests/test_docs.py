@@ -28,6 +28,8 @@ TOOLS = (
     "docker",
     "pre-commit",
     "torchrun",
+    "sbatch",
+    "kubectl",
 )
 CHEAP = {  # commands that are run as they stand, in a second or two each
     "python -m pipelines --help",

@@ -1,0 +1,68 @@
+"""The examples for Slurm and Kubernetes: files that their tools read, commands that ours reads, numbers that agree."""
+
+import re
+import shlex
+import subprocess
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from electra import errors
+from pipelines.arguments import parser
+from pipelines.processes import Layout
+from tests.conftest import ROOT
+
+SLURM, KUBERNETES = ROOT / "deploy" / "slurm.sbatch", ROOT / "deploy" / "kubernetes.yaml"
+
+
+def layout(words: list[str]) -> Layout:
+    """What a command, `python -m pipelines pretrain …`, asks for."""
+    assert words[:3] == ["python", "-m", "pipelines"]
+    return Layout.read(vars(parser().parse_args(words[3:])))
+
+
+def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> None:
+    text = SLURM.read_text(encoding="utf-8")
+    assert subprocess.run(["bash", "-n", SLURM], check=False).returncode == 0
+    asked = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", text, re.M))
+    assert asked["ntasks-per-node"] == "1" and asked["signal"].startswith("TERM@") and "requeue" in asked
+    values = {"$model": "base", "$first": "node1"}
+    values |= {"$SLURM_JOB_NUM_NODES": asked["nodes"], "$SLURM_GPUS_ON_NODE": asked["gpus-per-node"]}
+    command = text[text.index("srun ") : text.index("code=$?")].replace("\\\n", " ")
+    for name, value in values.items():
+        command = command.replace(name, value)
+    words = shlex.split(command)
+    found = layout(words[words.index("python") :])
+    assert found == Layout(nproc_per_node=8, nnodes=4, rdzv_endpoint="node1:29400", max_restarts=3)
+    assert f'"$code" -eq {errors.Stopped.exit_code}' in text and "scontrol requeue" in text
+
+
+def documents() -> dict[str, Any]:
+    return {found["kind"]: found for found in YAML(typ="safe").load_all(KUBERNETES.read_text(encoding="utf-8"))}
+
+
+def test_kubernetes_pods_meet_at_the_first_through_the_service() -> None:
+    service, job = documents()["Service"], documents()["Job"]["spec"]
+    pod = job["template"]["spec"]
+    (container,) = pod["containers"]
+    found = layout([*container["command"], *container["args"]])
+    assert job["completionMode"] == "Indexed" and job["completions"] == job["parallelism"] == found.nnodes
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == found.nproc_per_node
+    host, port = found.rdzv_endpoint.split(":")
+    name = documents()["Job"]["metadata"]["name"]
+    assert host == f"{name}-0.{pod['subdomain']}" and pod["subdomain"] == service["metadata"]["name"]
+    assert service["spec"]["clusterIP"] == "None" and service["spec"]["selector"] == {"job-name": name}
+    assert int(port) == service["spec"]["ports"][0]["port"]
+    claimed = {volume["name"] for volume in pod["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == claimed
+
+
+def test_a_mistake_ends_the_job_and_a_stop_does_not() -> None:
+    (codes,) = (
+        rule["onExitCodes"] for rule in documents()["Job"]["spec"]["podFailurePolicy"]["rules"] if "onExitCodes" in rule
+    )
+    mistakes = (errors.BadConfig, errors.BadInput, errors.NonFinite, errors.OutOfMemory)
+    assert set(codes["values"]) == {mistake.exit_code for mistake in mistakes}
+    again = (errors.Stopped, errors.SourceUnreachable)  # machines that did not meet in time among the latter
+    assert not {error.exit_code for error in again} & set(codes["values"])
+    assert documents()["Job"]["spec"]["template"]["spec"]["restartPolicy"] == "Never"  # as a failure policy asks for
