@@ -6,7 +6,6 @@ nothing missing and nothing unexpected, and published checkpoints of this form l
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -322,8 +321,3 @@ def _head_names(head: Head) -> dict[str, str]:
     """Our name of each of the head's parameters -> transformers'."""
     parts = ((name, *name.rpartition(".")[::2]) for name in head.state_dict())
     return {name: f"{_HEADS[type(head)][module]}.{kind}" for name, module, kind in parts}
-
-
-def model_card(title: str, facts: dict[str, Any]) -> str:
-    """A model card: what it is, data, recipe and results, as sorted JSON."""
-    return f"---\nlibrary_name: transformers\ntags: [electra]\n---\n\n# {title}\n\n```json\n{json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False)}\n```\n"

@@ -49,7 +49,7 @@ SETTINGS = (
 # Rooms of some stages, of which the others only take a reader of one file: not followed where a stage does not list them.
 BESIDE = ("pipelines/sources",)
 
-NETWORKS = ("electra/config.py", "electra/export.py", "electra/model")
+NETWORKS = ("electra/card.py", "electra/config.py", "electra/export.py", "electra/model")
 FINETUNING = (
     *NETWORKS,
     "electra/data/tokenizer.py",

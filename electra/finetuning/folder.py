@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from electra.card import Use, model_card
 from electra.config import build, plain
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
@@ -35,7 +36,6 @@ from electra.export import (
     encoder_tensors,
     head_tensors,
     load_encoder,
-    model_card,
     read_tensors,
     write_folder,
 )
@@ -104,11 +104,19 @@ def write_model(
                 facts["pooling"] = network.pooling
     values = config_json(encoder.config, encoder.vocab_size, architecture, **more)
     files = {name: (source / name).read_text("utf-8") for name in TOKENIZER_FILES if (source / name).is_file()}
-    card = model_card(
-        f"ELECTRA, fine-tuned: {task.title if task else 'SQuAD'}", {"task": facts, "recipe": plain(config)}
-    )
+    title = f"ELECTRA, fine-tuned: {task.title if task else 'SQuAD'}"
+    card = model_card(title, _use(task), {"task": facts, "recipe": plain(config)})
     files[TASK] = dump_json(facts)
     write_folder(folder, tensors, values, files, card, beside=beside, part="fine-tuned", **whose)
+
+
+def _use(task: Task | None) -> Use:
+    """What the card shows; of GLUE's tasks two read one text."""
+    if task is None:
+        return "question"
+    if task.tagging:
+        return "words"
+    return "text" if len(task.columns) == 1 or task.name in {"cola", "sst2"} else "pair"
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,11 @@ from typing import Any
 
 import torch
 
+from electra.card import model_card
 from electra.config import ElectraConfig, digest, plain
 from electra.devices import use_own_gpu
 from electra.errors import BadConfig, Busy, NonFinite, UserError
-from electra.export import config_json, encoder_tensors, model_card, verify_folder, write_folder
+from electra.export import config_json, encoder_tensors, verify_folder, write_folder
 from electra.files import lock_folder, remove
 from electra.finetuning.jobs import plan
 from electra.finetuning.pool import run_all
@@ -227,6 +228,6 @@ def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float
         arm.config.encoder, rows.tokenizer.vocab_size, "ElectraModel", trained_positions=arm.config.pretrain.length
     )
     card = {"data": rows.label, "recipe": plain(arm.config), "step": arm.step(point)}
-    part, title = f"point-{point:g}", model_card(f"{arm.title}: encoder", card)
+    part, title = f"point-{point:g}", model_card(f"{arm.title}: encoder", "embed", card)
     tensors = encoder_tensors(model.discriminator.encoder, "")
     write_folder(home / part, tensors, settings, rows.tokenizer_files(), title, model=arm.key, part=part)

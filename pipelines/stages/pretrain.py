@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from electra.card import Use, model_card
 from electra.config import ElectraConfig, plain
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
@@ -19,7 +20,6 @@ from electra.export import (
     config_json,
     encoder_tensors,
     extra_tensors,
-    model_card,
     network_tensors,
     trained_positions,
     verify_folder,
@@ -41,6 +41,7 @@ from pipelines.processes import is_main
 from pipelines.stages import again
 
 EXAMPLES = 12
+_USES: dict[str, Use] = {"encoder": "embed", "discriminator": "replaced"}  # others are generators
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
@@ -217,7 +218,10 @@ def write_model(
             for kind, (part, head) in model.networks().items()
         }
         for kind, (tensors, settings) in parts.items():
-            title, beside = model_card(f"ELECTRA {name}: {kind}", card), extra_tensors(extras.get(kind, {}))
+            title, beside = (
+                model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card),
+                extra_tensors(extras.get(kind, {})),
+            )
             write_folder(temporary / kind, tensors, settings, files, title, beside=beside, model=name, part=kind)
         write_json(temporary / "examples.json", examples(model, config, rows))
         write_manifest(temporary, kind="model", name=name)

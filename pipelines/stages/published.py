@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from electra.card import model_card
 from electra.data import tokenizer as tokenizers
 from electra.export import (
     config_json,
     encoder_tensors,
     load_encoder,
-    model_card,
     trained_positions,
     verify_folder,
     write_folder,
@@ -40,7 +40,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
                 encoder.config, encoder.vocab_size, "ElectraModel", trained_positions=trained_positions(folder)
             ),
             files,
-            model_card(f"ELECTRA {name}: encoder of a published model", facts),
+            model_card(f"ELECTRA {name}: encoder of a published model", "embed", facts),
             model=name,
             part="encoder",
         )

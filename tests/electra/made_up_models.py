@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from electra.card import model_card
 from electra.config import EncoderConfig
 from electra.data import tokenizer as tokenizers
 from electra.export import architecture, config_json, encoder_tensors, load_encoder, network_tensors, write_folder
@@ -58,10 +59,11 @@ def write_pretrained(root: Path) -> None:
             for parameter in network.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.1)
         settings = config_json(ENCODER, size, architecture(network.head), trained_positions=SEEN)
-        write_folder(root / name, network_tensors(network.encoder, network.head), settings, files, "", part=name)
+        card = model_card(name, "replaced" if name == "discriminator" else "corrupt", {})
+        write_folder(root / name, network_tensors(network.encoder, network.head), settings, files, card, part=name)
     settings = config_json(ENCODER, size, "ElectraModel", trained_positions=SEEN)
     encoder = encoder_tensors(networks["discriminator"].encoder, "")
-    write_folder(root / "encoder", encoder, settings, files, "", part="encoder")
+    write_folder(root / "encoder", encoder, settings, files, model_card("encoder", "embed", {}), part="encoder")
 
 
 def write_finetuned(root: Path) -> None:

@@ -140,7 +140,7 @@ def test_commands_and_options_are_these_and_no_others() -> None:
     assert set(choices) == {
         *("corpus", "tasks", "tokens", "pretrain", "published", "glue", "squad", "ablation", "report"),
         *("params", "summary", "compare", "predict", "score", "estimate", "check", "replay", "runs", "flow", "serve"),
-        *("inputs", "sync", "gpu-check"),
+        *("inputs", "sync", "gpu-check", "completion"),
     }
     more = {
         "pretrain": {"--nproc-per-node", "--nnodes", "--rdzv-endpoint", "--max-restarts", "--continue"},
