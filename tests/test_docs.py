@@ -16,6 +16,7 @@ from tests.pipelines.test_prefect import DEPLOYMENTS
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TOOLS = (
+    "electra",
     "make",
     "dvc",
     "python",
@@ -84,11 +85,13 @@ def test_a_command_is_one_that_its_tool_knows(page: str, command: str) -> None:
     if "<" in command or "…" in command or "..." in command:
         return  # a pattern, not a command
     words = shlex.split(command)
+    if words[0] == "electra":
+        words = ["python", "-m", "pipelines", *words[1:]]
     check = {"make": check_make, "python": check_python, "dvc": check_dvc, "prefect": check_prefect}.get(words[0])
     if check is not None:
         check(words[1:])
     elif words[0] == "source":
-        assert words[1] == ".venv/bin/activate"
+        assert words[1:] in ([".venv/bin/activate"], ["<(electra", "completion", "bash)"])
     elif words[0] == ".ci/run":
         assert (ROOT / ".ci" / "run").stat().st_mode & 0o100
     else:
@@ -104,7 +107,7 @@ def check_make(words: list[str]) -> None:
 
 def check_python(words: list[str]) -> None:
     if words[:2] == ["-m", "pipelines"]:
-        if words[2:] == ["--help"]:
+        if words[2:] in (["--help"], ["--version"]):
             return
         options = parser().parse_args(words[2:])
         params = load(ROOT / "params.yaml")

@@ -17,27 +17,8 @@ from electra.model.discriminator import Discriminator
 from electra.model.encoder import Encoder
 from electra.model.generator import Generator
 
-WORDS = [
-    "the",
-    "a",
-    "chef",
-    "cook",
-    "cooked",
-    "ate",
-    "sold",
-    "meal",
-    "bread",
-    "cat",
-    "dog",
-    "red",
-    "is",
-    "what",
-    "who",
-    "near",
-    "?",
-    ".",
-    ",",
-]
+TEXT = """the a chef cook cooked ate sold meal bread cat dog red is what who near ? . ,
+old miller keeps grey and sells good in small town pet sleeps does"""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 ENCODER = EncoderConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
 CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True, columns=("tokens",))
@@ -48,7 +29,9 @@ SEEN = 48  # positions that pre-training is said to have used
 
 def write_pretrained(root: Path) -> None:
     """discriminator, generator and encoder, as pre-training leaves them; no weight is where it started."""
-    pieces = list(dict.fromkeys([*tokenizers.SPECIALS, *WORDS, *LETTERS, *(f"##{letter}" for letter in LETTERS)]))
+    pieces = list(
+        dict.fromkeys([*tokenizers.SPECIALS, *TEXT.split(), *LETTERS, *(f"##{letter}" for letter in LETTERS)])
+    )
     tokenizer = tokenizers.from_pieces(pieces, lowercase=True, strip_accents=None)
     tokenizers.save(tokenizer, root / "tokenizer")
     files, size = {path.name: path.read_text() for path in (root / "tokenizer").iterdir()}, tokenizer.vocab_size

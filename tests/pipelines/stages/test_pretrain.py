@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import electra
 from electra.config import PretrainConfig
 from electra.files import read_json
 from pipelines.__main__ import main
@@ -47,6 +48,7 @@ def test_transformers_loads_all_three_folders_whole(trained: Path) -> None:
 
     logging.getLogger("transformers").setLevel(logging.ERROR)
     classes = {"encoder": "AutoModel", "discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
+    uses = {"encoder": "model.embed", "discriminator": "model.replaced", "generator": "electra.corrupt"}
     for part, name in classes.items():
         folder = trained / "build/models/smoke" / part
         model, report = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
@@ -58,6 +60,7 @@ def test_transformers_loads_all_three_folders_whole(trained: Path) -> None:
         assert torch.isfinite(model(torch.tensor([ids]))[0]).all()
         card = (folder / "README.md").read_text()
         assert '"data"' in card and '"recipe"' in card and '"results"' in card
+        assert f"{uses[part]}(" in card and electra.load(folder).kind == part
 
 
 def test_a_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(trained: Path) -> None:

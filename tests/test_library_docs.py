@@ -1,0 +1,62 @@
+"""The Python of docs/library.md and its notebook runs as it stands, on made-up models where `make demo` leaves tiny's."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.electra.made_up_models import write_finetuned, write_pretrained
+
+NOTEBOOK = json.loads((ROOT / "docs/library.ipynb").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout after the demo, as far as models go."""
+    root = tmp_path_factory.mktemp("checkout")
+    models = root / "build/models/tiny"
+    write_pretrained(models)
+    write_finetuned(models)
+    for name, place in (("cola", "glue/tiny/cola"), ("rte", "glue/tiny/rte"), ("squad2", "squad/tiny/2.0")):
+        shutil.copytree(models / name, root / "build" / place / "pretrained-seed1")
+    return root
+
+
+def run(source: str, name: str, names: dict[str, Any]) -> None:
+    exec(compile(source, name, "exec"), names)
+
+
+def test_the_page(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(made)
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/library.md").read_text(encoding="utf-8"), re.M | re.S)
+    assert len(blocks) == 4
+    names: dict[str, Any] = {}
+    for number, block in enumerate(blocks):
+        run(block, f"docs/library.md, block {number + 1}", names)
+    said = capsys.readouterr().out
+    assert re.match(r"the +0\.\d\d\nold +0\.\d\d\nmiller +0\.\d\d\n", said)
+    assert names["vectors"].shape == (2, 32) and names["first"].shape == (1, 32)
+    assert "The old miller keeps a grey cat."[names["found"]["start"] :].startswith(names["found"]["best"])
+
+
+def test_the_notebook(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (made / "docs").mkdir(exist_ok=True)
+    monkeypatch.chdir(made / "docs")  # where Jupyter starts a notebook
+    names: dict[str, Any] = {}
+    cells = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
+    for number, cell in enumerate(cells):
+        run(cell, f"docs/library.ipynb, cell {number + 1}", names)
+    said = capsys.readouterr().out
+    assert names["found"].text in said and re.search(r"replaced: 0\.\d\d   original: 0\.\d\d   \(\d+ texts\)", said)
+    assert len(names["pairs"]) > 2 and names["replaced"].any()
+
+
+def test_the_notebook_is_kept_without_outputs() -> None:
+    assert NOTEBOOK["nbformat"] == 4
+    for cell in NOTEBOOK["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == [] and cell["execution_count"] is None
