@@ -32,7 +32,7 @@ CURVES = (
 
 def all_figures(ablation: Ablation) -> Iterator[Named]:
     """Every figure that an experiment's results allow: (name, caption, figure)."""
-    name, title, data = f"ablation-{ablation.name}", ablation.title, ablation.data
+    name, title, data = f"ablation-{ablation.name}", ablation.title, ablation.origin
     if any(len(arm.points) > 1 for arm in ablation.arms):
         said = f"{title}: mean over the tasks ({data}) at fractions of each run, bar = ± sd over seeds"
         yield f"{name}-points", said, over_flops(ablation)

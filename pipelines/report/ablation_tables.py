@@ -48,7 +48,7 @@ def arms(ablation: Ablation) -> Table:
         )
     return Table(
         name=f"ablation-{ablation.name}",
-        title=f"{ablation.title} (ours: {ablation.data})",
+        title=f"{ablation.title} (ours: {ablation.origin})",
         columns=(
             Column("arm", align="left"),
             *((Column("GLUE dev", 1, group=beside.source),) if beside else ()),
@@ -75,7 +75,7 @@ def points(ablation: Ablation) -> Table:
     group = f"ours, {ablation.data}: mean of the tasks when so much of the run is done"
     return Table(
         name=f"ablation-{ablation.name}-points",
-        title=f"{ablation.title}: points of each run ({ablation.data})",
+        title=f"{ablation.title}: points of each run ({ablation.origin})",
         columns=(
             Column("arm", align="left"),
             Column("parameters"),
@@ -93,7 +93,7 @@ def arm_tasks(ablation: Ablation) -> Table:
     names = [task for task in TITLES if task in present] + sorted(present - set(TITLES))
     return Table(
         name=f"ablation-{ablation.name}-tasks",
-        title=f"{ablation.title}: each task ({ablation.data})",
+        title=f"{ablation.title}: each task ({ablation.origin})",
         columns=(Column("arm", align="left"), *(Column(TITLES.get(task, task), 1) for task in names)),
         rows=tuple((arm.label, *(Spread(arm.tasks.get(task, ())) for task in names)) for arm in ablation.arms),
         notes=(SPREAD_OF_ARMS,),

@@ -71,6 +71,13 @@ class Ablation:
     path: str = ""
 
     @property
+    def origin(self) -> str:
+        """Its data, and whether its numbers are this run's or a record's."""
+        if not self.record:
+            return self.data
+        return f"{self.data}, recorded" + (" with other settings" if self.record.get("other_settings") else "")
+
+    @property
     def paper(self) -> paper.Beside | None:
         """The paper's numbers for it, if it is one of the paper's."""
         return paper.beside({arm.name: arm.settings for arm in self.arms}) if len(self.axes) < 2 else None

@@ -152,3 +152,19 @@ def all_shortfalls(inputs: Inputs) -> list[str]:
     result = [sentence for model in inputs.models for sentence in shortfalls(model)]
     result += [sentence for ablation in inputs.ablations if (sentence := unequal(ablation))]
     return result
+
+
+def headline_numbers(inputs: Inputs) -> dict[str, float]:
+    """The numbers that go to the tracker."""
+    numbers = {}
+    for model in inputs.models:
+        rows = [*([model.average] if model.average else []), *(r for rows in model.squad.values() for r in rows)]
+        for row in rows:
+            key = f"{model.name}/{row.name.replace(' ', '_')}" + (f"_{row.metric}" if row.metric else "")
+            found = difference(row.scores["pretrained"], row.scores["scratch"])
+            for arm, scores in row.scores.items():
+                if scores:
+                    numbers[f"{key}/{arm}"] = sum(scores) / len(scores)
+            if found:
+                numbers[f"{key}/difference"] = found.points
+    return numbers

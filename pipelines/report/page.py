@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.report import claims, examples, findings, paper, provenance
-from pipelines.report.comparison import difference
 from pipelines.report.experiments import Ablation, number
 from pipelines.report.figures import Drawn
 from pipelines.report.inputs import Inputs, ModelResults, held_out
@@ -323,7 +322,11 @@ def markdown(report: Report) -> str:
     tables = [table.markdown() for table in report.tables.values()]
     for part in (*tables[:1], "\n".join(pictures[1:]), *tables[1:]):
         lines += [part, ""]
-    orders = [sentence for ablation in inputs.ablations for sentence in claims.orders(ablation)]
+    orders = [
+        f"{ablation.title} ({ablation.origin}): {said}"
+        for ablation in inputs.ablations
+        for said in claims.orders(ablation)
+    ]
     for title, sentences in (
         ("What the paper says, pair by pair", orders),
         ("Fell short", findings.all_shortfalls(inputs)),
@@ -332,19 +335,3 @@ def markdown(report: Report) -> str:
     ):
         lines += [f"## {title}", "", *(f"- {escape(said, quote=False)}" for said in sentences or ["nothing"]), ""]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def headline_numbers(inputs: Inputs) -> dict[str, float]:
-    """The numbers that go to the tracker."""
-    numbers = {}
-    for model in inputs.models:
-        rows = [*([model.average] if model.average else []), *(r for rows in model.squad.values() for r in rows)]
-        for row in rows:
-            key = f"{model.name}/{row.name.replace(' ', '_')}" + (f"_{row.metric}" if row.metric else "")
-            found = difference(row.scores["pretrained"], row.scores["scratch"])
-            for arm, scores in row.scores.items():
-                if scores:
-                    numbers[f"{key}/{arm}"] = sum(scores) / len(scores)
-            if found:
-                numbers[f"{key}/difference"] = found.points
-    return numbers

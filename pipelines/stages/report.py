@@ -12,7 +12,7 @@ OUT = Path("results/report")
 def run(name: str, params: Any, tracker: "Tracker") -> None:
     """Write results/report/{index.html, report.md, figures/, tables/, run.js}; `name` is not used."""
     from pipelines import report
-    from pipelines.report import inputs, page
+    from pipelines.report import findings, inputs
 
     index = report.build(params, OUT)
     found = inputs.load(params)
@@ -20,5 +20,5 @@ def run(name: str, params: Any, tracker: "Tracker") -> None:
         tracker.figure(path)
     for path in (index, OUT / "report.md"):
         tracker.artifact(path)
-    tracker.summary(page.headline_numbers(found))
+    tracker.summary(findings.headline_numbers(found))
     print(f"report: {index} ({len(found.missing)} things missing)" if found.missing else f"report: {index}")

@@ -136,6 +136,9 @@ def test_a_record_of_other_settings_is_called_so(tmp_path):
         made = write(tmp_path, "sizes", GRID, SCORES, **facts)
         page = report.build(made, tmp_path / "out", tmp_path).read_text(encoding="utf-8")
         assert ("Its settings were others" in page) is shown, told
+        text = (tmp_path / "out/report.md").read_text(encoding="utf-8")
+        said = "(sample world, recorded with other settings)" if shown else "(sample world, recorded)"
+        assert f"**Sizes: each task {said}**" in text and f"- Sizes {said}: " in text
 
 
 def test_subsets_are_called_subsets_and_the_sample_world_stays_itself(tmp_path):
