@@ -6,6 +6,7 @@ Shapes: B = 1 row, T tokens, M chosen positions, V vocabulary.
 """
 
 import os
+import re
 import warnings
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from electra.library import Model, checked, load
 from electra.model.corruption import Noise, SpecialIds, mask, replace, sample
 from electra.model.generator import Generator
 from electra.seeds import torch_generator
+
+_ENDS = re.compile(r"[^\W_]$|(?<!\d)[.,;:!?]$")  # where no word follows without a space; one may in 3.5
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def _written(text: str, tokens: list[str], offsets_T2: NDArray[np.int64], replac
         piece = token.removeprefix(CONTINUATION) if changed else text[start:end]
         if changed and joined:
             gap = gap.rstrip()
-        elif (changed or near) and not (joined or gap) and written[-1:].isalnum() and piece[:1].isalnum():
+        elif (changed or near) and not (joined or gap) and _ENDS.search(written) and piece[:1].isalnum():
             gap = " "
         written, last, near = written + gap + piece, end, changed
     return written + text[last:]

@@ -38,9 +38,11 @@ def test_the_page(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     for number, block in enumerate(blocks):
         run(block, f"docs/library.md, block {number + 1}", names)
     said = capsys.readouterr().out
-    assert re.match(r"the +0\.\d\d\nold +0\.\d\d\nmiller +0\.\d\d\n", said)
+    assert re.match(r"the +0\.\d\d\nmeal +0\.\d\d\nof +0\.\d\d\nmopol +0\.\d\d\n", said)
     assert names["vectors"].shape == (2, 32) and names["first"].shape == (1, 32)
-    assert "The old miller keeps a grey cat."[names["found"]["start"] :].startswith(names["found"]["best"])
+    assert "The meal of Mopol is corn. Mopol dwells in Dornwick."[names["found"]["start"] :].startswith(
+        names["found"]["best"]
+    )
 
 
 def test_the_notebook(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

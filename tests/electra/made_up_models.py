@@ -18,7 +18,7 @@ from electra.model.encoder import Encoder
 from electra.model.generator import Generator
 
 TEXT = """the a chef cook cooked ate sold meal bread cat dog red is what who near ? . ,
-old miller keeps grey and sells good in small town pet sleeps does"""
+trade of tawen that tinker mopol corn dwells dornwick home clothes are black each day does eat"""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 ENCODER = EncoderConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
 CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True, columns=("tokens",))
