@@ -55,8 +55,9 @@ def answer(
                 unread = [None] * (len(each) - len(shares))
                 yield {"id": row["id"], "words": row["words"], "tags": each, "probabilities": shares + unread}
             continue
-        lines = predictions.lines(ready.task, batch, outputs["logits"])
-        for line, logits_C in zip(lines, outputs["logits"], strict=True):
+        logits_BC = predictions.finite(outputs["logits"])
+        lines = predictions.lines(ready.task, batch, logits_BC)
+        for line, logits_C in zip(lines, logits_BC, strict=True):
             found: Row = {"id": line["id"], "prediction": line["prediction"]}
             if not ready.task.regression:
                 shares = predictions.probabilities(logits_C)

@@ -24,7 +24,7 @@ from electra.seeds import torch_generator
 _ENDS = re.compile(r"[^\W_]$|(?<!\d)[.,;:!?]$")  # where no word follows without a space; one may in 3.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corrupted:
     """A text with some tokens replaced by a generator's samples."""
 

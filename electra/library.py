@@ -54,7 +54,7 @@ _KINDS = {
 }  # name of a head's tensors
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Judged:
     """A text as a discriminator sees it; [CLS] and [SEP] are left out."""
 

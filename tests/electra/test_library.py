@@ -1,6 +1,7 @@
 """The library gives what transformers gives, in numpy and in the texts' order, and says in a sentence what it cannot do."""
 
 import json
+import random
 import shutil
 import subprocess
 import sys
@@ -134,13 +135,27 @@ def test_words_get_tags_with_their_probabilities(models: Path) -> None:
 
 
 def test_a_question_is_answered_with_its_place(models: Path) -> None:
-    model = electra.load(models / "squad2")
-    context = "The chef cooked a red meal, and the dog ate it. " * 8  # several windows
-    found = model.answer("who ate the meal?", context)
-    assert found["best"] == context[found["start"] :][: len(found["best"])] != ""
-    assert found["prediction"] in {"", found["best"]} and found["n_best"][0]["text"] == found["best"]
-    assert sum(span["probability"] for span in found["n_best"]) == pytest.approx(1, abs=1e-4)
-    assert model.predict([{"question": "who ate the meal?", "context": context, "id": "0"}]) == [found]
+    model, draw = electra.load(models / "squad2"), random.Random(1)
+    words = ["The chef", "cooked", "a red", "meal,", "and the", "dog", "ate", "bread."]
+    contexts = [" ".join(draw.choice(words) for _ in range(60)) for _ in range(6)]  # several windows each
+    found = [model.answer("who ate the meal?", context) for context in contexts]
+    for answer, context in zip(found, contexts, strict=True):
+        assert answer["best"] == context[answer["start"] :][: len(answer["best"])] != ""
+        assert answer["prediction"] in {"", answer["best"]} and answer["n_best"][0]["text"] == answer["best"]
+        assert sum(span["probability"] for span in answer["n_best"]) == pytest.approx(1, abs=1e-4)
+    assert max(answer["start"] for answer in found) > 150  # beyond the first window
+    rows = [{"question": "who ate the meal?", "context": context, "id": n} for n, context in enumerate(contexts)]
+    for n, (answer, again) in enumerate(zip(found, model.predict(rows), strict=True)):
+        assert again["id"] == str(n) and (again["start"], again["best"]) == (answer["start"], answer["best"])
+
+
+def test_a_network_that_has_failed_answers_all_the_same(models: Path) -> None:
+    """Outputs that are not finite count as 0, as in every score, and JSON can hold what is said of them."""
+    for name, row in (("cola", "a cat"), ("chunks", ["a", "cat"]), ("squad2", {"question": "who", "context": "a cat"})):
+        model = electra.load(models / name)
+        with torch.no_grad():
+            model.encoder.layers[-1].ffn_norm.bias.fill_(float("nan"))
+        json.dumps(model.predict([row]), allow_nan=False)
 
 
 def test_a_published_folder_needs_no_more_than_its_weights_and_vocabulary(models: Path, tmp_path: Path) -> None:
