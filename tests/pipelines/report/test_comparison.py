@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -67,3 +70,10 @@ def test_seeds_needed_and_what_they_find_agree():
 )
 def test_a_claim_is_decided_by_the_interval(first, second, claim, expected):
     assert decided(difference(first, second), claim) == expected
+
+
+def test_the_documented_power_is_the_computed_one():
+    text = (Path(__file__).parents[3] / "docs/ablations.md").read_text(encoding="utf-8")
+    seeds, found = re.findall(r"^\| (?:seeds an arm|true difference[^|]*) \|(.*)\|$", text, re.M)
+    pairs = zip(map(int, seeds.split("|")), map(float, found.split("|")), strict=True)
+    assert [(count, sds) for count, sds in pairs if round(detectable(count), 1) != sds] == []
