@@ -5,7 +5,7 @@
 For each kind (reviews resemble SST-2's rows, questions and answers QNLI's and SQuAD's, introductions WNLI's, rewording MRPC's
 and STS-B's) the corpus is written without it, `tiny` is pre-trained on as many steps of it (seed 1, one thread) and fine-tuned
 on all tasks (seed 1). The tokenizer and the tasks stay those of the sample world. With a KIND it does that one's work alone
-and writes no record. What benchmarks/tiny_marks.py has for seed 1 is what each is compared with.
+and writes no record (text, rows and tasks must be there). What benchmarks/tiny_marks.py has for seed 1 is what each is compared with.
 """
 
 import dataclasses
@@ -55,7 +55,8 @@ def without(params: Params, kind: str) -> tuple[Params, str]:
 
 def main() -> None:
     origin, params = provenance(("torch",)), load()
-    prepare(params)
+    if len(sys.argv) == 1:
+        prepare(params)
     found: dict[str, Any] = {}
     for kind in sys.argv[1:] or KINDS:
         changed, rows = without(params, kind)
