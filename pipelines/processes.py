@@ -105,6 +105,8 @@ def told_before() -> int:
 def launch(command: Sequence[str], layout: Layout, name: str) -> int:
     """Run `python -m pipelines COMMAND` in every process of the layout; returns the exit code."""
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
+    # A store of its own for each start: from one store for all, processes that were restarted read where the dead had listened.
+    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous import RendezvousError

@@ -183,9 +183,9 @@ def join(device: torch.device, kind: Literal["ddp", "fsdp"], title: str) -> Iter
     if device.type == "cuda":
         torch.cuda.set_device(device)
     _end_with(os.getppid())
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
-    _groups.append(dist.group.WORLD)
     try:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+        _groups.append(dist.group.WORLD)
         yield World(dist.get_rank(), dist.get_world_size(), device, kind)
     except RuntimeError as error:
         if not (isinstance(error, dist.DistError) or "gloo" in str(error).lower()):
@@ -194,4 +194,5 @@ def join(device: torch.device, kind: Literal["ddp", "fsdp"], title: str) -> Iter
             title, "another process of this run has ended", "", "run the same command to go on from the last checkpoint"
         ) from error
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
