@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-22 00:10:35 UTC",
-  "commit": "927f89bba815 with changes",
+  "date": "2026-11-22 19:30:49 UTC",
+  "commit": "b183cef43bed with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,13 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-table5": 241.5,
-    "corpus-sample_world": 3.6,
-    "glue-tiny": 150.0,
-    "pretrain-tiny": 99.6,
-    "report": 10.6,
-    "squad-tiny": 52.2,
-    "tasks-sample_world": 3.1,
-    "tokens-sample_world": 3.2
+    "ablation-table5": 268.3,
+    "corpus-sample_world": 9.2,
+    "glue-tiny": 195.8,
+    "pretrain-tiny": 276.0,
+    "squad-tiny": 36.8,
+    "tasks-sample_world": 4.4,
+    "tokens-sample_world": 6.2
   }
 };
