@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-22 19:30:49 UTC",
-  "commit": "b183cef43bed with changes",
+  "date": "2026-11-22 20:00:15 UTC",
+  "commit": "9880474db45c with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,12 +14,13 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-table5": 268.3,
-    "corpus-sample_world": 9.2,
-    "glue-tiny": 195.8,
-    "pretrain-tiny": 276.0,
-    "squad-tiny": 36.8,
-    "tasks-sample_world": 4.4,
-    "tokens-sample_world": 6.2
+    "ablation-table5": 192.5,
+    "corpus-sample_world": 5.6,
+    "glue-tiny": 299.4,
+    "pretrain-tiny": 339.4,
+    "report": 16.7,
+    "squad-tiny": 46.4,
+    "tasks-sample_world": 4.1,
+    "tokens-sample_world": 3.8
   }
 };
