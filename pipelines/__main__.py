@@ -286,4 +286,11 @@ COMMANDS = {
 }
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    if (
+        processes.is_process()
+    ):  # gloo's threads may wait for an interpreter that waits for them, or abort it, as it ends
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
