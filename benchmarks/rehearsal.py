@@ -131,7 +131,6 @@ def surroundings(folder: Path, case: Case, caches: Path) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "LD_PRELOAD": str(folder / "libfakegpu.so"),
         "LD_LIBRARY_PATH": str(folder),
-        "FAKE_GPU_LIB": str(folder / "libfakegpu.so"),
         "FAKE_GPU_GIB": str(MEMORY[case.memory]),
         "FAKE_GPUS": str(case.gpus),
         "TRITON_LIBCUDA_PATH": str(folder),

@@ -45,10 +45,10 @@ class Counters:
     """The stand-in's own counts since it was loaded, and the number of graphs that torch's compiler has made."""
 
     def __init__(self) -> None:
-        self.library = ctypes.CDLL(os.environ["FAKE_GPU_LIB"])
+        self.stand_in = ctypes.CDLL(os.environ["LD_PRELOAD"])
 
     def read(self) -> dict[str, int]:
-        found = {name: ctypes.c_long.in_dll(self.library, f"fake_{name}").value for name in COUNTED}
+        found = {name: ctypes.c_long.in_dll(self.stand_in, f"fake_{name}").value for name in COUNTED}
         return found | {"compiled": counters["stats"]["unique_graphs"]}
 
     def since(self, before: dict[str, int]) -> dict[str, int]:

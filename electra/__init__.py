@@ -15,16 +15,16 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from electra.corrupting import Corrupted, corrupt
     from electra.errors import UserError
-    from electra.library import Judged, Model, load
+    from electra.inference import Judged, Model, load
 
 __all__ = ["Corrupted", "Judged", "Model", "UserError", "__version__", "corrupt", "load"]
 _HOME = {
     "Corrupted": "electra.corrupting",
-    "Judged": "electra.library",
-    "Model": "electra.library",
+    "Judged": "electra.inference",
+    "Model": "electra.inference",
     "UserError": "electra.errors",
     "corrupt": "electra.corrupting",
-    "load": "electra.library",
+    "load": "electra.inference",
 }
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from electra.config import ObjectiveConfig, build
 from electra.data.tokenizer import CONTINUATION
-from electra.library import Model, checked, load
+from electra.inference import Model, checked, load
 from electra.model.corruption import Noise, SpecialIds, mask, replace, sample
 from electra.model.generator import Generator
 from electra.seeds import torch_generator

@@ -73,7 +73,7 @@ def test_many_texts_keep_their_order(models: Path, monkeypatch: pytest.MonkeyPat
     model = electra.load(models / "discriminator")
     texts = [" ".join(["cat", "the red dog"][k % 2] for k in range(n % 11)) for n in range(40)]
     vectors, judged = model.embed(texts), model.replaced(texts)
-    monkeypatch.setattr("electra.library._AT_ONCE", 7)
+    monkeypatch.setattr("electra.inference._AT_ONCE", 7)
     np.testing.assert_allclose(model.embed(texts), vectors, atol=1e-6)
     for one, again in zip(judged, model.replaced(texts), strict=True):
         assert one.tokens == again.tokens
