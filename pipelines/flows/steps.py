@@ -58,15 +58,16 @@ def check(model: str) -> None:
     get_run_logger().info("every data source of %s can be reached", model)
 
 
-@task(
-    name="stage",
-    task_run_name="{stage}@{name}",
-    retries=2,
-    retry_delay_seconds=5,
-    retry_condition_fn=worth_a_retry,
-    cache_policy=NO_CACHE,
-    persist_result=False,
-)
+RESUMED: dict[str, Any] = {  # a stage goes on from its checkpoints, and its results are DVC's to keep
+    "retries": 2,
+    "retry_delay_seconds": 5,
+    "retry_condition_fn": worth_a_retry,
+    "cache_policy": NO_CACHE,
+    "persist_result": False,
+}
+
+
+@task(name="stage", task_run_name="{stage}@{name}", **RESUMED)
 def run_stage(
     stage: str,
     name: str,
@@ -92,15 +93,7 @@ def run_stage(
     return show(stage, name, outcome)
 
 
-@task(
-    name="join",
-    task_run_name="join {stage}@{name}",
-    retries=2,
-    retry_delay_seconds=5,
-    retry_condition_fn=worth_a_retry,
-    cache_policy=NO_CACHE,
-    persist_result=False,
-)
+@task(name="join", task_run_name="join {stage}@{name}", **RESUMED)
 def join_stage(stage: str, name: str, hours: float | None, layout: Layout) -> str:
     """Take part, as one of several machines, in a stage that DVC runs on the first of them; returns `joined`."""
     seconds = hours * 3600 if hours else None
