@@ -16,15 +16,18 @@ if TYPE_CHECKING:
     from electra.corrupting import Corrupted, corrupt
     from electra.errors import UserError
     from electra.inference import Judged, Model, load
+    from electra.proposing import Proposed, propose
 
-__all__ = ["Corrupted", "Judged", "Model", "UserError", "__version__", "corrupt", "load"]
+__all__ = ["Corrupted", "Judged", "Model", "Proposed", "UserError", "__version__", "corrupt", "load", "propose"]
 _HOME = {
     "Corrupted": "electra.corrupting",
     "Judged": "electra.inference",
     "Model": "electra.inference",
+    "Proposed": "electra.proposing",
     "UserError": "electra.errors",
     "corrupt": "electra.corrupting",
     "load": "electra.inference",
+    "propose": "electra.proposing",
 }
 
 

@@ -32,6 +32,7 @@ class Corrupted:
     original: str
     tokens: list[str]  # T word pieces, the sampled ones among them
     offsets: NDArray[np.int64]  # (T, 2): where the token that was there before stands in `original`
+    places: NDArray[np.int64]  # (T, 2): where the token stands in `text`
     replaced: NDArray[np.bool_]  # (T,): whether the token is another than before
 
 
@@ -48,9 +49,7 @@ def corrupt(
     A share `mask_rate` of the tokens is chosen and masked, and the generator's samples take their places; some are the
     original tokens again. The same seed gives the same text. One that is longer than the generator's `length` keeps its end.
     """
-    model = generator if isinstance(generator, Model) else load(generator)
-    if not isinstance(model.network, Generator):
-        raise model.lacks("corrupt()", "a generator")
+    model = as_generator(generator, "corrupt()")
     config = build(ObjectiveConfig, {"mask_rate": mask_rate, "temperature": temperature}, "corrupt")
     ((text,),) = checked([text])
     tokenizer = model.tokenizer
@@ -72,15 +71,27 @@ def corrupt(
     tokens = [tokenizer.raw.id_to_token(number) for number in corrupted_BT[0, 1:-1].tolist()]
     replaced_T = replaced_BT[0, 1:-1].cpu().numpy()
     offsets_T2 = np.array(encoding.offsets[: len(tokens)], dtype=np.int64).reshape(-1, 2)
-    return Corrupted(_written(text, tokens, offsets_T2, replaced_T), text, tokens, offsets_T2, replaced_T)
+    written, places_T2 = write(text, tokens, offsets_T2, replaced_T)
+    return Corrupted(written, text, tokens, offsets_T2, places_T2, replaced_T)
 
 
-def _written(text: str, tokens: list[str], offsets_T2: NDArray[np.int64], replaced_T: NDArray[np.bool_]) -> str:
-    """The text with replaced tokens written in.
+def as_generator(given: Model | str | os.PathLike[str], method: str) -> Model:
+    """A loaded generator; raises BadInput for a model of another kind."""
+    model = given if isinstance(given, Model) else load(given)
+    if not isinstance(model.network, Generator):
+        raise model.lacks(method, "a generator")
+    return model
+
+
+def write(
+    text: str, tokens: list[str], offsets_T2: NDArray[np.int64], replaced_T: NDArray[np.bool_]
+) -> tuple[str, NDArray[np.int64]]:
+    """The text with replaced tokens written in, and where each token stands in it, (T, 2).
 
     Around them a space goes where a piece now goes on a word, and comes where two words would run into each other.
     """
     written, last, near = "", 0, False
+    places: list[tuple[int, int]] = []
     for token, (start, end), changed in zip(tokens, offsets_T2.tolist(), replaced_T.tolist(), strict=True):
         start, end = max(start, last), max(end, last)  # pieces of one letter may share its place
         gap, joined = text[last:start], token.startswith(CONTINUATION)
@@ -90,4 +101,5 @@ def _written(text: str, tokens: list[str], offsets_T2: NDArray[np.int64], replac
         elif (changed or near) and not (joined or gap) and _ENDS.search(written) and piece[:1].isalnum():
             gap = " "
         written, last, near = written + gap + piece, end, changed
-    return written + text[last:]
+        places.append((len(written) - len(piece), len(written)))
+    return written + text[last:], np.array(places, dtype=np.int64).reshape(-1, 2)

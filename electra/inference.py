@@ -6,6 +6,7 @@
     electra.load(fine_tuned).predict(rows)             classes, scores, tags
     electra.load(fine_tuned).answer(question, context) spans of a text
     electra.corrupt(text, "build/models/tiny/generator")       electra/corrupting.py
+    electra.propose("the [MASK] ate", "build/models/tiny/generator")    electra/proposing.py
 
 Texts go through together, those of like length beside each other, and no product is spent on padding. A text is read up to
 the model's `length` in tokens; what goes beyond is left out with a warning, since no position there was ever trained.

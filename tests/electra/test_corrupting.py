@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import electra
-from electra.corrupting import _written
+from electra.corrupting import write
 from electra.errors import BadConfig
 
 TEXT = "The chef cooked the meal, and the Dog ate Bread near the zoo."
@@ -52,7 +52,11 @@ def test_a_seed_is_a_text_and_a_folder_will_do(models: Path) -> None:
 )
 def test_pieces_are_written_as_words(text: str, tokens: str, places: list, changed: list, written: str) -> None:
     replaced = np.isin(np.arange(len(places)), changed)
-    assert _written(text, tokens.split(), np.array(places), replaced) == written
+    found, now = write(text, tokens.split(), np.array(places), replaced)
+    assert found == written
+    for token, (start, end), old, new in zip(tokens.split(), now, places, replaced, strict=True):
+        there = found[start:end]
+        assert there == token.removeprefix("##") if new else text[slice(*old)].endswith(there)
 
 
 def test_long_empty_and_impossible_ones(models: Path) -> None:
