@@ -23,7 +23,7 @@ def needed(params: Params, source: str, only: str = "") -> dict[str, str]:
             run = f"{where}.run" if "run" in model.finetune else "finetune.run"
             for task in params.finetune.selected(model.finetune, where, params.own_tasks(source)):
                 found.setdefault(task, run)
-            for version in params.finetune.resolve_squad(model.finetune, where).versions:
+            for version in params.squad_versions(name):
                 found.setdefault(SQUAD[version], f"{where}.squad.versions")
     return found or dict.fromkeys(params.finetune.run, "finetune.run")
 

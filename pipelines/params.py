@@ -27,7 +27,7 @@ from electra.data.packing import TokensConfig
 from electra.errors import BadConfig, shown
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneSection
 from pipelines.experiments import AblationConfig
-from pipelines.sources import CorpusConfig, OwnTasks, TaskSourceConfig
+from pipelines.sources import CorpusConfig, LocalTasks, OwnTasks, TaskSourceConfig
 
 FILE = Path("params.yaml")
 Names = tuple[str, ...]
@@ -104,7 +104,8 @@ class Params:
             add = f"add {length} to tokens.{model.tokens}.lengths"
             require(length in lengths, f"models.{name}.pretrain.length", length, expected, add)
             where, own = f"models.{name}.finetune", self.own_tasks(model.tasks)
-            squad = ("squad",) if name in self.run.models or "squad" in model.finetune else ()
+            asked = name in self.run.models or "squad" in model.finetune
+            squad = ("squad",) if asked and self.squad_versions(name) else ()
             tasks = (*self.finetune.selected(model.finetune, where, own), *squad)
             self.require_room(where, model.finetune, tasks, own, model.encoder.positions)
         for name, published in self.published.items():
@@ -149,6 +150,14 @@ class Params:
         """The names of the tasks that a source has beside GLUE's."""
         found = self.tasks[source]
         return tuple(found.tasks) if isinstance(found, OwnTasks) else ()
+
+    def squad_versions(self, name: str) -> tuple[str, ...]:
+        """The versions of SQuAD that a model is fine-tuned on: those that it asks for, none where its source has no SQuAD."""
+        model, where = self.encoder(name), "published" if name in self.published else "models"
+        source = self.tasks[model.tasks]
+        if isinstance(source, OwnTasks) or (isinstance(source, LocalTasks) and source.squad is None):
+            return ()
+        return self.finetune.resolve_squad(model.finetune, f"{where}.{name}.finetune").versions
 
     def encoder(self, name: str) -> "ModelConfig | PublishedConfig":
         """A model that can be fine-tuned, pre-trained here or elsewhere."""

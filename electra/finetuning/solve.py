@@ -98,9 +98,10 @@ def _prepare(job: Job) -> Ready:
         record = _record(training, len(train_rows), len(ready), config) | beyond
         files: dict[str, Any] = {}
         for (split, (rows, _)), examples in zip(held_out.items(), narrowed, strict=True):
-            lines, metrics, fault = _judge(job, model, rows, examples, training.finite, labelled=split in scored)
+            labelled = split in scored or all(row.get("tags" if task.tagging else "label") is not None for row in rows)
+            lines, metrics, fault = _judge(job, model, rows, examples, training.finite, labelled=labelled)
             files[f"{split}.jsonl"] = lines
-            suffix = split.removeprefix(scored[0])  # "" or "_mismatched"
+            suffix = split.removeprefix(scored[0]) if split in scored else f"_{split}"  # "", "_mismatched" or "_test"
             record["metrics"] |= {f"{name}{suffix}": value for name, value in metrics.items()}
             if split == scored[0]:
                 record["dev_rows"], record["failed"] = len(rows), fault

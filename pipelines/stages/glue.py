@@ -228,7 +228,7 @@ def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
         "config_digest": digest({job.name: plain(job.config) for job in jobs}),
         "rows_sha256": {job.task: job.data for job in jobs},
         "code_digest": rooms.finetuning(),
-        "device": jobs[0].device,
+        "device": device(),
         "threads_per_run": 1,
         **({"stacked": True} if any(job.together for job in jobs) else {}),
         "torch": torch.__version__,

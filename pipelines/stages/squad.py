@@ -24,18 +24,19 @@ FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbes
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
-    """The stage: every version, arm and seed; then answers and scores in one go."""
+    """The stage: every version, arm and seed; then answers and scores in one go. Nothing, where a source has no SQuAD."""
     model = params.encoder(name)
     section = "published" if name in params.published else "models"
-    config = params.finetune.resolve_squad(model.finetune, f"{section}.{name}.finetune")
+    where = f"{section}.{name}.finetune"
     rows, encoder = inputs.task_rows(model.tasks), inputs.encoder(name, params)
     state = Path("runs") / f"squad-{name}"
     jobs = []
-    for version in config.versions:
+    asked = params.squad_versions(name)
+    for version in asked:
         task = SQUAD[version]
         jobs += plan(
             task,
-            config,
+            params.finetune.resolve_squad(model.finetune, where),
             rows=rows / task,
             model=encoder,
             state=state,
@@ -51,8 +52,8 @@ def run(name: str, params: Params, tracker: Any) -> None:
             gather(jobs, folder, FILES)
             together = ensembles(jobs, folder)
             write_manifest(folder, kind="squad", name=name)
-    versions = {version: summary.of_squad(records[SQUAD[version]]) for version in config.versions}
-    for version in config.versions:
+    versions = {version: summary.of_squad(records[SQUAD[version]]) for version in asked}
+    for version in asked:
         versions[version]["never_answering"] = never_answering(rows / SQUAD[version])
     for version, figures in together.items():
         versions[version]["ensemble"] = figures

@@ -65,7 +65,6 @@ def test_only_what_some_model_runs_is_asked_for_and_mnli_does_without_its_second
     assert needed(load(), "smoke") == {
         "mnli": "models.smoke.finetune.run",
         "cola": "models.smoke.finetune.run",
-        "squad2": "models.smoke.finetune.squad.versions",
     }
     official(tmp_path / "glue", "mnli", "cola")
     (tmp_path / "glue/MNLI/dev_mismatched.tsv").unlink()

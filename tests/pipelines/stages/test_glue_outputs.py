@@ -13,7 +13,7 @@ from electra.finetuning.folder import load_model
 from electra.manifest import write_manifest
 from pipelines.__main__ import main
 from pipelines.params import load
-from pipelines.stages import glue, published, tasks
+from pipelines.stages import glue, published, squad, tasks
 from pipelines.tracking import Tracker
 from tests.pipelines.stages.test_glue import contents, workspace  # noqa: F401
 
@@ -113,7 +113,7 @@ def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
 
 
 OWN = """published:
-  elsewhere: {folder: build/models/small/encoder, tasks: mine, finetune: {defaults: {seeds: [1]}, tasks: {mood: {epochs: 2}}}}
+  elsewhere: {folder: build/models/small/encoder, tasks: mine, finetune: {defaults: {seeds: [1], test: true, length: 12}, tasks: {mood: {epochs: 2}}}}
 """
 
 
@@ -121,7 +121,7 @@ def test_a_model_from_elsewhere_learns_a_task_of_ones_own(workspace) -> None:  #
     rows = [f"{'good' if at % 2 else 'bad'}\t{'cat runs' if at % 2 else 'dog sleeps'}\n" for at in range(20)]
     Path("mood.tsv").write_text("mood\ttext\n" + "".join(rows))
     mine = (
-        "mine: {kind: own, tasks: {mood: {train: mood.tsv, dev: mood.tsv, a: text, label: mood, labels: [bad, good]}}}"
+        "mine: {kind: own, tasks: {mood: {train: mood.tsv, dev: mood.tsv, test: mood.tsv, a: text, label: mood, labels: [bad, good]}}}"
     )
     change("own: {kind: local, glue: here}", mine)
     change("published: {}\n", OWN)
@@ -133,7 +133,11 @@ def test_a_model_from_elsewhere_learns_a_task_of_ones_own(workspace) -> None:  #
     glue.run("elsewhere", params, Tracker(None))
     result = json.loads(Path("results/elsewhere/glue.json").read_text())
     assert result["average"]["name"] == "mean over mood" and result["tasks"]["mood"]["metric"] == "accuracy"
+    scores = result["tasks"]["mood"]["pretrained"]["all"]
+    assert scores["accuracy_test"] == scores["accuracy"], "a labelled test set is scored"
     assert Path("build/glue/elsewhere/mood/pretrained-seed1/task.json").is_file()
+    squad.run("elsewhere", params, Tracker(None))
+    assert json.loads(Path("results/elsewhere/squad.json").read_text())["versions"] == {}, "the source has no SQuAD"
     change("mood: {epochs: 2}", "moods: {epochs: 2}")
     with pytest.raises(
         BadConfig, match=r"published\.elsewhere\.finetune\.tasks\.moods: is not a task.*did you mean mood"
