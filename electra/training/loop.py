@@ -170,7 +170,7 @@ def pretrain(
         progress = state.load() or {"history": [], "continued": []}
         if "step" in progress:
             first = progress["step"]
-            precision = progress.get("precision", precision)  # a probe's answer must not change in mid-run
+            precision = progress.get("precision", precision)  # a run keeps its own wherever it goes on
             if world.main:
                 print(f"{title}: resuming at step {first:,} of {steps:,}", file=sys.stderr, flush=True)
         state.require_room(settings.keep)

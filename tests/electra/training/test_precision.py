@@ -1,4 +1,6 @@
-"""Which number format is chosen, and that one slow moment of the machine does not decide it."""
+"""Which number format is chosen: what is asked for, else by what the device has; no clock is asked, so every start answers alike."""
+
+import time
 
 import pytest
 import torch
@@ -8,26 +10,37 @@ from electra.training import precision
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(("half", "full", "expected"), [(3.2, 1.0, "bf16"), (1.2, 1.0, "fp32"), (0.3, 1.0, "fp32")])
-def test_auto_takes_half_the_bits_only_where_they_pay(monkeypatch, half, full, expected):
-    monkeypatch.setattr(precision, "_rate", lambda dtype: half if dtype is torch.bfloat16 else full)
+@pytest.fixture(autouse=True)
+def no_clock(monkeypatch):
+    for name in ("perf_counter", "monotonic", "process_time"):
+        monkeypatch.setattr(time, name, lambda: pytest.fail("asked a clock"))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({"avx512_f": True, "avx512_bf16": True, "amx_bf16": False}, "bf16"),
+        ({"avx512_f": True, "avx512_bf16": False, "amx_bf16": True}, "bf16"),
+        ({"avx512_f": True, "avx512_bf16": False, "amx_bf16": False}, "fp32"),
+        ({"neon": True}, "fp32"),
+    ],
+)
+def test_auto_takes_half_the_bits_where_the_processor_multiplies_them(monkeypatch, found, expected):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
     assert precision.choose("auto", CPU) == expected
 
 
-def test_a_machine_that_is_busy_for_most_of_the_probe_changes_nothing(monkeypatch):
-    turns = iter([0.2, 0.9, 0.5, 0.1, 3.2, 1.0, 0.4, 0.3, 0.6, 0.2])  # both formats are at full speed once
-    monkeypatch.setattr(precision, "_rate", lambda dtype: next(turns))
-    assert precision.choose("auto", CPU) == "bf16"
-
-
-def test_what_is_asked_for_is_taken_without_a_probe(monkeypatch):
-    monkeypatch.setattr(precision, "_rate", lambda dtype: pytest.fail("a probe"))
+def test_what_is_asked_for_is_taken(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: pytest.fail("looked"))
     assert precision.choose("fp32", CPU) == "fp32" and precision.choose("bf16", CPU) == "bf16"
 
 
+@pytest.mark.parametrize("asked", ["default", "auto"])
 @pytest.mark.parametrize(("half", "expected"), [(True, "bf16"), (False, "fp32")])
-def test_the_default_asks_no_clock(monkeypatch, half, expected):
-    monkeypatch.setattr(precision, "_rate", lambda *_: pytest.fail("was timed"))
+def test_gpus_take_half_the_bits_if_they_have_them(monkeypatch, asked, half, expected):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: half)
+    assert precision.choose(asked, torch.device("cuda")) == expected
+
+
+def test_the_default_on_processors_is_whole():
     assert precision.choose("default", CPU) == "fp32"
-    assert precision.choose("default", torch.device("cuda")) == expected
