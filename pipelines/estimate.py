@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from electra.config import ElectraConfig
+from electra.devices import default_device
 from electra.errors import UserError
 from electra.export import config_json, encoder_tensors, write_folder
 from electra.files import read_jsonl
@@ -113,7 +114,7 @@ def time_arm(arm: Arm, rows: ModelRows) -> float:
     config, ids = arm.config, rows.tokenizer
     settings = config.pretrain
     special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = default_device()
     model = Pretraining(config, ids.vocab_size, special).to(device)
     optimizer = build_optimizer(
         model.named_parameters(),
