@@ -7,6 +7,7 @@ Three ways, from the outside to the inside:
     StopRequest()     around a loop that saves: it finishes its step, saves and leaves
 """
 
+import atexit
 import contextlib
 import os
 import signal
@@ -31,6 +32,7 @@ def leave_at_once() -> None:
     """From here on a signal ends the process where it stands."""
     for number in SIGNALS:
         signal.signal(number, _leave)
+    atexit.register(_done)  # the first to register is the last to be called
 
 
 def stay_as_usual() -> None:
@@ -44,6 +46,13 @@ def _leave(number: int, frame: FrameType | None) -> None:
     with contextlib.suppress(OSError):
         os.write(2, f"error: {Interrupted(number)}\n".encode())
     os._exit(Stopped.exit_code)
+
+
+def _done() -> None:
+    """While the interpreter goes away it puts each signal back to what ends a process; then all work is done."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is _leave:
+            signal.signal(number, signal.SIG_IGN)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from electra import errors
+from electra import errors, stopping
 from electra.files import sha256_file
 from electra.workers import VARIABLE
 from pipelines.__main__ import main
@@ -215,6 +215,7 @@ def _become(folder: Path, stage: str, prepare: Prepare | None, words: int) -> No
         os.dup2(words, 2)
         os.chdir(folder)
         os.environ[VARIABLE] = "1"
+        stopping.leave_at_once()
         finish = prepare and prepare()
         code = main(COMMANDS[stage])
         if finish:

@@ -97,3 +97,17 @@ def test_other_commands_take_signals_as_usual():
         [sys.executable, "-c", code], cwd=ROOT, env=environment(ROOT), capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "True default_int_handler"
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_after_all_work_is_done_changes_nothing(number):
+    code = (
+        "import os\n"
+        "from electra import stopping\n"
+        "stopping.leave_at_once()\n"
+        "class Last:\n"
+        f"    def __del__(self, kill=os.kill, own=os.getpid()): kill(own, {int(number)}); print('alive', flush=True)\n"
+        "last = Last()\n"  # goes with the interpreter
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "alive\n", "")
