@@ -132,32 +132,12 @@ def estimate_cost(options: argparse.Namespace) -> int:
 
 
 def check_sources(options: argparse.Namespace) -> int:
-    """Ask every source that a model or ablation reads from whether it is there, without reading it."""
-    from pipelines import sources
-    from pipelines.needed import check_tasks
-    from pipelines.params import PublishedConfig, load
-    from pipelines.sources.local import require_folder
+    """Tell what any stage of a model or ablation would refuse later."""
+    from pipelines.checking import check
+    from pipelines.params import load
 
-    params = load()
-    name = options.name
-    if name in params.ablations:
-        name = params.ablations[name].model
-    model = params.encoder(name)
-    if isinstance(model, PublishedConfig):
-        require_folder(Path(model.folder), f"published.{name}.folder")
-    check_tasks(params, name)
-    if isinstance(model, PublishedConfig):
-        print(f"{name}: its folder and its tasks can be reached")
-        return 0
-    corpus = params.corpora[params.tokens[model.tokens].corpus]
-    for source in corpus.sources:
-        sources.check(source)
-    print(f"{options.name}: every data source can be reached")
-    if expected := corpus.expected:
-        hours = f", some {expected.core_hours:g} core hours" if expected.core_hours else ""
-        print(
-            f"expected: {expected.tokens / 1e9:g} B tokens, {expected.gigabytes:g} GB of clean text{hours} (docs/scale.md)"
-        )
+    for line in check(options.name, load()):
+        print(line, file=sys.stderr if line.startswith("hint: ") else sys.stdout)
     return 0
 
 

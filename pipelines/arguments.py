@@ -35,7 +35,7 @@ HELP = {
     "compare": "set two models, or two runs of one, side by side",
     "predict": "let a fine-tuned model answer rows of files or of standard input",
     "score": "score a file of predictions of one of a source's tasks",
-    "check": "ask whether the data sources of a model (or ablation) can be reached",
+    "check": "tell in a second what any stage of a model (or ablation) would refuse later",
     "inputs": "note the hashes of all own files that params.yaml names, for DVC",
     "runs": "list what lies in runs/, or remove some of it",
     "replay": "replay the step at which a model's pre-training was stopped by NaN or infinity",

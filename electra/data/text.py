@@ -88,6 +88,14 @@ _MARKUP: list[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]]
 ]
 
 
+_MARKED_UP = re.compile(rf"{_TAG}|{_MARKUP[1][1].pattern}", re.IGNORECASE)
+
+
+def looks_marked_up(text: str) -> bool:
+    """Whether a text holds a tag or an entity of HTML, which `markup: true` removes and decodes."""
+    return ("<" in text or "&" in text) and _MARKED_UP.search(text) is not None
+
+
 def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
     """The text as clean lines, or "" when nothing worth keeping is left; what is dropped is added to `counts`.
 

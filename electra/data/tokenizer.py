@@ -149,8 +149,37 @@ def train_wordpiece(
     Raises BadInput when there is no text or when the letters alone exceed `vocab_size`. The vocabulary may come out
     smaller than asked for when the text has not enough different words.
     """
-    normalizer = _normalizer(lowercase, strip_accents)
     assert iter(lines) is not lines, "an iterator can be read only once"
+    kept, continuations = letters_of(
+        lines, vocab_size, lowercase=lowercase, strip_accents=strip_accents, alphabet=alphabet, counts=counts
+    )
+    normalizer = _normalizer(lowercase, strip_accents)
+    raw = tokenizers.Tokenizer(models.WordPiece(unk_token=UNK))
+    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[*SPECIALS, *continuations],
+        initial_alphabet=kept,
+        limit_alphabet=len(kept),
+        continuing_subword_prefix=CONTINUATION,
+        show_progress=False,
+    )
+    raw.train_from_iterator((_short_words(normalizer.normalize_str(line))[0] for line in lines), trainer)
+    vocabulary: dict[str, int] = raw.get_vocab()
+    return from_pieces(sorted(vocabulary, key=vocabulary.__getitem__), lowercase=lowercase, strip_accents=strip_accents)
+
+
+def letters_of(
+    lines: Iterable[str],
+    vocab_size: int,
+    *,
+    lowercase: bool,
+    strip_accents: bool | None,
+    alphabet: int,
+    counts: Counter[str] | None = None,
+) -> tuple[list[str], list[str]]:
+    """The letters that a vocabulary begins with, and their continuations. Raises as `train_wordpiece` does."""
+    normalizer = _normalizer(lowercase, strip_accents)
     letters: Counter[str] = Counter()
     long_words = 0
     for line in lines:
@@ -171,19 +200,7 @@ def train_wordpiece(
             f"at least {floor:,}",
             "raise vocab_size or lower alphabet",
         )
-    raw = tokenizers.Tokenizer(models.WordPiece(unk_token=UNK))
-    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab_size,
-        special_tokens=[*SPECIALS, *continuations],
-        initial_alphabet=kept,
-        limit_alphabet=len(kept),
-        continuing_subword_prefix=CONTINUATION,
-        show_progress=False,
-    )
-    raw.train_from_iterator((_short_words(normalizer.normalize_str(line))[0] for line in lines), trainer)
-    vocabulary: dict[str, int] = raw.get_vocab()
-    return from_pieces(sorted(vocabulary, key=vocabulary.__getitem__), lowercase=lowercase, strip_accents=strip_accents)
+    return kept, continuations
 
 
 _LONG = re.compile(rf"(?<!\S)\S{{{MAX_WORD + 1},}}")

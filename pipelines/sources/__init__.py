@@ -36,7 +36,8 @@ class LocalCorpus(Checked):
     kind: Literal["local"]
     files: tuple[str, ...]
     format: Literal["auto", "jsonl", "text", "parquet", "wikiextractor"] = "auto"
-    documents: Literal["file", "blank_lines", "lines"] = "file"  # what a document is in a text file
+    # what a document is in a text file; headings: ` = Title = ` opens one, as in WikiText
+    documents: Literal["file", "blank_lines", "lines", "headings"] = "file"
     text: str = "text"  # the field of jsonl and parquet that holds the text
     id: str = "id"  # the field that holds the id; documents without one are named by file and line
     hard_wrapped: bool = False  # re-join the paragraphs of books wrapped at some 72 columns

@@ -147,8 +147,12 @@ def make_document(text: Any, identity: Any, where: str, field: str, default: str
     return Document(str(identity) if named else default, text)
 
 
+HEADING = re.compile(r"\s?= (?!= ).*(?<! =) =\s*")  # ` = Title = `, and not ` = = Section = = `
+_TITLE = re.compile(r"\s?(?:= )+(.*?)(?: =)+\s*")
+
+
 def read_text(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
-    """A text file as one document (cut where it is very long), or a document for each line, or block between blank lines."""
+    """A text file as one document (cut where it is very long), or parted as `documents` says. Headings lose their signs."""
     lines: list[str] = []
     size = count = 0
     name = piece.path.name if not piece.start else f"{piece.path.name}:{piece.line}"
@@ -164,9 +168,12 @@ def read_text(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
             yield item
             continue
         line = item[1]
-        between = source.documents != "file" and not line.strip()
-        if size and (between or source.documents == "lines" or size > LONGEST_DOCUMENT):
+        between = source.documents in {"blank_lines", "lines"} and not line.strip()
+        opens = source.documents == "headings" and HEADING.fullmatch(line) is not None
+        if size and (between or opens or source.documents == "lines" or size > LONGEST_DOCUMENT):
             yield document()
+        if source.documents == "headings" and (title := _TITLE.fullmatch(line)):
+            line = title[1]
         if not between:
             lines.append(line)
             size += len(line)

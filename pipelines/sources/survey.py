@@ -20,7 +20,13 @@ from pipelines.sources.streams import COMPRESSIONS, Piece, first_bytes, mark_of,
 RANGE_BYTES = 64 << 20
 BLOCK = 1 << 20
 # What ends a document; the next one begins behind it.
-ENDS = {"jsonl": rb"\n", "text": rb"\n", "blocks": rb"\n[ \t\r]*\n", "wikiextractor": rb"</doc>[ \t\r]*\n"}
+ENDS = {
+    "jsonl": rb"\n",
+    "text": rb"\n",
+    "blank_lines": rb"\n[ \t\r]*\n",
+    "headings": rb"\n(?=\s?= (?!= )[^\n]*(?<! =) =\s*\n)",
+    "wikiextractor": rb"</doc>[ \t\r]*\n",
+}
 LONGEST_END = 64  # bytes: an end is searched for across the seam of two blocks
 
 Cut = tuple[int, int]  # where a piece begins (byte or row group) and the number of its first line or row
@@ -56,7 +62,7 @@ def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
         cuts = _row_groups(path)
     elif not (path.suffix in COMPRESSIONS or mark_of(first_bytes(path)) or path.stat().st_size <= RANGE_BYTES * 3 // 2):
         with path.open("rb") as file:
-            end = ENDS["blocks" if (kind, source.documents) == ("text", "blank_lines") else kind]
+            end = ENDS[source.documents if kind == "text" and source.documents in ENDS else kind]
             starts += _places(file, path.stat().st_size, re.compile(end))
     state = hashlib.sha256()
     lines, counted = 1, [(0, 1)]

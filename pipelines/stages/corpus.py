@@ -10,6 +10,7 @@ lines + dropped lines.
 
 import json
 import shutil
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from electra.errors import OutOfRoom
 from electra.files import lock_folder, remove, room, sha256_file, write_json
 from electra.progress import tell_loss
 from pipelines import rooms
-from pipelines.sources import CorpusConfig, documents
+from pipelines.sources import CorpusConfig, documents, peek
 from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
 from pipelines.stages.resumable import finish_units
 
@@ -52,7 +53,9 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
 
 def gather(config: CorpusConfig, where: str, folder: Path, work: Path) -> dict[str, Any]:
     """Write the documents of a corpus to `folder` and return what was read, kept and dropped; `work` keeps finished units."""
-    _check_room(config, where, folder)
+    check_room(config, where, folder)
+    for hint in peek.look(config, where).hints:
+        print(f"hint: {hint}", file=sys.stderr)
     with lock_folder(work):
         found, units = documents.plan(config, where, work)
         fingerprint = digest(found, [unit.state() for unit in units], rooms.code("corpus"))
@@ -109,7 +112,7 @@ def read_unit(job: Job, folder: Path) -> dict[str, Any]:
     return {**counts, "parts": parts.count, "reasons": dict(reasons), "first_bad": first}
 
 
-def _check_room(config: CorpusConfig, where: str, folder: Path) -> None:
+def check_room(config: CorpusConfig, where: str, folder: Path) -> None:
     """Refuse before the first byte when the disk cannot hold the corpus that is expected."""
     if config.expected is None:
         return

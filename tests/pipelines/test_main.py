@@ -123,7 +123,7 @@ def test_a_reader_that_stops_early_is_no_bug() -> None:
 
 def test_check_asks_every_source_of_a_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "text").mkdir()
-    (here / "text" / "a.txt").write_text("some text")
+    (here / "text" / "a.txt").write_text("\n\n".join(f"Text number {number}." for number in range(30)))
     assert main(["check", "smoke"]) == 0
     capsys.readouterr()
     assert main(["check", "base"]) in {65, 69}

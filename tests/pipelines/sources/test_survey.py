@@ -34,6 +34,7 @@ def units_of(tmp_path: Path, *files: Path, **settings: Any) -> list[documents.Un
     ("a.jsonl", "\ufeff" + JSONL, {}),
     ("a.txt", "\n".join(TEXTS), {"documents": "lines"}),
     ("a.txt", "\n \r\n\n".join(TEXTS), {"documents": "blank_lines"}),
+    ("a.txt", "\n".join(f" = Text {i} = \n\n{text}\n = = More = = \nend" for i, text in enumerate(TEXTS)), {"documents": "headings"}),
     ("wiki_00", WIKI, {}),
 ])  # fmt: skip
 def test_ranges_hold_the_same_documents(tmp_path: Path, name: str, content: str, settings: dict[str, str]) -> None:

@@ -120,9 +120,7 @@ OWN = """published:
 def test_a_model_from_elsewhere_learns_a_task_of_ones_own(workspace) -> None:  # noqa: F811
     rows = [f"{'good' if at % 2 else 'bad'}\t{'cat runs' if at % 2 else 'dog sleeps'}\n" for at in range(20)]
     Path("mood.tsv").write_text("mood\ttext\n" + "".join(rows))
-    mine = (
-        "mine: {kind: own, tasks: {mood: {train: mood.tsv, dev: mood.tsv, test: mood.tsv, a: text, label: mood, labels: [bad, good]}}}"
-    )
+    mine = "mine: {kind: own, tasks: {mood: {train: mood.tsv, dev: mood.tsv, test: mood.tsv, a: text, label: mood, labels: [bad, good]}}}"
     change("own: {kind: local, glue: here}", mine)
     change("published: {}\n", OWN)
     params = load()
