@@ -53,7 +53,8 @@ def main() -> None:
                 work = units(params, threads, 100 * turn + index)
                 started = time.perf_counter()
                 results = [
-                    done for _, done in run_units(try_one, work, processes, preload=("electra.finetuning.preload",))
+                    done
+                    for _, done in run_units(try_one, work, processes, preload=("electra.finetuning.runs.preload",))
                 ]
                 assert not [done for done in results if isinstance(done, str)], results
                 seconds[processes, threads].append(time.perf_counter() - started)

@@ -37,12 +37,12 @@ def serve(model: str, threads: int) -> None:
     """Be one of the measured processes: train for as many seconds as each line of stdin says, and tell what came of it."""
     import torch  # before pipelines, which chooses a way of waiting where none is set
 
-    from electra.model.corruption import SpecialIds
-    from electra.model.pretraining import Pretraining
-    from electra.training.feed import Feed
-    from electra.training.optimizer import build_optimizer
-    from electra.training.parallel import join
-    from electra.training.step import Step, keep_freed_memory
+    from electra.optim.optimizer import build_optimizer
+    from electra.pretraining.corruption import SpecialIds
+    from electra.pretraining.distributed import join
+    from electra.pretraining.feed import Feed
+    from electra.pretraining.model import Pretraining
+    from electra.pretraining.step import Step, keep_freed_memory
     from pipelines.params import load
     from tests.electra.helpers import MadeUpRows
 

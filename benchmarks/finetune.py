@@ -35,14 +35,14 @@ import transformers
 
 from benchmarks.finetune_gpu import write_model
 from benchmarks.record import processor
-from electra.config import EncoderConfig
 from electra.data import tokenizer as tokenizers
-from electra.export import load_encoder
 from electra.files import write_json
 from electra.finetuning.examples import encode
 from electra.finetuning.heads import Classifier, narrow
-from electra.finetuning.loop import read_outputs, train
 from electra.finetuning.tasks import GLUE, FinetuneConfig
+from electra.finetuning.trainer import read_outputs, train
+from electra.nn.config import EncoderConfig
+from electra.nn.weights import load_encoder
 from pipelines.sources import glue
 
 TASKS = ("cola", "mrpc", "rte", "stsb")

@@ -27,15 +27,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 
 from benchmarks.provenance import provenance
-from electra.config import EncoderConfig, digest, plain
+from electra.config import digest, plain
 from electra.data import tokenizer as tokenizers
-from electra.export import config_json, encoder_tensors, write_folder
 from electra.files import read_json, write_json
-from electra.finetuning.job import Job
-from electra.finetuning.jobs import plan
-from electra.finetuning.pool import run_all
+from electra.finetuning.runs.job import Job
+from electra.finetuning.runs.plan import plan
+from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, FinetuneConfig
-from electra.model.fresh import fresh_encoder
+from electra.nn.config import EncoderConfig
+from electra.nn.fresh import fresh_encoder
+from electra.nn.weights import config_json, encoder_tensors, write_folder
 from pipelines import rooms
 from pipelines.params import load
 from pipelines.sources import LocalTasks

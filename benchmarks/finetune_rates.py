@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.record import processor
 from electra.files import write_json
-from electra.finetuning import summary
-from electra.finetuning.jobs import plan
+from electra.finetuning.runs import summary
+from electra.finetuning.runs.plan import plan
 from electra.finetuning.tasks import SQUAD
 from pipelines.params import Params, load
 from pipelines.stages.glue import is_sample, label, plan_glue, provenance, run_jobs, workers

@@ -23,12 +23,12 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.provenance import provenance
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
-from electra.export import load_encoder
 from electra.files import write_json
 from electra.finetuning.examples import read_rows, subset
 from electra.finetuning.tasks import GLUE
-from electra.model.encoder import Encoder
-from electra.model.fresh import fresh_encoder
+from electra.nn.encoder import Encoder
+from electra.nn.fresh import fresh_encoder
+from electra.nn.weights import load_encoder
 from pipelines.params import load
 
 FEATURES = ("mean word vector", "mean hidden state", "state at [CLS]")

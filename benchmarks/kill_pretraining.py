@@ -23,8 +23,8 @@ import torch
 from benchmarks.provenance import provenance
 from electra.errors import UserError
 from electra.files import sha256_file, write_json
-from electra.training import checkpoint
-from electra.training.loop import pretrain
+from electra.pretraining.trainer import pretrain
+from electra.storage import checkpoint
 from tests.electra.helpers import config, data
 
 RESULT = Path("benchmarks/results/kill-pretraining.json")

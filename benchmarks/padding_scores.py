@@ -36,13 +36,13 @@ from benchmarks.provenance import provenance
 from electra.files import write_json
 from electra.finetuning import heads
 from electra.finetuning.batches import Batch
-from electra.finetuning.job import Job
-from electra.finetuning.jobs import plan
-from electra.finetuning.solve import solve
+from electra.finetuning.runs.job import Job
+from electra.finetuning.runs.plan import plan
+from electra.finetuning.runs.solve import solve
 from electra.finetuning.tasks import GLUE
 from electra.finetuning.unpadded import first_hidden
-from electra.model import attention, dropout
-from electra.model.encoder import Encoder
+from electra.nn import attention, dropout
+from electra.nn.encoder import Encoder
 from electra.progress import Progress
 from electra.workers import run_units, worker_count
 from pipelines.params import load
@@ -130,7 +130,7 @@ def main() -> None:
         found: dict[str, dict[str, list[float]]] = {task: {"unpadded": [], "padded": []} for task in tasks}
         results: dict[int, float] = {}
         with Progress("padding scores", len(work), "runs") as progress:
-            for index, value in run_units(score, work, worker_count(), preload=("electra.finetuning.preload",)):
+            for index, value in run_units(score, work, worker_count(), preload=("electra.finetuning.runs.preload",)):
                 results[index] = value
                 progress.update(len(results))
     for index, (job, arm, _) in enumerate(work):

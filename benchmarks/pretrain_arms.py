@@ -6,16 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from electra.config import ElectraConfig
-from electra.export import config_json, network_tensors
-from electra.model.corruption import Masked, mask, sample
-from electra.model.generator import Generator
-from electra.model.pretraining import Batch, Pretraining
-from electra.training.feed import Feed
-from electra.training.optimizer import build_optimizer, set_rate
-from electra.training.parallel import World
-from electra.training.precision import autocast
-from electra.training.step import CudaRecorder, Step, can_compile, compile_parts, keep_freed_memory
+from electra.nn.pretrained import network_tensors
+from electra.nn.weights import config_json
+from electra.optim.optimizer import build_optimizer, set_rate
+from electra.optim.precision import autocast
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.corruption import Masked, mask, sample
+from electra.pretraining.distributed import World
+from electra.pretraining.feed import Feed
+from electra.pretraining.generator import Generator
+from electra.pretraining.model import Batch, Pretraining
+from electra.pretraining.step import CudaRecorder, Step, can_compile, compile_parts, keep_freed_memory
 from pipelines.gpu_check.sample import SPECIAL, MadeUpRows
 
 VOCAB, RATE = 30_522, 1e-4

@@ -11,7 +11,7 @@ Protocol: the same weights, rows, masks and rates in all arms; before anything i
 without dropout. Then each arm runs in a process of its own, so that none holds memory beside another, and arms take turns,
 round by round (A-B-A-B), with dropout 0.1 as published; what one round compiled the next one finds. A ratio is one of
 blocks at the same place in a round; reported are the median and the spread. On a CPU, process time counts (a busy machine
-stretches the wall's), which is given too. Utilisation is matrix products alone (electra/flops.py, `matmul`) over the rate
+stretches the wall's), which is given too. Utilisation is matrix products alone (electra/pretraining/flops.py, `matmul`) over the rate
 of a large bf16 product, probed before each block. Rows are synthetic. Peak memory is what an arm took above its imports
 (CPU) or above the rows (GPU: torch's allocator; `reserved` is what it asked of the driver).
 """
@@ -39,16 +39,17 @@ import torch
 
 from benchmarks.pretrain_arms import VOCAB, Ours, Rows, batches, equal_losses, make
 from benchmarks.record import processor
-from electra.config import ElectraConfig, plain
+from electra.config import plain
 from electra.devices import default_device
 from electra.files import read_json, write_json
-from electra.flops import step_flops
-from electra.training.evaluation import metrics, read_sums
-from electra.training.feed import Feed
-from electra.training.parallel import World
-from electra.training.precision import choose
-from electra.training.state import State
-from electra.training.step import WARM_UP
+from electra.optim.precision import choose
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.distributed import World
+from electra.pretraining.evaluation import metrics, read_sums
+from electra.pretraining.feed import Feed
+from electra.pretraining.flops import step_flops
+from electra.pretraining.state import State
+from electra.pretraining.step import WARM_UP
 from pipelines.params import load
 
 RESULTS = Path("benchmarks/results")

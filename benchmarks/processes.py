@@ -24,7 +24,7 @@ import torch
 from benchmarks.provenance import provenance
 from electra.config import plain
 from electra.files import write_json
-from electra.training.loop import Data, pretrain
+from electra.pretraining.trainer import Data, pretrain
 from pipelines.gpu_check.sample import SPECIAL, MadeUpRows, Size, size
 
 OUTPUT, EVERY = Path("benchmarks/results/processes.json"), 10

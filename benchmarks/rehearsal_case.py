@@ -20,12 +20,13 @@ import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from electra.config import ElectraConfig, build, plain
+from electra.config import build, plain
 from electra.devices import default_device, use_own_gpu
 from electra.files import write_json
-from electra.model import pretraining
-from electra.training import checkpoint, evaluation, loop
-from electra.training.step import WARM_UP
+from electra.pretraining import evaluation, model, trainer
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.step import WARM_UP
+from electra.storage import checkpoint
 from electra.workers import run_units
 from pipelines.gpu_check.resume import wait_for
 from pipelines.gpu_check.sample import SPECIAL, MadeUpRows
@@ -100,16 +101,16 @@ def replace_what_reads_numbers(keep_checkpoints: bool) -> None:
             written(run, step, zeros, progress, keep=keep)
 
     evaluation_read, written = evaluation.read_sums, checkpoint.save
-    loop.read_sums, loop.evaluate, checkpoint.save = ones, look, save
-    loop._refuse = lambda *_: None
-    pretraining.initialise = lambda *_: None
+    trainer.read_sums, trainer.evaluate, checkpoint.save = ones, look, save
+    trainer._refuse = lambda *_: None
+    model.initialise = lambda *_: None
 
 
 def train(settings: ElectraConfig, mode: str, folder: Path, stop_at: int = 0) -> dict[str, Any]:
     """A run of `pretrain()` and its counts: of one late step, of each graph, of what was compiled when."""
     compiled, recorded = MODES[mode]
     replace_what_reads_numbers(keep_checkpoints=stop_at > 0)
-    make, graphs, seen = loop.CudaRecorder, [], []
+    make, graphs, seen = trainer.CudaRecorder, [], []
     count, device = Counters(), default_device()
 
     class Recorder(make):  # type: ignore[misc, valid-type]
@@ -125,13 +126,13 @@ def train(settings: ElectraConfig, mode: str, folder: Path, stop_at: int = 0) ->
             os._exit(0)
         set_rate(optimizer, rate)
 
-    set_rate, loop.set_rate = loop.set_rate, at_step
-    loop.can_compile = lambda: compiled
-    loop.CudaRecorder = Recorder if recorded else lambda device: None
+    set_rate, trainer.set_rate = trainer.set_rate, at_step
+    trainer.can_compile = lambda: compiled
+    trainer.CudaRecorder = Recorder if recorded else lambda device: None
     settings = replace(settings, pretrain=replace(settings.pretrain, compile="off" if mode == "eager" else "auto"))
     rows = MadeUpRows(settings.pretrain.batch + 64, settings.pretrain.length, VOCAB)
     begun = time.monotonic()
-    loop.pretrain(settings, loop.Data(rows, rows, SPECIAL, VOCAB), folder, {}, log=lambda step, numbers: None)
+    trainer.pretrain(settings, trainer.Data(rows, rows, SPECIAL, VOCAB), folder, {}, log=lambda step, numbers: None)
     late = {name: seen[SEEN + 1][name] - seen[SEEN][name] for name in COUNTED} if len(seen) > SEEN + 1 else {}
     ended = count.read()
     # In two-stage training each stage has a warm-up of its own.

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from benchmarks.finetune_gpu import write_model
-from electra.config import EncoderConfig
 from electra.data.tokenizer import SPECIALS
 from electra.files import write_jsonl
-from electra.finetuning import pool
-from electra.finetuning.jobs import plan
+from electra.finetuning.runs import pool
+from electra.finetuning.runs.plan import plan
 from electra.finetuning.tasks import FinetuneConfig
+from electra.nn.config import EncoderConfig
 from electra.workers import run_units
 
 SIZE = EncoderConfig(layers=2, hidden=128, heads=2, ffn=256, embedding=64, positions=64)
@@ -41,7 +41,7 @@ def run(folder: Path, *, stack: bool) -> list[dict[str, Any]]:
     return [
         found
         for _, found in sorted(
-            run_units(observed, pool.units_of(jobs), 2, preload=("electra.finetuning.preload",)),
+            run_units(observed, pool.units_of(jobs), 2, preload=("electra.finetuning.runs.preload",)),
             key=lambda pair: pair[0],
         )
     ]

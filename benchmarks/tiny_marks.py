@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.provenance import provenance
 from electra.config import plain
 from electra.files import write_json
-from electra.finetuning.jobs import plan
-from electra.finetuning.pool import run_all
+from electra.finetuning.runs.plan import plan
+from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import GLUE
 from pipelines import rooms
 from pipelines.params import Params, load

@@ -18,15 +18,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from electra.asking import Row
-from electra.finetuning import predictions, squad, squad_answers, tagging
+from electra.finetuning import predictions, tagging
 from electra.finetuning.batches import NO_WORD, Batch
 from electra.finetuning.examples import encode
 from electra.finetuning.folder import Ready
 from electra.finetuning.heads import Network
-from electra.finetuning.loop import read_outputs
+from electra.finetuning.squad import answers, windows
 from electra.finetuning.tagging import Tagger
+from electra.finetuning.trainer import read_outputs
 from electra.finetuning.unpadded import hidden
-from electra.training.precision import Asked as Precision
+from electra.optim.precision import Asked as Precision
 
 _AT_ONCE = 256
 
@@ -86,14 +87,14 @@ def _answer_questions(
 ) -> Iterator[Row]:
     config = ready.squad
     assert config is not None
-    reading = squad.encode(
+    reading = windows.encode(
         batch, ready.tokenizer, length=config.length, stride=config.stride, question_length=config.question_length
     )
     outputs = read_outputs(ready.network, reading.examples, device, precision=precision)
     outputs = {name: predictions.finite(values) for name, values in outputs.items()}
-    candidates = squad_answers.candidates(reading, outputs, config)
-    found = squad_answers.choose(reading, candidates, config)
-    n_best = squad_answers.official(found, candidates, outputs)
+    candidates = answers.candidates(reading, outputs, config)
+    found = answers.choose(reading, candidates, config)
+    n_best = answers.official(found, candidates, outputs)
     given = found.given(config.null_threshold if config.answerability else None)
     for number, row in enumerate(batch):
         key, start = row["id"], None

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from electra.config import ObjectiveConfig, build
+from electra.config import build
 from electra.data.tokenizer import CONTINUATION
 from electra.inference import Model, checked, load
-from electra.model.corruption import Noise, SpecialIds, mask, replace, sample
-from electra.model.generator import Generator
+from electra.pretraining.config import ObjectiveConfig
+from electra.pretraining.corruption import Noise, SpecialIds, mask, replace, sample
+from electra.pretraining.generator import Generator
 from electra.seeds import torch_generator
 
 _ENDS = re.compile(r"[^\W_]$|(?<!\d)[.,;:!?]$")  # where no word follows without a space; one may in 3.5

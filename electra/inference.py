@@ -34,18 +34,19 @@ from electra.asking import Row
 from electra.data.tokenizer import Tokenizer
 from electra.devices import default_device
 from electra.errors import BadConfig, BadDevice, BadInput, shown
-from electra.export import load_encoder, load_networks, read_config, read_tensors, trained_positions
 from electra.files import encodes
 from electra.finetuning.batches import Batch, stack
 from electra.finetuning.folder import Ready, is_finetuned, load_model, load_tokenizer
 from electra.finetuning.heads import Network, pooled
-from electra.finetuning.loop import read_outputs
 from electra.finetuning.tasks import Pooling
+from electra.finetuning.trainer import read_outputs
 from electra.finetuning.unpadded import hidden
-from electra.model.discriminator import Discriminator
-from electra.model.encoder import Encoder
-from electra.model.generator import Generator
-from electra.training.precision import Precision
+from electra.nn.encoder import Encoder
+from electra.nn.pretrained import load_networks
+from electra.nn.weights import load_encoder, read_config, read_tensors, trained_positions
+from electra.optim.precision import Precision
+from electra.pretraining.discriminator import Discriminator
+from electra.pretraining.generator import Generator
 
 _AT_ONCE = 1024  # texts; what is held beside them stays small, however many there are
 _DO = "give the folder as it was written"

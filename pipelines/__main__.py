@@ -97,7 +97,7 @@ def run_stage(options: argparse.Namespace) -> int:
 
 def note_duration(key: str, seconds: float) -> None:
     """Add a stage to runs/timings.json, which no stage depends on: clocks stay out of everything that is hashed."""
-    from electra.manifest import read_notes, write_sealed
+    from electra.storage.manifest import read_notes, write_sealed
 
     timings = read_notes(TIMINGS)
     machine = f"{platform.machine()}, {os.cpu_count()} CPU cores, Python {platform.python_version()}"

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import torch
 
-from electra.config import ElectraConfig
 from electra.devices import default_device
 from electra.errors import UserError
-from electra.export import config_json, encoder_tensors, write_folder
 from electra.files import read_jsonl
-from electra.finetuning.jobs import plan, run
-from electra.flops import encoder_flops
-from electra.model.corruption import SpecialIds
-from electra.model.fresh import fresh_encoder
-from electra.model.pretraining import Pretraining
-from electra.training.feed import Feed
-from electra.training.optimizer import build_optimizer
+from electra.finetuning.runs.plan import plan, run
+from electra.nn.fresh import fresh_encoder
+from electra.nn.weights import config_json, encoder_tensors, write_folder
+from electra.optim.optimizer import build_optimizer
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.corruption import SpecialIds
+from electra.pretraining.feed import Feed
+from electra.pretraining.flops import encoder_flops
+from electra.pretraining.model import Pretraining
 from electra.workers import worker_count
 from pipelines.params import Params
 from pipelines.stages.ablation import plan_arms, plan_tasks

@@ -10,8 +10,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from electra.config import Flops, nearest, require, require_once
+from electra.config import nearest, require, require_once
 from electra.domains import Checked, Count, Fraction, Interval
+from electra.pretraining.config import Flops
 
 ARM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # arms become files and runs
 Settings = dict[str, Any]

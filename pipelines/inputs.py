@@ -12,7 +12,7 @@ from pathlib import Path
 from electra.data.tokenizer import VocabTokenizer
 from electra.errors import UserError
 from electra.files import sha256_file, write_json
-from electra.manifest import read_notes, write_sealed
+from electra.storage.manifest import read_notes, write_sealed
 from pipelines.params import Params
 from pipelines.sources import LocalCorpus, LocalTasks, OwnTasks, glue, local, squad
 

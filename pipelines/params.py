@@ -10,22 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from electra.config import (
-    ElectraConfig,
-    EncoderConfig,
-    GeneratorConfig,
-    ObjectiveConfig,
-    PretrainConfig,
-    build,
-    merge,
-    nearest,
-    plain,
-    require,
-    require_once,
-)
+from electra.config import build, merge, nearest, plain, require, require_once
 from electra.data.packing import TokensConfig
 from electra.errors import BadConfig, shown
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneSection
+from electra.nn.config import EncoderConfig
+from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, PretrainConfig
 from pipelines.experiments import AblationConfig
 from pipelines.sources import CorpusConfig, LocalTasks, OwnTasks, TaskSourceConfig
 

@@ -13,12 +13,13 @@ from typing import Any
 from electra.answering import answer
 from electra.errors import BadInput, SourceUnreachable
 from electra.files import dump_line, write_through
-from electra.finetuning import scoring, squad
+from electra.finetuning import scoring
 from electra.finetuning.examples import read_rows
 from electra.finetuning.folder import load_model
+from electra.finetuning.squad import windows
 from electra.finetuning.tasks import SQUAD, find
+from pipelines import verified
 from pipelines.sources import asked
-from pipelines.stages import inputs
 
 
 def predict(model: Path, files: Iterable[str], output: str | None) -> None:
@@ -40,10 +41,10 @@ def predict(model: Path, files: Iterable[str], output: str | None) -> None:
 
 def score(rows: Path, task: str, path: Path, split: str) -> dict[str, float]:
     """Every metric of a file of predictions of one split of a task."""
-    inputs.task_rows(rows.name)
+    verified.task_rows(rows.name)
     answers = scoring.read_predictions(path)
     if task in SQUAD.values():
         version: Any = next(version for version, name in SQUAD.items() if name == task)
-        return scoring.score_answers(squad.read_rows(rows / task / f"{split}.jsonl"), answers, version, path)
+        return scoring.score_answers(windows.read_rows(rows / task / f"{split}.jsonl"), answers, version, path)
     facts = find(rows / task, task)
     return scoring.score_task(facts, read_rows(rows / task / f"{split}.jsonl", facts), answers, path)

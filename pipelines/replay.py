@@ -11,12 +11,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from electra.config import ElectraConfig, build
+from electra.config import build
 from electra.data.batches import row_indices
 from electra.errors import BadInput, NonFinite
 from electra.files import copy_folder, read_json
-from electra.training import checkpoint
-from electra.training.runs import intact
+from electra.pretraining.config import ElectraConfig
+from electra.storage import checkpoint
+from electra.storage.runs import intact
 from pipelines.params import Params
 from pipelines.stages.pretrain import ModelRows
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from electra.errors import BadConfig, BadInput, Busy
 from electra.files import lock_folder, remove
-from electra.training import checkpoint
-from electra.training.runs import ASIDE, VARIABLE
+from electra.storage import checkpoint
+from electra.storage.runs import ASIDE, VARIABLE
 
 RUNS = Path("runs")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.files import as_written, read_json, sha256_file, write_atomic, write_json
-from electra.manifest import MANIFEST
+from electra.storage.manifest import MANIFEST
 from pipelines.params import Params
 
 PRETRAINING = ("mlm_accuracy", "replaced_rate", "disc_auc", "disc_precision", "disc_recall", "flops")

@@ -84,6 +84,25 @@ def test_the_core_never_imports_the_pipelines() -> None:
         assert not uses(imports(path, functions=True), {"pipelines"}), path
 
 
+ROOMS = {  # room -> the rooms it stands on; all stand on the files at the top of `electra`
+    "storage": set[str](),
+    "data": {"storage"},
+    "nn": {"storage"},
+    "optim": {"nn"},
+    "pretraining": {"data", "nn", "optim", "storage"},
+    "finetuning": {"data", "nn", "optim", "storage"},
+}
+
+
+def test_rooms_stand_on_the_rooms_below_them() -> None:
+    core = ROOT / "electra"
+    assert {path.name for path in core.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(ROOMS)
+    for room, floors in ROOMS.items():
+        for path in (core / room).rglob("*.py"):
+            above = {f"electra.{other}" for other in set(ROOMS) - floors - {room}}
+            assert not uses(imports(path, functions=True), above), path
+
+
 def test_only_tracking_imports_mlflow() -> None:
     for path in SOURCES:
         if not path.is_relative_to(ROOT / "pipelines" / "tracking"):

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 import pipelines
 from electra.errors import BadInput, UserError
 from electra.files import safe_join, write_json
-from electra.manifest import verify_manifest, write_manifest
+from electra.storage.manifest import verify_manifest, write_manifest
 from tests.conftest import ROOT, environment
 
 TRACKED = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split(

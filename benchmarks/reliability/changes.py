@@ -14,7 +14,7 @@ from benchmarks.reliability.world import MODEL, Ended, Verdict, World, differing
 
 STAGE = "pretrain"
 SHARE = 0.15  # of the changes to files: then it is on its way
-FILE, CODE = "params.yaml", "electra/training/schedule.py"
+FILE, CODE = "params.yaml", "electra/optim/schedule.py"
 # what changes -> in which file, from what to what, whether the run goes on, whether its bytes are those of a run of its own
 CHANGES = {
     "log_every": (FILE, "log_every: 5", "log_every: 2", True, True),

@@ -237,7 +237,13 @@ def warm_up() -> None:
     torch.set_num_threads(1)
     for stage in STAGES[:-1]:
         importlib.import_module(f"pipelines.stages.{stage}")
-    for name in ("pipelines.predict", "pipelines.tracking", "electra.finetuning.preload", "ruamel.yaml", "numpy.ma"):
+    for name in (
+        "pipelines.predict",
+        "pipelines.tracking",
+        "electra.finetuning.runs.preload",
+        "ruamel.yaml",
+        "numpy.ma",
+    ):
         importlib.import_module(name)
     layer = torch.nn.Linear(2, 2)
     layer(torch.zeros(1, 2)).sum().backward()

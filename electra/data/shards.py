@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from electra.data.tokenizer import Tokenizer, id_dtype
 from electra.errors import BadInput, CorruptFile
 from electra.files import room
-from electra.manifest import MANIFEST, check_file, read_manifest, write_manifest
+from electra.storage.manifest import MANIFEST, check_file, read_manifest, write_manifest
 
 SPLITS = ("train", "valid")
 BOUNDS = np.dtype("<u2")

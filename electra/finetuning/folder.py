@@ -22,12 +22,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.card import Use, model_card
 from electra.config import build, plain
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
-from electra.export import (
+from electra.files import dump_json, read_object
+from electra.finetuning.batches import Batch
+from electra.finetuning.heads import Classifier, Network, pooled
+from electra.finetuning.squad.head import SpanFinder
+from electra.finetuning.tagging import Tagger
+from electra.finetuning.tasks import FinetuneConfig, Pooling, SquadConfig, Task
+from electra.nn.card import Use, model_card
+from electra.nn.encoder import Encoder
+from electra.nn.weights import (
     POOLED,
     SPANS,
     TASK,
@@ -39,16 +46,9 @@ from electra.export import (
     read_tensors,
     write_folder,
 )
-from electra.files import dump_json, read_object
-from electra.finetuning.batches import Batch
-from electra.finetuning.heads import Classifier, Network, pooled
-from electra.finetuning.squad_head import SpanFinder
-from electra.finetuning.tagging import Tagger
-from electra.finetuning.tasks import FinetuneConfig, Pooling, SquadConfig, Task
-from electra.manifest import MANIFEST
-from electra.model.encoder import Encoder
-from electra.tensors import Tensors, fill, require_fit
-from electra.tensors import read_tensors as read_file
+from electra.storage.manifest import MANIFEST
+from electra.storage.tensors import Tensors, fill, require_fit
+from electra.storage.tensors import read_tensors as read_file
 
 _DO = "give the folder of a fine-tuned model, as it was written"
 _ARCHITECTURES = {

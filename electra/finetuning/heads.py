@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from electra.finetuning.batches import Batch, Examples
 from electra.finetuning.tasks import Pooling
 from electra.finetuning.unpadded import first_hidden, pooled_hidden
-from electra.model.dropout import dropout
-from electra.model.encoder import Encoder
+from electra.nn.dropout import dropout
+from electra.nn.encoder import Encoder
 
 
 class Network(nn.Module):

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
-from electra.finetuning import examples, squad
+from electra.finetuning import examples
 from electra.finetuning.batches import Examples
 from electra.finetuning.examples import Row
+from electra.finetuning.squad import windows
 from electra.finetuning.tasks import Task
 
 
@@ -36,11 +37,11 @@ def rows(split: Split, task: Task, turned: bool = False, labelled: bool = True) 
 
 
 @functools.lru_cache(maxsize=2)
-def questions(split: Split, stride: int, question_length: int) -> squad.Reading:
+def questions(split: Split, stride: int, question_length: int) -> windows.Reading:
     """Questions of a SQuAD split and their windows."""
-    found = examples.subset(squad.read_rows(split.path), split.most, seed=0)
+    found = examples.subset(windows.read_rows(split.path), split.most, seed=0)
     through = tokenizer(split.model, split.tokenizer)
-    return squad.encode(found, through, length=split.length, stride=stride, question_length=question_length)
+    return windows.encode(found, through, length=split.length, stride=stride, question_length=question_length)
 
 
 @functools.lru_cache(maxsize=4)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from electra.errors import BadInput, shown
-from electra.finetuning import spans, squad_metrics
+from electra.finetuning import spans
 from electra.finetuning.labels import read_label
 from electra.finetuning.metrics import score
+from electra.finetuning.squad import metrics
 from electra.finetuning.tasks import Task
 
 Rows = Sequence[Mapping[str, Any]]
@@ -80,15 +81,13 @@ def score_task(task: Task, rows: Rows, answers: Mapping[str, Any], where: Path) 
     return {name: score(name, predicted_N, label_N) for name in task.metrics}
 
 
-def score_answers(
-    rows: Rows, answers: Mapping[str, Any], version: squad_metrics.Version, where: Path
-) -> dict[str, float]:
+def score_answers(rows: Rows, answers: Mapping[str, Any], version: metrics.Version, where: Path) -> dict[str, float]:
     """Exact match and F1 as the official scripts give them; answers are as handed in, empty where there is none."""
     _match(rows, answers, where)
     for key, text in answers.items():
         if not isinstance(text, str):
             raise BadInput(where, f"answers {shown(text)} to {key}", "text")
-    figures = squad_metrics.evaluate(rows, answers, dict.fromkeys(answers, 0.0), version, 0.0)
+    figures = metrics.evaluate(rows, answers, dict.fromkeys(answers, 0.0), version, 0.0)
     return {name: value for name, value in figures.items() if not name.startswith("best_")}
 
 

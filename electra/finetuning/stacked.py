@@ -24,13 +24,13 @@ from torch import Tensor, nn
 
 from electra.finetuning.batches import NO_WORD, Examples, training_order
 from electra.finetuning.heads import Network
-from electra.finetuning.loop import CHECK_EVERY, ROOM, Training, count_steps, optimizer_for, thinned
 from electra.finetuning.tasks import FinetuneConfig
+from electra.finetuning.trainer import CHECK_EVERY, ROOM, Training, count_steps, optimizer_for, thinned
 from electra.finetuning.unpadded import linear, lookup
+from electra.optim.optimizer import AdamW, set_rate
+from electra.optim.precision import autocast, choose
+from electra.optim.schedule import learning_rate
 from electra.seeds import derive
-from electra.training.optimizer import AdamW, set_rate
-from electra.training.precision import autocast, choose
-from electra.training.schedule import learning_rate
 
 
 def train_together(

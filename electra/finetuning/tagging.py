@@ -17,7 +17,7 @@ from electra.finetuning.heads import Network
 from electra.finetuning.spans import bioes, iob2, spans
 from electra.finetuning.tasks import Task
 from electra.finetuning.unpadded import hidden
-from electra.model.encoder import Encoder
+from electra.nn.encoder import Encoder
 
 
 def encode(rows: list[dict[str, Any]], task: Task, tokenizer: Tokenizer, length: int) -> Examples:

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from electra.finetuning.batches import Batch
-from electra.model.dropout import dropout
-from electra.model.encoder import Encoder, Layer
+from electra.nn.dropout import dropout
+from electra.nn.encoder import Encoder, Layer
 
 
 def hidden(encoder: Encoder, batch: Batch) -> Tensor:

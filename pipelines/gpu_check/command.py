@@ -17,7 +17,7 @@ import torch
 from electra.devices import DRIVER, refuse_unusable_driver
 from electra.errors import BadDevice
 from electra.files import read_json, write_json
-from electra.training.step import can_compile
+from electra.pretraining.step import can_compile
 from pipelines import ROOT
 
 FAILED, PATIENCE = 1, 300  # exit code of a check that failed; seconds that one may take

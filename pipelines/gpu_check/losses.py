@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from electra.model.corruption import Noise
-from electra.model.pretraining import Batch, Pretraining
-from electra.training.feed import Feed
-from electra.training.optimizer import build_optimizer, set_rate
-from electra.training.parallel import World
-from electra.training.precision import Precision
-from electra.training.step import WARM_UP, CudaRecorder, Record, Step, can_compile, compile_parts
+from electra.optim.optimizer import build_optimizer, set_rate
+from electra.optim.precision import Precision
+from electra.pretraining.corruption import Noise
+from electra.pretraining.distributed import World
+from electra.pretraining.feed import Feed
+from electra.pretraining.model import Batch, Pretraining
+from electra.pretraining.step import WARM_UP, CudaRecorder, Record, Step, can_compile, compile_parts
 from pipelines.gpu_check.sample import SPECIAL, MadeUpRows, Size, size, without_dropout
 
 STEPS, RATE, BATCHES = WARM_UP + 5, 2e-4, 2

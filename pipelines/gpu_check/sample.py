@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from electra.config import ElectraConfig, EncoderConfig, GeneratorConfig, PretrainConfig
-from electra.model.corruption import SpecialIds
+from electra.nn.config import EncoderConfig
+from electra.pretraining.config import ElectraConfig, GeneratorConfig, PretrainConfig
+from electra.pretraining.corruption import SpecialIds
 
 SPECIAL, SHORT = SpecialIds(pad=0, cls=101, sep=102, mask=103), 0.05
 

@@ -19,7 +19,7 @@ from typing import Any
 from electra.errors import UserError
 from electra.files import as_written, read_json
 from electra.finetuning.tasks import GLUE
-from electra.manifest import MANIFEST, verify_manifest
+from electra.storage.manifest import MANIFEST, verify_manifest
 from pipelines.report import experiments, records
 from pipelines.report.experiments import Ablation, number
 from pipelines.report.records import Record

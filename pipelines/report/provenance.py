@@ -16,7 +16,7 @@ from typing import Any
 
 from electra.config import digest
 from electra.files import sha256_file, write_atomic
-from electra.manifest import read_notes
+from electra.storage.manifest import read_notes
 from pipelines.report.inputs import Inputs
 from pipelines.report.table import Column, Table, flops
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from electra.data.text import Document, Rejected
 from electra.errors import UserError
 from electra.files import atomic_folder
-from electra.manifest import verify_manifest, write_manifest
+from electra.storage.manifest import verify_manifest, write_manifest
 from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, hub, local, survey
 from pipelines.sources.streams import Piece
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from electra.errors import BadInput
-from electra.manifest import read_notes, write_sealed
+from electra.storage.manifest import read_notes, write_sealed
 from pipelines.sources import LocalCorpus
 from pipelines.sources.local import format_of
 from pipelines.sources.streams import COMPRESSIONS, Piece, first_bytes, mark_of, stamp

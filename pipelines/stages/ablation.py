@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.config import ElectraConfig, Flops, digest, merge
+from electra.config import digest, merge
 from electra.files import atomic_folder, write_json, write_jsonl
 from electra.finetuning.tasks import SQUAD
-from electra.flops import step_flops, training_flops, training_steps
-from electra.manifest import write_manifest
+from electra.pretraining.config import ElectraConfig, Flops
+from electra.pretraining.flops import step_flops, training_flops, training_steps
 from electra.progress import Progress
+from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
-from pipelines import rooms
+from pipelines import rooms, verified
 from pipelines.params import AblationConfig, Params
-from pipelines.stages import inputs
 from pipelines.stages.arms import END, Arm, Result, Task, keeping, slots, try_one
 from pipelines.stages.pretrain import ModelRows
 
@@ -116,7 +116,7 @@ def plan_tasks(name: str, params: Params) -> tuple[Task, ...]:
     """The tasks of an experiment with their settings: the model's, changed by the experiment's."""
     ablation = params.ablations[name]
     changes = merge(params.models[ablation.model].finetune, ablation.finetune)
-    rows = inputs.task_rows(ablation.data)
+    rows = verified.task_rows(ablation.data)
     tasks = []
     for task in ablation.tasks:
         where = f"ablations.{name}.finetune"
@@ -159,7 +159,9 @@ def do_all(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
         progress.update(0)
         note()
         work = [(arm, tasks, params) for arm in ordered]
-        for index, outcome in run_units(try_one, work, slots(worker_count()), preload=("electra.finetuning.preload",)):
+        for index, outcome in run_units(
+            try_one, work, slots(worker_count()), preload=("electra.finetuning.runs.preload",)
+        ):
             outcomes[ordered[index].key] = outcome
             note()
             last = "failed" if isinstance(outcome, str) else f"{average(outcome['scores']) or 0:.1f}"

@@ -6,7 +6,7 @@ training; the folder inside after these with its data and code, so that other co
 
     runs/arms/<key>/<fingerprint>/run-50/    checkpoints, while it trains, every 50 steps
     runs/arms/<key>/<fingerprint>/point-1/   a Hugging Face folder
-    runs/arms/<key>/<fingerprint>/tasks/     fine-tunings, each a finished folder (electra/finetuning/jobs.py)
+    runs/arms/<key>/<fingerprint>/tasks/     fine-tunings, each a finished folder (electra/finetuning/runs/plan.py)
 """
 
 import contextlib
@@ -21,19 +21,19 @@ from typing import Any
 
 import torch
 
-from electra.card import model_card
-from electra.config import ElectraConfig, digest, plain
+from electra.config import digest, plain
 from electra.devices import use_own_gpu
 from electra.errors import BadConfig, Busy, NonFinite, UserError
-from electra.export import config_json, encoder_tensors, verify_folder, write_folder
 from electra.files import lock_folder, remove
-from electra.finetuning.jobs import plan
-from electra.finetuning.pool import run_all
+from electra.finetuning.runs.plan import plan
+from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import FinetuneConfig
-from electra.fingerprint import of_config
-from electra.manifest import read_sealed, verify_manifest, write_sealed
-from electra.tensors import read_tensors, require_fit
-from electra.training.loop import Trained
+from electra.nn.card import model_card
+from electra.nn.weights import config_json, encoder_tensors, verify_folder, write_folder
+from electra.pretraining.config import ElectraConfig, of_config
+from electra.pretraining.trainer import Trained
+from electra.storage.manifest import read_sealed, verify_manifest, write_sealed
+from electra.storage.tensors import read_tensors, require_fit
 from pipelines import rooms
 from pipelines.params import Params
 from pipelines.stages.pretrain import ModelRows

@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.data import tokenizer as tokenizers
-from electra.export import load_networks, read_config
 from electra.finetuning.batches import Batch
 from electra.finetuning.examples import encode, read_rows, subset
 from electra.finetuning.heads import Network
-from electra.finetuning.loop import read_outputs
 from electra.finetuning.metrics import score
 from electra.finetuning.tasks import FinetuneConfig, Task
+from electra.finetuning.trainer import read_outputs
 from electra.finetuning.unpadded import hidden
-from electra.model.discriminator import ReplacedTokenHead
-from electra.model.encoder import Encoder
+from electra.nn.encoder import Encoder
+from electra.nn.pretrained import load_networks
+from electra.nn.token_heads import ReplacedTokenHead
+from electra.nn.weights import read_config
 
 Rows = Sequence[dict[str, Any]]
 Numbers = NDArray[np.float64]

@@ -17,7 +17,7 @@ from electra.data.duplicates import FirstOccurrences
 from electra.data.text import CleaningConfig, QuarantineConfig
 from electra.errors import BadInput
 from electra.files import atomic_folder, link_or_copy, remove, sha256_bytes
-from electra.manifest import write_manifest
+from electra.storage.manifest import write_manifest
 from pipelines.sources import CorpusConfig, documents
 
 # Of each document of a unit: the hash of its text, its lines and bytes, the part it lies in, its paragraphs that are hashed

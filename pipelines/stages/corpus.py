@@ -26,7 +26,7 @@ from electra.progress import tell_loss
 from pipelines import rooms
 from pipelines.sources import CorpusConfig, documents, peek
 from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
-from pipelines.stages.resumable import finish_units
+from pipelines.units import finish_units
 
 if TYPE_CHECKING:
     from pipelines.params import Params

@@ -13,18 +13,19 @@ import torch
 
 from electra.config import digest, plain
 from electra.files import atomic_folder, link_or_copy, lock_folder, read_jsonl, write_atomic, write_json, write_jsonl
-from electra.finetuning import leaderboard, predictions, summary
-from electra.finetuning.job import Job, splits_of
-from electra.finetuning.jobs import MODEL, plan
-from electra.finetuning.pool import run_all
-from electra.finetuning.solve import Record
+from electra.finetuning import predictions
+from electra.finetuning.runs import leaderboard, summary
+from electra.finetuning.runs.job import Job, splits_of
+from electra.finetuning.runs.plan import MODEL, plan
+from electra.finetuning.runs.pool import run_all
+from electra.finetuning.runs.solve import Record
 from electra.finetuning.tasks import SQUAD, Task
-from electra.manifest import write_manifest
 from electra.progress import Progress
+from electra.storage.manifest import write_manifest
 from electra.workers import worker_count
-from pipelines import rooms
+from pipelines import rooms, verified
 from pipelines.params import ModelConfig, Params, PublishedConfig
-from pipelines.stages import baselines, inputs
+from pipelines.stages import baselines
 
 Records = dict[str, list[Record]]  # by task
 SUFFIXES = {
@@ -41,7 +42,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     model = params.encoder(name)
     where = f"{'published' if name in params.published else 'models'}.{name}.finetune"
     state = Path("runs") / f"glue-{name}"
-    jobs = plan_glue(params, model, where, encoder=inputs.encoder(name, params), state=state)
+    jobs = plan_glue(params, model, where, encoder=verified.encoder(name, params), state=state)
     together = [
         task
         for task in dict.fromkeys(job.task for job in jobs)
@@ -83,7 +84,7 @@ def plan_glue(
     tasks: Sequence[str] = (),
 ) -> list[Job]:
     """The jobs of a model's tasks (those that its settings select, or `tasks`); `where` names its settings in errors."""
-    rows = inputs.task_rows(model.tasks)
+    rows = verified.task_rows(model.tasks)
     own = params.own_tasks(model.tasks)
     chosen = tasks or params.finetune.selected(model.finetune, where, own)
     configs = {task: params.finetune.resolve(task, model.finetune, where, own) for task in chosen}

@@ -9,32 +9,31 @@ from typing import Any
 import numpy as np
 import torch
 
-from electra.card import Use, model_card
-from electra.config import ElectraConfig, plain
+from electra.config import plain
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
 from electra.errors import BadConfig, BadInput
-from electra.export import (
+from electra.files import atomic_folder, write_atomic, write_json
+from electra.nn.card import Use, model_card
+from electra.nn.pretrained import architecture, extra_tensors, network_tensors
+from electra.nn.weights import (
     TOKENIZER_FILES,
-    architecture,
     config_json,
     encoder_tensors,
-    extra_tensors,
-    network_tensors,
     trained_positions,
     verify_folder,
     write_folder,
 )
-from electra.files import atomic_folder, write_atomic, write_json
-from electra.fingerprint import Fingerprint, of_config
-from electra.flops import inference_flops, training_flops
-from electra.manifest import MANIFEST, verify_manifest, write_manifest
-from electra.model.corruption import SpecialIds
-from electra.model.generator import Generator
-from electra.model.pretraining import Pretraining
-from electra.training.feed import Feed, part
-from electra.training.loop import Data, Log, Trained, pretrain
-from electra.training.runs import ASIDE, VARIABLE
+from electra.pretraining.config import ElectraConfig, of_config
+from electra.pretraining.corruption import SpecialIds
+from electra.pretraining.feed import Feed, part
+from electra.pretraining.flops import inference_flops, training_flops
+from electra.pretraining.generator import Generator
+from electra.pretraining.model import Pretraining
+from electra.pretraining.trainer import Data, Log, Trained, pretrain
+from electra.storage.fingerprint import Fingerprint
+from electra.storage.manifest import MANIFEST, verify_manifest, write_manifest
+from electra.storage.runs import ASIDE, VARIABLE
 from pipelines import rooms
 from pipelines.params import Params
 from pipelines.processes import is_main

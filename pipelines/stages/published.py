@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from electra.card import model_card
 from electra.data import tokenizer as tokenizers
-from electra.export import (
+from electra.files import atomic_folder, read_object, write_json
+from electra.nn.card import model_card
+from electra.nn.weights import (
     config_json,
     encoder_tensors,
     load_encoder,
@@ -18,8 +19,7 @@ from electra.export import (
     verify_folder,
     write_folder,
 )
-from electra.files import atomic_folder, read_object, write_json
-from electra.manifest import write_manifest
+from electra.storage.manifest import write_manifest
 from pipelines.params import Params
 from pipelines.sources.local import require_folder
 

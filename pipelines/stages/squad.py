@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from electra.files import atomic_folder, lock_folder, read_jsonl, write_json
-from electra.finetuning import summary
-from electra.finetuning.job import Job
-from electra.finetuning.jobs import plan
-from electra.finetuning.solve import answer_together
+from electra.finetuning.runs import summary
+from electra.finetuning.runs.job import Job
+from electra.finetuning.runs.plan import plan
+from electra.finetuning.runs.solve import answer_together
 from electra.finetuning.tasks import SQUAD
-from electra.manifest import write_manifest
-from pipelines import rooms
+from electra.storage.manifest import write_manifest
+from pipelines import rooms, verified
 from pipelines.params import Params
-from pipelines.stages import inputs
 from pipelines.stages.glue import device, gather, label, provenance, run_jobs, workers
 
 FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbest.json": "-nbest.json"}
@@ -28,7 +27,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     model = params.encoder(name)
     section = "published" if name in params.published else "models"
     where = f"{section}.{name}.finetune"
-    rows, encoder = inputs.task_rows(model.tasks), inputs.encoder(name, params)
+    rows, encoder = verified.task_rows(model.tasks), verified.encoder(name, params)
     state = Path("runs") / f"squad-{name}"
     jobs = []
     asked = params.squad_versions(name)

@@ -14,8 +14,8 @@ from electra.data.text import QuarantineConfig, Rejected, as_dict
 from electra.errors import BadInput
 from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
-from electra.manifest import MANIFEST, write_manifest
 from electra.progress import Progress, tell_loss
+from electra.storage.manifest import MANIFEST, write_manifest
 from pipelines.needed import needed, require_files
 from pipelines.sources import HubTasks, LocalTasks, OwnTasks, SampleTasks, TaskSourceConfig, glue, hub, own, squad
 from pipelines.sources.local import require_folder

@@ -27,13 +27,13 @@ from electra.data.text import sentences
 from electra.data.tokenizer import HubTokenizer, Tokenizer, TrainTokenizer
 from electra.errors import BadInput, CorruptFile
 from electra.files import atomic_folder, lock_folder, readable, remove, room, sha256_file, write_json
-from electra.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
 from electra.progress import tell_loss
 from electra.seeds import derive, permute
+from electra.storage.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
 from pipelines import rooms
 from pipelines.sources import hub
 from pipelines.stages import again
-from pipelines.stages.resumable import finish_unit, finish_units
+from pipelines.units import finish_unit, finish_units
 
 if TYPE_CHECKING:
     from pipelines.params import Params

@@ -14,7 +14,7 @@ from typing import Any
 
 from electra.errors import UserError
 from electra.files import fsync_folder, remove
-from electra.manifest import read_sealed, write_sealed
+from electra.storage.manifest import read_sealed, write_sealed
 
 CHUNK = 4 << 20  # bytes read at once; a longer line is none of ours
 

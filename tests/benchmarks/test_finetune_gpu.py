@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import finetune_gpu
-from electra.config import EncoderConfig
 from electra.data.tokenizer import SPECIALS
 from electra.files import read_json, write_jsonl
 from electra.finetuning.tasks import FinetuneConfig
+from electra.nn.config import EncoderConfig
 
 SIZE = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=32)
 CONFIG = FinetuneConfig(seeds=(1, 2), arms=("pretrained",), keep="none", batch=8, length=16)

@@ -3,9 +3,9 @@
 import torch
 
 from benchmarks.frozen_probe import FEATURES, features
-from electra.config import EncoderConfig
 from electra.data.tokenizer import from_pieces
-from electra.model.fresh import fresh_encoder
+from electra.nn.config import EncoderConfig
+from electra.nn.fresh import fresh_encoder
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "old", "miller", "keeps", "a", "cat"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import rehearsal, rehearsal_case
 from benchmarks.rehearsal import MEMORY, MODES, PRESETS, Case
-from electra.training.step import WARM_UP
+from electra.pretraining.step import WARM_UP
 
 
 def counted(**changes: Any) -> dict[str, Any]:

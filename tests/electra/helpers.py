@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from electra.config import ElectraConfig, build
-from electra.model.corruption import SpecialIds
-from electra.training.loop import Data
+from electra.config import build
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.corruption import SpecialIds
+from electra.pretraining.trainer import Data
 
 VOCAB = 60
 SPECIAL = SpecialIds(pad=0, cls=2, sep=3, mask=4)

@@ -4,18 +4,19 @@ from pathlib import Path
 
 import torch
 
-from electra.card import model_card
-from electra.config import EncoderConfig
 from electra.data import tokenizer as tokenizers
-from electra.export import architecture, config_json, encoder_tensors, load_encoder, network_tensors, write_folder
 from electra.finetuning.folder import write_model
 from electra.finetuning.heads import Classifier
-from electra.finetuning.squad_head import SpanFinder
+from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
-from electra.model.discriminator import Discriminator
-from electra.model.encoder import Encoder
-from electra.model.generator import Generator
+from electra.nn.card import model_card
+from electra.nn.config import EncoderConfig
+from electra.nn.encoder import Encoder
+from electra.nn.pretrained import architecture, network_tensors
+from electra.nn.weights import config_json, encoder_tensors, load_encoder, write_folder
+from electra.pretraining.discriminator import Discriminator
+from electra.pretraining.generator import Generator
 
 TEXT = """the a chef cook cooked ate sold meal bread cat dog red is what who near ? . ,
 trade of tawen that tinker mopol corn dwells dornwick home clothes are black each day does eat"""

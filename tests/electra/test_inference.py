@@ -15,7 +15,7 @@ import transformers
 
 import electra
 from electra.errors import BadConfig, BadDevice, BadInput, CorruptFile
-from electra.tensors import read_tensors, write_tensors
+from electra.storage.tensors import read_tensors, write_tensors
 from tests.conftest import ROOT, environment
 from tests.electra.made_up_models import SEEN
 

@@ -18,15 +18,15 @@ import pyarrow
 import pyarrow.parquet
 import torch
 
-from electra.config import EncoderConfig
 from electra.data import tokenizer as tokenizers
-from electra.export import config_json, encoder_tensors, load_encoder, write_folder
 from electra.finetuning.folder import write_model
 from electra.finetuning.heads import Classifier
-from electra.finetuning.squad_head import SpanFinder
+from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
-from electra.model.fresh import fresh_encoder
+from electra.nn.config import EncoderConfig
+from electra.nn.fresh import fresh_encoder
+from electra.nn.weights import config_json, encoder_tensors, load_encoder, write_folder
 from pipelines.__main__ import main
 
 CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True, columns=("tokens",))

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from electra.config import Flops, build, plain
+from electra.config import build, plain
 from electra.errors import BadConfig
 from electra.finetuning.tasks import FinetuneConfig, ScratchConfig, SquadConfig
+from electra.pretraining.config import Flops
 from pipelines.experiments import AblationConfig
 from pipelines.params import Params, load
 from pipelines.sources import OwnTask

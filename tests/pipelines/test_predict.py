@@ -16,14 +16,14 @@ import pytest
 import torch
 
 from electra.config import plain
-from electra.export import load_encoder
 from electra.files import dump_line, write_json, write_jsonl
 from electra.finetuning.folder import write_model
 from electra.finetuning.heads import Classifier
-from electra.finetuning.squad_head import SpanFinder
+from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
-from electra.manifest import write_manifest
+from electra.nn.weights import load_encoder
+from electra.storage.manifest import write_manifest
 from pipelines.__main__ import main
 from tests.conftest import ROOT, environment
 
@@ -34,10 +34,10 @@ CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Untrained models of every kind."""
-    from electra.config import EncoderConfig
     from electra.data import tokenizer as tokenizers
-    from electra.export import config_json, encoder_tensors, write_folder
-    from electra.model.fresh import fresh_encoder
+    from electra.nn.config import EncoderConfig
+    from electra.nn.fresh import fresh_encoder
+    from electra.nn.weights import config_json, encoder_tensors, write_folder
 
     root = tmp_path_factory.mktemp("models")
     words = [

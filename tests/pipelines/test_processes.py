@@ -18,7 +18,7 @@ from pipelines import processes
 from pipelines.__main__ import main
 from pipelines.processes import Layout
 from tests.conftest import ROOT, environment
-from tests.electra.training.test_parallel import free_port
+from tests.electra.pretraining.test_distributed import free_port
 from tests.test_docs import commands
 
 

@@ -7,17 +7,24 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipelines import rooms
-from pipelines.rooms import BESIDE, PLUMBING, ROOMS, SETTINGS
+from pipelines.rooms import ROOMS
 from tests.conftest import ROOT
 from tests.test_architecture import SOURCES, imports, name_of, tree
 
 MODULES = {name_of(path): path for path in SOURCES}
 PIPELINE = YAML(typ="safe").load((ROOT / "pipelines" / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 del PIPELINE["inputs"]  # looked at every time
+READERS = ("pipelines/sources",)  # some stages list them; the others only read settings, or one file, through them
 
 
 def inside(path: str, among: tuple[str, ...]) -> bool:
     return any(path == room or path.startswith(f"{room}/") for room in among)
+
+
+def keeps(path: str) -> bool:
+    """Whether a file only keeps, tells or reads settings, by where it stands."""
+    top = path.count("/") == 1 or path in {"pipelines/stages/__init__.py", "pipelines/sources/__init__.py"}
+    return (top and path != "electra/seeds.py") or inside(path, ("electra/storage", "pipelines/tracking"))
 
 
 def is_empty(module: str) -> bool:
@@ -27,15 +34,14 @@ def is_empty(module: str) -> bool:
 
 
 def followed(stage: str) -> dict[str, str]:
-    """The modules that a stage's own code imports, directly or not, and what imports each; what is no room ends the walk."""
+    """The modules that a stage's own code imports, directly or not, and what imports each; what only keeps ends the walk."""
     own = tuple(room for room in ROOMS[stage] if room.startswith("pipelines/stages"))
     found: dict[str, str] = {}
     waiting = [(name, "dvc.yaml") for name, path in MODULES.items() if inside(str(path.relative_to(ROOT)), own)]
     while waiting:
         name, importer = waiting.pop()
         path = str(MODULES[name].relative_to(ROOT))
-        beside = inside(path, BESIDE) and not inside(path, ROOMS[stage])
-        if name in found or name == "pipelines" or beside or is_empty(name) or inside(path, PLUMBING + SETTINGS):
+        if name in found or is_empty(name) or keeps(path) or (inside(path, READERS) and not inside(path, ROOMS[stage])):
             continue
         found[name] = importer
         waiting += [(target, name) for target in imports(MODULES[name], functions=True) & set(MODULES)]
@@ -47,13 +53,11 @@ def test_what_a_stage_imports_stands_in_its_rooms(stage: str) -> None:
     found = {str(MODULES[name].relative_to(ROOT)): importer for name, importer in followed(stage).items()}
     missing = {path: importer for path, importer in found.items() if not inside(path, ROOMS[stage])}
     assert not missing
-    networks = {path for path in found if path.startswith("electra/model/")}
-    assert not networks or "electra/config.py" in ROOMS[stage]  # it says how networks are built
 
 
 @pytest.mark.parametrize("stage", ROOMS)
 def test_a_stage_needs_its_rooms(stage: str) -> None:
-    found = {str(MODULES[name].relative_to(ROOT)) for name in followed(stage)} | set(SETTINGS)
+    found = {str(MODULES[name].relative_to(ROOT)) for name in followed(stage)}
     assert not [room for room in ROOMS[stage] if not any(inside(path, (room,)) for path in found)]
 
 
@@ -66,20 +70,24 @@ def test_dvc_lists_the_rooms_of_each_stage() -> None:
 
 
 def test_every_path_of_the_table_is_there() -> None:
-    for path in {*PLUMBING, *SETTINGS, *BESIDE, *(room for listed in ROOMS.values() for room in listed)}:
+    for path in {*READERS, *(room for listed in ROOMS.values() for room in listed)}:
         assert (ROOT / path).exists(), path
 
 
-def test_plumbing_is_in_no_fingerprint_and_the_rest_of_a_room_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for path in ("electra/training/runs.py", "electra/training/loop.py"):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text("x = 1\n")
+def test_no_room_holds_what_only_keeps() -> None:
+    for path in SOURCES:
+        name = str(path.relative_to(ROOT))
+        assert not keeps(name) or name not in {room for listed in ROOMS.values() for room in listed}
+
+
+def test_a_room_is_hashed_by_what_its_code_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "electra/pretraining/trainer.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("x = 1\n")
     monkeypatch.setattr(rooms, "ROOT", tmp_path)
-    monkeypatch.setitem(ROOMS, "pretrain", ("electra/training",))
+    monkeypatch.setitem(ROOMS, "pretrain", ("electra/pretraining",))
     first = rooms.code.__wrapped__("pretrain")
-    (tmp_path / "electra/training/runs.py").write_text("x = 2\n")
-    assert rooms.code.__wrapped__("pretrain") == first
-    (tmp_path / "electra/training/loop.py").write_text("x = 2\n")
-    assert rooms.code.__wrapped__("pretrain") != first and list(first) == ["electra/training"]
+    file.write_text("x = 1  # one\n")
+    assert rooms.code.__wrapped__("pretrain") == first and list(first) == ["electra/pretraining"]
+    file.write_text("x = 2\n")
+    assert rooms.code.__wrapped__("pretrain") != first

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from electra.config import EncoderConfig
 from electra.data import tokenizer as tokenizers
-from electra.export import config_json, encoder_tensors, write_folder
 from electra.files import write_jsonl
 from electra.finetuning.tasks import GLUE
-from electra.model.fresh import fresh_encoder
+from electra.nn.config import EncoderConfig
+from electra.nn.fresh import fresh_encoder
+from electra.nn.weights import config_json, encoder_tensors, write_folder
 
 WORDS = [
     "red",

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from electra.export import load_encoder
 from electra.finetuning import batches
 from electra.finetuning.batches import parts, stack, training_order
 from electra.finetuning.examples import encode
 from electra.finetuning.tasks import GLUE
 from electra.finetuning.unpadded import first_hidden, hidden, pooled_hidden
+from electra.nn.weights import load_encoder
 
 from .conftest import glue_rows, padded
 

@@ -11,22 +11,22 @@ import torch
 import transformers
 
 from electra.errors import BadConfig, BadInput, CorruptFile, UserError
-from electra.export import FILES, load_encoder
 from electra.files import read_jsonl, write_json, write_jsonl
 from electra.finetuning import folder as folders
 from electra.finetuning.examples import encode
 from electra.finetuning.folder import load_model, write_model
 from electra.finetuning.heads import Classifier
-from electra.finetuning.jobs import MODEL, plan, run
-from electra.finetuning.loop import read_outputs
+from electra.finetuning.runs.plan import MODEL, plan, run
 from electra.finetuning.spans import iob2
-from electra.finetuning.squad import encode as encode_questions
-from electra.finetuning.squad_head import SpanFinder
+from electra.finetuning.squad.head import SpanFinder
+from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import FACTS, GLUE, FinetuneConfig, SquadConfig, Task
+from electra.finetuning.trainer import read_outputs
 from electra.finetuning.unpadded import hidden
-from electra.model.fresh import add_fresh_layers
-from electra.tensors import read_tensors, write_tensors
+from electra.nn.fresh import add_fresh_layers
+from electra.nn.weights import FILES, load_encoder
+from electra.storage.tensors import read_tensors, write_tensors
 
 from .conftest import WORDS, glue_rows, padded, squad_rows
 

@@ -10,23 +10,23 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from electra.errors import BadConfig
-from electra.export import load_encoder
 from electra.files import remove
-from electra.finetuning import jobs as jobs_module
 from electra.finetuning import stacked
 from electra.finetuning.batches import stack as examples_of
 from electra.finetuning.examples import encode
 from electra.finetuning.heads import Classifier
-from electra.finetuning.jobs import finished, plan, run, run_together
-from electra.finetuning.loop import train
-from electra.finetuning.pool import run_all
-from electra.finetuning.squad import encode as encode_squad
-from electra.finetuning.squad_head import SpanFinder
+from electra.finetuning.runs import plan as jobs_module
+from electra.finetuning.runs.plan import finished, plan, run, run_together
+from electra.finetuning.runs.pool import run_all
+from electra.finetuning.squad.head import SpanFinder
+from electra.finetuning.squad.windows import encode as encode_squad
 from electra.finetuning.stacked import clip_each, even_parts, stack, train_together, with_filler
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
-from electra.model.fresh import add_fresh_layers
-from electra.training.optimizer import clip_gradients
+from electra.finetuning.trainer import train
+from electra.nn.fresh import add_fresh_layers
+from electra.nn.weights import load_encoder
+from electra.optim.optimizer import clip_gradients
 
 from .conftest import glue_rows, squad_rows
 from .test_jobs import bytes_of
@@ -273,7 +273,7 @@ def test_auto_means_gpus_and_too_little_memory_is_a_sentence(task_rows, model, t
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("electra.finetuning.solve.train_together", full)
+    monkeypatch.setattr("electra.finetuning.runs.solve.train_together", full)
     with pytest.raises(
         BadConfig, match=r"finetune\.stack: 2 seeds of cola do not fit into memory together.*stack: off"
     ):

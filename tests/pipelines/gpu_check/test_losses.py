@@ -10,7 +10,7 @@ import torch
 from pipelines.gpu_check import losses
 from pipelines.gpu_check.losses import CPU, Mode
 from pipelines.gpu_check.sample import Size, size
-from tests.electra.training.test_step import Rerun
+from tests.electra.pretraining.test_step import Rerun
 
 
 def tiny(device: torch.device) -> Size:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from electra.config import EncoderConfig, ObjectiveConfig, PretrainConfig
 from electra.files import write_json, write_jsonl
 from electra.finetuning.tasks import GLUE
-from electra.manifest import write_manifest
+from electra.nn.config import EncoderConfig
+from electra.pretraining.config import ObjectiveConfig, PretrainConfig
+from electra.storage.manifest import write_manifest
 from pipelines.experiments import AblationConfig
 
 ARMS = {

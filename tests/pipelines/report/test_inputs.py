@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from electra.config import ObjectiveConfig
 from electra.errors import CorruptFile
 from electra.files import read_json, write_json
+from electra.pretraining.config import ObjectiveConfig
 from pipelines.report import figures, findings, inputs
 from tests.pipelines.report import made_up
 

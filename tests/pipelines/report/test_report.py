@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from electra.files import read_json, write_json
-from electra.manifest import write_sealed
+from electra.storage.manifest import write_sealed
 from pipelines import report
 from pipelines.report import findings
 from tests.pipelines.report import made_up

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from electra.data.text import Document, Rejected
 from electra.errors import UserError
-from electra.manifest import verify_manifest
+from electra.storage.manifest import verify_manifest
 from pipelines.sources import CorpusConfig, LocalCorpus
 from pipelines.sources.local import read_documents
 from pipelines.sources.streams import Piece, mark_of

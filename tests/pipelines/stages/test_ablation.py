@@ -11,8 +11,8 @@ import pytest
 
 from electra.errors import CorruptFile, NonFinite, Stopped
 from electra.files import lock_folder, read_json, write_json, write_jsonl
-from electra.flops import step_flops
-from electra.manifest import write_manifest, write_sealed
+from electra.pretraining.flops import step_flops
+from electra.storage.manifest import write_manifest, write_sealed
 from pipelines import estimate, tracking
 from pipelines.params import Params, load
 from pipelines.stages import ablation, arms, corpus, tokens

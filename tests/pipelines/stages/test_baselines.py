@@ -8,13 +8,14 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from electra.config import EncoderConfig
 from electra.data import tokenizer as tokenizers
-from electra.export import config_json, load_networks, network_tensors, write_folder
 from electra.files import write_jsonl
 from electra.finetuning.tasks import GLUE, FinetuneConfig
-from electra.model.discriminator import Discriminator
-from electra.model.encoder import Encoder
+from electra.nn.config import EncoderConfig
+from electra.nn.encoder import Encoder
+from electra.nn.pretrained import load_networks, network_tensors
+from electra.nn.weights import config_json, write_folder
+from electra.pretraining.discriminator import Discriminator
 from pipelines.stages import baselines
 
 WORDS = ["red", "blue", "green", "cat", "dog", "bird", "runs", "sleeps"]

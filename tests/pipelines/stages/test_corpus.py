@@ -10,7 +10,7 @@ import pytest
 from electra.config import build
 from electra.data import duplicates
 from electra.errors import BadConfig, BadInput, OutOfRoom, SourceUnreachable
-from electra.manifest import verify_manifest
+from electra.storage.manifest import verify_manifest
 from electra.workers import VARIABLE
 from pipelines.sources import CorpusConfig, sample_world, survey
 from pipelines.stages import corpus

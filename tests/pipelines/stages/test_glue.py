@@ -8,15 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from electra.config import EncoderConfig
 from electra.data import tokenizer as tokenizers
 from electra.errors import BadConfig, BadInput, CorruptFile
-from electra.export import config_json, encoder_tensors, write_folder
 from electra.files import read_jsonl, write_jsonl
-from electra.finetuning import jobs, summary
+from electra.finetuning.runs import plan, summary
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE
-from electra.manifest import write_manifest
-from electra.model.fresh import fresh_encoder
+from electra.nn.config import EncoderConfig
+from electra.nn.fresh import fresh_encoder
+from electra.nn.weights import config_json, encoder_tensors, write_folder
+from electra.storage.manifest import write_manifest
 from pipelines.params import load
 from pipelines.stages import glue
 
@@ -154,7 +154,7 @@ def test_positions_that_pre_training_has_not_seen_are_told_once_a_task(monkeypat
 def test_a_second_start_computes_nothing_and_leaves_the_same_bytes(workspace, monkeypatch):
     glue.run("small", load(), Notes())
     before = contents(Path("build/glue")), contents(Path("results"))
-    monkeypatch.setattr(jobs, "solve", lambda *_: pytest.fail("was computed again"))
+    monkeypatch.setattr(plan, "solve", lambda *_: pytest.fail("was computed again"))
     glue.run("small", load(), Notes())
     assert (contents(Path("build/glue")), contents(Path("results"))) == before
 
@@ -165,7 +165,7 @@ def test_an_interrupted_stage_goes_on_where_it_was(workspace, monkeypatch):
     for folder in ("build/glue", "results", "runs"):
         glue_folder = Path(folder)
         glue_folder.rename(f"{folder}-before")
-    count, real = 0, jobs.solve
+    count, real = 0, plan.solve
 
     def stop_at_fifth(*arguments):
         nonlocal count
@@ -174,7 +174,7 @@ def test_an_interrupted_stage_goes_on_where_it_was(workspace, monkeypatch):
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(jobs, "solve", stop_at_fifth)
+    monkeypatch.setattr(plan, "solve", stop_at_fifth)
     with pytest.raises(KeyboardInterrupt):
         glue.run("small", load(), Notes())
     assert not Path("build/glue").exists() and not Path("results").exists()

@@ -10,7 +10,7 @@ import pytest
 from electra.errors import BadConfig
 from electra.files import read_jsonl, write_jsonl
 from electra.finetuning.folder import load_model
-from electra.manifest import write_manifest
+from electra.storage.manifest import write_manifest
 from pipelines.__main__ import main
 from pipelines.params import load
 from pipelines.stages import glue, published, squad, tasks
@@ -159,7 +159,7 @@ def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspa
     for name in ("build/glue", "results", "runs"):
         Path(name).rename(f"{name}-before")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["electra.finetuning.preload"])
+    context.set_forkserver_preload(["electra.finetuning.runs.preload"])
     kills = 0
     for delay in (0.2, 0.35, 0.5, 0.65):
         process = context.Process(target=_stage, args=(str(workspace),))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import electra
-from electra.config import PretrainConfig
 from electra.files import read_json
+from electra.pretraining.config import PretrainConfig
 from pipelines.__main__ import main
 from pipelines.params import load
 from pipelines.stages.pretrain import ModelRows

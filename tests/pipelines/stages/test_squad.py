@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from electra.config import EncoderConfig
 from electra.data import tokenizer as tokenizers
-from electra.export import config_json, encoder_tensors, write_folder
 from electra.files import read_jsonl, write_jsonl
-from electra.finetuning.squad_metrics import question_scores
-from electra.manifest import write_manifest
-from electra.model.fresh import fresh_encoder
+from electra.finetuning.squad.metrics import question_scores
+from electra.nn.config import EncoderConfig
+from electra.nn.fresh import fresh_encoder
+from electra.nn.weights import config_json, encoder_tensors, write_folder
+from electra.storage.manifest import write_manifest
 from pipelines.params import load
 from pipelines.stages import squad
 from pipelines.tracking import Tracker

@@ -9,7 +9,7 @@ import pytest
 from electra.config import build
 from electra.data.text import QuarantineConfig
 from electra.errors import BadInput, SourceUnreachable
-from electra.manifest import verify_manifest
+from electra.storage.manifest import verify_manifest
 from pipelines.sources import HubTasks, LocalTasks, SampleTasks
 from pipelines.stages.tasks import gather
 

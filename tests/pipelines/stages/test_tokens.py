@@ -23,7 +23,7 @@ from electra.data.shards import Rows
 from electra.data.tokenizer import SPECIALS
 from electra.errors import BadInput, CorruptFile, OutOfRoom
 from electra.files import read_json, write_jsonl
-from electra.manifest import verify_manifest, write_manifest
+from electra.storage.manifest import verify_manifest, write_manifest
 from electra.workers import VARIABLE
 from pipelines.stages import tokens
 from pipelines.stages.tokens import make_rows, source_copies, split_of

@@ -1,0 +1,78 @@
+"""Jobs side by side: worker processes of one thread each, the longest job first. The jobs of a stack are one unit of work.
+
+Which worker does a job, and how many there are, bears on no result. Workers are forked from a server process that has
+loaded torch once and started no thread (a fork of the caller would copy whatever locks its threads hold).
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from electra.devices import use_own_gpu
+from electra.finetuning.runs.job import Job
+from electra.finetuning.runs.plan import finished, run, run_together
+from electra.finetuning.runs.solve import Record
+from electra.workers import run_units
+
+Unit = tuple[Job, ...]
+Records = dict[Path, Record]  # by the folder that a job leaves, which no two jobs share
+
+
+def run_all(
+    jobs: Sequence[Job], workers: int, on_done: Callable[[Job, Record], None] = lambda job, record: None
+) -> list[Record]:
+    """Run all jobs, at most `workers` at once; their records in the order of `jobs`. Jobs already done are only read.
+
+    `on_done` hears of each in the order in which they end. A job's UserError is raised here and ends the others; what
+    they had finished stays. Jobs that start from another's model wait until all others are done.
+    """
+    records: Records = {}
+
+    def note(job: Job, record: Record) -> None:
+        records[job.folder] = record
+        on_done(job, record)
+
+    for wave in ([job for job in jobs if job.start is None], [job for job in jobs if job.start is not None]):
+        waiting: list[Unit] = []
+        for unit in units_of(sorted(wave, key=lambda job: (-job.cost, job.name))):
+            for job in unit:
+                if (record := finished(job)) is not None:
+                    note(job, record)
+            if any(job.folder not in records for job in unit):
+                waiting.append(unit)
+        units = run_units(
+            alone,
+            waiting,
+            workers,
+            preload=("electra.finetuning.runs.preload",),
+            limit="finetune.workers in params.yaml",
+        )
+        for index, found in units:
+            for job, record in zip(waiting[index], found, strict=True):
+                if job.folder not in records:
+                    note(job, record)
+    return [records[job.folder] for job in jobs]
+
+
+def units_of(jobs: Sequence[Job]) -> list[Unit]:
+    """What one worker does at a time: a job, or all jobs of a stack in the order of their seeds."""
+    units: dict[Path, list[Job]] = {}
+    for job in jobs:
+        key = job.folder.with_name(f"{job.arm} {job.together}") if job.together else job.folder
+        units.setdefault(key, []).append(job)
+    return [
+        tuple(sorted(unit, key=lambda job: job.together.index(job.seed) if job.together else 0))
+        for unit in units.values()
+    ]
+
+
+def alone(unit: Unit) -> list[Record]:
+    """Run a unit on one thread, so that its bytes do not depend on the machine's number of cores, and on one GPU."""
+    use_own_gpu()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return run_together(unit) if unit[0].together else [run(job) for job in unit]
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,120 @@
+"""From the records of many runs to what a results file says: each arm's scores over seeds, and averages by their name.
+
+A failed run keeps its score among the others and is named under `failed`. The paper's protocol is the median over seeds
+from one checkpoint; mean, standard deviation (of a sample) and best stand beside it.
+"""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from electra.finetuning.runs.solve import Record
+from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, Task
+
+Summary = dict[str, Any]
+
+
+def spread(scores: Sequence[float]) -> Summary:
+    """Scores, one a seed, with mean, standard deviation, median and best."""
+    return {
+        "scores": [_points(score) for score in scores],
+        "mean": _points(statistics.fmean(scores)),
+        "std": _points(statistics.stdev(scores)) if len(scores) > 1 else 0.0,
+        "median": _points(statistics.median(scores)),
+        "best": _points(max(scores)),
+    }
+
+
+def of_task(task: Task, records: Sequence[Record]) -> Summary:
+    """One task: its counting metric, each arm's spread of it, under `all` each metric's scores, under `train` those on training rows."""
+    metric = task.metrics[0]
+    summary: Summary = {"metric": metric, **_rows(records)}
+    for arm, runs in _by_arm(records).items():
+        every = {name: [_points(run["metrics"][name]) for run in runs] for name in runs[0]["metrics"]}
+        summary[arm] = {**spread([run["metrics"][metric] for run in runs]), "all": every, **_facts(runs)}
+        if all("train_metrics" in run for run in runs):
+            summary[arm]["train"] = [_points(run["train_metrics"][metric]) for run in runs]
+    return summary
+
+
+def of_squad(records: Sequence[Record]) -> Summary:
+    """One SQuAD version: for each arm the spread of exact match, F1 and every other official figure."""
+    summary: Summary = {"metric": "f1", **_rows(records)}
+    for arm, runs in _by_arm(records).items():
+        figures = {name: spread([run["metrics"][name] for run in runs]) for name in runs[0]["metrics"]}
+        summary[arm] = {**figures, **_facts(runs)}
+    return summary
+
+
+def average(tasks: dict[str, Summary], *, sample: bool) -> Summary:
+    """The mean over tasks, seed by seed, for each arm, called by its exact name.
+
+    It is the paper's GLUE average only if its eight tasks are there with all their official training rows; then WNLI is
+    left out, as in the paper. Arms and seeds that not every task has do not count.
+    """
+    official = not sample and all(task in tasks and complete(task, tasks[task]) for task in PAPER_AVERAGE)
+    counted = list(PAPER_AVERAGE) if official else sorted(tasks, key=_rank)
+    if official:
+        name = "GLUE average (mean of eight tasks, without WNLI)"
+    elif sample:
+        name = f"mean over {_count(len(counted))} tasks (sample world)"
+    else:
+        name = f"mean over {', '.join(_title(task) + _mark(task, tasks[task]) for task in counted)}"
+    result: Summary = {"name": name, "tasks": counted}
+    for arm in ("pretrained", "scratch"):
+        if all(arm in tasks[task] for task in counted):
+            columns = [
+                dict(zip(tasks[task][arm]["seeds"], tasks[task][arm]["scores"], strict=True)) for task in counted
+            ]
+            seeds = [seed for seed in columns[0] if all(seed in column for column in columns)]
+            if seeds:
+                result[arm] = {**spread([statistics.fmean(c[seed] for c in columns) for seed in seeds]), "seeds": seeds}
+    return result
+
+
+def complete(task: str, summary: Summary) -> bool:
+    """Whether a task was trained on as many rows as its official split has; a task of one's own has no such."""
+    return task not in GLUE or bool(summary["train_rows"] == GLUE[task].train_rows)
+
+
+def _rank(task: str) -> tuple[int, str]:
+    """GLUE's order, then the others' names."""
+    names = list(GLUE)
+    return (names.index(task), "") if task in GLUE else (len(names), task)
+
+
+def _title(task: str) -> str:
+    return GLUE[task].title if task in GLUE else task
+
+
+def _mark(task: str, summary: Summary) -> str:
+    return "" if complete(task, summary) else f" (subset of {summary['train_rows']:,} rows)"
+
+
+def _count(number: int) -> str:
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+    return words[number] if number < len(words) else str(number)
+
+
+def _by_arm(records: Iterable[Record]) -> dict[str, list[Record]]:
+    arms: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda record: (record["arm"], record["seed"])):
+        arms.setdefault(record["arm"], []).append(record)
+    return arms
+
+
+def _rows(records: Sequence[Record]) -> Summary:
+    longer = [{key: run[key]} for run in records for key in ("beyond_pretraining",) if key in run]
+    return {"train_rows": records[0]["train_rows"], "dev_rows": records[0]["dev_rows"], **(longer[0] if longer else {})}
+
+
+def _facts(runs: Sequence[Record]) -> Summary:
+    return {
+        "seeds": [run["seed"] for run in runs],
+        "steps": runs[0]["steps"],
+        "failed": [f"seed {run['seed']}: {run['failed']}" for run in runs if run["failed"]],
+    }
+
+
+def _points(score: float) -> float:
+    return round(score, 4)

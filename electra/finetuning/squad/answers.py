@@ -1,0 +1,175 @@
+"""From the head's best positions to answers: candidates of all windows of a question pooled, n-best, null score.
+
+A candidate begins where its piece has its max context, ends in the same context not before it begins, and is at most
+`answer_length` pieces long. Its text is cut from the context by the pieces' places, so it needs no re-alignment.
+
+Several runs answer together by the mean of their probabilities, span by span and window by window.
+
+Shapes: W windows, C candidates of all of them, Q questions, K beam, L longest row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from electra.finetuning.squad.windows import Reading
+from electra.finetuning.tasks import SquadConfig
+
+Outputs = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """By question id: the best span ("" if there is none), the null score, the n best spans with log-probabilities, and
+    which candidates these are.
+    """
+
+    spans: dict[str, str]
+    null: dict[str, float]
+    n_best: dict[str, list[tuple[str, float]]]
+    chosen: dict[str, list[int]]
+
+    def given(self, threshold: float | None) -> dict[str, str]:
+        """The answers as handed in: left empty where the null score is above the threshold (None: never)."""
+        if threshold is None:
+            return self.spans
+        return {key: "" if self.null[key] > threshold else text for key, text in self.spans.items()}
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Spans that may be answers, with the log-probability of each in its window, and the null score of each window."""
+
+    window_C: NDArray[np.int64]
+    start_C: NDArray[np.int64]
+    end_C: NDArray[np.int64]
+    score_C: NDArray[np.float64]
+    null_W: NDArray[np.float64]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """For a file."""
+        return {name: torch.from_numpy(values) for name, values in vars(self).items()}
+
+    @classmethod
+    def of_tensors(cls, tensors: dict[str, Tensor]) -> "Candidates":
+        """From a file."""
+        return cls(**{name: values.numpy() for name, values in tensors.items()})
+
+
+def find(reading: Reading, outputs: Outputs, config: SquadConfig) -> Answers:
+    """Answers of every question. Outputs are SpanFinder's, one row a window (W), K starts with K ends each."""
+    return choose(reading, candidates(reading, outputs, config), config)
+
+
+def official(answers: Answers, found: Candidates, outputs: Outputs) -> dict[str, list[dict[str, Any]]]:
+    """The n best spans in the official form; a span's logits are its log-probabilities, which add up to its score."""
+    result: dict[str, list[dict[str, Any]]] = {}
+    for key, spans in answers.n_best.items():
+        scores_S = np.array([score for _, score in spans])
+        shares_S = np.exp(scores_S - scores_S.max(initial=-np.inf))
+        result[key] = []
+        for (text, _), candidate, share in zip(spans, answers.chosen[key], shares_S / shares_S.sum(), strict=True):
+            window = found.window_C[candidate]
+            beam = int((outputs["start"][window] == found.start_C[candidate]).argmax())
+            start = float(outputs["start_score"][window, beam])
+            end = float(found.score_C[candidate]) - start
+            numbers = {"probability": share, "start_logit": start, "end_logit": end}
+            result[key].append({"text": text, **{name: _rounded(value) for name, value in numbers.items()}})
+    return result
+
+
+def mean(runs: Sequence[Candidates], config: SquadConfig) -> Candidates:
+    """The candidates of several runs with their mean probabilities; one that a run's beam left out has none there.
+
+    Null scores: the mean probability that there is no answer, as a logit again (without the answerability head:
+    the mean probability of the span [CLS], as its logarithm).
+    """
+    window_C, start_C, end_C = (
+        np.concatenate([getattr(run, name) for run in runs]) for name in ("window_C", "start_C", "end_C")
+    )
+    spans_C3, place_C = np.unique(np.stack([window_C, start_C, end_C], 1), axis=0, return_inverse=True)
+    score_C = np.full(len(spans_C3), -np.inf)
+    np.logaddexp.at(score_C, place_C.reshape(-1), np.concatenate([run.score_C for run in runs]))
+    null_RW = np.stack([run.null_W for run in runs])
+    if config.answerability:  # log mean sigmoid(x) - log mean sigmoid(-x)
+        null_W = np.logaddexp.reduce(-np.logaddexp(0, -null_RW)) - np.logaddexp.reduce(-np.logaddexp(0, null_RW))
+    else:
+        null_W = np.logaddexp.reduce(null_RW) - np.log(len(runs))
+    window_C, start_C, end_C = np.ascontiguousarray(spans_C3.T)
+    return Candidates(window_C, start_C, end_C, score_C - np.log(len(runs)), null_W)
+
+
+def choose(reading: Reading, found: Candidates, config: SquadConfig) -> Answers:
+    """The best candidates of every question.
+
+    The null score is the least over a question's windows of the answerability logit; without that head it is
+    log p([CLS], [CLS]) less the score of the best span, as BERT has it.
+    """
+    window_C, start_C, end_C, score_C = found.window_C, found.start_C, found.end_C, found.score_C
+    question_W = np.array([window.question for window in reading.windows])
+    null_Q = np.full(len(reading.rows), np.inf)
+    np.minimum.at(null_Q, question_W, found.null_W)
+    best: list[list[tuple[str, float]]] = [[] for _ in reading.rows]
+    chosen: list[list[int]] = [[] for _ in reading.rows]
+    seen: list[set[str]] = [set() for _ in reading.rows]
+    for index in np.lexsort((end_C, start_C, window_C, -score_C, question_W[window_C])):
+        window = reading.windows[window_C[index]]
+        spans = best[window.question]
+        if len(spans) == config.n_best:
+            continue
+        places_P2 = reading.places[window.question]
+        shift = window.first - window.offset
+        begin, end = places_P2[start_C[index] + shift, 0], places_P2[end_C[index] + shift, 1]
+        text = reading.rows[window.question]["context"][begin:end]
+        if text not in seen[window.question]:
+            seen[window.question].add(text)
+            spans.append((text, _rounded(score_C[index])))
+            chosen[window.question].append(int(index))
+    ids = [row["id"] for row in reading.rows]
+    if not config.answerability:
+        null_Q = null_Q - np.array([spans[0][1] if spans else -np.inf for spans in best])
+    return Answers(
+        spans={key: spans[0][0] if spans else "" for key, spans in zip(ids, best, strict=True)},
+        null={key: _rounded(min(max(value, -1e9), 1e9)) for key, value in zip(ids, null_Q, strict=True)},
+        n_best=dict(zip(ids, best, strict=True)),
+        chosen=dict(zip(ids, chosen, strict=True)),
+    )
+
+
+def candidates(reading: Reading, outputs: Outputs, config: SquadConfig) -> Candidates:
+    """Every allowed candidate in the beams of all windows."""
+    longest = int(reading.examples.length_N.max())
+    owned_WL = np.zeros((len(reading.windows), longest), dtype=bool)  # where an answer may begin
+    inside_WL = np.zeros((len(reading.windows), longest), dtype=bool)  # where it may end
+    for row, window in enumerate(reading.windows):
+        owned_WL[row, window.offset : window.offset + window.count] = window.owned
+        inside_WL[row, window.offset : window.offset + window.count] = True
+    start_WK, end_WKK = outputs["start"], outputs["end"]
+    score_WKK = outputs["start_score"].astype(np.float64)[:, :, None] + outputs["end_score"].astype(np.float64)
+    row_W = np.arange(len(reading.windows))
+    length_WKK = end_WKK - start_WK[:, :, None] + 1
+    allowed_WKK = (
+        owned_WL[row_W[:, None], start_WK][:, :, None]
+        & inside_WL[row_W[:, None, None], end_WKK]
+        & (length_WKK >= 1)
+        & (length_WKK <= config.answer_length)
+        & np.isfinite(score_WKK)
+    )
+    window_C, k_C, j_C = np.nonzero(allowed_WKK)
+    return Candidates(
+        window_C,
+        start_WK[window_C, k_C],
+        end_WKK[window_C, k_C, j_C],
+        score_WKK[window_C, k_C, j_C],
+        outputs["null"].astype(np.float64),
+    )
+
+
+def _rounded(value: float) -> float:
+    """Six significant digits: all that a 32-bit number means."""
+    return float(f"{value:.6g}")

@@ -1,0 +1,157 @@
+"""The published SQuAD head: where an answer starts, where it ends given its start, and whether there is one.
+
+    start   softmax over positions of  w · h_t
+    end     softmax over positions of  MLP([h_start ; h_t])         (XLNet's; `independent` is BERT's: w' · h_t)
+    null    sigmoid of  MLP([h_CLS ; Σ_t softmax(start)_t h_t])     trained on the question's flag, weight 0.5
+
+In training the end sees the gold start; in prediction each of the `beam` best starts gets its `beam` best ends. Only
+[CLS], the context and the last [SEP] are possible positions (the others lose 1000). There is no dropout in the head.
+
+Shapes: B rows, T positions, P tokens of all rows, H hidden size, M = 512 hidden units of both MLPs, K beam.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from electra.finetuning.batches import Batch
+from electra.finetuning.heads import Network
+from electra.finetuning.tasks import SquadConfig
+from electra.finetuning.unpadded import hidden, linear
+from electra.nn.encoder import Encoder
+
+_MLP = 512
+_FORBIDDEN = -1000.0
+
+
+class SpanFinder(Network):
+    """An encoder with the SQuAD head."""
+
+    def __init__(self, encoder: Encoder, config: SquadConfig) -> None:
+        super().__init__()
+        size = encoder.config.hidden
+        self.encoder = encoder
+        self.beam = config.beam
+        self.conditional = config.head == "conditional"
+        self.answerability = config.answerability
+        self.answerability_weight = config.answerability_weight
+        self.start = nn.Linear(size, 1)
+        if self.conditional:
+            self.end = _Pair(size)
+        else:
+            self.end_alone = nn.Linear(size, 1)
+        if self.answerability:
+            self.null = _Pair(size)
+        for name, part in self.named_modules():
+            if isinstance(part, nn.Linear) and not name.startswith("encoder."):
+                nn.init.xavier_uniform_(part.weight)
+                nn.init.zeros_(part.bias)
+
+    def _read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        hidden_PH = hidden(self.encoder, batch)
+        return hidden_PH, self._logits(self.start(hidden_PH), batch)
+
+    def _logits(self, score_P1: Tensor, batch: Batch) -> Tensor:
+        """One score for each token as logits (B, T): lowered where no answer may be, -inf where the row has ended."""
+        allowed_P = (batch.segments_P + (batch.positions_P == 0)).clamp(max=1)
+        return batch.grid(score_P1.squeeze(-1) + (1 - allowed_P) * _FORBIDDEN, float("-inf"))
+
+    def _null_logit(self, hidden_PH: Tensor, start_BT: Tensor, batch: Batch) -> Tensor:
+        share_P = start_BT.softmax(-1).reshape(-1)[batch.cell_P]
+        weighted_PH = share_P[:, None] * hidden_PH
+        summary_BH = weighted_PH.new_zeros(len(batch), hidden_PH.shape[1]).index_add(0, batch.row_P, weighted_PH)
+        logit: Tensor = self.null(hidden_PH[batch.first_B], summary_BH)
+        return logit
+
+    def losses(self, batch: Batch) -> Tensor:
+        """(start + end) / 2 + 0.5 × answerability, for each window."""
+        hidden_PH, start_BT = self._read(batch)
+        gold_B = batch.targets["start"]
+        if self.conditional:
+            first_BM = self.end.first(hidden_PH[batch.first_B + gold_B])
+            end_P = self.end.join(first_BM[batch.row_P], self.end.second(hidden_PH))
+        else:
+            end_P = self.end_alone(hidden_PH)
+        end_BT = self._logits(end_P, batch)
+        start_B = F.cross_entropy(start_BT, gold_B, reduction="none")
+        end_B = F.cross_entropy(end_BT, batch.targets["end"], reduction="none")
+        loss_B = (start_B + end_B) / 2
+        if self.answerability:
+            null_B = self._null_logit(hidden_PH, start_BT, batch)
+            flag_B = batch.targets["impossible"]
+            null_loss_B = F.binary_cross_entropy_with_logits(null_B, flag_B, reduction="none")
+            loss_B = loss_B + self.answerability_weight * null_loss_B
+        return loss_B
+
+    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+        """Log-probabilities and positions of the best starts (B, K) and of each one's best ends (B, K, K); `null` (B,).
+
+        Without the answerability head `null` is the log-probability that both ends point at [CLS]. Rows of fewer
+        than K positions are filled with position 0.
+        """
+        hidden_PH, start_BT = self._read(batch)
+        log_start_BT = start_BT.log_softmax(-1)
+        start_score_BK, start_BK = self._top(log_start_BT)
+        if self.conditional:
+            part_PM = self.end.second(hidden_PH)
+
+            def end_after(start_B: Tensor) -> Tensor:
+                first_BM = self.end.first(hidden_PH[batch.first_B + start_B])
+                return self._logits(self.end.join(first_BM[batch.row_P], part_PM), batch).log_softmax(-1)
+
+            # one start at a time: (K, P, M) at once would not fit
+            tops = [self._top(end_after(start_B)) for start_B in start_BK.unbind(1)]
+            end_score_BKK, end_BKK = (torch.stack(each, 1) for each in zip(*tops, strict=True))
+            log_cls_BT = end_after(torch.zeros_like(start_BK[:, 0]))
+        else:
+            log_cls_BT = self._logits(self.end_alone(hidden_PH), batch).log_softmax(-1)
+            end_score_BK, end_BK = self._top(log_cls_BT)
+            shape = (-1, start_BK.shape[1], -1)
+            end_score_BKK, end_BKK = end_score_BK[:, None].expand(*shape), end_BK[:, None].expand(*shape)
+        null_B = (
+            self._null_logit(hidden_PH, start_BT, batch)
+            if self.answerability
+            else log_start_BT[:, 0] + log_cls_BT[:, 0]
+        )
+        return {
+            "start": start_BK,
+            "start_score": start_score_BK,
+            "end": end_BKK,
+            "end_score": end_score_BKK,
+            "null": null_B,
+        }
+
+    def _top(self, log_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """The K best values and positions; -inf and position 0 where there are fewer than K."""
+        score_BK, position_BK = log_BT.topk(min(self.beam, log_BT.shape[1]), dim=-1)
+        missing = self.beam - score_BK.shape[1]
+        return F.pad(score_BK, (0, missing), value=float("-inf")), F.pad(position_BK, (0, missing))
+
+
+class _Pair(nn.Module):
+    """MLP([a ; b]) -> one number: Linear(2H, M), gelu, Linear(M, 1), its first matrix kept as two halves.
+
+    The halves are products of their own, so that one half may be computed once for many partners.
+    """
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.both = nn.Linear(2 * hidden, _MLP)
+        self.out = nn.Linear(_MLP, 1)
+
+    def first(self, a_H: Tensor) -> Tensor:
+        """(..., H) to (..., M), the bias included."""
+        return linear(a_H, self.both.weight[..., : a_H.shape[-1]], self.both.bias)
+
+    def second(self, b_H: Tensor) -> Tensor:
+        """(..., H) to (..., M)."""
+        return linear(b_H, self.both.weight[..., b_H.shape[-1] :])
+
+    def join(self, first_M: Tensor, second_M: Tensor) -> Tensor:
+        """Both halves to one number for each pair (..., 1)."""
+        score: Tensor = self.out(F.gelu(first_M + second_M))
+        return score
+
+    def forward(self, a_H: Tensor, b_H: Tensor) -> Tensor:
+        """Pairs of vectors, broadcast against each other, to one number each."""
+        return self.join(self.first(a_H), self.second(b_H)).squeeze(-1)

@@ -1,0 +1,128 @@
+"""The short training on a task, and the pass that reads its outputs.
+
+As published: batches of one global shuffle, Adam without bias correction, layer-wise decay of the rate, warm-up × linear
+decay, the loss summed over the batch and then clipped to norm 1, the last step evaluated (no best checkpoint is chosen).
+A batch goes through in parts of bounded size; gradients add up, so parts bear on memory and on nothing else.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from electra.finetuning.batches import Examples, parts, steps_per_epoch, training_order
+from electra.finetuning.heads import Network
+from electra.finetuning.tasks import FinetuneConfig
+from electra.optim.optimizer import AdamW, build_optimizer, clip_gradients, layer_scale, set_rate
+from electra.optim.precision import Asked, autocast, choose
+from electra.optim.schedule import learning_rate
+
+ROOM = {"cpu": 2**17, "cuda": 2**23}  # tokens x hidden size of one part: enough to keep a core busy, or a GPU
+_CURVE_POINTS = 20
+CHECK_EVERY = 50  # steps between two looks at the loss: reading it makes the host wait for the device
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a training went: whether weights and losses stayed finite, and the mean loss a row along the way."""
+
+    finite: bool
+    curve: list[tuple[int, float]]  # (updates done, mean loss a row since the point before)
+
+
+def count_steps(rows: int, config: FinetuneConfig) -> int:
+    """Updates in all (electra: finetune/preprocessing.py): whole epochs of ceil(rows / batch), cut to a whole number."""
+    return max(1, int(steps_per_epoch(rows, config.batch) * config.epochs))
+
+
+def train(
+    model: Network,
+    examples: Examples,
+    config: FinetuneConfig,
+    *,
+    seed: int,
+    stream: str,
+    device: torch.device | str = "cpu",
+) -> Training:
+    """Train in place; a loss that is no longer finite ends it.
+
+    Batches follow from (seed, stream); dropout draws from torch's global generator, which the caller seeds.
+    """
+    place = torch.device(device)
+    precision = choose(config.precision, place)
+    tokens = max(256, ROOM[place.type] // model.encoder.config.hidden)
+    steps = count_steps(len(examples), config)
+    warmup = int(steps * config.warmup)
+    optimizer = optimizer_for(model, config)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    batches = training_order(len(examples), config.batch, seed, stream)
+    curve: list[Tensor] = []
+    model.train()
+    for step in range(steps):
+        set_rate(optimizer, learning_rate(step, peak=config.learning_rate, warmup=warmup, steps=steps))
+        rows_B = next(batches)
+        optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=device)
+        for part in parts(rows_B, examples.length_N, tokens):
+            with autocast(precision, place):
+                loss = model.losses(examples.batch(part, place)).sum()
+            total += loss.detach()
+            loss = loss if config.loss == "summed" else loss / len(rows_B)
+            loss.backward()  # type: ignore[no-untyped-call]
+        clip_gradients(parameters, config.clip)
+        optimizer.step()
+        curve.append(total / len(rows_B))
+        if (step + 1) % CHECK_EVERY == 0 and not bool(total.isfinite()):
+            return Training(False, [])
+    finite = all(bool(parameter.isfinite().all()) for parameter in parameters)
+    return Training(finite, thinned(torch.stack(curve).cpu().numpy()) if finite else [])
+
+
+def optimizer_for(model: Network, config: FinetuneConfig) -> AdamW:
+    """Adam as published, each layer with its share of the rate."""
+    published = config.layer_decay_exponent == "published"
+    layers = model.encoder.config.layers - config.fresh_layers
+    return build_optimizer(
+        model.named_parameters(),
+        weight_decay=config.weight_decay,
+        beta1=config.beta1,
+        beta2=config.beta2,
+        eps=config.eps,
+        bias_correction=config.bias_correction,
+        scale=layer_scale(layers, config.layer_decay, published=published),
+    )
+
+
+def thinned(loss_S: NDArray[np.float32]) -> list[tuple[int, float]]:
+    """The mean loss of each of a few stretches of the training."""
+    parts = np.array_split(loss_S.astype(np.float64), min(_CURVE_POINTS, len(loss_S)))
+    ends = np.cumsum([len(part) for part in parts])
+    return [(int(end), float(f"{part.mean():.6g}")) for end, part in zip(ends, parts, strict=True)]
+
+
+@torch.inference_mode()
+def read_outputs(
+    model: Network,
+    examples: Examples,
+    device: torch.device | str = "cpu",
+    tokens: int = 4096,
+    precision: Asked = "default",
+    most: int | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Every output for every row (the first `most`), in the order of the rows; `tokens` bounds a part."""
+    place, count = torch.device(device), min(len(examples), most or len(examples))
+    chosen = choose(precision, place)
+    outputs: dict[str, NDArray[Any]] = {}
+    model.eval()
+    for rows_B in parts(np.arange(count), examples.length_N, tokens):
+        with autocast(chosen, place):
+            found = model.outputs(examples.batch(rows_B, place))
+        for name, value in found.items():
+            values = value.float().cpu().numpy() if value.is_floating_point() else value.cpu().numpy()
+            if name not in outputs:
+                outputs[name] = np.zeros((count, *values.shape[1:]), dtype=values.dtype)
+            outputs[name][rows_B] = values
+    return outputs

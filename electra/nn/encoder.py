@@ -1,0 +1,231 @@
+"""The Transformer encoder of both networks: BERT's post-LN encoder, less the pooler.
+
+How it differs from the textbook:
+- the embedding size E may differ from the hidden size H; one linear map (no activation, norm or dropout) joins them;
+- query, key and value are one matrix product; attention is torch's fused scaled-dot-product kernel;
+- the embedding block is a module of its own, since generator and discriminator share it (word, position and type
+  tables and their LayerNorm), each with its own projection and dropout draw.
+
+Shapes: B rows, T positions, E embedding size, H hidden size, F feed-forward size, V vocabulary size.
+"""
+
+import math
+from collections.abc import Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from electra.nn.attention import attend
+from electra.nn.config import EncoderConfig
+from electra.nn.dropout import Dropout, dropout
+
+
+class Embeddings(nn.Module):
+    """Word + token type + position, LayerNorm, dropout."""
+
+    def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
+        super().__init__()
+        self.word = nn.Embedding(vocab_size, config.embedding)
+        self.position = nn.Embedding(config.positions, config.embedding)
+        self.token_type = nn.Embedding(config.token_types, config.embedding)
+        self.norm = nn.LayerNorm(config.embedding, eps=config.layer_norm_eps)
+        self.dropout = config.dropout
+
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """The word (V, E) and position (P, E) tables that are looked up."""
+        return self.word.weight, self.position.weight
+
+    @torch.no_grad()
+    def load_tables(self, word_VE: Tensor, position_PE: Tensor) -> None:
+        """Let `tables` be these."""
+        self.word.weight.copy_(word_VE)
+        self.position.weight.copy_(position_PE)
+
+    def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
+        """Ids and segment ids to embeddings (B, T, E)."""
+        word_VE, position_PE = self.tables()
+        embedded_BTE = F.embedding(ids_BT, word_VE) + self.token_type(segments_BT) + position_PE[: ids_BT.shape[1]]
+        return dropout(self.norm(embedded_BTE), self.dropout, self.training)
+
+
+class DisentangledEmbeddings(Embeddings):
+    """Gradient-disentangled sharing (DeBERTa v3): the generator's tables without their gradient, plus a zero-initialised delta.
+
+    `word` and `position` hold the deltas; the norm and the token types are this network's own.
+    """
+
+    def __init__(self, config: EncoderConfig, base: Embeddings) -> None:
+        super().__init__(config, base.word.num_embeddings)
+        self.base = [base]  # in a list, so that the generator's parameters are not registered here a second time
+
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """Generator's tables, detached, plus the deltas."""
+        word_VE, position_PE = self.base[0].tables()
+        return word_VE.detach() + self.word.weight, position_PE.detach() + self.position.weight
+
+    @torch.no_grad()
+    def load_tables(self, word_VE: Tensor, position_PE: Tensor) -> None:
+        """Set the deltas so that `tables` are these, over the generator's as they are now."""
+        for delta, base, table in zip(
+            (self.word, self.position), self.base[0].tables(), (word_VE, position_PE), strict=True
+        ):
+            delta.weight.copy_(difference(table.to(base), base))
+
+
+def difference(total: Tensor, base: Tensor) -> Tensor:
+    """The x of base + x = total to the last bit, wherever there is one among the neighbours of total - base.
+
+    There is for a total that was such a sum; but where that lies beside a power of two, the rounded difference alone may
+    miss it by a bit, and where it is -0 by its sign.
+    """
+    found = total - base
+    infinity = torch.full_like(found, torch.inf)
+    for other in (found.nextafter(infinity), found.nextafter(-infinity), total):
+        same = (base + found).view(torch.int32) == total.view(torch.int32)
+        found = torch.where(same | ((base + other).view(torch.int32) != total.view(torch.int32)), found, other)
+    return found
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention with dropout on the attention probabilities."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.qkv = nn.Linear(config.hidden, 3 * config.hidden)
+        self.out = nn.Linear(config.hidden, config.hidden)
+        self.dropout = config.attention_dropout
+
+    def forward(self, hidden_BTH: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend; `mask`, broadcastable to (B, heads, T, T), is true where a key may be seen, or is added to the scores."""
+        return self.out(self.context(self.qkv(hidden_BTH), mask))  # type: ignore[no-any-return]
+
+    def context(self, qkv_BT3H: Tensor, mask: Tensor | None) -> Tensor:
+        """What each position gathers (B, T, H), before the output matrix."""
+        rows, length, width = qkv_BT3H.shape
+        qkv_BT3AD = qkv_BT3H.view(rows, length, 3, self.heads, width // (3 * self.heads))
+        rate = self.dropout if self.training else 0.0
+        if rate and qkv_BT3H.device.type == "cpu":
+            return attend(qkv_BT3AD, mask, rate)
+        query, key, value = qkv_BT3AD.permute(2, 0, 3, 1, 4)
+        context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
+        return context.transpose(1, 2).flatten(2)
+
+
+class Layer(nn.Module):
+    """Attention and feed-forward, each followed by dropout, residual and LayerNorm.
+
+    Between them hidden states have the type of the matrix products: autocast computes LayerNorm in fp32 on GPUs, and would
+    hand that on.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.attention = Attention(config)
+        self.attention_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
+        self.expand = nn.Linear(config.hidden, config.ffn)
+        self.contract = nn.Linear(config.ffn, config.hidden)
+        self.ffn_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
+        self.drop = Dropout(config.dropout)
+
+    def forward(self, hidden_BTH: Tensor, mask: Tensor | None) -> Tensor:
+        """Same shape out as in."""
+        context_BTH = self.attention(hidden_BTH, mask)
+        hidden_BTH = self.attention_norm(self.drop(context_BTH, hidden_BTH)).to(context_BTH.dtype)
+        ffn_BTH = self.contract(F.gelu(self.expand(hidden_BTH)))
+        return self.ffn_norm(self.drop(ffn_BTH, hidden_BTH)).to(ffn_BTH.dtype)  # type: ignore[no-any-return]
+
+
+class Encoder(nn.Module):
+    """Ids to hidden states. `embeddings` may be another encoder's, to share it."""
+
+    def __init__(self, config: EncoderConfig, vocab_size: int, embeddings: Embeddings | None = None) -> None:
+        super().__init__()
+        self.config, self.vocab_size = config, vocab_size
+        self.embeddings = embeddings if embeddings is not None else Embeddings(config, vocab_size)
+        same = config.embedding == config.hidden
+        self.project = nn.Identity() if same else nn.Linear(config.embedding, config.hidden)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+
+    def forward(
+        self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None = None, *, mask_BT: Tensor | None = None
+    ) -> Tensor:
+        """Hidden states (B, T, H) of the last layer.
+
+        Padding stands at the end of a row: `lengths_B` counts its real tokens; None says that no row is padded.
+        `mask_BT` (true = real token) is for layouts that a length cannot tell.
+        """
+        if mask_BT is None and lengths_B is not None:
+            mask_BT = torch.arange(ids_BT.shape[1], device=ids_BT.device) < lengths_B[:, None]
+        if mask_BT is not None and mask_BT.device.type == "cpu" and bool(mask_BT.all()):
+            mask_BT = None  # the host may look here for free, and full rows need no masking
+        mask = None if mask_BT is None else mask_BT[:, None, None, :]
+        if (
+            mask is not None and mask.device.type == "cuda"
+        ):  # made once: GPU kernels add it, and each layer would make its own
+            half = torch.is_autocast_enabled("cuda")
+            zero = torch.zeros(
+                (), device=mask.device, dtype=torch.get_autocast_dtype("cuda") if half else torch.float32
+            )
+            mask = torch.where(mask, zero, float("-inf"))
+        hidden_BTH = self.project(self.embeddings(ids_BT, segments_BT))
+        for layer in self.layers:
+            hidden_BTH = layer(hidden_BTH, mask)
+        return hidden_BTH  # type: ignore[no-any-return]
+
+
+def initialise(module: nn.Module, config: EncoderConfig) -> None:
+    """Set every initial value of a network, in place, from torch's global generator.
+
+    | tensor | published (electra: modeling.py, optimisation scripts) | normal (transformers) |
+    |---|---|---|
+    | word, position, type tables; attention, feed-forward and head matrices | truncated normal, 2 sigma, std 0.02 | N(0, 0.02) |
+    | embedding projection, last layer of each head (`glorot` modules) | Glorot uniform | N(0, 0.02) |
+    | biases; LayerNorm | 0; weight 1, bias 0 | the same |
+    | deltas of disentangled embeddings | 0 | 0 |
+
+    `mimetic` is `published`, and then `mimetic_attention` for the network that is kept, which its owner calls.
+    """
+    for name, part in module.named_modules():
+        if isinstance(part, nn.LayerNorm):
+            nn.init.ones_(part.weight)
+            nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.Linear | nn.Embedding):
+            glorot = name.endswith("project") or getattr(part, "glorot", False)
+            if config.init == "normal":
+                nn.init.normal_(part.weight, std=config.init_std)
+            elif glorot:
+                nn.init.xavier_uniform_(part.weight)
+            else:
+                nn.init.trunc_normal_(part.weight, std=config.init_std, a=-2 * config.init_std, b=2 * config.init_std)
+            if isinstance(part, nn.Linear) and part.bias is not None:
+                nn.init.zeros_(part.bias)
+    for part in module.modules():
+        if isinstance(part, DisentangledEmbeddings):
+            nn.init.zeros_(part.word.weight)
+            nn.init.zeros_(part.position.weight)
+
+
+@torch.no_grad()
+def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: float = 0.7) -> None:
+    """Let every head of these layers begin by looking for its own word (Trockman & Kolter 2023), in place.
+
+        Wqᵀ Wk ≈ M = noise · Z / √H + own · I        Z ~ N(0, 1), (H, H)
+
+    Trained encoders show such a diagonal; from unrelated Q and K, attention that finds a word again elsewhere in the row
+    takes long to form. M has more rank than a head, so each head gets the best approximation of an M of its own: the
+    singular value decomposition cut to the head's size D, its roots shared out to both. From torch's global generator;
+    of the two signs of a singular vector the one with which its largest entry is positive.
+    """
+    for layer in layers:
+        assert isinstance(layer, Layer)
+        query_HH, key_HH, _ = layer.attention.qkv.weight.chunk(3)
+        width, size = len(query_HH), len(query_HH) // layer.attention.heads
+        for query_DH, key_DH in zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True):
+            m_HH = noise * torch.randn(width, width) / math.sqrt(width) + own * torch.eye(width)
+            left_HH, values_H, right_HH = torch.linalg.svd(m_HH)
+            left_DH, right_DH, root_D1 = left_HH.T[:size], right_HH[:size], values_H[:size, None].sqrt()
+            sign_D1 = left_DH.gather(1, left_DH.abs().argmax(1, keepdim=True)).sign()
+            query_DH.copy_(left_DH * root_D1 * sign_D1)
+            key_DH.copy_(right_DH * root_D1 * sign_D1)

@@ -1,0 +1,41 @@
+"""Newly initialised weights: the from-scratch arm of a comparison, and layers between an encoder and its task."""
+
+import dataclasses
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from electra.nn.config import EncoderConfig
+from electra.nn.encoder import Encoder, Layer, initialise, mimetic_attention
+from electra.seeds import derive
+
+
+def fresh_encoder(config: EncoderConfig, vocab_size: int, seed: int) -> Encoder:
+    """A newly initialised encoder: the from-scratch arm of every comparison."""
+    torch.manual_seed(derive(seed, "init"))
+    encoder = Encoder(config, vocab_size)
+    _begin(encoder, encoder.layers, config)
+    return encoder
+
+
+def add_fresh_layers(encoder: Encoder, count: int, seed: int) -> None:
+    """Put newly initialised layers on top of an encoder, in place; its config counts them from then on.
+
+    ELECTRA is asked about each token and never about a row, so its last layers say what each token is and its [CLS]
+    vector was never taught to gather. A fresh layer has nothing to unlearn before it can; Zhang et al. (2021, Revisiting
+    Few-sample BERT Fine-tuning) initialise the top layers anew to the same end.
+    """
+    if count == 0:
+        return
+    torch.manual_seed(derive(seed, "init"))
+    encoder.config = dataclasses.replace(encoder.config, layers=encoder.config.layers + count)
+    fresh = nn.ModuleList(Layer(encoder.config) for _ in range(count))
+    _begin(fresh, fresh, encoder.config)
+    encoder.layers.extend(fresh)
+
+
+def _begin(module: nn.Module, layers: Iterable[nn.Module], config: EncoderConfig) -> None:
+    initialise(module, config)
+    if config.init == "mimetic":
+        mimetic_attention(layers)

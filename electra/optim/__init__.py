@@ -1,0 +1,1 @@
+"""Optimizers, the schedule of their rates, and the precision they work in."""

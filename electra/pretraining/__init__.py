@@ -1,0 +1,9 @@
+"""Pre-training by replaced token detection: two networks, what binds them, and the loop that trains them.
+
+    a token's way:  generator.py → corruption.py → discriminator.py → objectives.py, all in model.py; vocabulary.py is the
+                    generator's output at the masked positions
+    a step's way:   feed.py → step.py → gradients.py → distributed.py, in trainer.py; state.py is what a checkpoint holds
+
+`config.py` holds the settings, `flops.py` counts, `evaluation.py` measures on held-out rows, `memory.py` says what would
+fit, `announce.py` says what will run.
+"""

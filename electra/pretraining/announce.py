@@ -1,0 +1,92 @@
+"""The line that a run says once its first steps are done: what it runs on, in which way, and how long it will take."""
+
+import re
+import shutil
+import time
+
+import torch
+
+from electra.devices import DRIVER
+from electra.optim.precision import Precision
+from electra.pretraining.config import PretrainConfig
+from electra.pretraining.distributed import World
+from electra.pretraining.feed import Feed
+from electra.pretraining.step import WARM_UP, Step, can_compile
+
+SETTLED = WARM_UP + 2  # steps after which nothing is compiled or recorded any more
+TIMED = 5  # steps that the estimate is made from
+
+
+def announce(
+    title: str,
+    settings: PretrainConfig,
+    world: World,
+    precision: Precision,
+    step: Step,
+    feed: Feed,
+    pace: float,
+    left: int,
+) -> str:
+    """`pace` is seconds a step, `left` the steps to go."""
+    parts = [_device(world, settings), f"torch {torch.__version__}", precision]
+    if world.device.type == "cuda":
+        gigabytes = feed.nbytes / 1e9
+        parts += [_compiled(settings), _recorded(settings, world, step)]
+        parts += [f"rows {'on the GPU' if feed.resident else 'streamed from the disk'} ({gigabytes:.2g} GB)"]
+        parts += ["deterministic"] if settings.deterministic else []
+    speed = settings.batch * settings.length / pace
+    return f"{title}: {', '.join(parts)}; {speed:,.0f} tokens/s, {left:,} steps in about {_duration(pace * left)}"
+
+
+def _device(world: World, settings: PretrainConfig) -> str:
+    if world.device.type != "cuda":
+        return f"{world.size} processes of {_threads(settings)}" if world.size > 1 else f"CPU with {_threads(settings)}"
+    version = re.search(r"\d{3}\.[\d.]+", DRIVER.read_text()) if DRIVER.is_file() else None
+    driver = f" (driver {version[0]})" if version else ""
+    count = f"{world.size} × " if world.size > 1 else ""
+    return f"{count}{torch.cuda.get_device_name(world.device)}{driver}"
+
+
+def _threads(settings: PretrainConfig) -> str:
+    return f"{settings.threads} thread{'s' * (settings.threads > 1)}"
+
+
+def _compiled(settings: PretrainConfig) -> str:
+    if settings.compile == "off":
+        return "not compiled (pretrain.compile: off)"
+    if settings.compile == "on" or can_compile():
+        return "compiled"
+    return f"not compiled ({'no C compiler' if not any(map(shutil.which, ('cc', 'gcc', 'clang'))) else 'no Triton'})"
+
+
+def _recorded(settings: PretrainConfig, world: World, step: Step) -> str:
+    if step.record:
+        return "recorded"
+    why = "pretrain.compile: off" if settings.compile == "off" else "it failed"
+    return f"not recorded ({'pretrain.parallel: fsdp' if world.sharded else why})"
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+class Pace:
+    """Seconds a step, from the clock over `TIMED` of them; on a GPU the host waits for it at both ends."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.first, self.begun = device, 0, 0.0
+
+    def at(self, count: int) -> float | None:
+        """After the `count`-th step of this process: the pace, once, when it is known."""
+        settled = SETTLED if self.device.type == "cuda" else 1
+        if count not in {settled, settled + TIMED}:
+            return None
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        if count == settled:
+            self.begun = time.monotonic()
+            return None
+        return (time.monotonic() - self.begun) / TIMED

@@ -1,0 +1,198 @@
+"""One process or many (torchrun): who computes which rows, what is summed, and which process reads and writes.
+
+A batch is cut into slices, the same ones for any number of processes: `pretrain.accumulate` of them, or more where the
+processes ask for it. Each process takes its share of the slices, one after the other. Rows, masks, samples and dropout
+are functions of (seed, step, slice), and losses are divided by counts of the whole batch, so gradients need only be
+summed and another number of processes changes a run by the rounding of sums alone.
+
+Without torchrun every method here is the identity. Collectives are called by all processes or by none.
+"""
+
+import contextlib
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from electra.errors import BadConfig, Stopped
+from electra.nn.encoder import Layer
+from electra.workers import rank
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+class World:
+    """The processes of a run as one of them sees them; `main` is the one that reads, writes and speaks."""
+
+    def __init__(self, rank: int, size: int, device: torch.device, kind: Literal["ddp", "fsdp"] = "ddp") -> None:
+        self.rank, self.size, self.device = rank, size, device
+        self.main = rank == 0
+        self.sharded = size > 1 and kind == "fsdp"
+
+    # ── rows ──
+
+    def slices(self, batch: int, accumulate: int) -> tuple[int, range]:
+        """How many slices a batch has, and those of this process."""
+        count = math.lcm(accumulate, self.size)
+        if batch % count:
+            raise BadConfig(
+                "pretrain.batch",
+                f"is {batch}, which {self.size} processes and accumulate {accumulate} cut into {count} slices",
+                f"a multiple of {count}",
+                "change pretrain.batch, pretrain.accumulate or the number of processes",
+            )
+        share = count // self.size
+        return count, range(self.rank * share, (self.rank + 1) * share)
+
+    # ── networks ──
+
+    def shard(self, model: nn.Module) -> None:
+        """FSDP2: keep only this process's part of every parameter, in place; layers are gathered one at a time."""
+        if not self.sharded:
+            return
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import FSDPModule, fully_shard
+
+        mesh = init_device_mesh(self.device.type, (self.size,))
+        for part in [*(part for part in model.modules() if isinstance(part, Layer)), model]:
+            fully_shard(part, mesh=mesh)
+            assert isinstance(part, FSDPModule)
+            part.set_gradient_divide_factor(1.0)  # a sum, since the losses carry their global denominators
+            part.set_force_sum_reduction_for_comms(True)
+
+    # ── tensors: all processes take part ──
+
+    def full(self, tensor: Tensor) -> Tensor:
+        """A parameter or a state of it, whole."""
+        tensor = tensor.detach()
+        return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+    @torch.no_grad()
+    def whole(self, model: Network, build: Callable[[], Network]) -> Network:
+        """The model with whole parameters, on the CPU where they were sharded; `build` makes one like it."""
+        if not self.sharded:
+            return model
+        target = build()
+        for ours, theirs in zip(target.parameters(), model.parameters(), strict=True):
+            ours.copy_(self.full(theirs))
+        return target
+
+    @torch.no_grad()
+    def fill(self, target: Tensor, source: Tensor | None) -> None:
+        """Set a parameter or a state of it from the main process's whole tensor; the others pass None."""
+        if self.size == 1:
+            assert source is not None
+            target.copy_(source)
+            return
+        whole = torch.empty(target.shape, dtype=target.dtype, device=self.device)
+        if self.main:
+            assert source is not None
+            whole.copy_(source)
+        dist.broadcast(whole, 0)
+        if self.sharded:
+            from torch.distributed.tensor import DTensor, distribute_tensor
+
+            if not isinstance(target, DTensor):  # a step count
+                target.copy_(whole)
+                return
+            whole = distribute_tensor(whole, target.device_mesh, target.placements, src_data_rank=None)
+        target.copy_(whole)
+
+    def total(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Sums over all processes."""
+        if self.size == 1 or not sums:
+            return sums
+        names = sorted(sums)
+        pooled = torch.stack([sums[name].double() for name in names])
+        dist.all_reduce(pooled)
+        return dict(zip(names, pooled.unbind(), strict=True))
+
+    def rows(self, tensor: Tensor) -> Tensor:
+        """The rows of all processes, in their order; each has as many."""
+        if self.size == 1:
+            return tensor
+        parts = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(parts, tensor.contiguous())
+        return torch.cat(parts)
+
+    def worst(self, flag: Tensor) -> None:
+        """The largest value that any process holds, in place; nothing is read by the host."""
+        if self.size > 1:
+            dist.all_reduce(flag, dist.ReduceOp.MAX)
+
+    # ── the host ──
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is true in any process."""
+        if self.size == 1:
+            return flag
+        answer = torch.tensor(int(flag))  # on the CPU and through gloo, also beside GPUs: the device need not wait
+        dist.all_reduce(answer, dist.ReduceOp.MAX)
+        return bool(answer)
+
+    def tell(self, value: Any) -> Any:
+        """The main process's value, as JSON."""
+        if self.size == 1:
+            return value
+        raw = json.dumps(value).encode() if self.main else b""
+        length = torch.tensor(len(raw))
+        dist.broadcast(length, 0)
+        data = torch.frombuffer(bytearray(raw or bytes(int(length))), dtype=torch.uint8)
+        dist.broadcast(data, 0)
+        return json.loads(bytes(data.tolist()))
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after torchrun's own has gone, however that one ended, also in the middle of a collective."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(Stopped.exit_code)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+# Groups live as long as the process: letting go of one waits for gloo's threads with the interpreter locked, while such a
+# thread needs the interpreter to let go of the last tensor summed. Processes that were done hung.
+_groups: list[Any] = []
+
+
+def launched() -> bool:
+    """Whether torchrun started this process as one of several."""
+    return rank()[1] > 1
+
+
+@contextlib.contextmanager
+def join(device: torch.device, kind: Literal["ddp", "fsdp"], title: str) -> Iterator[World]:
+    """Meet the other processes that torchrun has started, if there are any, and part from them in the end.
+
+    Raises Stopped when another process is gone: torchrun ends the rest, and the same command goes on from the last
+    checkpoint.
+    """
+    if not launched():
+        yield World(0, 1, device, kind)
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    _end_with(os.getppid())
+    try:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+        _groups.append(dist.group.WORLD)
+        yield World(dist.get_rank(), dist.get_world_size(), device, kind)
+    except RuntimeError as error:
+        if not (isinstance(error, dist.DistError) or "gloo" in str(error).lower()):
+            raise
+        raise Stopped(
+            title, "another process of this run has ended", "", "run the same command to go on from the last checkpoint"
+        ) from error
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()

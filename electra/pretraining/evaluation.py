@@ -1,0 +1,108 @@
+"""How good both networks are on held-out rows, and whether the discriminator has collapsed.
+
+Every evaluation masks and samples with the same random numbers, so two points of a curve differ by the weights alone.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from electra.pretraining.distributed import World
+from electra.pretraining.model import Batch, Outputs, Pretraining
+
+
+def ratio(numerator: float, denominator: float) -> float:
+    """A quotient that is 0 where nothing was counted."""
+    return numerator / denominator if denominator else 0.0
+
+
+def area_under_curve(scores: NDArray[np.float32], positive: NDArray[np.bool_]) -> float:
+    """Probability that a positive scores above a negative, ties counting half; 0.5 where one class is missing."""
+    positives = int(positive.sum())
+    negatives = len(positive) - positives
+    if not positives or not negatives:
+        return 0.5
+    _, index, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2  # mean rank of each distinct score, from 1
+    return float((ranks[index][positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+
+
+def metrics(sums: dict[str, float]) -> dict[str, float]:
+    """Named numbers from sums over positions.
+
+    `disc_baseline` is the loss of always saying the replaced rate r, H(r); `disc_majority` the accuracy of always
+    saying "original". Precision and recall are on replaced tokens.
+    """
+    found: dict[str, float] = {}
+    if sums.get("chosen"):
+        found["mlm_loss"] = sums["mlm_loss"] / sums["chosen"]
+        if "mlm_correct" in sums:
+            found["mlm_accuracy"] = sums["mlm_correct"] / sums["chosen"]
+        if "sample_correct" in sums:
+            found["sample_accuracy"] = sums["sample_correct"] / sums["chosen"]
+        if "main_correct" in sums:
+            found["main_accuracy"] = sums["main_correct"] / sums["chosen"]
+    if "main_loss" in sums:
+        found["main_loss"] = ratio(sums["main_loss"], sums.get("tokens") or sums["chosen"])
+    if "disc_loss" in sums:
+        tokens, replaced = sums["tokens"], sums["replaced"]
+        rate = ratio(replaced, tokens)
+        wrong = sums["said_replaced"] + replaced - 2 * sums["found"]
+        found |= {
+            "replaced_rate": rate,
+            "disc_loss": ratio(sums["disc_loss"], tokens),
+            "disc_baseline": -sum(p * np.log(p) for p in (rate, 1 - rate) if p > 0),
+            "disc_accuracy": 1 - ratio(wrong, tokens),
+            "disc_majority": 1 - rate,
+            "disc_precision": ratio(sums["found"], sums["said_replaced"]),
+            "disc_recall": ratio(sums["found"], replaced),
+        }
+    return {name: float(value) for name, value in found.items()}
+
+
+def add_sums(total: dict[str, Tensor], part: dict[str, Tensor]) -> None:
+    """Accumulate on the device; nothing is read."""
+    for name, value in part.items():
+        total[name] = total[name] + value.double() if name in total else value.to(torch.float64, copy=True)
+
+
+def read_sums(total: dict[str, Tensor]) -> dict[str, float]:
+    """Read accumulated sums back to the host, in one copy."""
+    if not total:
+        return {}
+    return dict(zip(total, torch.stack(list(total.values())).tolist(), strict=True))
+
+
+@torch.no_grad()
+def evaluate(model: Pretraining, batches: Iterable[tuple[Batch, str]], count: int, world: World) -> dict[str, float]:
+    """Metrics over `count` held-out batches, dropout off; AUC over all their real tokens.
+
+    `batches` are this process's slices of them.
+    """
+    was_training = model.training
+    model.eval()
+    total: dict[str, Tensor] = {}
+    scores, truths = [], []
+    for batch, stage in batches:
+        outputs: Outputs = model(batch, stage)
+        add_sums(total, {**outputs.sums, "loss": outputs.loss})
+        if outputs.logits_BT is not None:
+            logits_BT, replaced_BT = world.rows(outputs.logits_BT), world.rows(outputs.replaced_BT)
+            lengths_B = world.rows(batch.lengths_B)
+            real_BT = torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device) < lengths_B[:, None]
+            scores.append(logits_BT[real_BT].float().cpu().numpy())
+            truths.append(replaced_BT[real_BT].cpu().numpy())
+    model.train(was_training)
+    sums = read_sums(world.total(total))
+    found = {"loss": sums["loss"] / count, **metrics(sums)}
+    if scores:
+        found["disc_auc"] = area_under_curve(np.concatenate(scores), np.concatenate(truths))
+    return found
+
+
+def collapsed(found: dict[str, float]) -> bool:
+    """Whether the discriminator has given up: it calls nothing replaced, or cannot rank a replaced token above an original."""
+    return "disc_auc" in found and (found["disc_recall"] == 0 or found["disc_auc"] < 0.55)

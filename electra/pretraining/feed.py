@@ -1,0 +1,94 @@
+"""Rows to batches on the device: gathered from the memory map, or from the GPU's memory where a step has left room for all.
+
+Shapes: B rows of the global batch, T positions, N chosen slots a row.
+"""
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from electra.data.batches import row_indices
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.corruption import Noise, chosen_per_row
+from electra.pretraining.model import Batch
+from electra.seeds import torch_generator
+
+
+class RowSet(Protocol):
+    """What the loop needs of `electra.data.shards.Rows`."""
+
+    ids: NDArray[Any]  # (rows, T)
+    bounds: NDArray[Any]  # (rows, 2): where segment B starts (the row's length if it has none), real tokens
+
+    def __len__(self) -> int: ...
+
+
+class Feed:
+    """Batches of one row set, each a pure function of its number."""
+
+    def __init__(self, rows: RowSet, config: ElectraConfig, device: torch.device, stream: str) -> None:
+        self.rows, self.config, self.device, self.stream = rows, config, device, stream
+        self.resident: tuple[Tensor, Tensor] | None = None
+        self.nbytes = rows.ids.nbytes + rows.bounds.nbytes
+
+    def hold_if_room(self) -> None:
+        """Put the whole set on the GPU if that takes at most half of what is free: called once steps have what they need."""
+        if self.device.type == "cuda" and self.nbytes <= torch.cuda.mem_get_info(self.device)[0] / 2:
+            self.hold()
+
+    def hold(self) -> None:
+        """Put the whole set on the device."""
+        self.resident = (_signed(self.rows.ids).to(self.device), _signed(self.rows.bounds).to(self.device))
+
+    def batch(self, number: int) -> Batch:
+        """The global batch of step `number`: rows, noise and denominators."""
+        settings = self.config.pretrain
+        indices = row_indices(settings.seed, number, settings.batch, len(self.rows))
+        if self.resident:
+            chosen = self._sent(torch.tensor(indices))
+            ids_BT, bounds_B2 = (_unsigned(table.index_select(0, chosen)) for table in self.resident)
+        else:
+            tables = (self.rows.ids, self.rows.bounds)
+            ids_BT, bounds_B2 = (_unsigned(self._sent(_signed(table[indices]))) for table in tables)
+        second_B, lengths_B = (
+            bounds_B2.T.contiguous().unbind()
+        )  # strided columns would be another layout than a copy of them
+        position_T = torch.arange(ids_BT.shape[1], device=self.device)
+        segments_BT = ((position_T >= second_B[:, None]) & (position_T < lengths_B[:, None])).long()
+        generator = torch_generator(self.device, settings.seed, self.stream, number)
+        noise = Noise.draw(generator, len(ids_BT), ids_BT.shape[1], self.config.objective)
+        count = chosen_per_row(lengths_B, self.config.objective.mask_rate, ids_BT.shape[1]).sum()
+        return Batch(ids_BT, segments_BT, lengths_B, noise, count, lengths_B.sum())
+
+    def _sent(self, tensor: Tensor) -> Tensor:
+        """A tensor of the host on the device; to a GPU from pinned memory, so that the host need not wait for it."""
+        if self.device.type != "cuda":
+            return tensor.to(self.device)
+        return tensor.pin_memory().to(self.device, non_blocking=True)
+
+
+def _signed(table: NDArray[Any]) -> Tensor:
+    """The same bytes under a signed type: on GPUs few kernels take unsigned numbers of more than 8 bits."""
+    return torch.from_numpy(np.array(table).view(f"i{table.dtype.itemsize}"))
+
+
+def _unsigned(rows: Tensor) -> Tensor:
+    """What the bytes of `_signed` stand for."""
+    return rows.long() & ((1 << 8 * rows.element_size()) - 1)
+
+
+def part(batch: Batch, index: int, parts: int) -> Batch:
+    """The `index`-th of `parts` equal slices of a global batch; the denominators stay those of the whole."""
+    size = len(batch.ids_BT) // parts
+    rows = slice(index * size, (index + 1) * size)
+    return replace(
+        batch,
+        ids_BT=batch.ids_BT[rows],
+        segments_BT=batch.segments_BT[rows],
+        lengths_B=batch.lengths_B[rows],
+        noise=batch.noise.rows(rows),
+    )

@@ -1,0 +1,123 @@
+"""Floating point operations of any configuration, in two conventions whose names are printed beside every figure.
+
+- `authors`: the original's counting script. Every operation (softmax 5, dropout 4, LayerNorm 5, gelu 8 a number; dense
+  one-hot embedding lookups), output softmax on 15.625 % of tokens, training = 2 × forward. Budgets (`steps: {flops: …}`)
+  and the paper's tables are in this one.
+- `matmul`: matrix products only (2mnk), sparse lookups, head on the chosen slots, training = 3 × forward. Utilisation
+  (share of a device's peak) is in this one.
+
+Symbols: T positions, V vocabulary, H hidden, E embedding, F feed-forward, A heads.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from electra.errors import BadConfig
+from electra.nn.config import EncoderConfig
+from electra.pretraining.config import ElectraConfig, Flops
+from electra.pretraining.corruption import slots
+
+Convention = Literal["authors", "matmul"]
+_SOFTMAX, _DROPOUT, _NORM, _GELU = 5, 4, 5, 8
+_OUTPUT_FRACTION = 0.15625
+
+
+def encoder_flops(config: EncoderConfig, length: int, vocab_size: int, convention: Convention) -> float:
+    """Forward operations of embedding block and layers for one row."""
+    H, E, F, A, T = config.hidden, config.embedding, config.ffn, config.heads, length
+    products = 6 * H * H + 4 * H * T + 2 * H * H + 4 * H * F
+    projection = 0 if H == E else 2 * H * E
+    if convention == "matmul":
+        return float(T * (config.layers * products + projection))
+    attention = 3 * H + (_SOFTMAX + _DROPOUT + 1) * T * A
+    pointwise = attention + (1 + _DROPOUT + 1 + _NORM) * H + (_GELU + 1) * F + (1 + _DROPOUT + 1 + _NORM) * H
+    lookup = 2 * E * vocab_size + 2 * E * (T + 2) + 2 * E + (_NORM + _DROPOUT) * E
+    return float(T * (config.layers * (products + pointwise) + lookup + projection + (0 if H == E else H)))
+
+
+def token_head_flops(config: EncoderConfig, positions: float, vocab_size: int, convention: Convention) -> float:
+    """Forward operations of the vocabulary head at a number of positions."""
+    H, E, V = config.hidden, config.embedding, vocab_size
+    if convention == "matmul":
+        return float(positions * 2 * (H * E + E * V))
+    return float(positions * (2 * E * V + 2 * H * E + E + (_GELU + _NORM) * E + (_SOFTMAX + 2) * V))
+
+
+def binary_head_flops(config: EncoderConfig, length: int, convention: Convention) -> float:
+    """Forward operations of the replaced-token head for one row."""
+    H = config.hidden
+    return float(length * (2 * H * H + 2 * H + (0 if convention == "matmul" else (1 + _GELU) * H)))
+
+
+@dataclass(frozen=True)
+class StepFlops:
+    """Operations of one row, forward only."""
+
+    generator: float
+    discriminator: float
+    convention: Convention
+
+    @property
+    def train(self) -> float:
+        """Forward and backward."""
+        return (self.generator + self.discriminator) * (2 if self.convention == "authors" else 3)
+
+
+def row_flops(config: ElectraConfig, vocab_size: int, convention: Convention) -> StepFlops:
+    """Operations of pre-training on one row, by network."""
+    T, objective = config.pretrain.length, config.objective
+    share = _OUTPUT_FRACTION * T if convention == "authors" else float(slots(objective.mask_rate, T))
+    generator = 0.0
+    if objective.name != "mlm" and config.generator.kind == "network":
+        small = config.generator.encoder(config.encoder)
+        generator = encoder_flops(small, T, vocab_size, convention) + token_head_flops(
+            small, share, vocab_size, convention
+        )
+    main = encoder_flops(config.encoder, T, vocab_size, convention)
+    if objective.name in {"electra", "electra_15"}:
+        main += binary_head_flops(config.encoder, T, convention)
+    else:
+        main += token_head_flops(
+            config.encoder, T if objective.name == "all_tokens_mlm" else share, vocab_size, convention
+        )
+    return StepFlops(generator, main, convention)
+
+
+def step_flops(config: ElectraConfig, vocab_size: int, convention: Convention = "authors") -> float:
+    """Operations of one optimizer step on the whole batch; two-stage training spends half its steps on each network."""
+    row = row_flops(config, vocab_size, convention)
+    factor = 2 if convention == "authors" else 3
+    if config.objective.training == "two_stage":
+        second_generator = (
+            row.generator / factor if convention == "matmul" else row.generator / 2
+        )  # frozen: forward only
+        return config.pretrain.batch * factor * (row.generator + second_generator + row.discriminator) / 2
+    return config.pretrain.batch * row.train
+
+
+def training_steps(config: ElectraConfig, vocab_size: int) -> int:
+    """Steps of a run: the count itself, or as many as a budget of operations (authors' convention) pays for.
+
+    Raises BadConfig for a budget that ends before the warm-up does.
+    """
+    steps, warmup = config.pretrain.steps, config.pretrain.warmup
+    if not isinstance(steps, Flops):
+        return steps
+    count = max(1, round(steps.flops / step_flops(config, vocab_size)))
+    if warmup > config.stage_steps(count):
+        found, each = f"pays for {count:,} steps", " in each stage" if config.stage_steps(count) < count else ""
+        expected = f"at least the {warmup:,} of pretrain.warmup{each}"
+        raise BadConfig(
+            f"pretrain.steps.flops {steps.flops:g}", found, expected, "raise the budget or shorten the warm-up"
+        )
+    return count
+
+
+def training_flops(config: ElectraConfig, vocab_size: int, convention: Convention = "authors") -> float:
+    """Operations of the whole pre-training."""
+    return training_steps(config, vocab_size) * step_flops(config, vocab_size, convention)
+
+
+def inference_flops(config: EncoderConfig, length: int, vocab_size: int, convention: Convention = "authors") -> float:
+    """Operations of the encoder on one row of a task (paper, Table 1, counts length 128 for small and base)."""
+    return encoder_flops(config, length, vocab_size, convention)

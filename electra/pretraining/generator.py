@@ -1,0 +1,75 @@
+"""The generator: a small masked language model that proposes plausible tokens (paper, section 2, p_G).
+
+Its head is computed at the chosen positions only; with a vocabulary of 30,522 the rest would cost more than the encoder.
+
+Shapes: B rows, T positions, N chosen positions a row, M = B · N, H the generator's hidden size, E embedding size, V vocabulary.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from electra.nn.encoder import Encoder
+from electra.nn.token_heads import MaskedTokenHead
+from electra.pretraining.config import ObjectiveConfig
+from electra.pretraining.vocabulary import propose
+
+
+def gather_rows(hidden_BTH: Tensor, positions_BN: Tensor) -> Tensor:
+    """Hidden states at the chosen positions, (M, H)."""
+    rows, length, hidden = hidden_BTH.shape
+    flat_M = (positions_BN + length * torch.arange(rows, device=positions_BN.device)[:, None]).view(-1)
+    return hidden_BTH.reshape(-1, hidden).index_select(0, flat_M)
+
+
+class ProposingHead(MaskedTokenHead):
+    """The masked-token head in training: loss and sample in one, without handing out logits."""
+
+    def propose(
+        self,
+        hidden_MH: Tensor,
+        word_VE: Tensor,
+        targets_M: Tensor,
+        weights_M: Tensor,
+        uniform_M: Tensor | None,
+        config: ObjectiveConfig,
+    ) -> tuple[Tensor, Tensor]:
+        """(L_MLM as a sum over positions, sampled ids (M,)) from `vocabulary.propose`."""
+        features_ME = self.features(hidden_MH)
+        return propose(features_ME, word_VE, self.bias, targets_M, weights_M, uniform_M, config)
+
+
+class Generator(nn.Module):
+    """Encoder and masked-token head; returns logits at the chosen positions only."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = ProposingHead(encoder.config, encoder.vocab_size)
+
+    def forward(
+        self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None, positions_BN: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Masked ids to (logits (M, V), hidden states (M, H)) at the chosen positions."""
+        hidden_MH = self.hidden(ids_BT, segments_BT, lengths_B, positions_BN)
+        return self.head(hidden_MH, self.encoder.embeddings.tables()[0]), hidden_MH
+
+    def hidden(self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None, positions_BN: Tensor) -> Tensor:
+        """Hidden states (M, H) at the chosen positions."""
+        return gather_rows(self.encoder(ids_BT, segments_BT, lengths_B), positions_BN)
+
+
+class FixedGenerator(nn.Module):
+    """A generator that learns nothing: the same distribution everywhere (unigram frequencies, or uniform). Figure 3, left."""
+
+    log_probabilities_V: Tensor
+
+    def __init__(self, log_probabilities_V: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("log_probabilities_V", log_probabilities_V.float(), persistent=False)
+
+    def forward(
+        self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None, positions_BN: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """(The same logits in every one of the M rows, no hidden states)."""
+        logits_MV = self.log_probabilities_V.expand(positions_BN.numel(), -1)
+        return logits_MV, logits_MV[:, :0]

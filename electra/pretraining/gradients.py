@@ -1,0 +1,127 @@
+"""From the loss of each slice to the gradients of a step, and the weights that a slice computes with.
+
+Two ways, with the same numbers up to the order of sums:
+
+    plain   autograd adds to each parameter's own gradient: one process on a CPU, and FSDP, which reduces them itself
+    flat    all gradients and the loss lie in one fp32 buffer: what a GPU records, and what several processes sum in one
+            all_reduce between the recorded slices and the recorded update
+
+Flat and in bf16, linear layers compute with copies of their weights that are cast once a step. autocast casts at each use
+and each gradient back, which in a small network are a fifth of all kernels. The copies are rounded as autocast rounds.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from electra.pretraining.distributed import World
+from electra.pretraining.model import Batch, Outputs
+
+_ALIGNED = 64  # elements: a view begins at a multiple of 256 bytes, as what the allocator gives does
+
+
+class Plain:
+    """A step's gradients, each where autograd puts it."""
+
+    def __init__(self, model: Any, world: World) -> None:
+        self.model, self.world = model, world
+
+    def forward(self, part: Batch, stage: str) -> Outputs:
+        """One slice."""
+        return self.model(part, stage)  # type: ignore[no-any-return]
+
+    def backward(self, loss: Tensor, *, first: bool, last: bool) -> None:
+        """Add a slice's gradients; under FSDP those of all processes are summed after the last slice."""
+        if self.world.sharded:
+            self.model.set_requires_gradient_sync(last)
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def refresh(self) -> None:
+        """Before a step's first slice: the parameters themselves are what it computes with."""
+
+    def reduce(self) -> None:
+        """After its last slice: nothing is left to sum."""
+
+    def total(self, loss: Tensor) -> Tensor:
+        """The loss whose finiteness decides on an update."""
+        return loss
+
+    def drop(self) -> None:
+        """Forget the step's gradients."""
+        self.model.zero_grad(set_to_none=True)
+
+
+class Flat:
+    """A step's gradients in one buffer. A parameter that gets none in a stage keeps none and is not updated."""
+
+    def __init__(self, model: nn.Module, world: World, *, half: bool) -> None:
+        self.model, self.world = model, world
+        self.parameters = dict(model.named_parameters())
+        linear = {id(p) for part in model.modules() if isinstance(part, nn.Linear) for p in part.parameters(False)}
+        self.cast = {name: p for name, p in self.parameters.items() if half and id(p) in linear}
+        self.working: dict[str, Tensor] = {
+            name: nn.Parameter(p.detach().bfloat16()) if name in self.cast else p for name, p in self.parameters.items()
+        }
+        self.sizes = [-(-p.numel() // _ALIGNED) * _ALIGNED for p in self.parameters.values()]
+        self.buffer = torch.zeros(sum(self.sizes) + 1, device=world.device)
+        self.loss = self.buffer[-1]
+        self.views, self.incoming = self._views(self.buffer), dict[str, Tensor]()
+
+    def _views(self, buffer: Tensor) -> dict[str, Tensor]:
+        parts = zip(self.parameters.items(), torch.split(buffer[:-1], self.sizes), strict=True)
+        return {name: part[: p.numel()].view_as(p) for (name, p), part in parts}
+
+    def forward(self, part: Batch, stage: str) -> Outputs:
+        """One slice, by the working copies."""
+        if not self.cast:
+            return self.model(part, stage)  # type: ignore[no-any-return]
+        return functional_call(self.model, self.working, (part, stage))  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Cast the weights as they are now: once a step, before its first slice."""
+        for name, p in self.cast.items():
+            self.working[name].requires_grad_(p.requires_grad)
+        if self.cast:
+            torch._foreach_copy_([self.working[name] for name in self.cast], list(self.cast.values()))
+
+    def backward(self, loss: Tensor, *, first: bool, last: bool) -> None:
+        """Set (`first`) or add a slice's gradients."""
+        learning = [name for name, p in self.working.items() if p.requires_grad]
+        found = torch.autograd.grad(loss, [self.working[name] for name in learning], allow_unused=True)
+        new = {name: gradient for name, gradient in zip(learning, found, strict=True) if gradient is not None}
+        with torch.no_grad():
+            if first:
+                for name, view in self.views.items():
+                    self.parameters[name].grad = view if name in new else None
+                _copy(self.views, new)
+                self.loss.copy_(loss)
+                return
+            if self.cast:  # to fp32 before they are added
+                self.incoming = self.incoming or self._views(torch.zeros_like(self.buffer))
+                _copy(self.incoming, new)
+                new = {name: self.incoming[name] for name in new}
+            torch._foreach_add_([self.views[name] for name in new], list(new.values()))
+            self.loss.add_(loss)
+
+    def reduce(self) -> None:
+        """Sum gradients and loss over all processes, which every one of them then holds."""
+        if self.world.size > 1:
+            dist.all_reduce(self.buffer)
+
+    def total(self, loss: Tensor) -> Tensor:
+        """The loss whose finiteness decides on an update: that of all processes."""
+        return self.loss
+
+    def drop(self) -> None:
+        """Gradients keep their place, and the first slice of the next step writes them anew."""
+
+
+def _copy(places: dict[str, Tensor], values: dict[str, Tensor]) -> None:
+    """A few kernels for all that are of one type; a list of several types would be one kernel each."""
+    for kind in {value.dtype: None for value in values.values()}:
+        names = [name for name, value in values.items() if value.dtype == kind]
+        torch._foreach_copy_([places[name] for name in names], [values[name] for name in names])

@@ -1,0 +1,142 @@
+"""Everything of a run that a checkpoint holds, to the disk and back: weights, optimizer, sums since the last log line and evaluation.
+
+The main process reads and writes; under FSDP the others send and receive their parts, so a checkpoint is whole and does
+not depend on the number of processes. From a GPU a checkpoint is copied once and written by another thread while training
+goes on; what goes wrong there is raised at the next save, or by `written`.
+"""
+
+import copy
+import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from electra.errors import CorruptFile, OutOfRoom
+from electra.optim.optimizer import AdamW, state_tensors
+from electra.pretraining.distributed import World
+from electra.storage import checkpoint
+from electra.storage.fingerprint import Fingerprint, describe, differences
+
+Sums = dict[str, Tensor]
+
+
+@dataclass
+class State:
+    """The parts of a run that change; `sums` are this process's own until they are pooled."""
+
+    run: Path
+    fingerprint: Fingerprint
+    world: World
+    names: dict[Tensor, str]  # parameters
+    optimizer: AdamW
+    sums: dict[str, Sums] = field(default_factory=lambda: {"log": {}, "eval": {}})
+    aside: bool = False  # whether checkpoints are written by another thread
+    writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint"))
+    writing: Future[None] | None = None
+
+    def require_room(self, keep: int) -> None:
+        """Refuse at the start a disk that cannot take the checkpoints: one more than are kept, for a moment."""
+        if not self.world.main:
+            return
+        one = sum(tensor.numel() * tensor.element_size() for tensor in self.names) * 3  # weights and two moments
+        missing = keep + 1 - len(checkpoint.steps(self.run))
+        free = shutil.disk_usage(self.run).free
+        if missing > 0 and free < missing * one:
+            raise OutOfRoom(
+                self.run,
+                f"has {free:,} bytes free",
+                f"{missing * one:,} for {missing} checkpoints",
+                "free some space or put the project elsewhere",
+            )
+
+    def save(self, step: int, progress: dict[str, Any], keep: int) -> None:
+        """Write checkpoint `step`."""
+        for kind, sums in self.sums.items():  # from here the main process holds them all: as after a resume
+            pooled = self.world.total(sums)
+            self.sums[kind] = {name: value if self.world.main else value * 0 for name, value in pooled.items()}
+        moments = state_tensors(self.optimizer, self.names)
+        groups: checkpoint.Groups = {
+            "model": self._whole({name: parameter for parameter, name in self.names.items()}),
+            "optimizer": self._whole(moments),
+            "running": {f"{kind}/{name}": value for kind, sums in self.sums.items() for name, value in sums.items()},
+        }
+        if not self.world.main:
+            return
+        self.written()
+        write = partial(checkpoint.save, self.run, step, keep=keep)
+        progress = copy.deepcopy(progress) | {"fingerprint": self.fingerprint}  # the history goes on growing
+        if self.aside:
+            self.writing = self.writer.submit(write, _off_the_device(groups), progress)
+        else:
+            write(groups, progress)
+
+    def written(self) -> None:
+        """Wait until the last checkpoint lies on the disk, whole and read back."""
+        if self.writing is not None:
+            writing, self.writing = self.writing, None
+            writing.result()
+
+    def check(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
+        """Refuse a checkpoint of another run."""
+        if (theirs := progress.get("fingerprint")) != self.fingerprint:
+            changes = describe(differences(theirs or {}, self.fingerprint))
+            raise CorruptFile(self.run, f"holds a checkpoint of another run ({changes})", "one of this run")
+        self.check_shapes(groups)
+
+    def check_shapes(self, groups: checkpoint.Groups) -> None:
+        """Refuse a checkpoint whose tensors are not those of these networks."""
+        tensors = {"model": {name: parameter for parameter, name in self.names.items()}}
+        tensors["optimizer"] = state_tensors(self.optimizer, self.names)
+        for file, expected in tensors.items():
+            found = groups.get(file, {})
+            for name in expected.keys() | found.keys():
+                theirs, ours = (tuple(of[name].shape) if name in of else None for of in (found, expected))
+                if theirs != ours:
+                    raise CorruptFile(
+                        self.run, f"holds a checkpoint with {name} of shape {theirs}", f"{ours}, as the settings say"
+                    )
+
+    def _whole(self, tensors: Sums) -> Sums:
+        """Whole tensors, in the main process alone and off the device where they were sharded: there is no room for them."""
+        found = {}
+        for name, tensor in tensors.items():
+            whole = self.world.full(tensor)
+            if self.world.main:
+                found[name] = whole.cpu() if self.world.sharded else whole
+        return found
+
+    def load(self) -> dict[str, Any] | None:
+        """Take up the newest good checkpoint and return its progress; None if there is none."""
+        found = checkpoint.load_newest(self.run, self.check) if self.world.main else None
+        progress: dict[str, Any] | None = self.world.tell(found and found[2])
+        if progress is None:
+            return None
+        groups: checkpoint.Groups = found[1] if found else {"model": {}, "optimizer": {}, "running": {}}
+        for parameter, name in self.names.items():
+            self.world.fill(parameter, groups["model"].get(name))
+        for name, value in state_tensors(self.optimizer, self.names).items():
+            self.world.fill(value, groups["optimizer"].get(name))
+        for name, value in groups["running"].items():
+            kind, _, key = name.partition("/")
+            self.sums[kind][key] = value.to(self.world.device)
+        return progress
+
+
+def _off_the_device(groups: checkpoint.Groups) -> checkpoint.Groups:
+    """Copies on the host, in pinned memory if they come from a GPU: the host waits for it once."""
+
+    def room(tensor: Tensor) -> Tensor:
+        return torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda)
+
+    copies = {file: {name: room(tensor) for name, tensor in tensors.items()} for file, tensors in groups.items()}
+    for file, tensors in groups.items():
+        for name, tensor in tensors.items():
+            copies[file][name].copy_(tensor, non_blocking=True)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return copies

@@ -1,0 +1,222 @@
+"""One optimizer step: forward and backward of each slice, clip, finite check, update. No host read, so it can be recorded.
+
+    compiled   the parts of the networks where the operations are, each once for all layers; the first step comes soon
+    recorded   on a GPU, after a few steps, forward and backward of a slice and the update become CUDA graphs: a step of
+               the small model is some thousand short kernels, and launching them one by one takes longer than running them
+    several    processes sum their gradients between the two, in one all_reduce of one buffer (gradients.py)
+
+A recorded step runs on fixed memory: each slice is copied to one place, from the first step of the warm-up on, so that what
+is compiled then is what is recorded; gradients lie in one buffer, and the learning rate is a number on the device. A
+recording that fails costs speed and nothing else: the step is done again, and all later ones, unrecorded.
+"""
+
+import ctypes
+import importlib.util
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from electra.nn.encoder import Embeddings, Layer
+from electra.nn.token_heads import ReplacedTokenHead
+from electra.optim.optimizer import AdamW, clip_gradients
+from electra.optim.precision import Precision, autocast
+from electra.pretraining.corruption import Noise
+from electra.pretraining.distributed import World
+from electra.pretraining.evaluation import add_sums
+from electra.pretraining.generator import ProposingHead
+from electra.pretraining.gradients import Flat, Plain
+from electra.pretraining.model import Batch, Pretraining
+
+WARM_UP = 3  # steps before the recording: kernels are chosen and compiled in them
+
+Record = Callable[[Callable[[], Any]], tuple[Callable[[], None], Any]]
+
+
+class CudaRecorder:
+    """Records work into CUDA graphs of one memory pool. From here on this process works on a stream of its own,
+    since the default one cannot be recorded and a backward pass belongs on the stream of its forward pass."""
+
+    def __init__(self, device: torch.device) -> None:
+        torch.cuda.set_device(device)  # a stream of another device would record nothing
+        torch.cuda.synchronize()
+        torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        """(What repeats the work on the same memory, what the work returned)."""
+        graph = torch.cuda.CUDAGraph()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="The CUDA Graph is empty")
+            with torch.cuda.graph(graph, pool=self.pool, stream=torch.cuda.current_stream()):
+                result = work()
+        return graph.replay, result
+
+
+class Step:
+    """The update of one run; `bad` latches to 1 at the first non-finite step, and from then on updates change nothing."""
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: AdamW,
+        world: World,
+        *,
+        clip: float,
+        precision: Precision,
+        record: Record | None = None,
+    ) -> None:
+        assert not (record and world.sharded), "what FSDP gathers is not at one place"
+        self.optimizer, self.world = optimizer, world
+        self.clip, self.precision, self.device = clip, precision, world.device
+        flat = record is not None or (world.size > 1 and not world.sharded)
+        half = precision == "bf16" and record is not None
+        self.gradients = Flat(model, world, half=half) if flat else Plain(model, world)
+        self.parameters = list(model.parameters())
+        self.bad = optimizer.found_inf = torch.zeros((), device=world.device)
+        self.once = torch.full((), float(world.main), device=world.device)  # what every process knows is counted by one
+        self.record = record
+        self.stage, self.calls = "", 0
+        self.recorded: dict[str, tuple[Callable[[], None], Any]] = {}
+
+    def __call__(self, slices: Sequence[Batch], seeds: Sequence[int], stage: str) -> tuple[dict[str, Tensor], Tensor]:
+        """Train on this process's slices of a batch; (detached sums over them, gradient norm before clipping)."""
+        if stage != self.stage:
+            self.stage, self.calls, self.recorded = stage, 0, {}
+            self.optimizer.zero_grad(set_to_none=True)
+        if self.record and not self.calls:
+            self._allocate(slices[0])
+        self.calls += 1
+        if self.record and self.calls > WARM_UP:
+            try:
+                return self._work(slices, seeds, stage, self._repeat)
+            except RecordingError as error:
+                print(f"warning: {error}; training goes on unrecorded, which is slower", file=sys.stderr, flush=True)
+                self.record, self.recorded = None, {}
+        return self._work(slices, seeds, stage, lambda name, work: work())
+
+    def _work(
+        self, slices: Sequence[Batch], seeds: Sequence[int], stage: str, do: Callable[[str, Callable[[], Any]], Any]
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """The step, each part of it done by `do`: at once, or as a recording."""
+        sums: dict[str, Tensor] = {"count": self.once}
+        for index, (part, seed) in enumerate(zip(slices, seeds, strict=True)):
+            torch.manual_seed(seed)
+            first, last = index == 0, index == len(slices) - 1
+            work = partial(self._slice, self._placed(part), stage, first=first, last=last)
+            add_sums(sums, do("first" if first else "more", work))
+        self.gradients.reduce()
+        self.total_loss = sums["loss"]
+        return sums, do("update", self._update)
+
+    def _placed(self, part: Batch) -> Batch:
+        """The slice, copied to the fixed memory where steps are or will be recorded."""
+        if self.record is None:
+            return part
+        for ours, theirs in zip(_tensors(self.fixed), _tensors(part), strict=True):
+            ours.copy_(theirs, non_blocking=True)
+        return self.fixed
+
+    def _slice(self, part: Batch, stage: str, *, first: bool, last: bool) -> dict[str, Tensor]:
+        if first:
+            self.gradients.refresh()
+        with autocast(self.precision, self.device):
+            outputs = self.gradients.forward(part, stage)
+        self.gradients.backward(outputs.loss, first=first, last=last)
+        sums = {**outputs.sums, "loss": outputs.loss.detach()}
+        return dict(zip(sums, torch.stack([value.double() for value in sums.values()]).unbind(), strict=True))
+
+    def _update(self) -> Tensor:
+        norm = clip_gradients(self.parameters, self.clip)
+        finite = torch.isfinite(norm) & torch.isfinite(self.gradients.total(self.total_loss))
+        self.bad.copy_(torch.maximum(self.bad, (~finite).float()))
+        if self.world.sharded:
+            self.world.worst(self.bad)
+        self.optimizer.step()
+        self.gradients.drop()
+        return norm
+
+    def _allocate(self, part: Batch) -> None:
+        self.fixed = _clone(part)
+        for group in self.optimizer.param_groups:
+            group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=self.device)
+
+    def _repeat(self, name: str, work: Callable[[], Any]) -> Any:
+        if name not in self.recorded:
+            assert self.record is not None
+            try:
+                with torch.compiler.set_stance(
+                    "fail_on_recompile"
+                ):  # compiling reads the device: illegal in a recording
+                    self.recorded[name] = self.record(work)
+            except torch.OutOfMemoryError:
+                raise
+            except (RuntimeError, UserWarning) as error:
+                raise RecordingError(f"the step could not be recorded ({str(error).splitlines()[0]})") from error
+        replay, result = self.recorded[name]
+        replay()
+        return result
+
+
+class RecordingError(Exception):
+    """A part of a step that cannot be recorded; nothing of it was done."""
+
+
+def _tensors(batch: Batch) -> list[Tensor]:
+    own = [getattr(batch, field.name) for field in fields(Batch) if field.name != "noise"]
+    return [*own, *(getattr(batch.noise, field.name) for field in fields(Noise))]
+
+
+def _clone(batch: Batch) -> Batch:
+    noise = Noise(**{field.name: getattr(batch.noise, field.name).clone() for field in fields(Noise)})
+    own = {field.name: getattr(batch, field.name).clone() for field in fields(Batch) if field.name != "noise"}
+    return Batch(**own, noise=noise)
+
+
+def can_compile() -> bool:
+    """Whether torch's compiler finds what it needs for a GPU: Triton and a C compiler."""
+    return importlib.util.find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
+
+
+def compile_parts(model: Pretraining, **options: Any) -> None:
+    """Compile, in place, what a step spends its time in. One layer is compiled for all of its size, not each of them.
+
+    Inductor joins kernels that do not depend on each other (`combo_kernels`): a layer's backward pass ends in eight short
+    sums for biases and norms, a sixth of all kernels of the small model.
+    """
+    import torch._dynamo.config as dynamo  # seconds, which only a process that compiles pays
+
+    dynamo.recompile_limit = max(dynamo.recompile_limit, 32)  # two networks, training and evaluation, two stages
+    if "backend" not in options:
+        options["options"] = {"combo_kernels": True}
+    options = {"dynamic": False, **options}
+    for module in model.modules():
+        if isinstance(module, Layer | Embeddings | ReplacedTokenHead):
+            module.forward = torch.compile(module.forward, **options)  # type: ignore[method-assign]
+        elif isinstance(module, ProposingHead):
+            module.propose = torch.compile(module.propose, **options)  # type: ignore[method-assign]
+    for name in ("mask", "replace", "judge"):
+        setattr(model, name, torch.compile(getattr(model, name), **options))
+
+
+def keep_freed_memory(keep: bool = True) -> None:
+    """Let the C library keep freed blocks instead of giving them back to the system, which then zeroes each page anew.
+
+    A CPU step allocates the same few gigabytes over and over; without this a tenth of it goes into page faults. `False`
+    restores glibc's own limits. Elsewhere than on glibc nothing is done.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return
+    trim_threshold, mmap_threshold, mmap_max = -1, -3, -4
+    mallopt(mmap_threshold, 32 << 20)
+    mallopt(trim_threshold, (1 << 31) - 1 if keep else 64 << 20)
+    mallopt(mmap_max, 0 if keep else 1 << 16)
+    if not keep:
+        ctypes.CDLL(None).malloc_trim(0)

@@ -1,0 +1,105 @@
+"""Checkpoints: a folder `step-N` of safetensors files, `progress.json`, and a manifest of sha256 sums written last.
+
+`progress.json` holds what a run is beside its tensors, the fingerprint of its owner and the curve so far among it: nothing
+outside of the folder is needed, or trusted. Written beside, fsynced, renamed. Loading verifies every byte before a tensor
+reaches a network and falls back to the newest good one; a bad folder is kept as `bad-step-N`, never deleted. Knows nothing
+of networks.
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from electra.errors import CorruptFile, NonFinite, UserError
+from electra.files import atomic_folder, free_name, read_json, readable, remove, rename, write_json
+from electra.storage.manifest import verify_manifest, write_manifest
+from electra.storage.tensors import Tensors, read_tensors, write_tensors
+
+PROGRESS = "progress.json"
+Groups = dict[str, Tensors]  # file name -> tensor name -> tensor
+Progress = dict[str, Any]
+Saved = tuple[int, Groups, Progress]
+
+
+def steps(run: Path) -> list[int]:
+    """Steps that have a checkpoint folder under its final name, oldest first."""
+    found = (re.fullmatch(r"step-(\d+)", path.name) for path in run.glob("step-*"))
+    return sorted(int(match[1]) for match in found if match)
+
+
+def save(run: Path, step: int, groups: Groups, progress: dict[str, Any], *, keep: int) -> None:
+    """Save `step-N`, read it back, then prune to the newest `keep`. Non-finite tensors are refused."""
+    for file, tensors in groups.items():
+        for name, tensor in tensors.items():
+            if not torch.isfinite(tensor).all():
+                raise NonFinite(
+                    f"step {step}",
+                    f"{file}/{name} holds NaN or infinity",
+                    "finite numbers",
+                    "nothing was saved; see the last checkpoint",
+                )
+    folder = run / f"step-{step}"
+    with atomic_folder(folder) as temporary:
+        for file, tensors in groups.items():
+            write_tensors(temporary / f"{file}.safetensors", tensors)
+        write_json(temporary / PROGRESS, progress)
+        write_manifest(temporary, step=step)
+    verify_manifest(folder)
+    for old in steps(run)[:-keep]:
+        remove(run / f"step-{old}")
+
+
+def read_progress(folder: Path) -> Progress:
+    """What a checkpoint says of itself, its tensors not yet looked at."""
+    with readable(folder):
+        verify_manifest(folder, only=[PROGRESS])
+        progress = read_json(folder / PROGRESS)
+    if not isinstance(progress, dict):
+        raise CorruptFile(folder / PROGRESS, "is no record of a run", "a mapping")
+    return progress
+
+
+def load_newest(run: Path, check: Callable[[Groups, Progress], None] = lambda groups, progress: None) -> Saved | None:
+    """(step, tensors, progress) of the newest good checkpoint; None if there is none at all.
+
+    `check` raises a UserError for one that is whole, but no use here. Raises CorruptFile, listing what is wrong with each,
+    if there are checkpoints but no good one: work is never thrown away by starting from step 0 unasked.
+    """
+    for leftover in run.glob(".*.tmp-*"):
+        remove(leftover)
+    troubles = []
+    for step in reversed(steps(run)):
+        try:
+            saved = load(run / f"step-{step}")
+            check(*saved[1:])
+            return saved
+        except UserError as error:
+            troubles.append(str(error))
+            set_aside(run, step, "bad", str(error))
+    if not troubles and not (troubles := sorted(path.name for path in run.glob("bad-step-*"))):
+        return None
+    raise CorruptFile(
+        run,
+        "no checkpoint is good: " + " | ".join(troubles),
+        "one good checkpoint",
+        "bring one back, or move the folder away to start afresh",
+    )
+
+
+def load(folder: Path) -> Saved:
+    """(step, tensors, progress) of the checkpoint `step-N`, every byte verified."""
+    step = int(folder.name.removeprefix("step-"))
+    with readable(folder):
+        files = [Path(name) for name in verify_manifest(folder, step=step)["files"] if name.endswith(".safetensors")]
+        return step, {file.stem: read_tensors(folder / file, "") for file in files}, read_json(folder / PROGRESS)
+
+
+def set_aside(run: Path, step: int, what: str, why: str) -> None:
+    """Keep a checkpoint that is no use here under another name."""
+    kept = free_name(run / f"{what}-step-{step}")
+    rename(run / f"step-{step}", kept)
+    print(f"checkpoint set aside as {kept}: {why}", file=sys.stderr, flush=True)

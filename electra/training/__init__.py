@@ -1,1 +1,0 @@
-"""Optimizer, schedule, checkpoints and the pre-training loop."""

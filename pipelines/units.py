@@ -1,0 +1,97 @@
+"""Units of work that survive a kill: each leaves a finished folder, and a second run does only what is missing.
+
+A unit's folder carries its own manifest: the hash of every file, and the fingerprint of the settings, the code and the
+input that it was made of. So it may as well have been made on another machine and been copied here.
+"""
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from electra.errors import CorruptFile, ShareDone
+from electra.files import atomic_folder, remove
+from electra.progress import Progress
+from electra.storage.manifest import verify_manifest, write_manifest
+from electra.workers import SHARE, run_units, share, worker_count
+
+Job = TypeVar("Job")
+Counts = dict[str, Any]
+
+
+def finish_units(
+    work: Path,
+    fingerprint: str,
+    function: Callable[[Job, Path], Counts],
+    jobs: Sequence[Job],
+    *,
+    title: str,
+    sizes: Sequence[int],
+    shown: str,
+) -> list[Counts]:
+    """Call `function(job, folder)` for every job whose folder `work`/unit-NNNNN is not finished; return all counts.
+
+    `function` writes its files into an empty folder and returns JSON values. Folders made under another `fingerprint`
+    are removed first. `sizes` are bytes for the progress bar (1 each where unknown), `shown` the count shown beside it.
+    The caller holds the work folder's lock. With ELECTRA_SHARE=i/n every n-th unit is made, and then ShareDone is raised.
+    """
+    for leftover in work.glob(".unit-*.tmp-*"):
+        remove(leftover)
+    folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
+    for folder in set(work.glob("unit-[0-9]*")) - set(folders):
+        remove(folder)
+    found = [finished(folder, fingerprint) for folder in folders]
+    mine, machines = share()
+    todo = [index for index, counts in enumerate(found) if counts is None and index % machines == mine]
+    tasks = [(function, jobs[index], folders[index], fingerprint) for index in todo]
+    done = sum(size for size, counts in zip(sizes, found, strict=True) if counts is not None)
+    with Progress(title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards") as progress:
+        progress.update(done)
+        for position, result in run_units(_finish, tasks, worker_count()):
+            found[todo[position]] = result
+            done += sizes[todo[position]]
+            progress.update(done, **{shown: sum(counts.get(shown, 0) for counts in found if counts)})
+    if machines > 1:
+        raise ShareDone(
+            work,
+            f"holds {sum(counts is not None for counts in found)} of {len(found)} units, share {mine + 1}/{machines} is done",
+            "",
+            f"bring the unit folders of the other machines here, then run the same command without {SHARE}",
+        )
+    return [counts for counts in found if counts is not None]
+
+
+def finish_unit(folder: Path, fingerprint: str, make: Callable[[Path], Counts]) -> Counts:
+    """The counts of one unit, which is made by `make(folder)` unless it is finished."""
+    counts = finished(folder, fingerprint)
+    if counts is None:
+        with atomic_folder(folder) as temporary:
+            counts = make(temporary)
+            write_manifest(temporary, kind="unit", fingerprint=fingerprint, counts=counts)
+    return counts
+
+
+def finished(folder: Path, fingerprint: str) -> Counts | None:
+    """The counts of a whole unit of this fingerprint. Another one is removed, and a damaged one is so with a warning.
+
+    That loses nothing: a unit is a copy of a part of the input in another form, on its way into the stage's output, and
+    the same command makes it again.
+    """
+    if not folder.exists():
+        return None
+    try:
+        manifest = verify_manifest(folder)
+    except CorruptFile as error:
+        print(f"warning: {error}; it is made again", file=sys.stderr)
+        manifest = {}
+    if manifest.get("fingerprint") == fingerprint:
+        counts: Counts = manifest["counts"]
+        return counts
+    remove(folder)
+    return None
+
+
+def _finish(task: tuple[Callable[[Any, Path], Counts], Any, Path, str]) -> Counts:
+    function, job, folder, fingerprint = task
+    return finish_unit(folder, fingerprint, functools.partial(function, job))

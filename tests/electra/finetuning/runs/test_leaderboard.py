@@ -1,0 +1,73 @@
+"""What is handed in, and files of predictions beside references that are not theirs."""
+
+import json
+
+import pytest
+
+from electra.errors import BadInput
+from electra.finetuning.runs.leaderboard import FILES, ensemble, tsv
+from electra.finetuning.scoring import read_predictions, score_answers, score_task
+from electra.finetuning.tasks import GLUE
+
+
+def line(identity: str, prediction, logits, label=None) -> dict:
+    return {"id": identity, "prediction": prediction, "label": label, "logits": logits}
+
+
+def test_files_have_the_names_and_forms_of_the_leaderboard():
+    assert set(FILES.values()) == {
+        *("CoLA.tsv", "SST-2.tsv", "MRPC.tsv", "STS-B.tsv", "QQP.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv", "WNLI.tsv", "AX.tsv")
+    }  # fmt: skip
+    assert tsv(GLUE["rte"], [line("0", "entailment", [])]) == "index\tprediction\n0\tentailment\n"
+    scores = [line("0", 5.4, []), line("1", -0.2, []), line("2", 1.23456, [])]
+    assert tsv(GLUE["stsb"], scores) == "index\tprediction\n0\t5.000\n1\t0.000\n2\t1.235\n"
+
+
+def test_seeds_answer_together_by_mean_probability_or_score():
+    runs = [[line("0", "0", [2.0, 0.0])], [line("0", "1", [0.0, 1.0])], [line("0", "1", [0.0, 0.1])]]
+    assert ensemble(GLUE["cola"], runs)[0]["prediction"] == "0"  # 0.88 + 0.27 + 0.47 of 3
+    numbers = ensemble(GLUE["stsb"], [[line("7", 2.5, [0.5])], [line("7", 5.0, [1.0])]])
+    assert numbers[0]["prediction"] == 3.75 and numbers[0]["id"] == "7"
+    with pytest.raises(BadInput, match="run 2, row 1: predicts 1; expected 0, as the first run"):
+        ensemble(GLUE["cola"], [[line("0", "0", [1, 0])], [line("1", "0", [1, 0])]])
+
+
+ROWS = [{"id": "0", "label": "1"}, {"id": "1", "label": "0"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "sentence"),
+    [
+        ('{"id": "0", "prediction": "1"}\n', "p.jsonl", r"has no prediction for id 1 \(row 2\); expected one for each of 2"),
+        ("index\tprediction\n0\t1\n1\t0\n5\t1\n", "p.tsv", r"predicts id 5, which is not among the references \(1 such\)"),
+        ("index\tprediction\n0\t1\n0\t1\n", "p.tsv", r"p\.tsv:3: predicts 0 again"),
+        ("index\tprediction\n0\t1\textra\n", "p.tsv", r"p\.tsv:2: has 3 fields; expected an id and a prediction"),
+        ("id\tlabel\n0\t1\n", "p.tsv", r"p\.tsv:1: has the header"),
+        ('{"id": "0"}\n', "p.jsonl", r"p\.jsonl:1: has 1 fields"),
+        ("index\tprediction\n0\tyes\n1\t0\n", "p.tsv", r"predicts 'yes' for id 0 \(row 1\); expected one of 0, 1"),
+    ],
+)  # fmt: skip
+def test_predictions_that_do_not_fit_their_references(text, name, sentence, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadInput, match=sentence):
+        score_task(GLUE["cola"], ROWS, read_predictions(tmp_path / name), tmp_path / name)
+
+
+def test_a_score_that_is_no_number(tmp_path):
+    rows = [{"id": "0", "label": 1.0}, {"id": "1", "label": 2.0}]
+    with pytest.raises(BadInput, match=r"predicts 'nan' for id 0 \(row 1\); expected a finite number"):
+        score_task(GLUE["stsb"], rows, {"0": "nan", "1": "2"}, tmp_path / "p.tsv")
+
+
+def test_files_are_scored_as_runs_are(tmp_path):
+    (tmp_path / "p.tsv").write_text("index\tprediction\n1\t0\n0\t0\n")
+    assert score_task(GLUE["sst2"], ROWS, read_predictions(tmp_path / "p.tsv"), tmp_path)["accuracy"] == 50.0
+    questions = [
+        {"id": "a", "answers": [{"text": "The cat", "start": 0}], "impossible": False},
+        {"id": "b", "answers": [], "impossible": True},
+    ]
+    (tmp_path / "p.json").write_text(json.dumps({"a": "cat", "b": ""}))
+    found = score_answers(questions, read_predictions(tmp_path / "p.json"), "2.0", tmp_path)
+    assert found["exact"] == found["f1"] == found["HasAns_f1"] == found["NoAns_exact"] == 100.0
+    with pytest.raises(BadInput, match="answers 3 to a; expected text"):
+        score_answers(questions, {"a": 3, "b": ""}, "2.0", tmp_path)

@@ -1,0 +1,246 @@
+"""Jobs end to end on a random encoder and made-up rows: results, bytes, resumption, failures."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from electra.domains import Interval
+from electra.errors import BadConfig, BadInput, CorruptFile
+from electra.files import read_json, read_jsonl, write_json
+from electra.finetuning.runs import plan as jobs_module
+from electra.finetuning.runs import solve, summary
+from electra.finetuning.runs.plan import MODEL, finished, plan, run
+from electra.finetuning.runs.pool import run_all
+from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
+from electra.nn.weights import load_encoder
+from electra.storage.manifest import MANIFEST
+
+CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, seeds=(1,))
+SQUAD = SquadConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, stride=12, question_length=10, seeds=(1,))
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("task", GLUE)
+def test_every_glue_task_trains_predicts_and_scores_with_both_arms(task, task_rows, model, tmp_path):
+    jobs = plan(task, CONFIG, rows=task_rows / task, model=model, state=tmp_path)
+    assert [job.arm for job in jobs] == ["pretrained", "scratch"]
+    for job in jobs:
+        record = run(job)
+        assert set(GLUE[task].metrics) <= set(record["metrics"])
+        assert record["train_rows"] == 60 and record["dev_rows"] == 24 and record["steps"] == 8
+        lines = read_jsonl(job.folder / "dev.jsonl")
+        assert [line["id"] for line in lines] == [f"{task}-{number}" for number in range(24)]
+        assert set(lines[0]) == {"id", "prediction", "label", "logits"}
+    assert ("accuracy_mismatched" in record["metrics"]) == (task == "mnli")
+
+
+@pytest.mark.parametrize("version", ["squad1", "squad2"])
+@pytest.mark.parametrize("head", ["conditional", "independent"])
+def test_squad_trains_answers_and_scores(version, head, task_rows, model, tmp_path):
+    config = dataclasses.replace(SQUAD, head=head, arms=("pretrained",))
+    (job,) = plan(version, config, rows=task_rows / version, model=model, state=tmp_path)
+    record = run(job)
+    assert {"exact", "f1"} <= set(record["metrics"])
+    assert ("best_f1" in record["metrics"]) == (version == "squad2")
+    answers = json.loads((job.folder / "dev.json").read_text())
+    contexts = {row["id"]: row["context"] for row in read_jsonl(task_rows / version / "dev.jsonl")}
+    assert set(answers) == set(contexts) == set(json.loads((job.folder / "dev-null-odds.json").read_text()))
+    assert all(text in contexts[key] for key, text in answers.items())
+
+
+def test_fresh_layers_go_on_top_of_both_arms_encoders_and_of_what_a_started_task_goes_on_from(
+    task_rows, model, tmp_path
+):
+    config = dataclasses.replace(CONFIG, fresh_layers=1, keep="all")
+    before = plan("mnli", config, rows=task_rows / "mnli", model=model, state=tmp_path)
+    after = plan(
+        "rte",
+        dataclasses.replace(config, start="mnli"),
+        rows=task_rows / "rte",
+        model=model,
+        state=tmp_path,
+        before=before,
+    )
+    for job in (*before, *after):
+        encoder = solve._encoder(job)
+        assert len(encoder.layers) == encoder.config.layers == 3
+        run(job)
+    kept = load_encoder(before[0].folder / MODEL)
+    assert all(torch.equal(a, b) for a, b in zip(kept.parameters(), solve._encoder(after[0]).parameters(), strict=True))
+    pretrained, scratch = (solve._encoder(job) for job in before)
+    bare = load_encoder(model, dropout=CONFIG.dropout)
+    assert all(
+        torch.equal(a, b) for a, b in zip(bare.layers.parameters(), pretrained.layers[:2].parameters(), strict=True)
+    )
+    for a, b in zip(pretrained.layers[2].parameters(), scratch.layers[2].parameters(), strict=True):
+        assert torch.equal(a, b), "both arms begin with the same fresh layer"
+
+
+def test_the_same_job_leaves_the_same_bytes(task_rows, model, tmp_path):
+    for task, config in (("mrpc", CONFIG), ("squad2", SQUAD)):
+        folders = []
+        for name in ("one", "two"):
+            for job in plan(task, config, rows=task_rows / task, model=model, state=tmp_path / name):
+                run(job)
+            folders.append(bytes_of(tmp_path / name / task))
+        assert folders[0] == folders[1]
+        pretrained, scratch = (raw for name, raw in folders[0].items() if name.endswith("score.json"))
+        assert pretrained != scratch
+
+
+@pytest.mark.parametrize("name", ["rows/mrpc/train.jsonl", "rows/mrpc/dev.jsonl", "model/model.safetensors"])
+def test_files_that_change_between_plan_and_work_are_noticed(task_rows, model, tmp_path, name):
+    rows, weights = tmp_path / "rows" / "mrpc", tmp_path / "model"
+    shutil.copytree(task_rows / "mrpc", rows)
+    shutil.copytree(model, weights)
+    (weights / MANIFEST).unlink()  # as a folder from elsewhere has none
+    one, *_ = plan("mrpc", CONFIG, rows=rows, model=weights, state=tmp_path / "state")
+    several = dataclasses.replace(CONFIG, seeds=(1, 2), arms=("pretrained",))
+    together = plan("mrpc", several, rows=rows, model=weights, state=tmp_path / "state", stack="on")
+    raw = bytearray((tmp_path / name).read_bytes())
+    raw[-3] ^= 1
+    (tmp_path / name).write_bytes(raw)
+    with pytest.raises(CorruptFile, match=f"{name}: has sha256"):
+        run(one)
+    with pytest.raises(CorruptFile, match=f"{name}: has sha256"):
+        jobs_module.run_together(together)
+
+
+@pytest.mark.parametrize("task", ["mrpc", "squad2"])
+def test_half_the_precision_gives_much_the_same_losses(task, task_rows, model, tmp_path):
+    found = {}
+    for precision in ("fp32", "bf16"):
+        config = dataclasses.replace(SQUAD if task == "squad2" else CONFIG, precision=precision, arms=("pretrained",))
+        (job,) = plan(task, config, rows=task_rows / task, model=model, state=tmp_path / precision)
+        found[precision] = [loss for _, loss in run(job)["loss"]]
+    assert found["fp32"] != found["bf16"] and found["bf16"] == pytest.approx(found["fp32"], rel=0.05)
+
+
+def test_seeds_differ(task_rows, model, tmp_path):
+    config = dataclasses.replace(CONFIG, seeds=(1, 2), arms=("pretrained",))
+    first, second = (run(job) for job in plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path))
+    assert first["loss"] != second["loss"]
+
+
+def test_the_number_of_workers_bears_on_no_result(task_rows, model, tmp_path):
+    for workers in (1, 2):
+        jobs = plan("rte", CONFIG, rows=task_rows / "rte", model=model, state=tmp_path / str(workers))
+        heard = []
+        records = run_all(jobs, workers, lambda job, record, heard=heard: heard.append(job.name))
+        assert sorted(heard) == ["rte-pretrained-seed1", "rte-scratch-seed1"]
+        assert [record["arm"] for record in records] == ["pretrained", "scratch"]
+    assert bytes_of(tmp_path / "1" / "rte") == bytes_of(tmp_path / "2" / "rte")
+
+
+def test_a_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
+    task_rows, model, tmp_path, monkeypatch, capsys
+):
+    config = dataclasses.replace(CONFIG, arms=("pretrained",))
+
+    def job(config=config):
+        return plan("wnli", config, rows=task_rows / "wnli", model=model, state=tmp_path)[0]
+
+    record = run(job())
+    assert finished(job()) == record
+    monkeypatch.setattr(jobs_module, "solve", lambda *_: pytest.fail("was computed again"))
+    assert run(job()) == record
+    monkeypatch.undo()
+    assert finished(job(dataclasses.replace(config, learning_rate=2e-3))) is None
+    assert (
+        finished(job(dataclasses.replace(config, seeds=(1, 2, 3)))) == record
+    )  # the set of seeds bears on no single run
+    run(job(dataclasses.replace(config, epochs=1)))
+    assert finished(job()) == record  # other settings have a folder of their own
+    predictions = job().folder / "dev.jsonl"
+    whole = predictions.read_bytes()
+    assert capsys.readouterr().err == ""
+    predictions.write_bytes(whole[:-5])
+    assert finished(job()) is None
+    assert f"warning: {predictions}: has {len(whole) - 5} bytes" in capsys.readouterr().err
+    assert run(job()) == record and predictions.read_bytes() == whole
+
+
+def test_an_interrupted_job_leaves_nothing(task_rows, model, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    (job, *_) = plan("sst2", CONFIG, rows=task_rows / "sst2", model=model, state=tmp_path)
+    monkeypatch.setattr(jobs_module, "write_manifest", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(job)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_diverged_run_is_scored_and_named(task_rows, model, tmp_path, monkeypatch):
+    monkeypatch.setattr(Interval, "__contains__", lambda *_: True)  # no setting that is allowed diverges so soon
+    config = dataclasses.replace(CONFIG, learning_rate=1e30, clip=1e30, arms=("pretrained",))
+    record = run(plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path)[0])
+    assert record["failed"] == "the loss or the outputs stopped being finite"
+    assert record["metrics"] == {"accuracy": 50.0, "matthews": 0.0}
+    squad = dataclasses.replace(SQUAD, learning_rate=1e30, clip=1e30, arms=("pretrained",))
+    record = run(plan("squad2", squad, rows=task_rows / "squad2", model=model, state=tmp_path)[0])
+    assert record["failed"] and 0 <= record["metrics"]["f1"] <= 100
+
+
+def test_what_no_job_could_use_is_refused_at_once(task_rows, model, tmp_path):
+    with pytest.raises(BadConfig, match="positions"):
+        plan("cola", dataclasses.replace(CONFIG, length=65), rows=task_rows / "cola", model=model, state=tmp_path)
+    with pytest.raises(BadInput, match="there is no such file"):
+        plan("cola", CONFIG, rows=tmp_path / "nowhere", model=model, state=tmp_path)
+
+
+def test_a_workers_user_error_reaches_the_caller(task_rows, model, tmp_path):
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    text = (task_rows / "cola" / "train.jsonl").read_text()
+    (rows / "train.jsonl").write_text(text.replace('"label": "1"', '"label": "maybe"', 1))
+    (rows / "dev.jsonl").write_text(text)
+    jobs = plan("cola", CONFIG, rows=rows, model=model, state=tmp_path / "state")
+    with pytest.raises(BadInput, match=r"train\.jsonl:2 \(id cola-1\): has the label 'maybe'; expected one of 0, 1"):
+        run_all(jobs, 2)
+
+
+def test_what_a_killed_writer_left_is_cleared_away(task_rows, model, tmp_path):
+    (job, *_) = plan("sst2", CONFIG, rows=task_rows / "sst2", model=model, state=tmp_path)
+    left = job.folder.with_name(f".{job.folder.name}.tmp-12345")
+    left.mkdir(parents=True)
+    (left / "dev.jsonl").write_text("half a li")
+    run(job)
+    assert [path.name for path in job.folder.parent.iterdir()] == [job.folder.name]
+
+
+def test_rows_beyond_what_pre_training_has_seen_are_counted(task_rows, model, tmp_path):
+    longer = tmp_path / "longer"
+    shutil.copytree(model, longer, ignore=shutil.ignore_patterns(MANIFEST))
+    settings = read_json(model / "config.json")
+    for seen, expected in ((9, {"positions": 9, "share": 0.4}), (32, None)):
+        write_json(longer / "config.json", settings | {"trained_positions": seen})
+        jobs = plan("cola", CONFIG, rows=task_rows / "cola", model=longer, state=tmp_path)
+        splits = [SimpleNamespace(length_N=np.array(lengths)) for lengths in ([8, 9, 10], [32, 4])]
+        found = [solve.beyond_pretraining(job, *splits) for job in jobs]
+        assert found == [{"beyond_pretraining": expected} if expected else {}, {}]  # nothing is said of the scratch arm
+    assert (
+        solve.beyond_pretraining(plan("cola", CONFIG, rows=task_rows / "cola", model=model, state=tmp_path)[0], *splits)
+        == {}
+    )
+
+
+@pytest.mark.parametrize(("task", "config"), [("cola", CONFIG), ("squad2", SQUAD)])
+def test_the_count_stands_in_the_record_and_in_the_summary(task, config, task_rows, model, tmp_path):
+    longer = tmp_path / "longer"
+    shutil.copytree(model, longer, ignore=shutil.ignore_patterns(MANIFEST))
+    write_json(longer / "config.json", read_json(model / "config.json") | {"trained_positions": 1})
+    few = dataclasses.replace(config, max_train_rows=16, epochs=1)
+    records = [run(job) for job in plan(task, few, rows=task_rows / task, model=longer, state=tmp_path)]
+    told = summary.of_squad(records) if task == "squad2" else summary.of_task(GLUE[task], records)
+    assert told["beyond_pretraining"] == records[0]["beyond_pretraining"] == {"positions": 1, "share": 1.0}
+    assert "beyond_pretraining" not in records[1]

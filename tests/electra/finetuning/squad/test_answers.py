@@ -1,0 +1,175 @@
+"""Answers from given head outputs, by hand; the head itself against its equations."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from electra.finetuning.squad.answers import candidates, choose, find, mean
+from electra.finetuning.squad.head import SpanFinder
+from electra.finetuning.squad.windows import encode
+from electra.finetuning.tasks import SquadConfig
+from electra.nn.weights import load_encoder
+
+from .conftest import padded
+
+CONTEXT = "the red cat sleeps in the old house"
+CONFIG = SquadConfig(length=40, stride=12, question_length=10, beam=2, n_best=3, answer_length=3)
+LOW = -50.0
+
+
+@pytest.fixture
+def reading(tokenizer):
+    """One window: [CLS] the ? [SEP] the red cat sleeps in the old house [SEP]; the context begins at position 4."""
+    row = {"id": "q", "question": "the?", "context": CONTEXT, "answers": [], "impossible": True}
+    return encode([row], tokenizer, length=40, stride=12, question_length=10)
+
+
+def outputs(candidates: list[tuple[int, float, list[tuple[int, float]]]], null: float = 0.0) -> dict:
+    """(start, score, [(end, score), ...]) for each of two starts."""
+    return {
+        "start": np.array([[c[0] for c in candidates]]),
+        "start_score": np.array([[c[1] for c in candidates]], dtype=np.float32),
+        "end": np.array([[[e for e, _ in c[2]] for c in candidates]]),
+        "end_score": np.array([[[s for _, s in c[2]] for c in candidates]], dtype=np.float32),
+        "null": np.array([null], dtype=np.float32),
+    }
+
+
+def test_the_best_sum_wins_and_the_text_is_cut_from_the_context(reading):
+    given = outputs([(5, -1.0, [(6, -1.0), (5, -3.0)]), (10, -0.5, [(11, -2.0), (10, -4.0)])])
+    answers = find(reading, given, CONFIG)
+    assert answers.spans == {"q": "red cat"}
+    assert answers.n_best["q"] == [("red cat", -2.0), ("old house", -2.5), ("red", -4.0)]  # three at most
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (0, 0),  # [CLS]
+        (1, 2),  # the question
+        (6, 5),  # ends before it begins
+        (5, 8),  # four pieces, three allowed
+        (11, 12),  # reaches into the last [SEP]
+    ],
+)
+def test_what_is_no_answer_is_passed_over(reading, start, end):
+    given = outputs([(start, 0.0, [(end, 0.0), (end, LOW)]), (5, -9.0, [(5, -9.0), (6, LOW)])])
+    assert find(reading, given, CONFIG).spans == {"q": "red"}
+
+
+def test_equal_texts_appear_once_and_nothing_at_all_is_the_empty_answer(reading):
+    given = outputs([(4, -1.0, [(4, -1.0), (5, LOW)]), (9, -1.0, [(9, -2.0), (10, LOW)])])
+    assert [text for text, _ in find(reading, given, CONFIG).n_best["q"]] == ["the", "the red", "the old"]
+    nothing = find(reading, outputs([(0, 0.0, [(0, 0.0), (0, 0.0)])] * 2), CONFIG)
+    assert nothing.spans == {"q": ""} and nothing.n_best == {"q": []}
+
+
+def test_an_answer_begins_only_where_its_piece_has_its_max_context(tokenizer):
+    row = {"id": "q", "question": "the?", "context": CONTEXT, "answers": [], "impossible": True}
+    reading = encode([row], tokenizer, length=10, stride=3, question_length=10)  # room for five pieces
+    assert [(window.first, window.count) for window in reading.windows] == [(0, 5), (3, 5)]
+    at = {first: 4 + 3 - first for first in (0, 3)}  # piece 3 ("sleeps") in either window
+    given = {
+        "start": np.array([[at[0], 0], [at[3], 0]]),
+        "start_score": np.array([[-1.0, LOW], [-5.0, LOW]], dtype=np.float32),
+        "end": np.array([[[at[0], 0], [0, 0]], [[at[3], 0], [0, 0]]]),
+        "end_score": np.array([[[-1.0, LOW], [LOW, LOW]], [[-5.0, LOW], [LOW, LOW]]], dtype=np.float32),
+        "null": np.array([2.0, -1.0], dtype=np.float32),
+    }
+    answers = find(reading, given, CONFIG)
+    assert answers.n_best["q"] == [("sleeps", -2.0)]  # the first window owns it: one piece on its right against none
+    assert answers.null == {"q": -1.0}  # the least over windows
+
+
+def test_the_threshold_blanks_and_without_the_classifier_the_null_score_is_a_difference(reading):
+    given = outputs([(5, -1.0, [(6, -1.0), (5, -3.0)]), (10, -0.5, [(11, -2.0), (10, -4.0)])], null=-3.0)
+    answers = find(reading, given, CONFIG)
+    assert (
+        answers.given(-2.75) == {"q": "red cat"}
+        and answers.given(-3.5) == {"q": ""}
+        and answers.given(None) == {"q": "red cat"}
+    )
+    assert find(reading, given, dataclasses.replace(CONFIG, answerability=False)).null == {"q": -1.0}
+
+
+def test_runs_answer_together_by_mean_probabilities(reading):
+    """Each run prefers a span that the other does not know; both like "the" second, which wins: .4 against .55 / 2."""
+    p = lambda value: float(np.log(value))  # noqa: E731
+    first = outputs([(5, p(0.55), [(5, 0.0), (6, LOW)]), (4, p(0.4), [(4, 0.0), (5, LOW)])], null=2.0)
+    second = outputs([(6, p(0.55), [(6, 0.0), (7, LOW)]), (4, p(0.4), [(4, 0.0), (5, LOW)])], null=-1.0)
+    runs = [candidates(reading, one, CONFIG) for one in (first, second)]
+    alone = choose(reading, runs[0], CONFIG)
+    assert alone == find(reading, first, CONFIG) and alone.spans == {"q": "red"}
+    together = choose(reading, mean(runs, CONFIG), CONFIG)
+    assert together.spans == {"q": "the"}
+    assert [text for text, _ in together.n_best["q"]] == ["the", "red", "cat"]
+    assert [np.exp(score) for _, score in together.n_best["q"]] == pytest.approx([0.4, 0.275, 0.275], rel=1e-4)
+    no_answer = (1 / (1 + np.exp(-2)) + 1 / (1 + np.exp(1))) / 2
+    assert together.null["q"] == pytest.approx(np.log(no_answer / (1 - no_answer)), abs=1e-5)
+    plain = dataclasses.replace(CONFIG, answerability=False)
+    assert mean(runs, plain).null_W == pytest.approx([np.log((np.exp(2) + np.exp(-1)) / 2)])
+    same = choose(reading, mean([runs[0]] * 3, CONFIG), CONFIG)
+    assert same.spans == alone.spans and same.null["q"] == pytest.approx(2.0, rel=1e-4)
+    assert [score for _, score in same.n_best["q"]] == pytest.approx(
+        [score for _, score in alone.n_best["q"]], rel=1e-4
+    )
+
+
+@pytest.fixture
+def finder(model):
+    torch.manual_seed(1)
+    return lambda **changes: SpanFinder(load_encoder(model), dataclasses.replace(CONFIG, beam=20, **changes)).eval()
+
+
+def test_the_conditional_head_equals_its_equations(finder, reading):
+    network = finder()
+    batch = reading.examples.batch(np.array([0]))
+    with torch.no_grad():
+        out = network.outputs(batch)
+        hidden = network.encoder(*padded(batch))[0]
+        length = len(hidden)
+        allowed = torch.tensor([True] + [False] * 3 + [True] * (length - 4))
+        start = (network.start(hidden)[:, 0] - 1000.0 * ~allowed).log_softmax(0)
+        assert torch.allclose(out["start_score"][0, :length], start.sort(descending=True).values, atol=1e-4)
+        best = int(out["start"][0, 0])
+        pair = torch.cat([hidden[best].expand_as(hidden), hidden], dim=1)
+        end = network.end.out(torch.nn.functional.gelu(network.end.both(pair)))[:, 0]
+        end = (end - 1000.0 * ~allowed).log_softmax(0)
+        assert torch.allclose(out["end_score"][0, 0, :length], end.sort(descending=True).values, atol=1e-4)
+        summary = torch.cat([hidden[0], start.exp() @ hidden])
+        null = network.null.out(torch.nn.functional.gelu(network.null.both(summary)))
+        assert torch.allclose(out["null"], null, atol=1e-4)
+    assert out["start"].shape == (1, 20) and out["end"].shape == (1, 20, 20)
+    assert (out["start_score"][0, length:] == float("-inf")).all()
+
+
+def test_the_loss_is_half_start_half_end_and_half_the_answerability(finder, tokenizer):
+    row = {
+        "id": "q",
+        "question": "the?",
+        "context": CONTEXT,
+        "answers": [{"text": "old house", "start": 26}],
+        "impossible": False,
+    }
+    reading = encode([row], tokenizer, length=40, stride=12, question_length=10)
+    network = finder()
+    batch = reading.examples.batch(np.array([0]))
+    gold_start, gold_end = (int(batch.targets[key][0]) for key in ("start", "end"))
+    with torch.no_grad():
+        out = network.outputs(batch)
+        at = out["start"][0].tolist().index(gold_start)
+        start = out["start_score"][0, at]
+        end = out["end_score"][0, at, out["end"][0, at].tolist().index(gold_end)]
+        null = torch.nn.functional.softplus(out["null"][0])  # -log sigmoid(-logit): the question has an answer
+        assert network.losses(batch)[0] == pytest.approx(float(-(start + end) / 2 + 0.5 * null), abs=1e-4)
+
+
+def test_the_independent_head_has_one_end_for_all_starts(finder, reading):
+    network = finder(head="independent", answerability=False)
+    with torch.no_grad():
+        out = network.outputs(reading.examples.batch(np.array([0])))
+    assert torch.equal(out["end_score"][0, 0], out["end_score"][0, 3])
+    names = {name.split(".")[0] for name, _ in network.named_parameters()}
+    assert names == {"encoder", "start", "end_alone"}

@@ -1,0 +1,105 @@
+"""SQuAD's official rules on cases counted by hand."""
+
+import pytest
+
+from electra.finetuning.squad.metrics import (
+    best_threshold,
+    evaluate,
+    exact_match,
+    f1,
+    golds,
+    normalise,
+    question_scores,
+)
+
+
+def row(key: str, *answers: str) -> dict:
+    return {"id": key, "answers": [{"text": text, "start": 0} for text in answers], "impossible": not answers}
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("The  Cat.", "cat"),
+        ("an apple, a pear; the plum!", "apple pear plum"),
+        ("Theatre and another", "theatre and another"),  # articles only as whole words
+        ("U.S.A.", "usa"),  # punctuation goes before articles: "a" is not left alone
+        ("the-end", "theend"),
+        ("“quoted”", "“quoted”"),  # only ASCII punctuation
+        ("Élan vital", "élan vital"),
+        ("a", ""),
+        ("", ""),
+        ("line\nbreak\tand\u00a0space", "line break and space"),
+    ],
+)
+def test_normalisation(text, normal):
+    assert normalise(text) == normal
+
+
+def test_exact_match_and_f1_by_hand():
+    assert exact_match("The Norman Conquest", "norman conquest!") == 1
+    assert exact_match("Norman", "Norman Conquest") == 0
+    assert f1("in the 10th century", "10th and 11th century", "2.0") == pytest.approx(
+        2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)
+    )
+    assert f1("red red blue", "red blue blue", "2.0") == pytest.approx(2 / 3)  # counted with multiplicity
+    assert f1("green", "blue", "1.1") == 0
+
+
+def test_the_versions_differ_on_nothing():
+    assert f1("", "", "2.0") == 1 and f1("the", "", "2.0") == 1 and f1("x", "", "2.0") == 0
+    assert f1("", "", "1.1") == 0 and exact_match("the", "") == 1
+    assert golds(row("q"), "2.0") == [""]
+    assert golds(row("q", "the", "France"), "2.0") == ["France"]
+    assert golds(row("q", "the", "France"), "1.1") == ["the", "France"]
+
+
+def test_the_best_gold_answer_counts_and_a_missing_prediction_scores_nothing():
+    rows = [row("1", "in France", "France"), row("2", "Paris"), row("3")]
+    scores = question_scores(rows, {"1": "France", "3": ""}, "2.0")
+    assert scores == {"1": (1.0, 1.0), "2": (0.0, 0.0), "3": (1.0, 1.0)}
+
+
+def test_threshold_search_by_hand():
+    """Four questions from the least null score up: right answer, answer where none is, right answer, wrong answer."""
+    rows = [row("right", "a cat"), row("none"), row("late", "dog"), row("wrong", "bird")]
+    spans = {"right": "cat", "none": "fish", "late": "dog", "wrong": "fish"}
+    null = {"right": -4.0, "none": -2.0, "late": -1.0, "wrong": 3.0}
+    raw = {key: pair[0] for key, pair in question_scores(rows, spans, "2.0").items()}
+    assert raw == {"right": 1, "none": 0, "late": 1, "wrong": 0}
+    # nothing answered: 1 right (none). + right: 2. + none: 1. + late: 2. + wrong: 2. The best is 2 at -4.
+    assert best_threshold(rows, raw, null, spans) == (50.0, -4.0)
+    figures = evaluate(rows, spans, null, "2.0", null_threshold=-1.5)
+    assert figures["exact"] == 25.0  # right; none answered where none is; late and wrong left empty
+    assert evaluate(rows, spans, null, "2.0", null_threshold=-3)["exact"] == 50.0  # right and none
+    assert figures["HasAns_exact"] == pytest.approx(100 / 3, abs=1e-5) and figures["NoAns_exact"] == 0
+    assert figures["best_exact"] == 50.0 and figures["best_exact_threshold"] == -4.0
+
+
+def test_version_1_never_blanks():
+    rows = [row("1", "cat")]
+    assert evaluate(rows, {"1": "the cat"}, {"1": 99.0}, "1.1", 0.0) == {"exact": 100.0, "f1": 100.0}
+
+
+@pytest.mark.parametrize(
+    ("answers", "span", "blank", "exact_2", "f1_2", "exact_1", "f1_1"),  # worked out from the official rules by hand
+    [
+        (["the"], "cat", True, 0, 0, 0, 0),  # 2.0: it has an answer, and was left blank
+        (["the", "..."], "cat", True, 0, 0, 0, 0),
+        (["the"], "", False, 1, 1, 1, 0),  # not left blank, but empty: right, since nothing is asked for
+        (["the"], "a", False, 1, 1, 1, 0),
+        (["the"], "cat", False, 0, 0, 0, 0),
+        (["the", "cat"], "cat", False, 1, 1, 1, 1),
+        (["the", "cat"], "the", False, 0, 0, 1, 0),  # 2.0 leaves "the" out
+        (["cat"], "cat", True, 0, 0, 1, 1),  # 1.1 knows no blanks
+        ([], "cat", True, 1, 1, 0, 0),
+        ([], "cat", False, 0, 0, 0, 0),
+        ([], "the", False, 1, 1, 0, 0),
+    ],
+)
+def test_answers_that_normalise_to_nothing(answers, span, blank, exact_2, f1_2, exact_1, f1_1):
+    rows, null = [row("q", *answers)], {"q": 1.0 if blank else -1.0}
+    figures = evaluate(rows, {"q": span}, null, "2.0", null_threshold=0.0)
+    assert (figures["exact"], figures["f1"]) == (100 * exact_2, 100 * f1_2)
+    assert figures["HasAns_exact" if answers else "NoAns_exact"] == 100 * exact_2
+    assert evaluate(rows, {"q": span}, null, "1.1", null_threshold=0.0) == {"exact": 100 * exact_1, "f1": 100 * f1_1}

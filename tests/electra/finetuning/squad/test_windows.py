@@ -1,0 +1,122 @@
+"""Windows, their owners and the gold span; bad rows by line, id and value."""
+
+import numpy as np
+import pytest
+
+from electra.errors import BadInput
+from electra.files import write_jsonl
+from electra.finetuning.squad.windows import _cuts, encode, read_rows
+
+CONTEXT = "the red cat sleeps in the old house. the blue dog runs far."
+
+
+def row(**values) -> dict:
+    start = CONTEXT.index("old house")
+    answers = [{"text": "old house", "start": start}]
+    return {
+        "id": "q",
+        "title": "t",
+        "question": "the cat?",
+        "context": CONTEXT,
+        "answers": answers,
+        "impossible": False,
+        **values,
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], "holds no rows"),
+        (
+            [row(answers=[{"text": "old house", "start": 3}])],
+            r":1 \(id q\): has the answer 'old house' at 3, where the context reads ' red cat '",
+        ),
+        ([row(answers=[{"text": "old house", "start": -9}])], r"at -9"),
+        ([row(answers=[{"text": "", "start": 0}])], r"has the answer ''"),
+        ([row(answers=[{"text": "old house", "start": "25"}])], r"at '25'"),
+        ([row(), row()], r":2 \(id q\): repeats the id of line 1"),
+        ([row(impossible=True)], "has answers though it is impossible"),
+        ([row(answers=[])], "has no answer"),
+        ([row(context=None)], "expected an object with text"),
+        ([row(impossible=None)], "lacks its answers"),
+    ],
+)
+def test_a_bad_row_is_named(rows, sentence, tmp_path):
+    write_jsonl(tmp_path / "train.jsonl", rows)
+    with pytest.raises(BadInput, match=sentence):
+        read_rows(tmp_path / "train.jsonl")
+
+
+def text_of(reading, number: int, start: int, end: int) -> str:
+    window = reading.windows[number]
+    places = reading.places[window.question]
+    shift = window.first - window.offset
+    return reading.rows[window.question]["context"][places[start + shift, 0] : places[end + shift, 1]]
+
+
+@pytest.mark.parametrize(("length", "stride"), [(64, 32), (14, 4), (12, 3), (11, 7)])
+def test_every_window_that_holds_the_answer_points_at_it(tokenizer, length, stride):
+    reading = encode([row()], tokenizer, length=length, stride=stride, question_length=8)
+    found = 0
+    for number, _window in enumerate(reading.windows):
+        start, end = (int(reading.examples.targets[key][number]) for key in ("start", "end"))
+        assert reading.examples.length_N[number] <= length
+        if start:
+            found += 1
+            assert text_of(reading, number, start, end) == "old house"
+        else:
+            held = reading.windows[number]
+            assert end == 0 and not (held.first <= 6 and held.first + held.count > 7)  # pieces 6 and 7: old, house
+    assert found >= 1
+
+
+def test_a_window_reads_cls_question_sep_part_sep(tokenizer):
+    reading = encode([row()], tokenizer, length=14, stride=4, question_length=2)
+    ids = reading.examples.ids_S[: reading.examples.length_N[0]]
+    the, cat = tokenizer.raw.token_to_id("the"), tokenizer.raw.token_to_id("cat")
+    assert ids[:4].tolist() == [tokenizer.cls_id, the, cat, tokenizer.sep_id]  # the question is cut to two pieces
+    assert ids[reading.examples.length_N[0] - 1] == tokenizer.sep_id
+    assert reading.examples.second_N[0] == reading.windows[0].offset == 4
+
+
+def test_a_partly_covered_word_piece_counts_as_touched(tokenizer):
+    start = CONTEXT.index("leeps")
+    reading = encode(
+        [row(answers=[{"text": "leeps in", "start": start}])], tokenizer, length=64, stride=32, question_length=8
+    )
+    assert text_of(reading, 0, *(int(reading.examples.targets[key][0]) for key in ("start", "end"))) == "sleeps in"
+
+
+def test_an_impossible_question_points_at_cls(tokenizer):
+    reading = encode([row(impossible=True, answers=[])], tokenizer, length=64, stride=32, question_length=8)
+    assert [reading.examples.targets[key][0] for key in ("start", "end", "impossible")] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "room", "stride"), [(0, 10, 4), (1, 10, 4), (10, 10, 4), (11, 10, 4), (97, 20, 8), (40, 9, 9)]
+)
+def test_windows_cover_all_and_each_piece_has_one_owner(pieces, room, stride):
+    cuts = _cuts(pieces, room, stride)
+    covered = np.zeros(pieces, dtype=int)
+    owners = np.zeros(pieces, dtype=int)
+    for first, count, owned in cuts:
+        assert count <= room and len(owned) == count
+        covered[first : first + count] += 1
+        owners[first : first + count] += owned
+    assert (covered >= 1).all() and (owners == 1).all()
+    assert cuts[-1][0] + cuts[-1][1] == pieces
+
+
+def test_the_owner_has_most_context_on_its_poorer_side():
+    cuts = _cuts(30, 20, 10)  # windows 0..19 and 10..29
+    (_, _, first), (_, _, second) = cuts
+    assert first.tolist() == [True] * 15 + [False] * 5  # 14: 5 to its right in the first, 4 to its left in the second
+    assert second.tolist() == [False] * 5 + [True] * 15
+
+
+def test_accents_and_capitals_keep_their_place_in_the_text(tokenizer):
+    context = "The Café: RED cat."
+    answers = [{"text": "Café", "start": 4}]
+    reading = encode([row(context=context, answers=answers)], tokenizer, length=64, stride=32, question_length=8)
+    assert text_of(reading, 0, *(int(reading.examples.targets[key][0]) for key in ("start", "end"))) == "Café"

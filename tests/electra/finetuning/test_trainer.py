@@ -1,0 +1,137 @@
+"""The published training, step by step, and outputs that do not depend on the company a row keeps."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from electra.finetuning import batches, trainer
+from electra.finetuning.batches import steps_per_epoch, training_order
+from electra.finetuning.examples import encode
+from electra.finetuning.heads import Classifier, narrow
+from electra.finetuning.tasks import GLUE, FinetuneConfig
+from electra.finetuning.trainer import count_steps, read_outputs, train
+from electra.nn.weights import load_encoder
+
+from .conftest import glue_rows, padded
+
+CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, dropout=0.0, head_dropout=0.0)
+
+
+@pytest.fixture(scope="module")
+def examples(tokenizer):
+    return encode(glue_rows("mrpc", 60, 1), GLUE["mrpc"], tokenizer, 40)
+
+
+def classifier(model, classes=2) -> Classifier:
+    torch.manual_seed(3)
+    return Classifier(load_encoder(model, dropout=0.0), classes, 0.0)
+
+
+def test_the_head_is_plain_linear_glorot_and_zero(model):
+    network = classifier(model, 3)
+    assert network.head.weight.shape == (3, 32) and network.head.bias.abs().max() == 0
+    assert network.head.weight.abs().max() <= (6 / 35) ** 0.5
+    assert [name for name, _ in network.named_parameters() if not name.startswith("encoder.")] == [
+        "head.weight",
+        "head.bias",
+    ]
+
+
+def test_a_narrow_vocabulary_trains_to_the_same_outputs(model, examples):
+    whole, narrowed = classifier(model), classifier(model)
+    (fewer,), widen = narrow(narrowed.encoder, [examples])
+    assert narrowed.encoder.embeddings.word.num_embeddings == len(np.unique(examples.ids_S)) < whole.encoder.vocab_size
+    config = dataclasses.replace(CONFIG, weight_decay=0.01)
+    train(whole, examples, config, seed=1, stream="t")
+    train(narrowed, fewer, config, seed=1, stream="t")
+    expected, found = read_outputs(whole, examples)["logits"], read_outputs(narrowed, fewer)["logits"]
+    assert np.abs(expected - found).max() < 1e-4
+    widen()
+    assert narrowed.encoder.embeddings.word.num_embeddings == whole.encoder.vocab_size
+    assert np.abs(read_outputs(narrowed, examples)["logits"] - found).max() < 1e-6
+
+
+def test_steps_are_whole_epochs_of_rounded_up_batches():
+    assert count_steps(2490, FinetuneConfig(epochs=10)) == 780  # RTE as published
+    assert count_steps(8551, FinetuneConfig(epochs=3)) == 804  # CoLA
+    assert count_steps(2 * 3668, FinetuneConfig(epochs=3)) == 690  # MRPC in both orders
+    assert count_steps(5, FinetuneConfig(epochs=0.5)) == 1
+    assert steps_per_epoch(33, 32) == 2
+
+
+@pytest.mark.parametrize(("exponent", "tokens"), [("published", 1024), ("plain", 1024), ("published", 60)])
+def test_training_equals_the_published_rules_written_out(model, examples, exponent, tokens, monkeypatch):
+    """Adam without bias correction, eps outside the root, summed loss, clip 1, layer-wise decay, product schedule.
+
+    On padded rows, whole batches at once; ours has no padding, and parts of at most `tokens` tokens.
+    """
+    limited = lambda rows, lengths, _: batches.parts(rows, lengths, tokens)  # noqa: E731
+    monkeypatch.setattr(trainer, "parts", limited)
+    config = dataclasses.replace(CONFIG, layer_decay_exponent=exponent, weight_decay=0.01)
+    ours, theirs = classifier(model), classifier(model)
+    train(ours, examples, config, seed=1, stream="t")
+    extra = 1 if exponent == "published" else 0
+    steps, layers = 8, 2
+    moments: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+    order = training_order(60, 16, 1, "t")
+    for step in range(steps):
+        batch = examples.batch(next(order))
+        hidden = theirs.encoder(*padded(batch))
+        logits = theirs.head(hidden[:, 0])
+        loss = torch.nn.functional.cross_entropy(logits, batch.targets["label"], reduction="sum")
+        theirs.zero_grad()
+        loss.backward()
+        norm = torch.sqrt(sum(p.grad.square().sum() for p in theirs.parameters()))
+        rate = config.learning_rate * (1 - step / steps) * min(1.0, step / 0.8 if int(steps * 0.1) else 1.0)
+        for name, p in theirs.named_parameters():
+            if "layers." in name:
+                share = 0.8 ** (layers - int(name.split("layers.")[1][0]) + extra)
+            elif name.startswith("encoder."):
+                share = 0.8 ** (layers + 1 + extra)
+            else:
+                share = 1.0
+            grad = p.grad / max(1.0, float(norm))
+            m, v = moments.get(name, (torch.zeros_like(p), torch.zeros_like(p)))
+            m, v = 0.9 * m + 0.1 * grad, 0.999 * v + 0.001 * grad.square()
+            moments[name] = (m.detach(), v.detach())
+            decay = 0.01 if p.ndim > 1 else 0.0
+            with torch.no_grad():
+                p -= rate * share * (m / (v.sqrt() + 1e-6) + decay * p)
+    for (name, one), (_, two) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
+        assert torch.allclose(one, two, atol=2e-5), name
+
+
+def test_the_very_first_update_has_rate_zero_with_warm_up(model, examples):
+    network = classifier(model)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    config = dataclasses.replace(CONFIG, epochs=0.25, warmup=1.0)  # one step, all of it warm-up
+    train(network, examples, config, seed=1, stream="t")
+    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+
+
+def test_training_learns_what_can_be_learnt(model, examples):
+    network = classifier(model)
+    training = train(network, examples, dataclasses.replace(CONFIG, epochs=30), seed=1, stream="t")
+    assert training.finite and training.curve[-1][1] < 0.2 < training.curve[0][1]
+    assert training.curve[-1][0] == count_steps(60, dataclasses.replace(CONFIG, epochs=30))
+    logits = read_outputs(network, examples)["logits"]
+    assert (logits.argmax(-1) == examples.targets["label"]).mean() > 0.95
+
+
+def test_a_rows_logits_do_not_depend_on_its_batch(model, examples):
+    network = classifier(model)
+    whole = read_outputs(network, examples)["logits"]
+    single = read_outputs(network, examples, tokens=1)["logits"]
+    assert np.abs(whole - single).max() < 1e-5
+
+
+def test_regression_is_a_squared_error_of_one_output(model, tokenizer):
+    ready = encode(glue_rows("stsb", 20, 1), GLUE["stsb"], tokenizer, 40)
+    network = classifier(model, 0).eval()
+    batch = ready.batch(np.arange(20))
+    with torch.no_grad():
+        expected = (network(batch)[:, 0] - batch.targets["label"]) ** 2
+        assert torch.equal(network.losses(batch), expected)
+    assert network.head.weight.shape == (1, 32)

@@ -1,0 +1,254 @@
+"""Exported folders load in transformers with nothing missing, nothing unexpected and equal outputs, and load here again."""
+
+import json
+import logging
+
+import pytest
+import torch
+import transformers
+
+from electra.errors import BadInput, CorruptFile
+from electra.files import sha256_file
+from electra.nn.encoder import difference
+from electra.nn.pretrained import architecture, extra_tensors, load_networks, network_tensors
+from electra.nn.token_heads import ReplacedTokenHead
+from electra.nn.weights import config_json, encoder_tensors, load_encoder, verify_folder, write_folder
+from electra.pretraining.model import Pretraining
+from electra.storage.tensors import read_tensors, write_tensors
+from tests.electra.helpers import SPECIAL, VOCAB, config
+
+
+def export(model, folder):
+    encoder, extras = model.discriminator.encoder, model.extras()
+    parts = {"encoder": (encoder_tensors(encoder, ""), config_json(encoder.config, VOCAB, "ElectraModel"))}
+    for name, (part, head) in model.networks().items():
+        parts[name] = network_tensors(part, head), config_json(part.config, VOCAB, architecture(head))
+    for name, (tensors, settings) in parts.items():
+        beside = extra_tensors(extras.get(name, {}))
+        write_folder(folder / name, tensors, settings, {}, "# card\n", beside=beside, model="test", part=name)
+
+
+def moved(settings):
+    """A model whose biases and norms are not those of the start: a part that is left out would go unseen."""
+    torch.manual_seed(0)
+    model = Pretraining(settings, VOCAB, SPECIAL).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.02)
+    return model
+
+
+@pytest.fixture
+def exported(tmp_path):
+    model = moved(config())
+    export(model, tmp_path)
+    return model, tmp_path
+
+
+@pytest.mark.parametrize("name", ["encoder", "discriminator", "generator"])
+def test_transformers_loads_it_whole_and_agrees(exported, name):
+    model, folder = exported
+    classes = {
+        "encoder": transformers.AutoModel,
+        "discriminator": transformers.ElectraForPreTraining,
+        "generator": transformers.ElectraForMaskedLM,
+    }
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    peer, report = classes[name].from_pretrained(folder / name, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
+    ids = torch.randint(5, VOCAB, (2, 12), generator=torch.Generator().manual_seed(0))
+    segments = torch.zeros_like(ids)
+    with torch.no_grad():
+        theirs = peer.eval()(ids)
+        if name == "encoder":
+            ours, theirs = model.discriminator.encoder(ids, segments), theirs.last_hidden_state
+        elif name == "discriminator":
+            ours, theirs = model.discriminator(ids, segments, None), theirs.logits
+        else:
+            positions = torch.arange(12).expand(2, 12)
+            ours, theirs = model.generator(ids, segments, None, positions)[0].view(2, 12, -1), theirs.logits
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["encoder", "discriminator"])
+def test_a_round_trip_is_bit_exact(exported, name):
+    model, folder = exported
+    loaded = load_encoder(folder / name)
+    for (key, ours), theirs in zip(
+        model.discriminator.encoder.state_dict().items(), loaded.state_dict().values(), strict=True
+    ):
+        assert torch.equal(ours, theirs), key
+
+
+WHOLE = {"width": 1.0}
+VARIANTS = [
+    *({"objective": {"name": name}} for name in ("electra", "electra_15", "replace_mlm", "all_tokens_mlm", "mlm")),
+    *({"objective": {"sharing": sharing}} for sharing in ("none", "tokens", "embeddings", "gradient_disentangled")),
+    {"objective": {"sharing": "all"}, "generator": WHOLE},
+    {"objective": {"name": "all_tokens_mlm", "sharing": "gradient_disentangled"}},
+    {"objective": {"name": "replace_mlm", "sharing": "gradient_disentangled"}, "encoder__embedding": 32},
+    *({"objective": {"training": "adversarial", "sharing": sharing}} for sharing in ("none", "gradient_disentangled")),
+    {"objective": {"training": "two_stage", "sharing": "none"}, "generator": WHOLE},
+    {"generator": {"kind": "unigram"}},
+]
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_continued_pretraining_starts_where_the_exported_one_ended(tmp_path, changes):
+    """To the bit: every part that is trained, what it answers, and what is exported again."""
+    model = moved(config(**changes))
+    export(model, tmp_path / "one")
+    torch.manual_seed(9)
+    fresh = Pretraining(config(**changes), VOCAB, SPECIAL).eval()
+    load_networks(fresh.networks(), tmp_path / "one", fresh.extras())
+    ids = torch.randint(5, VOCAB, (2, 12), generator=torch.Generator().manual_seed(0))
+    segments = torch.zeros_like(ids)
+    for (ours, head), (theirs, other) in zip(model.networks().values(), fresh.networks().values(), strict=True):
+        with torch.no_grad():
+            hidden, again = ours(ids, segments), theirs(ids, segments)
+            words = [(encoder.embeddings.tables()[0],) for encoder in (ours, theirs)]
+            if isinstance(head, ReplacedTokenHead):
+                words = [(), ()]
+            assert torch.equal(head(hidden, *words[0]), other(again, *words[1]))
+    export(fresh, tmp_path / "two")
+    first, second = (
+        {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+        for folder in (tmp_path / "one", tmp_path / "two")
+    )
+    assert first == second and len(first) > 4
+    if changes["objective"].get("sharing") != "gradient_disentangled" if "objective" in changes else True:
+        unused = "discriminator.head" if hasattr(model, "token_head") else "none"
+        for key, value in model.state_dict().items():
+            assert key.startswith(unused) or torch.equal(value, fresh.state_dict()[key]), key
+
+
+def test_every_sum_has_a_difference_that_gives_it_again():
+    draw = torch.Generator().manual_seed(0)
+    base, delta = (torch.randn(40_000, generator=draw) * 10 ** (6 * torch.rand(40_000, generator=draw)) for _ in "ab")
+    base[:3], delta[:3] = torch.tensor([0.0, -0.0, -0.0]), torch.tensor([-0.0, 0.0, -0.0])
+    close = -12 - 8 * torch.rand(
+        10_000, generator=draw
+    )  # to sums beside a power of two, where it comes to the last bit
+    base, delta = torch.cat([base, close]), torch.cat([delta, (32 - close).nextafter(torch.tensor(torch.inf))])
+    total = base + delta
+    again = base + difference(total, base)
+    assert torch.equal(again.view(torch.int32), total.view(torch.int32))
+    assert not torch.equal(base + (total - base), total)  # the plain difference is not enough
+
+
+def test_a_masked_language_model_loads_in_transformers_whole_and_agrees(tmp_path):
+    model = moved(config(objective={"name": "mlm"}))
+    export(model, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"encoder", "masked_lm"}
+    peer, report = transformers.ElectraForMaskedLM.from_pretrained(tmp_path / "masked_lm", output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
+    ids = torch.randint(5, VOCAB, (2, 12), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        encoder = model.discriminator.encoder
+        ours = model.token_head(encoder(ids, torch.zeros_like(ids)), encoder.embeddings.tables()[0])
+        torch.testing.assert_close(ours, peer.eval()(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_equal_seeds_export_equal_bytes(exported, tmp_path):
+    model, folder = exported
+    write_folder(tmp_path / "again", network_tensors(*model.networks()["discriminator"]), {}, {}, "")
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (
+        folder / "discriminator/model.safetensors"
+    ).read_bytes()
+
+
+def test_what_does_not_fit_is_one_sentence(exported, tmp_path):
+    _, folder = exported
+    (folder / "encoder/MANIFEST.json").unlink()  # a folder from elsewhere
+    values = json.loads((folder / "encoder/config.json").read_text())
+
+    def rewrite(**changes):
+        (folder / "encoder/config.json").write_text(json.dumps(values | changes))
+
+    rewrite(hidden_size=64)
+    with pytest.raises(BadInput, match="has shape"):
+        load_encoder(folder / "encoder")
+    rewrite(num_hidden_layers=5)
+    with pytest.raises(BadInput, match=r"has no tensor encoder\.layer\.2"):
+        load_encoder(folder / "encoder")
+    rewrite(vocab_size=99)
+    with pytest.raises(BadInput, match="has shape"):
+        load_encoder(folder / "encoder")
+    rewrite(num_hidden_layers=1)
+    with pytest.raises(BadInput, match=r"has encoder\.layer\.1.* and 13 more; expected the 23 tensors"):
+        load_encoder(folder / "encoder")
+    for changes, told in (
+        ({"model_type": "bert"}, "'bert'; expected electra"),
+        ({"num_hidden_layers": "two"}, "num_hidden_layers: is 'two'; expected a whole number"),
+        ({"num_attention_heads": 3}, "num_attention_heads: is 3; expected a divisor"),
+        ({"vocab_size": None}, "vocab_size: is None; expected a number above 0"),
+    ):
+        rewrite(**changes)
+        with pytest.raises(BadInput, match=told):
+            load_encoder(folder / "encoder")
+    (folder / "encoder/config.json").write_text("[]")
+    with pytest.raises(CorruptFile, match="is a list; expected keys and values"):
+        load_encoder(folder / "encoder")
+    rewrite()
+    (folder / "encoder/model.safetensors").write_bytes(b"1234")
+    with pytest.raises(CorruptFile):
+        load_encoder(folder / "encoder")
+    (folder / "encoder/model.safetensors").unlink()
+    (folder / "encoder/pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(BadInput, match="pickle"):
+        load_encoder(folder / "encoder")
+
+
+def test_tensors_of_another_kind_or_number_are_one_sentence(exported):
+    _, folder = exported
+    (folder / "encoder/MANIFEST.json").unlink()
+    good = read_tensors(folder / "encoder/model.safetensors", "")
+    for changed, told in (
+        ({**good, "embeddings.LayerNorm.bias": torch.zeros(16, dtype=torch.int32)}, "LayerNorm.bias holds int32"),
+        ({**good, "encoder.layer.9.x": torch.zeros(1)}, r"has encoder\.layer\.9\.x; expected the 39 tensors"),
+        ({}, "has no tensor embeddings.word_embeddings.weight, .* and 36 more; expected the 39"),
+    ):
+        write_tensors(folder / "encoder/model.safetensors", changed)
+        with pytest.raises(BadInput, match=told):
+            load_encoder(folder / "encoder")
+    write_tensors(folder / "encoder/model.safetensors", {**good, "embeddings.position_ids": torch.arange(32)})
+    load_encoder(folder / "encoder")
+
+
+def test_what_a_run_starts_from_must_be_what_it_says_and_was(exported):
+    model, folder = exported
+    networks, hashes = model.networks(), {name: verify_folder(folder / name) for name in model.networks()}
+    load_networks(networks, folder, {}, hashes)
+    for name in networks:
+        (folder / name / "MANIFEST.json").unlink()
+    path = folder / "discriminator/config.json"
+    path.write_text(path.read_text() + "\n")
+    with pytest.raises(
+        CorruptFile, match=rf"{path}: has sha256 {sha256_file(path)}; expected {hashes['discriminator']['config.json']}"
+    ):
+        load_networks(networks, folder, {}, hashes)
+    path.write_text(path.read_text().replace('"num_attention_heads": 2', '"num_attention_heads": 4'))
+    with pytest.raises(BadInput, match="has num_attention_heads 4; expected 2"):
+        load_networks(networks, folder)
+
+
+def test_a_folder_of_ours_is_verified_and_reads_nothing_unlisted(exported):
+    _, folder = exported
+    encoder = folder / "encoder"
+    assert set(verify_folder(encoder, model="test", part="encoder")) == {"config.json", "model.safetensors"}
+    with pytest.raises(CorruptFile, match="says model 'test'; expected 'other'"):
+        verify_folder(encoder, model="other")
+    (encoder / "notes.txt").write_text("harmless")
+    (encoder / "vocab.txt").write_text("[PAD]\n")
+    with pytest.raises(CorruptFile, match=r"vocab\.txt: is not in MANIFEST\.json"):
+        load_encoder(encoder)
+    (encoder / "vocab.txt").unlink()
+    data = bytearray((encoder / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (encoder / "model.safetensors").write_bytes(data)
+    with pytest.raises(CorruptFile, match=r"model\.safetensors: has sha256"):
+        load_encoder(encoder)
+    (encoder / "MANIFEST.json").unlink()
+    load_encoder(encoder)  # as one from elsewhere
+    with pytest.raises(CorruptFile, match=r"has no MANIFEST\.json"):
+        verify_folder(encoder, model="test")

@@ -1,0 +1,46 @@
+"""Which number format is chosen: what is asked for, else by what the device has; no clock is asked, so every start answers alike."""
+
+import time
+
+import pytest
+import torch
+
+from electra.optim import precision
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def no_clock(monkeypatch):
+    for name in ("perf_counter", "monotonic", "process_time"):
+        monkeypatch.setattr(time, name, lambda: pytest.fail("asked a clock"))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({"avx512_f": True, "avx512_bf16": True, "amx_bf16": False}, "bf16"),
+        ({"avx512_f": True, "avx512_bf16": False, "amx_bf16": True}, "bf16"),
+        ({"avx512_f": True, "avx512_bf16": False, "amx_bf16": False}, "fp32"),
+        ({"neon": True}, "fp32"),
+    ],
+)
+def test_auto_takes_half_the_bits_where_the_processor_multiplies_them(monkeypatch, found, expected):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+    assert precision.choose("auto", CPU) == expected
+
+
+def test_what_is_asked_for_is_taken(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: pytest.fail("looked"))
+    assert precision.choose("fp32", CPU) == "fp32" and precision.choose("bf16", CPU) == "bf16"
+
+
+@pytest.mark.parametrize("asked", ["default", "auto"])
+@pytest.mark.parametrize(("half", "expected"), [(True, "bf16"), (False, "fp32")])
+def test_gpus_take_half_the_bits_if_they_have_them(monkeypatch, asked, half, expected):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: half)
+    assert precision.choose(asked, torch.device("cuda")) == expected
+
+
+def test_the_default_on_processors_is_whole():
+    assert precision.choose("default", CPU) == "fp32"

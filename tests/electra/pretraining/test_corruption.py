@@ -1,0 +1,157 @@
+"""Masking, sampling and labels against the rules, counted and computed by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from electra.pretraining.config import ObjectiveConfig
+from electra.pretraining.corruption import Masked, Noise, SpecialIds, chosen_per_row, mask, replace, sample, slots
+from electra.seeds import torch_generator
+
+SPECIAL = SpecialIds(pad=0, cls=2, sep=3, mask=4)
+VOCAB = 50
+
+
+def rows(count=400, length=32):
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(5, VOCAB, (count, length), generator=generator)
+    lengths = torch.randint(3, length + 1, (count,), generator=generator)
+    position = torch.arange(length)
+    ids[:, 0] = SPECIAL.cls
+    ids[position == lengths[:, None] - 1] = SPECIAL.sep
+    ids[position >= lengths[:, None]] = SPECIAL.pad
+    return ids, lengths
+
+
+def masked(config, ids, lengths, step=0):
+    noise = Noise.draw(torch_generator("cpu", 1, "noise", step), *ids.shape, config)
+    return mask(ids, lengths, SPECIAL, config, noise, VOCAB)
+
+
+@pytest.mark.parametrize(("rate", "length", "expected"), [(0.15, 128, 19), (0.15, 512, 79), (0.25, 512, 130)])
+def test_slots_are_the_published_numbers(rate, length, expected):
+    assert slots(rate, length) == expected
+
+
+def test_chosen_per_row_rounds_half_to_even_within_bounds():
+    lengths = torch.tensor([3, 10, 30, 128, 70])
+    expected = [max(1, min(19, int(np.round(0.15 * n)))) for n in lengths.tolist()]
+    assert chosen_per_row(lengths, 0.15, 128).tolist() == expected
+
+
+@pytest.mark.parametrize("faithful", [False, True])
+def test_masking_never_touches_specials_or_padding_and_chooses_k(faithful):
+    ids, lengths = rows()
+    found = masked(ObjectiveConfig(faithful_masking=faithful), ids, lengths)
+    changed = found.ids_BT != ids
+    assert not (changed & ((ids == SPECIAL.cls) | (ids == SPECIAL.sep) | (ids == SPECIAL.pad))).any()
+    assert torch.equal(found.weights_BN.sum(1).long(), chosen_per_row(lengths, 0.15, 32))
+    assert torch.equal(found.targets_M.view_as(found.positions_BN), ids.gather(1, found.positions_BN))
+    for row in range(len(ids)):
+        chosen = found.positions_BN[row][found.weights_BN[row] > 0]
+        assert all(0 < p < lengths[row] - 1 for p in chosen.tolist())
+        if not faithful:
+            assert len(set(chosen.tolist())) == len(chosen)
+
+
+def test_faithful_masking_draws_with_replacement():
+    ids, lengths = rows(length=128)
+    found = masked(ObjectiveConfig(faithful_masking=True), ids, lengths)
+    repeats = sum(
+        len(p) - len(set(p))
+        for p in (
+            [q for q, w in zip(a, b, strict=True) if w]
+            for a, b in zip(found.positions_BN.tolist(), found.weights_BN.tolist(), strict=True)
+        )
+    )
+    assert (
+        0.04 < repeats / found.weights_BN.sum().item() < 0.12
+    )  # about 7 % at length 128 (simulated in the literature)
+
+
+@pytest.mark.parametrize(
+    ("changes", "mask_share", "random_share"),
+    [
+        ({}, 0.85, 0.0),
+        ({"name": "mlm"}, 0.8, 0.1),
+        ({"name": "mlm", "mask_token_rate": 0.85, "random_token_rate": 0.0}, 0.85, 0.0),
+        ({"mask_token_rate": 0.8, "random_token_rate": 0.1}, 0.8, 0.1),
+    ],
+)
+def test_shares_of_mask_kept_and_random(changes, mask_share, random_share):
+    ids, lengths = rows(3000)
+    found = masked(ObjectiveConfig(**changes), ids, lengths)
+    at = found.ids_BT.gather(1, found.positions_BN)[found.weights_BN > 0]
+    original = ids.gather(1, found.positions_BN)[found.weights_BN > 0]
+    spread = 4 * (0.25 / len(at)) ** 0.5
+    assert abs((at == SPECIAL.mask).float().mean().item() - mask_share) < spread
+    other = ((at != SPECIAL.mask) & (at != original)).float().mean().item()
+    assert abs(other - random_share * (1 - 2 / VOCAB)) < spread
+
+
+def test_every_candidate_is_chosen_equally_often():
+    ids, lengths = torch.full((1, 12), 9), torch.tensor([12])
+    ids[0, 0], ids[0, -1] = SPECIAL.cls, SPECIAL.sep
+    ids, lengths = ids.repeat(4000, 1), lengths.repeat(4000)
+    found = masked(ObjectiveConfig(mask_rate=0.25), ids, lengths)
+    counts = torch.bincount(found.positions_BN[found.weights_BN > 0], minlength=12)[1:-1].float()
+    expected = found.weights_BN.sum() / 10
+    assert (counts - expected).abs().max() < 5 * expected.sqrt()
+
+
+def test_sampling_follows_the_softmax():
+    torch.manual_seed(0)
+    logits = torch.randn(1, 12) * 2
+    uniform = torch.rand(200_000, generator=torch.Generator().manual_seed(1))
+    targets = torch.zeros(200_000, dtype=torch.long)
+    for config, expected in (
+        (ObjectiveConfig(), logits[0].double().softmax(-1)),
+        (ObjectiveConfig(temperature=2.0), (logits[0].double() / 2).softmax(-1)),
+    ):
+        drawn = sample(logits.expand(200_000, -1), uniform, config, targets)
+        share = torch.bincount(drawn, minlength=12).double() / 200_000
+        assert (share - expected).abs().max() < 5 * (0.25 / 200_000) ** 0.5
+    never = sample(logits.expand(2000, -1), uniform[:2000], ObjectiveConfig(disallow_correct=True), targets[:2000] + 3)
+    assert not (never == 3).any()
+
+
+def test_sampling_takes_the_cell_that_holds_the_uniform_number():
+    logits = torch.tensor([[0.25, 0.0, 0.5, 0.25]]).log().expand(5, -1)
+    drawn = sample(
+        logits, torch.tensor([0.0, 0.2499, 0.25, 0.7499, 0.999]), ObjectiveConfig(), torch.zeros(5, dtype=torch.long)
+    )
+    assert drawn.tolist() == [0, 0, 2, 2, 3]
+
+
+@pytest.mark.parametrize("width", [12, 256, 700])
+def test_logits_that_are_not_finite_draw_some_id_of_the_vocabulary(width):
+    logits = torch.zeros(3, width)
+    logits[0], logits[1, 4], logits[2, 5] = float("nan"), float("inf"), float("nan")
+    drawn = sample(logits, torch.tensor([0.1, 0.5, 0.999]), ObjectiveConfig(), torch.zeros(3, dtype=torch.long))
+    assert ((drawn >= 0) & (drawn < width)).all()
+
+
+def test_replaced_only_where_the_sample_differs():
+    ids = torch.tensor([[2, 10, 11, 12, 3]])
+    one = Masked(ids, torch.tensor([[1, 3, 0]]), torch.tensor([[1.0, 1, 0]]), torch.tensor([10, 12, 2]))
+    corrupted, replaced, counts = replace(ids, one, torch.tensor([10, 40, 33]))
+    assert corrupted.tolist() == [[2, 10, 11, 40, 3]]
+    assert replaced.tolist() == [[False, False, False, True, False]]
+    assert counts["replaced"] == counts["sample_correct"] == 1
+
+
+def test_a_position_drawn_twice_gets_the_floored_mean_of_its_samples():
+    ids = torch.tensor([[2, 10, 11, 12, 3]])
+    twice = Masked(ids, torch.tensor([[2, 2]]), torch.ones(1, 2), torch.tensor([11, 11]))
+    corrupted, *_ = replace(ids, twice, torch.tensor([20, 25]))
+    assert corrupted.tolist() == [[2, 10, 22, 12, 3]]  # (20 + 25) // 2
+
+
+def test_slicing_rows_changes_no_mask():
+    ids, lengths = rows(16)
+    config = ObjectiveConfig()
+    noise = Noise.draw(torch_generator("cpu", 1, "noise", 0), 16, 32, config)
+    whole = mask(ids, lengths, SPECIAL, config, noise, VOCAB)
+    part = slice(4, 8)
+    sliced = mask(ids[part], lengths[part], SPECIAL, config, noise.rows(part), VOCAB)
+    assert torch.equal(whole.ids_BT[part], sliced.ids_BT)

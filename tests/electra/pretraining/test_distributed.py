@@ -1,0 +1,168 @@
+"""Several processes train as one does: the same rows, masks, samples, dropout and losses; checkpoints fit any number of them."""
+
+import json
+import multiprocessing
+import os
+import signal
+import socket
+
+import pytest
+import torch
+
+from electra.errors import BadConfig, UserError
+from electra.pretraining import gradients, step, trainer
+from electra.pretraining.distributed import World
+from electra.pretraining.trainer import pretrain
+from electra.storage import checkpoint
+from tests.electra.helpers import config, data
+from tests.electra.pretraining.test_step import Rerun
+
+FORK = multiprocessing.get_context("fork")
+CLOSE = {"rel": 1e-5, "abs": 1e-6}
+SHORT = {"pretrain__accumulate": 2, "pretrain__steps": 6, "pretrain__eval_every": 3, "pretrain__save_every": 100}
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return str(found.getsockname()[1])
+
+
+def work(rank, size, port, run, settings, before):
+    """One process, as torchrun would start it; its exit code is its error's."""
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    torch.set_num_threads(1)
+    if before:
+        before(rank)
+    try:
+        pretrain(settings, data(), run, {}, log=lambda step, numbers: None)
+    except UserError as error:
+        (run / f"error-{rank}").write_text(str(error))
+        os._exit(error.exit_code)
+    os._exit(0)  # without the goodbyes of libraries that were loaded before the fork
+
+
+def train(run, size=1, before=None, **changes):
+    """Train with `size` processes; returns the curve and the exit codes."""
+    settings, port = config(**SHORT | changes), free_port()
+    arguments = (size, port, run, settings, before)
+    processes = [FORK.Process(target=work, args=(rank, *arguments)) for rank in range(size)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    codes = [process.exitcode for process in processes]
+    for process in processes:
+        process.kill()  # one that hangs would keep pytest from ending
+    path = run / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else [], codes
+
+
+def at_step(step, action):
+    """Do something at the beginning of a step of this process."""
+    original, calls = trainer.set_rate, iter(range(1000))
+
+    def counted(optimizer, rate):
+        if next(calls) == step:
+            action()
+        return original(optimizer, rate)
+
+    trainer.set_rate = counted
+
+
+def agree(found, expected):
+    assert len(found) == len(expected) == 3
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours == pytest.approx(theirs, **CLOSE)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The curve of one process with a batch in two slices; what DDP and FSDP import is imported once, before any fork."""
+    import torch._dynamo
+    import torch.distributed.fsdp  # noqa: F401
+
+    return train(tmp_path_factory.mktemp("alone"))[0]
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_two_processes_give_the_curve_of_one_with_dropout_too(tmp_path, alone, kind):
+    found, codes = train(tmp_path, 2, pretrain__parallel=kind)
+    assert codes == [0, 0]
+    agree(found, alone)
+
+
+@pytest.mark.parametrize("slices", [2, 4])
+def test_two_processes_that_record_their_steps_give_the_curve_of_one(tmp_path, slices, alone):
+    """Gradients are summed between the recorded slices and the recorded update: no collective is inside of a recording."""
+
+    def record(rank):
+        trainer.Step = lambda *args, **options: step.Step(*args, **options | {"record": Rerun()})
+
+    expected = alone if slices == 2 else train(tmp_path / "alone", pretrain__accumulate=slices)[0]
+    found, codes = train(tmp_path / "two", 2, record, pretrain__accumulate=slices)
+    assert codes == [0, 0]
+    agree(found, expected)
+
+
+@pytest.mark.parametrize(("before", "after", "kind"), [(2, 1, "ddp"), (1, 2, "ddp"), (2, 1, "fsdp"), (1, 2, "fsdp")])
+def test_a_run_goes_on_with_another_number_of_processes(tmp_path, alone, before, after, kind):
+    def ask(rank):
+        if rank == before - 1:  # one process is asked, all of them stop at the same step
+            at_step(3, lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+    _, codes = train(tmp_path, before, ask, pretrain__parallel=kind)
+    assert codes == [75] * before and checkpoint.steps(tmp_path) == [4]
+    found, codes = train(tmp_path, after, pretrain__parallel=kind)
+    assert codes == [0] * after
+    agree(found, alone)
+
+
+def test_accumulation_and_processes_cut_a_batch_into_the_same_slices():
+    def cut(size, accumulate):
+        worlds = [World(rank, size, torch.device("cpu"), "ddp") for rank in range(size)]
+        return [list(world.slices(32, accumulate)[1]) for world in worlds]
+
+    assert cut(1, 4) == [[0, 1, 2, 3]] and cut(2, 4) == [[0, 1], [2, 3]] and cut(4, 4) == [[0], [1], [2], [3]]
+    assert cut(2, 1) == [[0], [1]]
+    with pytest.raises(BadConfig, match="a multiple of 3"):
+        World(0, 3, torch.device("cpu"), "ddp").slices(32, 1)
+
+
+def test_the_end_of_one_process_ends_the_others_with_run_again(tmp_path, alone):
+    def die(rank):
+        if rank == 1:
+            at_step(4, lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+    _, codes = train(tmp_path, 2, die)
+    assert codes == [75, -signal.SIGKILL]
+    assert "another process of this run has ended" in (tmp_path / "error-0").read_text()
+
+
+def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path, alone):
+    def poison(rank):
+        original, calls = gradients.Flat.reduce, iter(range(1000))
+
+        def poisoned(self):  # the loss alone: no gradient tells the others
+            if rank == 1 and next(calls) == 2:
+                self.loss.fill_(float("inf"))
+            original(self)
+
+        gradients.Flat.reduce = poisoned
+
+    _, codes = train(tmp_path, 2, poison)
+    assert codes == [70, 70]
+    assert len(list(tmp_path.glob("nonfinite-step-*.json"))) == 1
+
+
+@pytest.mark.parametrize("name", ["mlm", "two_stage", "unigram"])
+def test_objectives_that_leave_parameters_without_a_gradient_train_too(tmp_path, alone, name):
+    changes = {
+        "mlm": {"objective__name": "mlm"},
+        "two_stage": {"objective__training": "two_stage", "objective__sharing": "none", "generator__width": 1.0},
+        "unigram": {"generator__kind": "unigram"},
+    }[name]
+    expected, _ = train(tmp_path / "one", 1, **changes)
+    found, codes = train(tmp_path / "two", 2, **changes)
+    assert codes == [0, 0]
+    agree(found, expected)

@@ -1,0 +1,79 @@
+"""FLOPs against the figures that the authors' script prints and the matmul table of the literature study."""
+
+import pytest
+
+from electra.config import build, plain
+from electra.errors import BadConfig
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.flops import row_flops, step_flops, training_flops, training_steps
+
+SHAPES = {
+    "small": ((12, 256, 4, 1024, 128), 0.25, 0.15, 128, 128, 1_000_000),
+    "base": ((12, 768, 12, 3072, 768), 1 / 3, 0.15, 512, 256, 766_000),
+    "large": ((24, 1024, 16, 4096, 1024), 0.25, 0.25, 512, 2048, 400_000),
+}
+VOCAB = 30522
+
+
+def config(size, steps=None, warmup=0, **objective):
+    shape, width, rate, length, batch, published = SHAPES[size]
+    encoder = dict(zip(("layers", "hidden", "heads", "ffn", "embedding"), shape, strict=True))
+    pretrain = {"length": length, "batch": batch, "steps": steps or published, "warmup": warmup, "learning_rate": 1e-4}
+    values = {"encoder": encoder, "generator": {"width": width}, "objective": {"mask_rate": rate} | objective}
+    return build(ElectraConfig, values | {"pretrain": pretrain}, size)
+
+
+@pytest.mark.parametrize(("size", "expected"), [("small", 1.29e18), ("base", 6.43e19), ("large", 7.12e20)])
+def test_the_authors_convention_gives_the_authors_totals(size, expected):
+    assert training_flops(config(size), VOCAB) == pytest.approx(expected, rel=5e-3)
+
+
+@pytest.mark.parametrize(("size", "megaflops"), [("small", 70.2), ("base", 668), ("large", 2169)])
+def test_the_matmul_convention_counts_training_a_token(size, megaflops):
+    row = row_flops(config(size), VOCAB, "matmul").train / SHAPES[size][3] / 1e6
+    assert row == pytest.approx(megaflops, rel=0.02)
+
+
+def test_bert_small_has_the_published_total():
+    assert training_flops(config("small", steps=1_450_000, name="mlm"), VOCAB) == pytest.approx(1.42e18, rel=5e-3)
+
+
+def test_a_budget_in_flops_becomes_steps():
+    budget = config("small", steps={"flops": 8.9e16})
+    assert training_steps(budget, VOCAB) == round(8.9e16 / step_flops(budget, VOCAB))
+    assert training_flops(budget, VOCAB) == pytest.approx(8.9e16, rel=1e-4)
+
+
+def test_a_budget_that_ends_before_the_warm_up_is_refused():
+    each = step_flops(config("small"), VOCAB)
+    assert training_steps(config("small", steps={"flops": 100 * each}, warmup=100), VOCAB) == 100
+    with pytest.raises(BadConfig, match=r"pays for 99 steps; expected at least the 100 of pretrain.warmup; raise the"):
+        training_steps(config("small", steps={"flops": 99 * each}, warmup=100), VOCAB)
+
+
+def test_a_warm_up_fits_into_each_stage_of_two_stage_training():
+    stages = {"training": "two_stage", "sharing": "none"}
+    values = plain(config("small", steps=200, warmup=100))
+    values["objective"] |= stages
+    values["generator"]["width"] = 1.0
+    assert training_steps(build(ElectraConfig, values, "here"), VOCAB) == 200
+    values["pretrain"]["warmup"] = 101
+    with pytest.raises(BadConfig, match=r"here.pretrain.warmup: is 101; expected at most half of steps \(100\)"):
+        build(ElectraConfig, values, "here")
+    values["pretrain"]["steps"] = {
+        "flops": 200
+        * step_flops(build(ElectraConfig, values | {"pretrain": values["pretrain"] | {"steps": 1000}}, "here"), VOCAB)
+    }
+    with pytest.raises(
+        BadConfig, match=r"pays for 200 steps; expected at least the 101 of pretrain.warmup in each stage"
+    ):
+        training_steps(build(ElectraConfig, values, "here"), VOCAB)
+
+
+def test_all_tokens_costs_more_than_replace_and_that_more_than_electra():
+    cost = {
+        name: step_flops(config("small", name=name), VOCAB)
+        for name in ("electra", "replace_mlm", "all_tokens_mlm", "mlm")
+    }
+    assert cost["mlm"] < cost["replace_mlm"] < cost["all_tokens_mlm"]
+    assert cost["electra"] < cost["replace_mlm"]

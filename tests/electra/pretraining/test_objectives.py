@@ -1,0 +1,289 @@
+"""Each objective's equation, computed by hand; each variant trains."""
+
+import math
+
+import pytest
+import torch
+
+from electra.nn.config import EncoderConfig
+from electra.pretraining.config import GeneratorConfig
+from electra.pretraining.corruption import mask
+from electra.pretraining.feed import Feed
+from electra.pretraining.generator import Generator
+from electra.pretraining.model import Pretraining
+from electra.pretraining.objectives import copy_losses, masked_token_loss, reinforce_losses, replaced_token_losses
+from electra.pretraining.trainer import pretrain, stage_of
+from tests.electra.helpers import SPECIAL, VOCAB, config, data
+
+
+def test_masked_token_loss_is_the_weighted_sum_of_surprise():
+    logits = torch.tensor([[0.2, 0.3, 0.5], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]).log() + 3
+    found = masked_token_loss(logits, torch.tensor([2, 0, 1]), torch.tensor([1.0, 1.0, 0.0]))
+    assert found.item() == pytest.approx(-math.log(0.5) - math.log(0.7), rel=1e-6)
+
+
+def test_replaced_token_losses_are_binary_cross_entropies():
+    found = replaced_token_losses(torch.tensor([[0.0, 2.0, -1.0]]), torch.tensor([[True, False, True]]))
+    sigmoid = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731
+    assert found[0].tolist() == pytest.approx(
+        [-math.log(0.5), -math.log(1 - sigmoid(2)), -math.log(sigmoid(-1))], rel=1e-6
+    )
+
+
+def test_copy_losses_mix_copy_and_softmax():
+    logits = torch.tensor([[0.2, 0.3, 0.5], [0.2, 0.3, 0.5]]).log()
+    gate = torch.tensor([1.0, 1.0])
+    d = 1 / (1 + math.exp(-1))
+    found = copy_losses(logits, gate, torch.tensor([2, 1]), torch.tensor([2, 2]))
+    assert found.tolist() == pytest.approx([-math.log(d + (1 - d) * 0.5), -math.log((1 - d) * 0.5)], rel=1e-6)
+
+
+def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():
+    logits = torch.zeros(2, 3, requires_grad=True)
+    rewards, baseline = torch.tensor([2.0, 0.1]), torch.tensor([0.0, 0.0], requires_grad=True)
+    policy, regression = reinforce_losses(logits, torch.tensor([1, 1]), rewards, baseline)
+    advantage = [2.0 - math.log(2), 0.1 - math.log(2)]
+    assert policy.tolist() == pytest.approx([a * math.log(3) for a in advantage], rel=1e-5)
+    expected = [-math.exp(-r) * math.log(0.5) - (1 - math.exp(-r)) * math.log(0.5) for r in (2.0, 0.1)]
+    assert regression.tolist() == pytest.approx(expected, rel=1e-5)
+    policy.sum().backward()
+    assert logits.grad[0, 1] < 0 < logits.grad[1, 1]  # descent raises the first sample's logit and lowers the second's
+    assert baseline.grad is None or not baseline.grad.any()  # the policy does not move the baseline
+
+
+@pytest.mark.parametrize("accumulated", [False, True])
+def test_total_is_the_weighted_sum_over_global_counts(accumulated):
+    settings = config(objective__discriminator_weight=7.0, objective__generator_weight=2.0)
+    torch.manual_seed(0)
+    model = Pretraining(settings, VOCAB, SPECIAL).eval()
+    batch = Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)
+    from electra.pretraining.feed import part
+
+    outputs = [model(part(batch, i, 4)) for i in range(4)] if accumulated else [model(batch)]
+    sums = {key: sum(out.sums[key].item() for out in outputs) for key in outputs[0].sums}
+    expected = 2 * sums["mlm_loss"] / sums["chosen"] + 7 * sums["disc_loss"] / sums["tokens"]
+    assert sum(out.loss.item() for out in outputs) == pytest.approx(expected, rel=1e-5)
+    assert sums["chosen"] == batch.chosen.item() and sums["tokens"] == batch.tokens.item()
+
+
+def test_no_gradient_passes_from_the_discriminator_through_the_samples():
+    settings = config(objective__sharing="none", objective__generator_weight=0.0)
+    torch.manual_seed(0)
+    model = Pretraining(settings, VOCAB, SPECIAL).eval()
+    model(Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)).loss.backward()
+    assert all(p.grad is None or not p.grad.any() for p in model.generator.parameters())
+    assert all(p.grad is not None for p in model.discriminator.parameters())
+
+
+def test_sharing():
+    def shared(**changes):
+        model = Pretraining(config(**changes), VOCAB, SPECIAL)
+        generator = {id(p) for p in model.generator.encoder.parameters()}
+        return {name for name, p in model.discriminator.encoder.named_parameters() if id(p) in generator}
+
+    block = {"word.weight", "position.weight", "token_type.weight", "norm.weight", "norm.bias"}
+    assert shared(objective__sharing="none") == set()
+    assert shared(objective__sharing="tokens") == {"embeddings.word.weight"}
+    assert shared() == {f"embeddings.{name}" for name in block}
+    assert len(shared(objective__sharing="all", generator__width=1.0)) > 30
+
+
+def test_disentangled_tables_start_equal_and_keep_the_gradients_apart():
+    torch.manual_seed(0)
+    settings = config(objective__sharing="gradient_disentangled", objective__generator_weight=0.0)
+    model = Pretraining(settings, VOCAB, SPECIAL).eval()
+    ours, theirs = model.discriminator.encoder.embeddings, model.generator.encoder.embeddings
+    assert torch.equal(ours.tables()[0], theirs.tables()[0])
+    model(Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)).loss.backward()
+    assert ours.word.weight.grad.any() and (theirs.word.weight.grad is None or not theirs.word.weight.grad.any())
+
+
+def by_hand(settings):
+    """A model, a batch, and in float64 what its networks answer, computed apart from its forward pass."""
+    torch.manual_seed(0)
+    model = Pretraining(settings, VOCAB, SPECIAL).double().eval()
+    batch = Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)
+    special = model.special
+    masked = mask(batch.ids_BT, batch.lengths_B, special, settings.objective, batch.noise, VOCAB)
+    chosen = [
+        (row, position)
+        for row, positions in enumerate(masked.positions_BN.tolist())
+        for position, weight in zip(positions, masked.weights_BN[row].tolist(), strict=True)
+        if weight
+    ]
+    outputs = model(batch)
+    with torch.no_grad():
+        read = outputs.corrupted_BT
+        hidden = model.discriminator.encoder(read, batch.segments_BT, batch.lengths_B)
+        verdicts = model.discriminator.head(hidden).sigmoid()
+        words = model.discriminator.encoder.embeddings.tables()[0]
+        tokens = model.token_head(hidden, words).softmax(-1) if hasattr(model, "token_head") else None
+        copies = model.copy_gate(hidden).squeeze(-1).sigmoid() if hasattr(model, "copy_gate") else None
+        mlm = 0.0
+        if model.generator is not None:
+            every = torch.arange(batch.ids_BT.shape[1]).expand_as(batch.ids_BT)
+            proposed, _ = model.generator(masked.ids_BT, batch.segments_BT, batch.lengths_B, every)
+            proposed = proposed.view(*batch.ids_BT.shape, VOCAB).softmax(-1)
+            mlm = sum(-proposed[r, p, batch.ids_BT[r, p]].log() for r, p in chosen) / len(chosen)
+    return outputs, batch, chosen, mlm, verdicts, tokens, copies
+
+
+def test_electra_is_the_published_sum_over_every_real_token():
+    outputs, batch, _, mlm, verdicts, _, _ = by_hand(config())
+    real = [(r, p) for r, length in enumerate(batch.lengths_B.tolist()) for p in range(length)]
+    fake = outputs.corrupted_BT != batch.ids_BT
+    judged = sum(-(verdicts[r, p] if fake[r, p] else 1 - verdicts[r, p]).log() for r, p in real) / len(real)
+    assert outputs.loss.item() == pytest.approx((mlm + 50 * judged).item(), rel=1e-5)
+
+
+def test_electra_15_judges_the_chosen_positions_only():
+    outputs, batch, chosen, mlm, verdicts, _, _ = by_hand(config(objective__name="electra_15"))
+    fake = outputs.corrupted_BT != batch.ids_BT
+    judged = sum(-(verdicts[r, p] if fake[r, p] else 1 - verdicts[r, p]).log() for r, p in chosen) / len(chosen)
+    assert outputs.loss.item() == pytest.approx((mlm + 50 * judged).item(), rel=1e-5)
+
+
+def test_replace_mlm_asks_for_the_originals_where_samples_stand():
+    outputs, batch, chosen, mlm, _, tokens, _ = by_hand(config(objective__name="replace_mlm"))
+    asked = sum(-tokens[r, p, batch.ids_BT[r, p]].log() for r, p in chosen) / len(chosen)
+    assert (outputs.corrupted_BT != batch.ids_BT).any()
+    assert outputs.loss.item() == pytest.approx((mlm + asked).item(), rel=1e-5)
+
+
+def test_all_tokens_mlm_mixes_copy_and_softmax_at_every_real_token():
+    outputs, batch, _, mlm, _, tokens, copies = by_hand(config(objective__name="all_tokens_mlm"))
+    asked, count = 0.0, 0
+    for r, length in enumerate(batch.lengths_B.tolist()):
+        for p in range(length):
+            right = batch.ids_BT[r, p]
+            d, same = copies[r, p], float(outputs.corrupted_BT[r, p] == right)
+            asked, count = asked - (d * same + (1 - d) * tokens[r, p, right]).log(), count + 1
+    assert outputs.loss.item() == pytest.approx((mlm + asked / count).item(), rel=1e-5)
+
+
+def test_mlm_has_no_generator_and_reads_masks():
+    outputs, batch, chosen, _, _, tokens, _ = by_hand(config(objective__name="mlm"))
+    asked = sum(-tokens[r, p, batch.ids_BT[r, p]].log() for r, p in chosen) / len(chosen)
+    assert (outputs.corrupted_BT == SPECIAL.mask).any()
+    assert outputs.loss.item() == pytest.approx(asked.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "share"), [("uniform", [1 / VOCAB] * VOCAB), ("unigram", None)])
+def test_a_fixed_generator_proposes_by_its_frequencies_and_learns_nothing(kind, share):
+    counts = torch.arange(1.0, VOCAB + 1)
+    model = Pretraining(config(generator__kind=kind), VOCAB, SPECIAL, counts)
+    logits, _ = model.generator(None, None, None, torch.zeros(2, 3, dtype=torch.long))
+    expected = torch.tensor(share) if share else counts / counts.sum()
+    torch.testing.assert_close(logits.softmax(-1), expected.expand(6, VOCAB), atol=1e-6, rtol=1e-5)
+    assert not list(model.generator.parameters())
+
+
+@pytest.mark.parametrize(
+    ("width", "depth", "shape"),
+    [(0.125, 1.0, (32, 1, 128, 12)), (0.25, 0.5, (64, 1, 256, 6)), (1.0, 1.0, (256, 4, 1024, 12))],
+)
+def test_the_generators_size_is_a_fraction_of_the_discriminators(width, depth, shape):
+    small = EncoderConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
+    found = GeneratorConfig(width=width, depth=depth).encoder(small)
+    assert (found.hidden, found.heads, found.ffn, found.layers) == shape and found.embedding == 128
+
+
+TWIN = {"generator__width": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "shared"),
+    [
+        ({"objective__sharing": "none"}, ()),
+        ({"objective__sharing": "tokens"}, ("encoder.embeddings.word.",)),
+        ({"objective__sharing": "embeddings"}, ("encoder.embeddings.",)),
+        ({"objective__sharing": "gradient_disentangled"}, ()),  # the discriminator has deltas, the generator the tables
+        ({"objective__sharing": "all", **TWIN}, ("encoder.",)),
+        ({"objective__training": "two_stage", "objective__sharing": "none", **TWIN}, ()),
+    ],
+)
+def test_what_both_networks_learn_is_not_the_generators_own(changes, shared):
+    model = Pretraining(config(**changes), VOCAB, SPECIAL)
+    own, given = model.own_to_generator(), dict(model.generator.named_parameters())
+    assert {name for name, parameter in given.items() if parameter not in own} == {
+        name for name in given if shared and name.startswith(shared)
+    }
+    assert all(parameter not in own for parameter in model.discriminator.parameters())
+
+
+def test_an_objective_without_a_generator_has_no_parameters_of_one():
+    assert Pretraining(config(objective__name="mlm"), VOCAB, SPECIAL).own_to_generator() == set()
+    assert Pretraining(config(generator__kind="uniform"), VOCAB, SPECIAL).own_to_generator() == set()
+
+
+@pytest.mark.parametrize(
+    ("changes", "mimetic"),
+    [
+        ({}, "discriminator"),
+        ({"objective__name": "mlm"}, "discriminator"),
+        ({"objective__sharing": "all", **TWIN}, "discriminator"),
+        ({"objective__training": "two_stage", "objective__sharing": "none", **TWIN}, "generator"),
+    ],
+)
+def test_mimetic_attention_goes_to_the_network_that_the_discriminator_begins_as(changes, mimetic):
+    found = Pretraining(config(encoder__init="mimetic", **changes), VOCAB, SPECIAL)
+    for name, part in (("discriminator", found.discriminator), ("generator", found.generator)):
+        if part is None or (name == "generator" and part.encoder is found.discriminator.encoder):
+            continue
+        query, key, _ = part.encoder.layers[0].attention.qkv.weight.detach().chunk(3)
+        diagonal = (query.T @ key).diagonal().mean() / len(query) * part.encoder.config.heads
+        assert (diagonal > 0.005) == (name == mimetic), (name, diagonal)
+
+
+VARIANTS = {
+    "temperature": {"objective__temperature": 2.0},
+    "disallow_correct": {"objective__disallow_correct": True},
+    "mask_rate": {"objective__mask_rate": 0.25},
+    "weights": {"objective__discriminator_weight": 10.0, "objective__generator_weight": 2.0},
+    "unshared": {"objective__sharing": "none"},
+    "shared_tokens": {"objective__sharing": "tokens"},
+    "eighth": {"generator__width": 0.125},
+    "mlm_85": {"objective__name": "mlm", "objective__mask_token_rate": 0.85, "objective__random_token_rate": 0.0},
+    "electra_15": {"objective__name": "electra_15"},
+    "replace_mlm": {"objective__name": "replace_mlm"},
+    "all_tokens_mlm": {"objective__name": "all_tokens_mlm"},
+    "bert": {"objective__name": "mlm"},
+    "unigram": {"generator__kind": "unigram"},
+    "uniform": {"generator__kind": "uniform"},
+    "two_stage": {"objective__training": "two_stage", "objective__sharing": "none", "generator__width": 1.0},
+    "adversarial": {"objective__training": "adversarial"},
+    "shared": {"objective__sharing": "all", "generator__width": 1.0},
+    "disentangled": {"objective__sharing": "gradient_disentangled"},
+    "faithful": {"objective__faithful_masking": True},
+    "shallow": {"generator__depth": 0.5},
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_variant_trains(tmp_path, name):
+    quiet = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0, "pretrain__learning_rate": 3e-3}
+    settings = config(
+        **quiet | VARIANTS[name] | {"pretrain__batch": 16, "pretrain__steps": 40, "pretrain__eval_every": 20}
+    )
+    found = pretrain(settings, data(), tmp_path, {}, log=lambda step, numbers: None)
+    first, last = found.history[0], found.history[-1]
+    if name == "two_stage":  # the first stage has no discriminator loss, so stages are compared with themselves
+        assert found.history[1]["mlm_loss"] < first["mlm_loss"] and last["disc_loss"] < 0.6
+        assert not any(p.requires_grad for p in found.model.generator.parameters())
+    elif name == "adversarial":  # the generator is no longer asked to be right
+        assert last["disc_loss"] < first["disc_loss"]
+    else:
+        assert last["loss"] < first["loss"]
+
+
+def test_two_stage_begins_the_discriminator_with_the_generators_weights():
+    torch.manual_seed(0)
+    settings = config(**VARIANTS["two_stage"])
+    model = Pretraining(settings, VOCAB, SPECIAL)
+    assert isinstance(model.generator, Generator)
+    model.start_second_stage()
+    for ours, theirs in zip(
+        model.discriminator.encoder.parameters(), model.generator.encoder.parameters(), strict=True
+    ):
+        assert torch.equal(ours, theirs) and ours is not theirs
+    assert [stage_of(settings, step, 20) for step in (0, 9, 10, 19)] == ["generator"] * 2 + ["discriminator"] * 2

@@ -1,0 +1,76 @@
+"""What a checkpoint holds is all that a run goes on from."""
+
+import threading
+
+import pytest
+import torch
+
+from electra import files
+from electra.optim.optimizer import build_optimizer
+from electra.pretraining.distributed import World
+from electra.pretraining.state import State
+from electra.pretraining.trainer import pretrain
+from electra.storage import checkpoint
+from tests.electra.helpers import config, data
+
+
+@pytest.mark.parametrize("sharing", ["embeddings", "gradient_disentangled"])
+def test_a_generator_of_another_rate_resumes_to_the_same_bytes(tmp_path, sharing):
+    torch.set_num_threads(1)
+    changes = {"encoder__init": "mimetic", "pretrain__generator_rate": 4.0, "objective__sharing": sharing}
+    settings = config(**changes, pretrain__steps=8, pretrain__save_every=4, pretrain__eval_every=4)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    for run in (whole, cut):
+        pretrain(settings, data(), run, {}, log=lambda step, numbers: None)
+    files.remove(cut / "step-8")
+    pretrain(settings, data(), cut, {}, log=lambda step, numbers: None)
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert (cut / "step-8" / name).read_bytes() == (whole / "step-8" / name).read_bytes()
+
+
+def state_of(run, aside):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    optimizer = build_optimizer(model.named_parameters(), weight_decay=0.0)
+    return model, State(run, {}, World(0, 1, torch.device("cpu")), names, optimizer, aside=aside)
+
+
+def test_a_checkpoint_that_is_written_aside_holds_the_moment_it_was_asked_for(tmp_path, monkeypatch):
+    """Training goes on before it lies on the disk: weights and history change under it."""
+    go, save = threading.Event(), checkpoint.save
+
+    def slow(*args, **options):
+        assert go.wait(10)
+        save(*args, **options)
+
+    monkeypatch.setattr(checkpoint, "save", slow)
+    found = []
+    for aside in (False, True):
+        model, state = state_of(tmp_path / str(aside), aside)
+        history = [{"step": 1}]
+        if not aside:
+            go.set()
+        state.save(1, {"history": history}, keep=2)
+        if aside:
+            with torch.no_grad():
+                model.weight.add_(1)
+            history.append({"step": 2})
+            assert not checkpoint.steps(state.run)
+            go.set()
+        state.written()
+        go.clear()
+        found.append(checkpoint.load(state.run / "step-1"))
+    (_, plain, progress), (_, aside, theirs) = found
+    assert progress == theirs and progress["history"] == [{"step": 1}]
+    assert all(torch.equal(plain["model"][name], aside["model"][name]) for name in ("weight", "bias"))
+
+
+def test_what_goes_wrong_aside_is_raised_at_the_next_save(tmp_path, monkeypatch):
+    _, state = state_of(tmp_path, aside=True)
+    monkeypatch.setattr(
+        checkpoint, "save", lambda *args, **options: (_ for _ in ()).throw(OSError(28, "No space left"))
+    )
+    state.save(1, {}, keep=2)
+    with pytest.raises(OSError, match="No space left"):
+        state.save(2, {}, keep=2)

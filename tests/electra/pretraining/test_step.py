@@ -1,0 +1,166 @@
+"""The step: what is recorded does what was done, it compiles in one piece, and it never reads the device."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch._dynamo import lookup_backend
+from torch.nn.utils import clip_grad
+
+from electra.optim.optimizer import build_optimizer, set_rate
+from electra.pretraining import model
+from electra.pretraining.distributed import World
+from electra.pretraining.feed import Feed, part
+from electra.pretraining.model import Pretraining
+from electra.pretraining.step import WARM_UP, Step, compile_parts
+from tests.electra.helpers import SPECIAL, VOCAB, config, data
+
+CPU, META = torch.device("cpu"), torch.device("meta")
+QUIET = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
+
+
+def build(settings, device=CPU, record=None, precision="fp32"):
+    torch.manual_seed(0)
+    with device:
+        model = Pretraining(settings, VOCAB, SPECIAL).train()
+    optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
+    world = World(0, 1, device, "ddp")
+    return model, Step(model, optimizer, world, clip=1.0, precision=precision, record=record)
+
+
+class Rerun:
+    """What a CUDA graph does, for devices without: results keep their place."""
+
+    def __init__(self):
+        self.recorded = []
+
+    def __call__(self, work):
+        todo = []
+        self.recorded.append(work)
+        result = work()
+
+        def replay():
+            if not todo:  # a graph does its work at its first replay, not while it is recorded
+                todo.append(work)
+                return
+            for place, value in zip(_tensors(result), _tensors(work()), strict=True):
+                place.copy_(value)
+
+        return replay, result
+
+
+def _tensors(result):
+    return list(result.values()) if isinstance(result, dict) else [result]
+
+
+class Failing(Rerun):
+    """A recorder that cannot hold one of the works of a step: the device's word at an illegal operation."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def __call__(self, work):
+        if len(self.recorded) == self.number:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return super().__call__(work)
+
+
+def train(record, slices, before=lambda model: None, columns=False, precision="fp32"):
+    settings, numbers = config(), []
+    model, step = build(settings, record=record, precision=precision)
+    before(model)
+    feed = Feed(data().train, settings, CPU, "noise")
+    for number in range(WARM_UP + 4):
+        set_rate(step.optimizer, 1e-3 * (number + 1))
+        batch = feed.batch(number)
+        if columns:  # lengths as a column of a table: the same numbers in another layout
+            batch = replace(batch, lengths_B=torch.stack([batch.lengths_B] * 2, 1)[:, 1])
+        parts = [part(batch, i, slices) for i in range(slices)]
+        sums, norm = step(parts, [7 * number + i for i in range(slices)], "joint")
+        numbers.append((norm.item(), *(value.item() for value in sums.values())))
+    return numbers, [parameter.detach() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("slices", [1, 4])
+def test_recorded_steps_do_what_plain_ones_do(slices, precision):
+    """In bf16 the working copies of a recorded step are rounded as autocast rounds, so this holds to the last bit there too."""
+    record = Rerun()
+    (ours, weights), (theirs, expected) = (train(r, slices, precision=precision) for r in (record, None))
+    assert len(record.recorded) == (3 if slices > 1 else 2)
+    assert ours == theirs
+    assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_step_that_cannot_be_recorded_is_done_unrecorded_with_a_warning(number, capsys):
+    (ours, weights), (theirs, expected) = train(Failing(number), 4), train(None, 4)
+    assert ours == theirs
+    assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
+    assert capsys.readouterr().err.count("warning: the step could not be recorded") == 1
+
+
+def test_what_the_warm_up_compiled_is_what_is_recorded(capsys):
+    """Compiling anew inside a recording is an error on a GPU, so the recorded step's buffers have the layout of those before."""
+    compiled = []
+
+    def backend(graph, inputs):
+        compiled.append(len(record.recorded))
+        return graph.forward
+
+    record = Rerun()
+    train(record, 4, before=lambda model: compile_parts(model, backend=backend), columns=True)
+    assert compiled and set(compiled) == {0} and len(record.recorded) == 3
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_batches_have_the_layout_of_their_copies(columns):
+    feed = Feed(data().train, config(), CPU, "noise")
+    if columns:
+        feed.hold()
+    for name in ("ids_BT", "segments_BT", "lengths_B"):
+        assert getattr(feed.batch(0), name).is_contiguous()
+
+
+@pytest.mark.parametrize("changes", [{}, {"objective__name": "replace_mlm"}, {"objective__faithful_masking": True}])
+def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
+    """On tensors that have a shape but no numbers, a host read (item, bool, a boolean index) is an error."""
+    monkeypatch.setattr(model, "initialise", lambda model, settings: None)  # drawing weights looks at them
+    monkeypatch.setattr(clip_grad, "_device_has_foreach_support", lambda device: True)
+    settings = config(**changes)
+    made = Feed(data().train, settings, CPU, "noise").batch(0)
+    _, step = build(settings, META)
+    rows = [getattr(made, name).to(META) for name in ("ids_BT", "segments_BT", "lengths_B")]
+    noise = type(made.noise)(*(value.to(META) for value in vars(made.noise).values()))
+    batch = type(made)(*rows, noise, made.chosen.to(META), made.tokens.to(META))
+    sums, norm = step([batch], [1], "joint")
+    assert norm.device == META and {value.device for value in sums.values()} == {META}
+    with pytest.raises(RuntimeError, match="meta tensors"):
+        norm.item()
+
+
+def test_the_compiled_parts_are_whole_and_give_the_same_gradients():
+    """`fullgraph` refuses whatever the compiler cannot hold in one piece; the backend runs the traced graphs as they are."""
+    settings = config(**QUIET, encoder__layers=5)
+    batch = Feed(data().train, settings, CPU, "noise").batch(0)
+    found, graphs = [], []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return lookup_backend("aot_eager")(graph, inputs)
+
+    for compiled in (False, True):
+        model, _ = build(settings)
+        if compiled:
+            compile_parts(model, backend=backend, fullgraph=True)
+        loss = model(batch).loss
+        loss.backward()
+        found.append((loss, [parameter.grad for parameter in model.parameters()]))
+    (plain, gradients), (loss, ours) = found
+    torch.testing.assert_close(loss, plain, rtol=1e-6, atol=0)
+    for a, b in zip(ours, gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+    # masking, replacing, two heads, the embeddings, one layer of each network
+    assert len(graphs) <= 8, "each of the five layers was compiled for itself"

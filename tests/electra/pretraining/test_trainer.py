@@ -1,0 +1,366 @@
+"""The loop: learning, exact resume after any kill, polite stops, refused non-finite numbers."""
+
+import json
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from electra.errors import BadInput, Busy, CorruptFile, NonFinite, OutOfRoom, Stopped
+from electra.files import lock_folder, sha256_file
+from electra.optim.optimizer import clip_gradients
+from electra.pretraining import trainer
+from electra.pretraining.config import of_config
+from electra.pretraining.trainer import pretrain
+from electra.storage import checkpoint
+from electra.storage.manifest import verify_manifest
+from tests.electra.helpers import config, data
+
+FORK = multiprocessing.get_context("fork")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def train(run, settings=None, log=lambda step, numbers: None):
+    settings = settings or config()
+    return pretrain(settings, data(), run, {"config": of_config(settings)}, log=log)
+
+
+def train_and_leave(run):
+    """Train in a fork, and leave it without the goodbyes of libraries that were loaded before it."""
+    train(run)
+    os._exit(0)
+
+
+def state(run):
+    """Hashes of everything that a finished run leaves: weights, optimizer, running sums, progress, numbers."""
+    newest = run / f"step-{checkpoint.steps(run)[-1]}"
+    return {path.name: sha256_file(path) for path in [*sorted(newest.iterdir()), run / "metrics.jsonl"]}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """(What a run leaves that nothing disturbs, the seconds that it takes)."""
+    run = tmp_path_factory.mktemp("reference")
+    started = time.monotonic()
+    train(run)
+    return state(run), time.monotonic() - started
+
+
+@pytest.fixture(scope="module")
+def expected(reference):
+    return reference[0]
+
+
+def test_both_networks_learn(tmp_path):
+    easy = {"generator__width": 1.0, "encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
+    length = {"batch": 32, "steps": 160, "warmup": 20, "learning_rate": 3e-3, "eval_every": 80, "save_every": 160}
+    found = train(tmp_path, config(**easy, **{f"pretrain__{key}": value for key, value in length.items()}))
+    first, last = found.history[0], found.history[-1]
+    assert last["mlm_loss"] < 0.5 * first["mlm_loss"]
+    assert last["disc_loss"] < 0.5 * last["disc_baseline"]
+    assert last["disc_auc"] > 0.9 and last["disc_recall"] > 0.5
+
+
+def test_a_discriminator_that_tells_nothing_apart_is_told_once(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(trainer, "collapsed", lambda numbers: True)
+    train(tmp_path, config(pretrain__warmup=1, pretrain__eval_every=2))
+    assert capsys.readouterr().err.count("does not tell replaced tokens from original ones") == 1
+
+
+def test_step_zero_loss_is_ln_vocabulary_plus_fifty_ln_two(tmp_path):
+    first = train(tmp_path).history[0]
+    assert abs(first["loss"] - (torch.tensor(60.0).log() + 50 * torch.tensor(2.0).log())) < 4
+    assert first["disc_majority"] > 0.8
+
+
+def test_equal_runs_leave_equal_bytes(tmp_path, expected):
+    train(tmp_path)
+    assert state(tmp_path) == expected
+
+
+def test_accumulation_changes_the_loss_by_rounding_only(tmp_path):
+    quiet = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
+    whole = train(tmp_path / "a", config(**quiet)).history[-1]["loss"]
+    parts = train(tmp_path / "b", config(**quiet, pretrain__accumulate=4)).history[-1]["loss"]
+    assert parts == pytest.approx(whole, rel=2e-5)  # fp32 sums in another order, over 20 steps
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path, reference):
+    expected, seconds = reference
+    chance, kills, attempts = random.Random(0), 0, 0
+    while kills < 30:
+        run = tmp_path / f"run-{attempts}"
+        attempts += 1
+        while True:
+            process = FORK.Process(target=train_and_leave, args=(run,))
+            process.start()
+            process.join(chance.uniform(0.02, seconds))
+            if process.exitcode is not None:
+                assert process.exitcode == 0
+                break
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+            kills += 1
+        assert state(run) == expected
+
+
+def test_crash_at_every_file_operation_of_a_save_leaves_a_good_checkpoint(tmp_path):
+    ended = None
+    for number in range(200):
+        run = tmp_path / str(number)
+        for step in (1, 2):
+            save_step(run, step)
+        process = FORK.Process(target=save_and_crash, args=(run, number))
+        process.start()
+        process.join()
+        step, found, _ = checkpoint.load_newest(run)
+        assert step in {2, 3} and torch.equal(found["model"]["w"], torch.arange(4.0) * step)
+        save_step(run, 3)  # what the crash left does not hinder the next save
+        assert checkpoint.load_newest(run)[0] == 3 and checkpoint.steps(run) == [2, 3]
+        assert not list(run.glob(".*")) and not list(run.glob("bad-*"))
+        if process.exitcode == 0:
+            ended = number
+            break
+    assert ended is not None and ended > 25  # opens, writes, fsyncs, renames, deletions
+
+
+def save_step(run, step):
+    groups = {"model": {"w": torch.arange(4.0) * step}, "optimizer": {"m": torch.ones(3)}}
+    checkpoint.save(run, step, groups, {"step": step}, keep=2)
+
+
+def save_and_crash(run, number):
+    """Save step 3, prune step 1, and leave the process, without a goodbye, before its `number`-th operation on files."""
+    calls = iter(range(1000))
+
+    def count(*arguments):
+        if next(calls) == number:
+            os._exit(9)
+
+    def watch(event, arguments):
+        if event in {"os.rename", "os.remove", "os.rmdir", "os.mkdir"} or (
+            event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        ):
+            count()
+
+    fsync, write = os.fsync, checkpoint.write_tensors
+    os.fsync = lambda handle: (count(), fsync(handle))
+    # the library writes out of Python's sight: before it, and after half of the bytes
+    checkpoint.write_tensors = lambda path, tensors: (count(), path.write_bytes(b"half"), count(), write(path, tensors))
+    sys.addaudithook(watch)
+    save_step(run, 3)
+    os._exit(0)
+
+
+def damage(path, how, chance):
+    raw = bytearray(path.read_bytes())
+    if how == "delete":
+        path.unlink()
+        return
+    if how == "truncate":
+        raw = raw[: len(raw) // 2]
+    elif how == "empty":
+        raw = bytearray()
+    elif how == "swap":
+        older = path.parent.with_name(f"step-{checkpoint.steps(path.parent.parent)[-2]}")
+        raw = bytearray((older / path.name).read_bytes())
+    elif how == "zero":
+        raw = bytearray(len(raw))
+    else:
+        bit = chance.randrange(len(raw) * 8)
+        raw[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("how", ["truncate", "empty", "zero", "flip", "delete", "swap"])
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "progress.json", "MANIFEST.json"])
+def test_a_damaged_checkpoint_is_set_aside_and_the_run_ends_with_the_same_bytes(tmp_path, expected, file, how, capsys):
+    train(tmp_path)
+    newest = tmp_path / f"step-{checkpoint.steps(tmp_path)[-1]}"
+    damage(newest / file, how, random.Random(file + how))
+    train(tmp_path)
+    assert state(tmp_path) == expected
+    assert (tmp_path / newest.name.replace("step", "bad-step")).is_dir()
+    assert "set aside" in capsys.readouterr().err
+
+
+def test_every_flipped_bit_is_found(tmp_path):
+    checkpoint.save(tmp_path, 1, {"model": {"w": torch.randn(50)}}, {"step": 1}, keep=2)
+    path, chance = tmp_path / "step-1" / "model.safetensors", random.Random(1)
+    good = path.read_bytes()
+    for _ in range(200):
+        damage(path, "flip", chance)
+        with pytest.raises(CorruptFile):
+            verify_manifest(path.parent)
+        path.write_bytes(good)
+
+
+def test_checkpoints_swapped_between_steps_are_refused(tmp_path):
+    for step in (1, 2):
+        checkpoint.save(tmp_path, step, {"model": {"w": torch.full((3,), float(step))}}, {"step": step}, keep=2)
+    (tmp_path / "step-1").rename(tmp_path / "x")
+    (tmp_path / "step-2").rename(tmp_path / "step-1")
+    (tmp_path / "x").rename(tmp_path / "step-2")
+    with pytest.raises(CorruptFile, match="no checkpoint is good"):
+        checkpoint.load_newest(tmp_path)
+
+
+def test_with_every_checkpoint_bad_nothing_restarts_by_itself(tmp_path):
+    train(tmp_path)
+    for step in checkpoint.steps(tmp_path):
+        (tmp_path / f"step-{step}" / "model.safetensors").write_bytes(b"")
+    for _ in range(2):  # the second time all of them stand aside already
+        with pytest.raises(CorruptFile):
+            train(tmp_path)
+
+
+@pytest.mark.parametrize(("number", "when"), [(signal.SIGTERM, 10), (signal.SIGINT, 10), (signal.SIGTERM, 11)])
+def test_a_signal_saves_and_says_run_again(tmp_path, monkeypatch, expected, number, when):
+    original, calls = trainer.add_sums, iter(range(1000))
+
+    def interrupt(total, part):
+        original(total, part)
+        if next(calls) == 2 * when - 1:  # the last of the two calls of a step
+            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), number)  # impatience changes nothing
+            time.sleep(0.01)
+
+    with pytest.raises(Stopped) as stopped:
+        monkeypatch.setattr(trainer, "add_sums", interrupt)
+        train(tmp_path)
+    monkeypatch.undo()
+    assert stopped.value.exit_code == 75
+    assert checkpoint.steps(tmp_path)[-1] == when
+    train(tmp_path)
+    assert {k: v for k, v in state(tmp_path).items() if k != "metrics.jsonl"} == {
+        k: v for k, v in expected.items() if k != "metrics.jsonl"
+    }
+    assert state(tmp_path)["metrics.jsonl"] == expected["metrics.jsonl"]
+
+
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
+    with lock_folder(tmp_path), pytest.raises(Busy, match=str(os.getpid())):
+        train(tmp_path)
+
+
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_nonfinite_numbers_stop_before_the_update(tmp_path, monkeypatch, where):
+    original = clip_gradients
+    calls = iter(range(1000))
+
+    def poison(parameters, limit):
+        if next(calls) == 8:
+            parameters[0].grad[0] = float("nan" if where == "loss" else "inf")
+        return original(parameters, limit)
+
+    monkeypatch.setattr("electra.pretraining.step.clip_gradients", poison)
+    with pytest.raises(NonFinite) as refused:
+        train(tmp_path)
+    assert refused.value.exit_code == 70 and "step 9" in str(refused.value)
+    assert json.loads((tmp_path / "nonfinite-step-9.json").read_text())["seed"] == 1
+    assert checkpoint.steps(tmp_path) == [6]
+
+
+def test_nonfinite_weights_are_not_saved(tmp_path):
+    with pytest.raises(NonFinite):
+        checkpoint.save(tmp_path, 1, {"model": {"w": torch.tensor([float("nan")])}}, {}, keep=2)
+    assert checkpoint.steps(tmp_path) == []
+
+
+@pytest.mark.parametrize("limit", [0, 1000, 4000, 20_000, 50_000])
+def test_a_disk_that_is_full_at_any_byte_is_a_sentence_and_the_run_goes_on_later(tmp_path, expected, limit):
+    def fill():  # the kernel's own refusal, from the first checkpoint on
+        original = checkpoint.save
+
+        def save(*arguments, **named):
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            original(*arguments, **named)
+
+        checkpoint.save = save
+        try:
+            train(tmp_path)
+        except OutOfRoom as error:
+            os._exit(error.exit_code)
+
+    process = FORK.Process(target=fill)
+    process.start()
+    process.join()
+    assert process.exitcode == 74
+    assert not list(tmp_path.glob(".step-*"))
+    train(tmp_path)
+    assert state(tmp_path) == expected
+
+
+def test_too_little_room_is_refused_before_the_first_step(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(OutOfRoom, match="has 1,000 bytes free"):
+        train(tmp_path)
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, 1, {"model": {"w": torch.zeros(3)}}, {}, keep=2)
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutOfRoom, match="bytes free"):
+        checkpoint.save(tmp_path, 2, {"model": {"w": torch.ones(3)}}, {}, keep=2)
+    monkeypatch.undo()
+    assert checkpoint.load_newest(tmp_path)[0] == 1
+    assert not list(tmp_path.glob(".step-*"))
+
+
+def test_fewer_rows_than_a_batch_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="at least one batch of 128"):
+        train(tmp_path, config(pretrain__batch=128))
+
+
+@pytest.mark.parametrize(
+    ("steps", "form", "expected"),
+    [
+        (8, "product", [0, 0.375, 0.5, 0.25] * 2),
+        (9, "product", [0, 0.375, 0.5, 0.25, 0, 0.4, 0.6, 0.4, 0.2]),
+        (8, "warmup_then_decay", [0.5, 1, 1, 0.5] * 2),
+    ],
+)
+def test_each_of_two_stages_has_a_warm_up_and_a_decay_of_its_own(tmp_path, steps, form, expected):
+    stages = {"objective__training": "two_stage", "objective__sharing": "none", "generator__width": 1.0}
+    length = {"steps": steps, "warmup": 2, "learning_rate": 1.0, "schedule": form}
+    settings = config(**stages, **{f"pretrain__{key}": value for key, value in length.items()})
+    assert [trainer.rate(settings, step, steps) for step in range(steps)] == pytest.approx(expected)
+
+
+def test_two_stage_training_stopped_in_the_second_stage_ends_with_the_same_bytes(tmp_path):
+    stages = {"objective__training": "two_stage", "objective__sharing": "none", "generator__width": 1.0}
+    settings = config(**stages, pretrain__steps=8, pretrain__save_every=3, pretrain__log_every=1)
+    rates: dict[int, float] = {}
+
+    def stop(step, numbers):
+        rates.setdefault(step, numbers.get("train/learning_rate", 0.0))
+        if step == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    train(tmp_path / "whole", settings)
+    with pytest.raises(Stopped):
+        train(tmp_path / "stopped", settings, stop)
+    train(
+        tmp_path / "stopped",
+        settings,
+        lambda step, numbers: rates.setdefault(step, numbers.get("train/learning_rate", 0.0)),
+    )
+    assert state(tmp_path / "stopped") == state(tmp_path / "whole")
+    assert [rates[step] / 5e-3 for step in range(1, 9)] == pytest.approx([0, 0.375, 0.5, 0.25] * 2)

@@ -1,0 +1,144 @@
+"""A folder is what its manifest says, or one sentence says what is wrong with it."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from electra.errors import BadInput, CorruptFile
+from electra.files import read_json, read_jsonl, write_json
+from electra.storage import manifest as manifests
+from electra.storage.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
+
+FACTS = {"kind": "model", "name": "ours", "shards": {10: 1, 9: 2}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "folder"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "weights").write_bytes(bytes(range(256)))
+    (folder / "inner/rows").write_bytes(b"rows")
+    write_manifest(folder / "inner", kind="rows")
+    write_manifest(folder, **FACTS)
+    return folder
+
+
+def damages() -> dict[str, tuple[object, str]]:
+    """What may happen to a file, as a function of its path, and what is said of it."""
+
+    def flip(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+
+    def link(path: Path) -> None:
+        path.rename(path.with_name("elsewhere"))
+        path.symlink_to(path.with_name("elsewhere"))
+
+    def become_a_folder(path: Path) -> None:
+        path.unlink()
+        path.mkdir()
+
+    return {
+        "flipped": (flip, "has sha256|is not JSON|lists no files|says|names"),
+        "cut": (lambda path: path.write_bytes(path.read_bytes()[:-2]), "bytes; expected|is not JSON"),
+        "emptied": (lambda path: path.write_bytes(b""), "has 0 bytes; expected|is not JSON"),
+        "link": (link, "is a link; expected"),
+        "missing": (Path.unlink, f"is missing; expected a file of|has no {MANIFEST}"),
+        "folder": (become_a_folder, f"is missing; expected a file of|has no {MANIFEST}"),
+    }
+
+
+@pytest.mark.parametrize("name", ["weights", "inner/rows", f"inner/{MANIFEST}", MANIFEST])
+@pytest.mark.parametrize("damage", damages())
+def test_damage_is_told_with_the_file(folder: Path, damage: str, name: str) -> None:
+    assert verify_manifest(folder)["kind"] == "model"
+    harm, told = damages()[damage]
+    harm(folder / name)  # type: ignore[operator]
+    with pytest.raises(CorruptFile, match=told) as error:
+        verify_manifest(folder, do="make it again")
+    assert name.rpartition("/")[0] in str(error.value) and error.value.exit_code == 74
+
+
+def test_no_bit_of_the_manifest_can_change_what_it_says(folder: Path) -> None:
+    path = folder / MANIFEST
+    good, text = verify_manifest(folder), path.read_bytes()
+    for bit in range(8 * len(text)):
+        data = bytearray(text)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        try:
+            found = verify_manifest(folder)
+        except (CorruptFile, BadInput):
+            continue
+        assert found["files"] == good["files"] and found["name"] == good["name"], (
+            bit,
+            data,
+        )  # a space, the hash's own key
+
+
+def test_a_link_on_the_way_to_a_file_is_refused(folder: Path) -> None:
+    (folder / "inner").rename(folder.parent / "inner")
+    (folder / "inner").symlink_to(folder.parent / "inner")
+    with pytest.raises(CorruptFile, match="inner: is a link"):
+        verify_manifest(folder)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+def test_what_cannot_be_read_is_told(folder: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Path.open
+
+    def refuse(path: Path, *arguments: object, **more: object) -> object:
+        if path.name == "weights":
+            raise OSError(number, os.strerror(number))
+        return opened(path, *arguments, **more)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(CorruptFile, match=rf"weights: cannot be read \({os.strerror(number)}\)"):
+        verify_manifest(folder)
+    for read in (read_json, read_jsonl):
+        with pytest.raises(CorruptFile, match="cannot be read"):
+            read(folder / "weights")
+
+
+def test_whose_a_folder_is_and_what_it_lists(folder: Path) -> None:
+    assert verify_manifest(folder, kind="model", name="ours")["shards"] == {"10": 1, "9": 2}
+    with pytest.raises(CorruptFile, match="says name 'ours'; expected 'theirs'"):
+        verify_manifest(folder, name="theirs")
+    (folder / "weights").write_bytes(b"other")
+    assert verify_manifest(folder, only=["inner/rows"])
+    (folder / "added").write_bytes(b"harmless until it is read")
+    with pytest.raises(CorruptFile, match=f"added: is not in {MANIFEST}"):
+        verify_manifest(folder, only=["added"])
+
+
+def test_a_manifest_of_before_it_had_a_hash_is_read(folder: Path) -> None:
+    values = json.loads((folder / MANIFEST).read_text())
+    del values["sha256"]
+    write_json(folder / MANIFEST, values)
+    assert verify_manifest(folder) == values
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "[]", '{"files": []}', '{"files": {"a": 1}}', '{"files": {"": {}}}', "\ud800"]
+)
+def test_a_manifest_of_nonsense_is_a_sentence(folder: Path, text: str) -> None:
+    (folder / MANIFEST).write_text(text, errors="surrogatepass")
+    with pytest.raises((CorruptFile, BadInput)):
+        verify_manifest(folder)
+
+
+def test_bytes_are_hashed_once_a_process_unless_the_file_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, hashed = folder / "weights", []
+    monkeypatch.setattr(manifests, "_SETTLED", -1)
+    real = manifests.sha256_file
+    monkeypatch.setattr(manifests, "sha256_file", lambda path: hashed.append(path) or real(path))
+    assert sha256_once(path) == sha256_once(path) and hashed == [path]
+    path.write_bytes(b"0")
+    assert sha256_once(path) == real(path) and hashed == [path, path]
+    monkeypatch.setattr(manifests, "_SETTLED", 10**12)  # times that may be those of a change to come are not trusted
+    path.write_bytes(b"1")
+    assert sha256_once(path) == sha256_once(path) and len(hashed) == 4
