@@ -96,7 +96,7 @@ ROOMS = {  # room -> the rooms it stands on; all stand on the files at the top o
 
 def test_rooms_stand_on_the_rooms_below_them() -> None:
     core = ROOT / "electra"
-    assert {path.name for path in core.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(ROOMS)
+    assert {path.parent.name for path in core.glob("*/__init__.py")} == set(ROOMS)
     for room, floors in ROOMS.items():
         for path in (core / room).rglob("*.py"):
             above = {f"electra.{other}" for other in set(ROOMS) - floors - {room}}

@@ -58,6 +58,7 @@ def test_a_share_is_every_nth_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             share()
 
 
+STAGES = Path(__file__).parent / "stages"
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -78,11 +79,11 @@ except UserError as error:
 @pytest.mark.slow
 def test_two_machines_make_one_corpus_and_its_rows(tmp_path: Path) -> None:
     """Two processes at a time, each in a folder of its own with files of another age; then one brings it together."""
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path.insert(0, str(STAGES))
     import test_corpus
 
     def start(folder: str, stage: str, part: str = "") -> "subprocess.Popen[str]":
-        program = PROGRAM.format(tests=str(Path(__file__).parent), folder=str(tmp_path / folder), stage=stage)
+        program = PROGRAM.format(tests=str(STAGES), folder=str(tmp_path / folder), stage=stage)
         environment = {**os.environ, "PYTHONPATH": str(ROOT), VARIABLE: "1", SHARE: part}
         return subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
 

@@ -29,7 +29,7 @@ from electra.nn.weights import load_encoder
 from electra.optim.optimizer import clip_gradients
 
 from .conftest import glue_rows, squad_rows
-from .test_jobs import bytes_of
+from .runs.test_plan import bytes_of
 
 SEEDS = (1, 2, 5)
 CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, dropout=0.0, head_dropout=0.0)

@@ -12,7 +12,7 @@ from electra.finetuning.squad.windows import encode
 from electra.finetuning.tasks import SquadConfig
 from electra.nn.weights import load_encoder
 
-from .conftest import padded
+from ..conftest import padded
 
 CONTEXT = "the red cat sleeps in the old house"
 CONFIG = SquadConfig(length=40, stride=12, question_length=10, beam=2, n_best=3, answer_length=3)
