@@ -60,7 +60,7 @@ def test_a_machine_without_memory_in_mid_run_loses_no_checkpoint(tmp_path):
             if next(calls) == 2:
                 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
                 resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20), resource.RLIM_INFINITY))
-                torch.empty(1 << 28)
+                torch.empty(1 << 34)  # more than earlier tests can have left free
             original(optimizer, rate)
 
         trainer.set_rate = limited
