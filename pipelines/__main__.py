@@ -67,7 +67,7 @@ def run_stage(options: argparse.Namespace) -> int:
     """Run a stage under a tracker and note how long it took."""
     if code := processes.told_before():
         return code
-    from pipelines import tracking
+    from pipelines import tracked, tracking
     from pipelines.params import load
 
     params = load()
@@ -84,6 +84,8 @@ def run_stage(options: argparse.Namespace) -> int:
         layout = processes.Layout.read(vars(options))
         if layout.several:
             return processes.launch([stage, name, *(["--debug"] if options.debug else [])], layout, key)
+    if processes.is_main():
+        tracked.put_back(stage, name)
     told = params.tracking if processes.is_main() else "none"
     started = time.monotonic()
     module = importlib.import_module(f"pipelines.stages.{stage}")

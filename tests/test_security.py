@@ -100,7 +100,9 @@ def test_the_lock_has_exact_versions_and_no_address() -> None:
 def test_the_lock_keeps_what_must_be_kept() -> None:
     """fastapi's bound is the difference between flows that start and flows that do not; the others are security floors."""
     locked = dict(
-        line.split("==") for line in (ROOT / "requirements.lock").read_text().splitlines() if re.match(r"[a-z]", line)
+        line.partition(" ;")[0].split("==")
+        for line in (ROOT / "requirements.lock").read_text().splitlines()
+        if re.match(r"[a-z]", line)
     )
 
     def version(name: str) -> tuple[int, ...]:

@@ -1,0 +1,18 @@
+"""Results that git tracks, while a stage runs: DVC deletes them before it starts one, and a stage may be interrupted.
+
+So a stage begins by putting back what git has of its own results, and replaces that at its end.
+"""
+
+import subprocess
+
+
+def put_back(stage: str, name: str) -> None:
+    """Restore the deleted results of a stage from git's index; nothing where there is no git, or nothing was deleted."""
+    places = [f"results/{stage}/{name}.json", f"results/{stage}s/{name}.json", f"results/{name}/{stage}.*"]
+    git = ["git", "ls-files", "-z", "--deleted", "--", *(places if name else [f"results/{stage}"])]
+    try:
+        deleted = subprocess.run(git, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout
+        if deleted:
+            subprocess.run(["git", "checkout-index", "-z", "--stdin"], input=deleted, check=False)
+    except OSError:
+        return
