@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from electra.errors import SourceUnreachable
 
-SECONDS = 45.0  # after the work: Prefect notes the end within a few
+SECONDS = 45.0  # after the work: MLflow has WORKFLOW_SECONDS of them at most, and Prefect notes the end within a few
 TELLING = 10.0  # for a page: Prefect's client would try for more than a minute
 
 

@@ -150,10 +150,18 @@ def parent_run(flow: str, model: str) -> Iterator[str | None]:
         yield parent
         status = "FINISHED"
     finally:
-        if parent:
-            tracking.end_workflow(parent, status)
         if ALONE in os.environ or "PREFECT__FLOW_RUN_ID" in os.environ:  # here, or a worker's process for this run
-            ending.limit()
+            ending.limit()  # first: telling MLflow is part of it
+        if parent:
+            tell_end(parent, status)
+
+
+def tell_end(parent: str, status: str) -> None:
+    """End the run in MLflow; whatever comes of it is not the flow's outcome."""
+    try:
+        tracking.end_workflow(parent, status)
+    except Exception as error:
+        tracking.warn(error)
 
 
 def read_params() -> Params:

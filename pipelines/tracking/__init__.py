@@ -28,6 +28,7 @@ from pipelines.tracking.spool import Spool
 
 FOLDER = "tracking"  # in runs/: what the store has not got yet
 PARENT = "ELECTRA_MLFLOW_PARENT"  # environment variable: the run id of the workflow
+WORKFLOW_SECONDS = 20.0  # that a flow waits for its own end to be told; the rest of its time is Prefect's
 CLOSE_SECONDS = 90.0  # only a recorder that does not even start takes so long; it gives a store a few seconds
 
 
@@ -101,15 +102,19 @@ class Pipe:
 
     def close(self) -> None:
         """Wait until the record is complete or the recorder has given up, which it does within seconds."""
-        if self._process is None or self._process.stdin is None:
-            return
         try:
-            self._process.stdin.close()
-            self._process.wait(CLOSE_SECONDS)
+            self.leave(CLOSE_SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
             self.warn(error)
+            assert self._process is not None
             self._process.kill()
             self._process.wait()
+
+    def leave(self, seconds: float) -> None:
+        """Close this end and wait for the recorder's; one that takes longer raises TimeoutExpired, and ends by itself."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._process.wait(seconds)
 
     def warn(self, error: object) -> None:
         """Say once that tracking fails."""
@@ -174,7 +179,8 @@ def end_workflow(run_id: str, status: str) -> None:
     pipe = Pipe(Spool(Path("runs").absolute() / FOLDER / f"workflow-{run_id}"))
     end = {"what": "end", "run": "", "workflow": run_id, "status": status, "uri": uri(), "outs": dvc_hashes()}
     pipe.send(end)
-    pipe.close()
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        pipe.leave(WORKFLOW_SECONDS)
 
 
 def uri() -> str:

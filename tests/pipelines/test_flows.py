@@ -3,6 +3,7 @@
 import json
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -178,6 +179,30 @@ def test_a_dead_tracking_store_does_not_stop_a_flow(dvc: Dvc, monkeypatch: pytes
     monkeypatch.setattr(recorder, "open_parent", dead)
     assert pretrain("smoke") == "ran"
     assert dvc.parents == [None]
+
+
+def test_mlflow_takes_a_part_of_the_last_seconds_and_does_not_decide_how_a_flow_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pipelines import flows
+    from pipelines.flows import ending, steps
+    from pipelines.tracking import recorder
+
+    def told(*_: Any) -> None:
+        order.append("MLflow")
+        raise ValueError("dvc.lock is half written")
+
+    order: list[str] = []
+    monkeypatch.setenv(flows.ALONE, "1")
+    monkeypatch.setattr(steps, "read_params", lambda: SimpleNamespace(tracking="mlflow"))
+    monkeypatch.setattr(recorder, "open_parent", lambda *_: "a run")
+    monkeypatch.setattr(ending, "limit", lambda: order.append("the limit begins"))
+    monkeypatch.setattr(tracking, "end_workflow", told)
+    with steps.parent_run("pretrain", "tiny") as parent:
+        assert parent == "a run"
+    assert order == ["the limit begins", "MLflow"]
+    assert "half written" in capsys.readouterr().err
+    assert tracking.WORKFLOW_SECONDS < ending.SECONDS / 2
 
 
 def test_a_server_that_vanishes_under_an_ablation_leaves_it_running(

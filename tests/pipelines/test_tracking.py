@@ -223,6 +223,27 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(
     assert found["pretrain@tiny"].data.tags["dvc.out.build/models/tiny"] == "abc.dir"
 
 
+def test_a_recorder_that_takes_long_is_not_waited_for_at_a_flows_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = [sys.executable, "-c", "import time; time.sleep(60)"]
+    started = subprocess.Popen(slow, stdin=subprocess.PIPE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(recorder, "dvc_hashes", dict)
+    monkeypatch.setattr(tracking, "_record", lambda folder: started)
+    monkeypatch.setattr(tracking, "WORKFLOW_SECONDS", 0.1)
+    monkeypatch.setattr(tracking, "CLOSE_SECONDS", 30.0)
+    begun = time.monotonic()
+    try:
+        tracking.end_workflow("a-run", "FINISHED")
+        assert time.monotonic() - begun < 20
+        assert started.poll() is None  # it goes on, and what it has not told lies in the spool
+        assert "a-run" in next((tmp_path / "runs").rglob("*.jsonl")).read_text()
+    finally:
+        started.kill()
+        started.wait()
+
+
 def test_what_a_stage_reads_is_tagged_with_dvcs_hashes(
     store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
