@@ -24,7 +24,8 @@ import torch
 from benchmarks.provenance import provenance
 from electra.config import plain
 from electra.files import write_json
-from electra.pretraining.trainer import Data, pretrain
+from electra.pretraining.feed import Data
+from electra.pretraining.trainer import pretrain
 from pipelines.gpu_check.sample import SPECIAL, MadeUpRows, Size, size
 
 OUTPUT, EVERY = Path("benchmarks/results/processes.json"), 10

@@ -25,6 +25,7 @@ from electra.devices import default_device, use_own_gpu
 from electra.files import write_json
 from electra.pretraining import evaluation, model, trainer
 from electra.pretraining.config import ElectraConfig
+from electra.pretraining.feed import Data
 from electra.pretraining.step import WARM_UP
 from electra.storage import checkpoint
 from electra.workers import run_units
@@ -102,7 +103,7 @@ def replace_what_reads_numbers(keep_checkpoints: bool) -> None:
 
     evaluation_read, written = evaluation.read_sums, checkpoint.save
     trainer.read_sums, trainer.evaluate, checkpoint.save = ones, look, save
-    trainer._refuse = lambda *_: None
+    trainer.Trainer.require_finite = lambda *_: None  # type: ignore[method-assign]
     model.initialise = lambda *_: None
 
 
@@ -132,7 +133,7 @@ def train(settings: ElectraConfig, mode: str, folder: Path, stop_at: int = 0) ->
     settings = replace(settings, pretrain=replace(settings.pretrain, compile="off" if mode == "eager" else "auto"))
     rows = MadeUpRows(settings.pretrain.batch + 64, settings.pretrain.length, VOCAB)
     begun = time.monotonic()
-    trainer.pretrain(settings, trainer.Data(rows, rows, SPECIAL, VOCAB), folder, {}, log=lambda step, numbers: None)
+    trainer.pretrain(settings, Data(rows, rows, SPECIAL, VOCAB), folder, {}, log=lambda step, numbers: None)
     late = {name: seen[SEEN + 1][name] - seen[SEEN][name] for name in COUNTED} if len(seen) > SEEN + 1 else {}
     ended = count.read()
     # In two-stage training each stage has a warm-up of its own.

@@ -18,12 +18,11 @@ from electra.files import read_jsonl
 from electra.finetuning.runs.plan import plan, run
 from electra.nn.fresh import fresh_encoder
 from electra.nn.weights import config_json, encoder_tensors, write_folder
-from electra.optim.optimizer import build_optimizer
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.feed import Feed
 from electra.pretraining.flops import encoder_flops
-from electra.pretraining.model import Pretraining
+from electra.pretraining.model import Pretraining, optimizer_of
 from electra.workers import worker_count
 from pipelines.params import Params
 from pipelines.stages.ablation import plan_arms, plan_tasks
@@ -116,14 +115,7 @@ def time_arm(arm: Arm, rows: ModelRows) -> float:
     special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
     device = default_device()
     model = Pretraining(config, ids.vocab_size, special).to(device)
-    optimizer = build_optimizer(
-        model.named_parameters(),
-        weight_decay=0.0,
-        beta1=settings.beta1,
-        beta2=settings.beta2,
-        eps=settings.eps,
-        bias_correction=settings.bias_correction,
-    )
+    optimizer = optimizer_of(model)
     feed = Feed(rows.train_rows, config, device, "noise")
 
     def step(number: int) -> None:

@@ -5,5 +5,5 @@
     a step's way:   feed.py → step.py → gradients.py → distributed.py, in trainer.py; state.py is what a checkpoint holds
 
 `config.py` holds the settings, `flops.py` counts, `evaluation.py` measures on held-out rows, `memory.py` says what would
-fit, `announce.py` says what will run.
+fit, `announce.py` says what will run, `phases.py` what is due at a step, `nonfinite.py` ends a run that has left the numbers.
 """

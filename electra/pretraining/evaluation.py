@@ -106,3 +106,12 @@ def evaluate(model: Pretraining, batches: Iterable[tuple[Batch, str]], count: in
 def collapsed(found: dict[str, float]) -> bool:
     """Whether the discriminator has given up: it calls nothing replaced, or cannot rank a replaced token above an original."""
     return "disc_auc" in found and (found["disc_recall"] == 0 or found["disc_auc"] < 0.55)
+
+
+def collapse(found: dict[str, float]) -> str:
+    """What to say of it."""
+    return (
+        "the discriminator does not tell replaced tokens from original ones "
+        f"(recall {found['disc_recall']:.3f}, AUC {found['disc_auc']:.3f}); if this stays, a lower "
+        "pretrain.learning_rate or a smaller generator usually cures it"
+    )

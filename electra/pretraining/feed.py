@@ -3,7 +3,7 @@
 Shapes: B rows of the global batch, T positions, N chosen slots a row.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from electra.data.batches import row_indices
 from electra.pretraining.config import ElectraConfig
-from electra.pretraining.corruption import Noise, chosen_per_row
+from electra.pretraining.corruption import Noise, SpecialIds, chosen_per_row
 from electra.pretraining.model import Batch
 from electra.seeds import torch_generator
 
@@ -25,6 +25,17 @@ class RowSet(Protocol):
     bounds: NDArray[Any]  # (rows, 2): where segment B starts (the row's length if it has none), real tokens
 
     def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows and what must be known of their tokenizer."""
+
+    train: RowSet
+    valid: RowSet
+    special: SpecialIds
+    vocab_size: int
+    unigram_V: Tensor | None = None
 
 
 class Feed:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from electra.nn.encoder import DisentangledEmbeddings, Embeddings, Encoder, initialise, mimetic_attention
 from electra.nn.token_heads import ReplacedTokenHead
+from electra.optim.optimizer import AdamW, build_optimizer, network_scale
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, Noise, SpecialIds, mask, replace, sample
 from electra.pretraining.discriminator import Discriminator
@@ -252,3 +253,17 @@ def _outputs(
 ) -> Outputs:
     detached = {name: value.detach() for name, value in sums.items()}
     return Outputs(loss, detached, corrupted_BT, replaced_BT, None if logits_BT is None else logits_BT.detach())
+
+
+def optimizer_of(model: Pretraining) -> AdamW:
+    """The optimizer of all parameters by the model's settings; what is the generator's alone learns at its own rate."""
+    settings = model.config.pretrain
+    return build_optimizer(
+        model.named_parameters(),
+        weight_decay=settings.weight_decay,
+        beta1=settings.beta1,
+        beta2=settings.beta2,
+        eps=settings.eps,
+        bias_correction=settings.bias_correction,
+        scale=network_scale(model.named_parameters(), model.own_to_generator(), settings.generator_rate),
+    )

@@ -18,22 +18,21 @@ from torch import Tensor
 
 from electra.config import plain
 from electra.devices import default_device, same_bytes
-from electra.errors import BadInput, NonFinite, Stopped
-from electra.files import dump_json, write_atomic
+from electra.errors import BadInput, Stopped
 from electra.nn.pretrained import load_networks
-from electra.optim.optimizer import build_optimizer, network_scale, set_rate
+from electra.optim.optimizer import set_rate
 from electra.optim.precision import autocast, choose
-from electra.optim.schedule import learning_rate
 from electra.pretraining.announce import SETTLED, Pace, announce
 from electra.pretraining.config import ElectraConfig
-from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.distributed import World, join
-from electra.pretraining.evaluation import add_sums, collapsed, evaluate, metrics, read_sums
-from electra.pretraining.feed import Feed, RowSet, part
+from electra.pretraining.evaluation import add_sums, collapse, collapsed, evaluate, metrics, read_sums
+from electra.pretraining.feed import Data, Feed, part
 from electra.pretraining.flops import step_flops, training_steps
 from electra.pretraining.generator import Generator
 from electra.pretraining.memory import enough_memory
-from electra.pretraining.model import Pretraining
+from electra.pretraining.model import Pretraining, optimizer_of
+from electra.pretraining.nonfinite import refuse
+from electra.pretraining.phases import rate, stage_of
 from electra.pretraining.state import State
 from electra.pretraining.step import CudaRecorder, Step, can_compile, compile_parts, keep_freed_memory
 from electra.progress import Progress
@@ -45,46 +44,17 @@ from electra.storage.history import History
 
 
 @dataclass(frozen=True)
-class Data:
-    """Rows and what must be known of their tokenizer."""
-
-    train: RowSet
-    valid: RowSet
-    special: SpecialIds
-    vocab_size: int
-    unigram_V: Tensor | None = None
-
-
-@dataclass(frozen=True)
 class Trained:
-    """A finished run."""
+    """A finished run; `continued`: where settings were changed in mid-run (step, what was spent, keys with old and new)."""
 
     model: Pretraining
     history: list[dict[str, Any]]
     steps: int
     precision: str
-    continued: list[
-        dict[str, Any]
-    ]  # where settings were changed in mid-run: step, what was spent, keys with old and new
+    continued: list[dict[str, Any]]
 
 
 Log = Callable[[int, dict[str, float]], None]
-
-
-def stage_of(config: ElectraConfig, step: int, steps: int) -> str:
-    """Which networks learn at a step: both, or in two-stage training first the generator, then the discriminator."""
-    if config.objective.training != "two_stage":
-        return "joint"
-    return "generator" if step < steps // 2 else "discriminator"
-
-
-def rate(config: ElectraConfig, step: int, steps: int) -> float:
-    """Learning rate of a step; each stage of two-stage training has a warm-up and a decay of its own."""
-    settings, stage = config.pretrain, stage_of(config, step, steps)
-    first = steps // 2 if stage == "discriminator" else 0
-    length = steps // 2 if stage == "generator" else steps - first
-    peak, form = settings.learning_rate, settings.schedule
-    return learning_rate(step - first, peak=peak, warmup=settings.warmup, steps=length, form=form)
 
 
 def pretrain(
@@ -103,233 +73,273 @@ def pretrain(
     A run of another fingerprint that is found in `run` is set aside; `origin` names one to continue (runs.py). Under
     torchrun every process calls this; only the main one touches `run` and logs.
     """
-    settings = config.pretrain
-    device = device or default_device()
+    settings, device = config.pretrain, device or default_device()
     torch.set_num_threads(settings.threads)
     if device.type == "cpu":
         keep_freed_memory()
-    if len(data.train) < settings.batch or len(data.valid) == 0:
-        raise BadInput(
-            "rows",
-            f"{len(data.train)} for training and {len(data.valid)} held out",
-            f"at least one batch of {settings.batch} and one held out",
-            "use more text, shorter rows or a smaller pretrain.batch",
-        )
-    steps = training_steps(config, data.vocab_size)
-
+    trainer = Trainer(config, data, run, fingerprint, log, title)
     with join(device, settings.parallel, title) as world, contextlib.ExitStack() as held:
         stop = held.enter_context(StopRequest())
         held.enter_context(enough_memory(settings))
         held.enter_context(same_bytes(settings.deterministic and device.type == "cuda"))
         folder = held.enter_context(runs.Held(run)) if world.main else None
-        if world.tell(fingerprint) != fingerprint:
+        trainer.setup(world)
+        held.callback(trainer.state.writer.shutdown)
+        trainer.resume(folder, origin)
+        return trainer.train(stop)
+
+
+@dataclass
+class Trainer:
+    """One run in this process: `setup`, `resume`, then `train`. `listener` gets (step, numbers) from the main process."""
+
+    config: ElectraConfig
+    data: Data
+    run: Path
+    fingerprint: Fingerprint
+    listener: Log
+    title: str
+
+    def __post_init__(self) -> None:
+        train, valid, batch = self.data.train, self.data.valid, self.config.pretrain.batch
+        if len(train) < batch or len(valid) == 0:
             raise BadInput(
-                run,
+                "rows",
+                f"{len(train)} for training and {len(valid)} held out",
+                f"at least one batch of {batch} and one held out",
+                "use more text, shorter rows or a smaller pretrain.batch",
+            )
+        self.steps = training_steps(self.config, self.data.vocab_size)
+        self.flops = step_flops(self.config, self.data.vocab_size)
+
+    # ── setup ──
+
+    def setup(self, world: World) -> None:
+        """Networks with their first weights, the optimizer, and the batches."""
+        config, data, settings = self.config, self.data, self.config.pretrain
+        self.world, self.device = world, world.device
+        if world.tell(self.fingerprint) != self.fingerprint:
+            raise BadInput(
+                self.run,
                 f"process {world.rank} finds other settings, data or code here than the main process",
                 "the same project folder on all machines",
                 "share the folder between the machines",
             )
-        slices, mine = world.slices(settings.batch, settings.accumulate)
-        say = log if world.main else _nothing
-        # ── networks and optimizer ──
+        self.slices, self.mine = world.slices(settings.batch, settings.accumulate)
         torch.manual_seed(derive(settings.seed, "init"))
-
-        def build() -> Pretraining:
-            return Pretraining(config, data.vocab_size, data.special, data.unigram_V)
-
-        model = build()
+        self.model = model = self.build_model()
         if settings.init_from:
-            start = Path(settings.init_from)
-            load_networks(model.networks(), start, model.extras(), fingerprint.get("init_from"))
-        model.to(device)
+            hashes = self.fingerprint.get("init_from")
+            load_networks(model.networks(), Path(settings.init_from), model.extras(), hashes)
+        model.to(self.device)
         world.shard(model)
-        optimizer = build_optimizer(
-            model.named_parameters(),
-            weight_decay=settings.weight_decay,
-            beta1=settings.beta1,
-            beta2=settings.beta2,
-            eps=settings.eps,
-            bias_correction=settings.bias_correction,
-            scale=network_scale(model.named_parameters(), model.own_to_generator(), settings.generator_rate),
-        )
-
-        # ── resume ──
+        optimizer = optimizer_of(model)
         names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-        state = State(run, fingerprint, world, names, optimizer, aside=device.type == "cuda")
-        held.callback(state.writer.shutdown)
+        self.state = State(self.run, self.fingerprint, world, names, optimizer, aside=self.device.type == "cuda")
+        self.feed = Feed(data.train, config, self.device, "noise")
+        self.held_out = Feed(data.valid, config, self.device, "valid noise")
 
-        def fits(groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
-            state.check_shapes(groups)
-            at, stage = progress["step"], progress["stage"]
-            if at >= steps or stage != stage_of(config, at, steps):
-                expected = f"more steps than that, or a {stage} stage there"
-                raise BadInput(run, f"cannot go on at step {at:,} ({stage}) of {steps:,}", expected, "change the steps")
+    def build_model(self) -> Pretraining:
+        """Both networks, of random weights."""
+        return Pretraining(self.config, self.data.vocab_size, self.data.special, self.data.unigram_V)
 
+    # ── resume ──
+
+    def resume(self, folder: runs.Held | None, origin: str) -> None:
+        """Take up the newest checkpoint of this run, if there is one; then compile, and record, what is to be trained.
+
+        `folder`: the run's, held by the main process.
+        """
+        world, settings = self.world, self.config.pretrain
         if folder:
-            runs.claim(folder, fingerprint, origin, fits, keep=settings.keep)
-        first, precision = 0, world.tell(choose(settings.precision, device))
-        progress = state.load() or {"history": [], "continued": []}
+            runs.claim(folder, self.fingerprint, origin, self.require_fit, keep=settings.keep)
+        self.first, self.precision = 0, world.tell(choose(settings.precision, self.device))
+        progress = self.state.load() or {"history": [], "continued": []}
         if "step" in progress:
-            first = progress["step"]
-            precision = progress.get("precision", precision)  # a run keeps its own wherever it goes on
-            if world.main:
-                print(f"{title}: resuming at step {first:,} of {steps:,}", file=sys.stderr, flush=True)
-        state.require_room(settings.keep)
-        history = History(run / "metrics.jsonl" if world.main else None, progress["history"])
-        continued = progress["continued"]
-        since = continued[-1] if continued else {"step": 0, "tokens": 0, "flops": 0.0}
+            self.first = progress["step"]
+            self.precision = progress.get("precision", self.precision)  # a run keeps its own wherever it goes on
+            self.tell(f"resuming at step {self.first:,} of {self.steps:,}")
+        self.state.require_room(settings.keep)
+        self.history = History(self.run / "metrics.jsonl" if world.main else None, progress["history"])
+        self.continued = progress["continued"]
+        if self.stage(self.first) == "discriminator" and isinstance(self.model.generator, Generator):
+            self.model.generator.requires_grad_(False)
+        on_gpu = self.device.type == "cuda"
+        if settings.compile == "on" or (settings.compile == "auto" and on_gpu and can_compile()):
+            compile_parts(self.model)
+        recorder = CudaRecorder(self.device) if on_gpu and not world.sharded and settings.compile != "off" else None
+        clip, precision = settings.clip, self.precision
+        self.step = Step(self.model, self.state.optimizer, world, clip=clip, precision=precision, record=recorder)
 
-        def spent(step: int) -> dict[str, Any]:
-            here = step - since["step"]
-            tokens = since["tokens"] + here * settings.batch * settings.length
-            return {"step": step, "tokens": tokens, "flops": since["flops"] + here * flops}
+    def require_fit(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
+        """Refuse a checkpoint that these settings cannot go on from."""
+        self.state.check_shapes(groups)
+        at, stage = progress["step"], progress["stage"]
+        if at >= self.steps or stage != self.stage(at):
+            found, expected = (
+                f"step {at:,} ({stage}) of {self.steps:,}",
+                f"more steps than that, or a {stage} stage there",
+            )
+            raise BadInput(self.run, f"cannot go on at {found}", expected, "change the steps")
 
-        if stage_of(config, first, steps) == "discriminator" and isinstance(model.generator, Generator):
-            model.generator.requires_grad_(False)
+    # ── train ──
 
-        collapse_told = False
-
-        def measure(step: int, running: dict[str, Tensor]) -> None:
-            nonlocal collapse_told
-            stage = stage_of(config, min(step, steps - 1), steps)
-            held = (part(held_out.batch(i), k, slices) for i in range(settings.eval_batches) for k in mine)
-            with autocast(precision, device):
-                numbers = evaluate(model, ((batch, stage) for batch in held), settings.eval_batches, world)
-            record = {**spent(step), **numbers}
-            if running:
-                sums = read_sums(world.total(running))
-                record["train_loss"] = sums["loss"] / sums["count"]
-            history.append(record)
-            say(step, {f"valid/{name}": value for name, value in numbers.items()})
-            warm = settings.warmup + (steps // 2 if stage == "discriminator" else 0)
-            given_up = stage != "generator" and step > warm and collapsed(numbers)
-            told, collapse_told = collapse_told, given_up
-            if world.main and given_up and not told:  # once, not at every look
-                print(
-                    f"{title}: WARNING at step {step:,}: the discriminator does not tell replaced tokens from original ones (recall {numbers['disc_recall']:.3f}, AUC {numbers['disc_auc']:.3f}); if this stays, a lower pretrain.learning_rate or a smaller generator usually cures it",
-                    file=sys.stderr,
-                    flush=True,
-                )
-
-        # ── train ──
-        compiled = settings.compile == "on" or (settings.compile == "auto" and device.type == "cuda" and can_compile())
-        if compiled:
-            compile_parts(model)
-        feed, held_out = Feed(data.train, config, device, "noise"), Feed(data.valid, config, device, "valid noise")
-        flops = step_flops(config, data.vocab_size)
-        recorded = device.type == "cuda" and not world.sharded and settings.compile != "off"
-        update = Step(
-            model,
-            optimizer,
-            world,
-            clip=settings.clip,
-            precision=precision,
-            record=CudaRecorder(device) if recorded else None,
-        )
-        clock, logged = time.monotonic(), first
-        saved, pace = clock, Pace(device)
-        model.train()
-        if first == 0:
-            measure(0, {})
-
-        def refuse(step: int, sums: dict[str, Tensor], norm: Tensor) -> None:
-            if update.bad.item():
-                bundle = {"step": step, "finite_until": logged, "slices": slices, "precision": precision}
-                bundle["fingerprint"] = fingerprint
-                _refuse(run, world, config, bundle, read_sums(world.total(sums)), norm)
-
-        with Progress(title, total=steps, unit="steps", stream=None if world.main else io.StringIO()) as progress_bar:
-            for step in range(first, steps):
-                stage = stage_of(config, step, steps)
-                if stage == "discriminator" and step == steps // 2:
-                    model.start_second_stage()
-                set_rate(optimizer, rate(config, step, steps))
-                batch = feed.batch(step)
-                parts = [part(batch, index, slices) for index in mine]
-                sums, norm = update(parts, [derive(settings.seed, "dropout", step, index) for index in mine], stage)
-                add_sums(state.sums["log"], {**sums, "grad_norm": norm * update.once})
-                add_sums(state.sums["eval"], sums)
-
+    def train(self, stop: StopRequest) -> Trained:
+        """From where the run stands to its end, or to the first signal."""
+        settings, world, steps = self.config.pretrain, self.world, self.steps
+        self.saved, self.clock, self.logged = time.monotonic(), time.monotonic(), self.first
+        self.pace, self.collapse_told = Pace(self.device), False
+        self.model.train()
+        if self.first == 0:
+            self.evaluate(0)
+        with Progress(self.title, total=steps, unit="steps", stream=None if world.main else io.StringIO()) as bar:
+            for step in range(self.first, steps):
+                sums, norm = self.train_step(step)
                 done = step + 1
-                late = time.monotonic() - saved >= settings.save_minutes * 60
-                due = done == steps or (done % settings.save_every == 0 and world.any(late))
-                if done - first == SETTLED:
-                    feed.hold_if_room()
-                if (known := pace.at(done - first)) is not None and world.main:
-                    line = announce(title, settings, world, precision, update, feed, known, steps - done)
-                    print(line, file=sys.stderr, flush=True)
-                if device.type == "cpu" or due or done % settings.log_every == 0:
-                    refuse(done, sums, norm)
-                if done % settings.log_every == 0 or done == steps:
-                    numbers = read_sums(world.total(state.sums["log"]))
-                    count = numbers["count"]
-                    seconds, clock = time.monotonic() - clock, time.monotonic()
-                    speed = (done - logged) * settings.batch * settings.length / seconds
-                    shown = {
-                        "loss": numbers["loss"] / count,
-                        "grad_norm": numbers["grad_norm"] / count,
-                        **metrics(numbers),
-                    }
-                    say(
-                        done,
-                        {
-                            **{f"train/{name}": value for name, value in shown.items()},
-                            "train/learning_rate": rate(config, step, steps),
-                            "train/tokens_per_second": speed,
-                        },
-                    )
-                    state.sums["log"], logged = {}, done
-                    progress_bar.update(done, loss=shown["loss"])
+                due, looked_at = self.is_due(done), done % settings.log_every == 0
+                self.announce(done)
+                if due or looked_at or self.device.type == "cpu":
+                    self.require_finite(done, sums, norm)
+                if looked_at or done == steps:
+                    bar.update(done, loss=self.log(done))
                 else:
-                    progress_bar.update(done)
+                    bar.update(done)
                 if done % settings.eval_every == 0 or done == steps:
-                    measure(done, state.sums["eval"])
-                    state.sums["eval"], clock, logged = {}, time.monotonic(), done
+                    self.evaluate(done)
                 stopping = world.any(bool(stop))  # asked once: a signal may come at any line
                 if stopping:
-                    refuse(done, sums, norm)
+                    self.require_finite(done, sums, norm)
                 if due or stopping:
-                    facts = {"precision": precision, "config": plain(config), "processes": world.size}
-                    facts |= {
-                        "stage": stage_of(config, done, steps),
-                        "history": history.records,
-                        "continued": continued,
-                    }
-                    state.save(done, spent(done) | facts, settings.keep)
-                    saved = time.monotonic()
+                    self.save(done)
                 if stopping or done == steps:
-                    state.written()
+                    self.state.written()
                 if stopping:
-                    raise Stopped(
-                        title,
-                        f"stopped by {f'signal {stop.signal}' if stop else 'a signal to another process'} after step {done:,} of {steps:,}",
-                        "",
-                        "everything is saved; run the same command to go on",
-                    )
-        return Trained(world.whole(model, build).eval(), history.records, steps, precision, continued)
+                    by = f"signal {stop.signal}" if stop else "a signal to another process"
+                    found = f"stopped by {by} after step {done:,} of {steps:,}"
+                    raise Stopped(self.title, found, "", "everything is saved; run the same command to go on")
+        model = world.whole(self.model, self.build_model).eval()
+        return Trained(model, self.history.records, steps, self.precision, self.continued)
 
+    def train_step(self, step: int) -> tuple[dict[str, Tensor], Tensor]:
+        """One update, of the step counted from 0; (sums over this process's slices, gradient norm before clipping)."""
+        seed, stage = self.config.pretrain.seed, self.stage(step)
+        if stage == "discriminator" and step == self.steps // 2:
+            self.model.start_second_stage()
+        set_rate(self.state.optimizer, rate(self.config, step, self.steps))
+        batch = self.feed.batch(step)
+        parts = [part(batch, index, self.slices) for index in self.mine]
+        sums, norm = self.step(parts, [derive(seed, "dropout", step, index) for index in self.mine], stage)
+        add_sums(self.state.sums["log"], {**sums, "grad_norm": norm * self.step.once})
+        add_sums(self.state.sums["eval"], sums)
+        return sums, norm
 
-def _nothing(step: int, numbers: dict[str, float]) -> None:
-    """What the other processes log."""
+    def stage(self, step: int) -> str:
+        """Which networks learn at a step; after the last one, as at it."""
+        return stage_of(self.config, min(step, self.steps - 1), self.steps)
 
+    def is_due(self, done: int) -> bool:
+        """Whether a checkpoint is."""
+        settings = self.config.pretrain
+        late = time.monotonic() - self.saved >= settings.save_minutes * 60
+        return done == self.steps or (done % settings.save_every == 0 and self.world.any(late))
 
-def _refuse(
-    run: Path, world: World, config: ElectraConfig, where: dict[str, Any], sums: dict[str, float], norm: Tensor
-) -> None:
-    """Stop before a non-finite update: leave what replays the step beside the last good checkpoint."""
-    bundle = run / f"nonfinite-step-{where['step']}.json"
-    facts = where | {
-        "checkpoint": max(checkpoint.steps(run), default=0),
-        "seed": config.pretrain.seed,
-        "config": plain(config),
-        "loss": str(sums.get("loss")),
-        "gradient_norm": str(norm.item()),
-    }
-    if world.main:
-        write_atomic(bundle, dump_json(facts))
-    raise NonFinite(
-        f"step {where['step']}",
-        f"loss {sums.get('loss')}, gradient norm {norm.item()}",
-        "finite numbers",
-        f"no update was made with them; {bundle} holds what replays the step from the last checkpoint; a lower pretrain.learning_rate usually helps",
-    )
+    def announce(self, done: int) -> None:
+        """Once all is compiled and recorded: put the rows on the GPU if there is room, and say what to expect."""
+        if done - self.first == SETTLED:
+            self.feed.hold_if_room()
+        pace = self.pace.at(done - self.first)
+        if pace is not None and self.world.main:
+            facts = (self.world, self.precision, self.step, self.feed)
+            line = announce(self.title, self.config.pretrain, *facts, pace, self.steps - done)
+            print(line, file=sys.stderr, flush=True)
+
+    def tell(self, sentence: str) -> None:
+        """Say something once, whatever the number of processes."""
+        if self.world.main:
+            print(f"{self.title}: {sentence}", file=sys.stderr, flush=True)
+
+    # ── log, evaluate ──
+
+    def log(self, done: int) -> float:
+        """Means since the last time this was asked; returns the loss."""
+        settings = self.config.pretrain
+        sums = read_sums(self.world.total(self.state.sums["log"]))
+        seconds, self.clock = time.monotonic() - self.clock, time.monotonic()
+        shown = {"loss": sums["loss"] / sums["count"], "grad_norm": sums["grad_norm"] / sums["count"], **metrics(sums)}
+        shown["learning_rate"] = rate(self.config, done - 1, self.steps)
+        shown["tokens_per_second"] = (done - self.logged) * settings.batch * settings.length / seconds
+        self.send(done, {f"train/{name}": value for name, value in shown.items()})
+        self.state.sums["log"], self.logged = {}, done
+        return shown["loss"]
+
+    def evaluate(self, done: int) -> None:
+        """Add a record of held-out rows, and of the mean loss since the last one, to the history."""
+        count, stage = self.config.pretrain.eval_batches, self.stage(done)
+        slices = (part(self.held_out.batch(i), k, self.slices) for i in range(count) for k in self.mine)
+        with autocast(self.precision, self.device):
+            numbers = evaluate(self.model, ((batch, stage) for batch in slices), count, self.world)
+        record = {**self.spent(done), **numbers}
+        if self.state.sums["eval"]:
+            sums = read_sums(self.world.total(self.state.sums["eval"]))
+            record["train_loss"] = sums["loss"] / sums["count"]
+        self.history.append(record)
+        self.send(done, {f"valid/{name}": value for name, value in numbers.items()})
+        self.warn_of_collapse(done, numbers)
+        if done:
+            self.state.sums["eval"], self.clock, self.logged = {}, time.monotonic(), done
+
+    def send(self, done: int, numbers: dict[str, float]) -> None:
+        """To whoever listens to the main process."""
+        if self.world.main:
+            self.listener(done, numbers)
+
+    def spent(self, done: int) -> dict[str, Any]:
+        """Steps, tokens and FLOPs so far; those before a change of settings in mid-run counted as they were."""
+        settings, since = self.config.pretrain, {"step": 0, "tokens": 0, "flops": 0.0}
+        if self.continued:
+            since = self.continued[-1]
+        here = done - since["step"]
+        tokens = since["tokens"] + here * settings.batch * settings.length
+        return {"step": done, "tokens": tokens, "flops": since["flops"] + here * self.flops}
+
+    def warn_of_collapse(self, done: int, numbers: dict[str, float]) -> None:
+        """Say once, not at every look, that the discriminator has given up."""
+        stage = self.stage(done)
+        warm = self.config.pretrain.warmup + (self.steps // 2 if stage == "discriminator" else 0)
+        given_up = stage != "generator" and done > warm and collapsed(numbers)
+        told, self.collapse_told = self.collapse_told, given_up
+        if given_up and not told:
+            self.tell(f"WARNING at step {done:,}: {collapse(numbers)}")
+
+    # ── save, refuse ──
+
+    def save(self, done: int) -> None:
+        """Write a checkpoint."""
+        progress = {
+            **self.spent(done),
+            "precision": self.precision,
+            "config": plain(self.config),
+            "processes": self.world.size,
+            "stage": self.stage(done),
+            "history": self.history.records,
+            "continued": self.continued,
+        }
+        self.state.save(done, progress, self.config.pretrain.keep)
+        self.saved = time.monotonic()
+
+    def require_finite(self, done: int, sums: dict[str, Tensor], norm: Tensor) -> None:
+        """Stop at a step whose loss or gradient is not finite; what replays it is left beside the last good checkpoint."""
+        if not self.step.bad.item():
+            return
+        facts = {
+            "step": done,
+            "finite_until": self.logged,
+            "slices": self.slices,
+            "precision": self.precision,
+            "fingerprint": self.fingerprint,
+            "seed": self.config.pretrain.seed,
+            "config": plain(self.config),
+            "loss": str(read_sums(self.world.total(sums)).get("loss")),
+            "gradient_norm": str(norm.item()),
+        }
+        refuse(self.run, facts, write=self.world.main)

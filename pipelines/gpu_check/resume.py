@@ -14,7 +14,8 @@ import torch
 
 from electra.files import read_json, sha256_file
 from electra.pretraining.config import ElectraConfig
-from electra.pretraining.trainer import Data, pretrain
+from electra.pretraining.feed import Data
+from electra.pretraining.trainer import pretrain
 from pipelines.gpu_check.sample import SPECIAL, MadeUpRows, size
 
 SAVED, KILLED, CLOSE = 20, 30, 0.02  # steps; and how far apart two runs may end whose sums are not in one order

@@ -26,11 +26,11 @@ from electra.nn.weights import (
 )
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.corruption import SpecialIds
-from electra.pretraining.feed import Feed, part
+from electra.pretraining.feed import Data, Feed, part
 from electra.pretraining.flops import inference_flops, training_flops
 from electra.pretraining.generator import Generator
 from electra.pretraining.model import Pretraining
-from electra.pretraining.trainer import Data, Log, Trained, pretrain
+from electra.pretraining.trainer import Log, Trained, pretrain
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, verify_manifest, write_manifest
 from electra.storage.runs import ASIDE, VARIABLE

@@ -5,7 +5,7 @@ import numpy as np
 from electra.config import build
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds
-from electra.pretraining.trainer import Data
+from electra.pretraining.feed import Data
 
 VOCAB = 60
 SPECIAL = SpecialIds(pad=0, cls=2, sep=3, mask=4)

@@ -1,0 +1,22 @@
+"""NaN or infinity in a step: the run ends before the update, and leaves what replays it (pipelines/replay.py)."""
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+from electra.errors import NonFinite
+from electra.files import dump_json, write_atomic
+from electra.storage import checkpoint
+
+
+def refuse(run: Path, facts: dict[str, Any], *, write: bool) -> NoReturn:
+    """Raise NonFinite for `facts["step"]`; the process that writes notes them beside the last good checkpoint."""
+    bundle = run / f"nonfinite-step-{facts['step']}.json"
+    if write:
+        write_atomic(bundle, dump_json(facts | {"checkpoint": max(checkpoint.steps(run), default=0)}))
+    raise NonFinite(
+        f"step {facts['step']}",
+        f"loss {facts['loss']}, gradient norm {facts['gradient_norm']}",
+        "finite numbers",
+        f"no update was made with them; {bundle} holds what replays the step from the last checkpoint; "
+        "a lower pretrain.learning_rate usually helps",
+    )
