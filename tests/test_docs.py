@@ -1,20 +1,24 @@
 """Every command in the documentation: the cheap ones are run, the others are held to what their tool would accept."""
 
+import functools
+import json
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
+from electra.config import merge
 from pipelines.arguments import parser
-from pipelines.params import load
+from pipelines.params import Params, load, read
 from tests.conftest import ROOT, environment
 from tests.pipelines.test_prefect import DEPLOYMENTS
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TOOLS = (
     "electra",
     "make",
@@ -24,6 +28,7 @@ TOOLS = (
     "mlflow",
     "source",
     "git",
+    "cd",
     "pip",
     ".ci/run",
     "docker",
@@ -57,6 +62,33 @@ def commands(page: Path) -> list[str]:
 ALL = sorted({(page.relative_to(ROOT).as_posix(), command) for page in PAGES for command in commands(page)})
 
 
+def blocks(page: Path) -> list[dict[str, Any]]:
+    """The YAML blocks of a page, each some sections of params.yaml."""
+    found = re.findall(r"^```yaml\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    return [YAML(typ="safe").load(block) for block in found]
+
+
+@functools.cache
+def settings(page: Path, folder: Path) -> Params:
+    """params.yaml with all that a page adds to it."""
+    values = dict(read(ROOT / "params.yaml"))
+    for block in blocks(page):
+        assert set(block) <= set(values), f"{page.name}: a block begins with sections of params.yaml"
+        values = merge(values, block)
+    (folder / "params.yaml").write_text(json.dumps(values))
+    return load(folder / "params.yaml")
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pages")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+def test_the_settings_of_a_page_are_accepted(page: Path, folder: Path) -> None:
+    assert settings(page, folder)
+
+
 def run(command: str) -> subprocess.CompletedProcess[str]:
     words = shlex.split(command)
     if words[0] == "python":
@@ -81,14 +113,16 @@ def test_a_cheap_command_works(command: str) -> None:
 
 
 @pytest.mark.parametrize(("page", "command"), ALL)
-def test_a_command_is_one_that_its_tool_knows(page: str, command: str) -> None:
+def test_a_command_is_one_that_its_tool_knows(page: str, command: str, folder: Path) -> None:
     if "<" in command or "…" in command or "..." in command:
         return  # a pattern, not a command
     words = shlex.split(command)
     if words[0] == "electra":
         words = ["python", "-m", "pipelines", *words[1:]]
     check = {"make": check_make, "python": check_python, "dvc": check_dvc, "prefect": check_prefect}.get(words[0])
-    if check is not None:
+    if check in {check_python, check_dvc}:
+        check(words[1:], settings(ROOT / page, folder))
+    elif check is not None:
         check(words[1:])
     elif words[0] == "source":
         assert words[1:] in ([".venv/bin/activate"], ["<(electra", "completion", "bash)"])
@@ -105,12 +139,11 @@ def check_make(words: list[str]) -> None:
         assert "=" in word or word in targets[1].split(), word
 
 
-def check_python(words: list[str]) -> None:
+def check_python(words: list[str], params: Params) -> None:
     if words[:2] == ["-m", "pipelines"]:
-        if words[2:] in (["--help"], ["--version"]):
+        if words[2:] in (["--help"], ["--version"]) or len(words) == 3:  # a command without its arguments
             return
         options = parser().parse_args(words[2:])
-        params = load(ROOT / "params.yaml")
         known = {
             *params.published,
             *params.corpora,
@@ -129,7 +162,7 @@ def check_python(words: list[str]) -> None:
         assert (ROOT / words[0]).is_file()
 
 
-def check_dvc(words: list[str]) -> None:
+def check_dvc(words: list[str], params: Params) -> None:
     assert words[0] in {
         "repro",
         "stage",
@@ -149,7 +182,7 @@ def check_dvc(words: list[str]) -> None:
     sections |= dict.fromkeys(("published", "glue_published", "squad_published"), "published")
     for word in words[1:]:
         if match := re.fullmatch(r"pipelines/dvc\.yaml:(\w+)@(.+)", word):
-            assert match[2] in values[sections.get(match[1], "models")], word
+            assert match[2] in getattr(params, sections.get(match[1], "models")), word
         elif match := re.fullmatch(r"([\w.+-]+)=.*", word):
             section = values
             for key in match[1].split("."):
@@ -195,3 +228,17 @@ def test_the_table_of_models_tells_their_settings() -> None:
         assert model.generator.width == pytest.approx(int(part) / int(whole or 1), rel=1e-4), name
         assert (model.pretrain.batch, model.pretrain.length) == (int(batch), int(length)), name
         assert model.pretrain.steps == float(steps) * {"": 1, " k": 1_000, " M": 1_000_000}[unit], name
+
+
+def test_the_readme_names_every_file_of_the_science() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    told = text[text.index("### electra/, file by file") :]
+    folder, below, named = "electra/", "", set[str]()
+    for line in told.partition("```\n")[2].partition("```")[0].splitlines():
+        if found := re.match(r"electra/\w*/?", line):
+            folder = found[0]
+        inner = re.match(r"  (\w+/) ", line)
+        below = inner[1] if inner else below if line.startswith("     ") else ""
+        named |= {f"{folder}{below}{name}" for name in re.findall(r"(?<![\w.])(\w+\.py)", line)}
+    there = {path.relative_to(ROOT).as_posix() for path in (ROOT / "electra").rglob("*.py")}
+    assert named == {path for path in there if not path.endswith("__init__.py")}
