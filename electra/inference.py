@@ -70,7 +70,7 @@ class Model:
     """An ELECTRA in eval mode on its device; what its folder holds decides what it can do.
 
     `kind` is discriminator, generator, encoder or fine-tuned; `length` is how many tokens of a text it reads, [CLS] and
-    [SEP] among them. A method that the folder has no head for raises BadInput.
+    [SEP] among them; `ready` says of a fine-tuned one what its task is. A method that the folder has no head for raises BadInput.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Model:
         self.folder, self.kind, self.tokenizer, self.length = folder, kind, tokenizer, length
         self.device, self.precision = device, precision
         self.network = network.to(device).eval()
-        self._ready = ready
+        self.ready = ready
 
     @property
     def encoder(self) -> Encoder:
@@ -135,15 +135,15 @@ class Model:
         `a` and `b`, `words`, `question` and `context`, with an `id` if it has one. Long rows are cut as in training, from
         the longer text; contexts of questions are read whole. Needs a fine-tuned folder.
         """
-        if self._ready is None:
+        if self.ready is None:
             raise self.lacks("predict()", "a fine-tuned model")
         rows = _listed(rows, "rows", "row")
-        form = asking.of(self._ready.task)
+        form = asking.of(self.ready.task)
         asked = [
             asking.as_row(form, _record(form, row, f"rows[{number}]"), str(number), f"rows[{number}]")
             for number, row in enumerate(rows)
         ]
-        return list(answer(self._ready, asked, self.device, self.precision))
+        return list(answer(self.ready, asked, self.device, self.precision))
 
     def answer(self, question: str, context: str) -> Row:
         """The answer to one question that a context may hold; many at once go through `predict`. Needs a SQuAD folder.
@@ -151,7 +151,7 @@ class Model:
         `prediction` is its text, "" where the model finds none; `best` the best span in any case, which begins at
         character `start` of the context; `n_best` has others with their probabilities.
         """
-        if self._ready is None or self._ready.squad is None:
+        if self.ready is None or self.ready.squad is None:
             raise self.lacks("answer()", "a model that was fine-tuned on SQuAD")
         return self.predict([{"question": question, "context": context}])[0]
 
@@ -171,11 +171,9 @@ class Model:
 
     def lacks(self, method: str, needed: str) -> BadInput:
         """What is said of a method that the folder has no head for."""
-        task = self._ready.task if self._ready else None
+        task = self.ready.task if self.ready else None
         found = (
-            f"was fine-tuned for {task.title if task else 'questions'}"
-            if self._ready
-            else f"is of the kind {self.kind}"
+            f"was fine-tuned for {task.title if task else 'questions'}" if self.ready else f"is of the kind {self.kind}"
         )
         return BadInput(self.folder, found, f"{needed}, which {method} needs", "load the folder of one")
 

@@ -10,6 +10,7 @@ if __name__ == "__main__":
     stopping.leave_at_once()  # before what follows is imported
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -224,6 +225,15 @@ def predict(options: argparse.Namespace) -> int:
     return 0
 
 
+def play(options: argparse.Namespace) -> int:
+    """Serve the page; Ctrl-C is how it ends."""
+    from pipelines.play import run
+
+    with contextlib.suppress(KeyboardInterrupt):
+        run(options.model, options.host, options.port, remote=options.remote)
+    return 0
+
+
 def score_file(options: argparse.Namespace) -> int:
     """Print every metric of a file of predictions."""
     from pipelines.predict import score
@@ -252,6 +262,7 @@ def complete_words(options: argparse.Namespace) -> int:
 COMMANDS = {
     "completion": complete_words,
     "inputs": note_inputs,
+    "play": play,
     "predict": predict,
     "score": score_file,
     "params": show_params,

@@ -34,6 +34,7 @@ HELP = {
     "estimate": "tell what an experiment, or all of a model, would take on this machine",
     "compare": "set two models, or two runs of one, side by side",
     "predict": "let a fine-tuned model answer rows of files or of standard input",
+    "play": "show a model in the browser: what it suspects, proposes and answers",
     "score": "score a file of predictions of one of a source's tasks",
     "check": "tell in a second what any stage of a model (or ablation) would refuse later",
     "inputs": "note the hashes of all own files that params.yaml names, for DVC",
@@ -77,6 +78,11 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("model", help="folder of a fine-tuned model, of this project or of transformers")
             sub.add_argument("files", nargs="*", default=["-"], help="TSV, JSONL or text files; - is standard input")
             sub.add_argument("--output", help="a JSONL file instead of standard output")
+        elif command == "play":
+            sub.add_argument("model", nargs="?", help="a model in params.yaml, or a folder of models")
+            sub.add_argument("--port", type=int, default=8008, help="default: 8008; 0 takes any that is free")
+            sub.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine alone")
+            sub.add_argument("--remote", action="store_true", help="let --host be an address that others can reach")
         elif command == "score":
             sub.add_argument("name", help="a name under tasks in params.yaml")
             sub.add_argument("task", help="one of its tasks: cola, squad2, ...")

@@ -15,6 +15,7 @@ _SECTIONS = {
     "glue": "models published",
     "squad": "models published",
     "flow": "models",
+    "play": "models published",
     "replay": "models",
     "score": "tasks",
 }
@@ -74,6 +75,6 @@ def _offered(command: str, action: argparse.Action) -> str:
     """The shell's assignment for one word; nothing where it is a file."""
     if action.choices:
         return f'offered="{" ".join(map(str, action.choices))}"'
-    if action.dest in {"name", "first", "second"}:
+    if action.dest in {"name", "first", "second"} or command == "play":
         return f'offered="$(_electra_names {_SECTIONS.get(command) or STAGES.get(command) or _MODELS})"'
     return 'offered="$(ls runs 2>/dev/null)"' if action.dest == "runs" else ""
