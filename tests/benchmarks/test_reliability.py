@@ -79,7 +79,7 @@ def test_anything_else_is_counted_and_shown(tmp_path: Path, monkeypatch: pytest.
         yield generated.verdict("kind", "what", lambda: "x"[1])
 
     monkeypatch.setitem(campaign.ATTACKS, "kills", (attack, 1))
-    found = campaign.attack_all(World(tmp_path / "world", stages=()), 1, 1, ["kills"])["kills"]
+    ((_, found),) = campaign.attack_all(World(tmp_path / "world", stages=()), 1, 1, ["kills"])
     counts = [
         found[key] for key in ("tried", "same_bytes", "refused_with_a_sentence", "valid_and_taken", "anything_else")
     ]

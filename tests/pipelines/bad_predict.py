@@ -1,6 +1,6 @@
 """Rows as nobody should ask them, generated, and what must come of each: answers, or one sentence that says why not.
 
-`tests/pipelines/test_bad_predict.py` tries a few hundred, `benchmarks/bad_predict.py` as many as it is told.
+`tests/pipelines/test_bad_predict.py` tries a few hundred, `python -m benchmarks.reliability --only rows` as many as it is told.
 """
 
 import contextlib

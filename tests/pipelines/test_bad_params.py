@@ -52,7 +52,7 @@ def test_a_missing_or_unreadable_file_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_every_damaged_file_is_accepted_or_refused_in_a_sentence(tmp_path: Path) -> None:
-    """A short form of benchmarks/bad_params.py."""
+    """A short form of `python -m benchmarks.reliability --only settings`."""
     (tmp_path / "params.yaml").write_text(bad_params.written(json.loads(bad_params.whole())))
     assert bad_params.outcome(tmp_path / "params.yaml") == "accepted"  # before any damage
     for number in range(100):

@@ -1,4 +1,4 @@
-"""Whatever a model is asked ends in answers or in one sentence; `python benchmarks/bad_predict.py` tries ten thousand."""
+"""Whatever a model is asked ends in answers or in one sentence; `python -m benchmarks.reliability --only rows` tries ten thousand."""
 
 import functools
 import random

@@ -1,6 +1,6 @@
 """Files as nobody wants them, generated, and what must hold for each: everything accounted for, or one sentence.
 
-`tests/pipelines/sources/test_bad_input.py` tries a few hundred, `benchmarks/bad_input.py` as many as it is told.
+`tests/pipelines/sources/test_bad_input.py` tries a few hundred, `python -m benchmarks.reliability --only corpora` as many as it is told.
 """
 
 import gzip

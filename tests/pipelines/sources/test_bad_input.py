@@ -1,4 +1,4 @@
-"""Generated bad input never gives a traceback or a silent drop; `python benchmarks/bad_input.py 10000` tries as many."""
+"""Generated bad input never gives a traceback or a silent drop; `python -m benchmarks.reliability --only corpora` tries ten thousand."""
 
 from pathlib import Path
 from typing import Any

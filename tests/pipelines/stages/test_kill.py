@@ -1,4 +1,4 @@
-"""SIGKILL at a random moment of the corpus and tokens stages; `python benchmarks/kill.py 40` does it as often as told."""
+"""SIGKILL at a random moment of the corpus and tokens stages; `python -m benchmarks.reliability --only kills` does it as often as told."""
 
 import os
 import random
