@@ -14,9 +14,10 @@ from typing import Any
 from electra.config import build
 from electra.data.batches import row_indices
 from electra.errors import BadInput, NonFinite
-from electra.files import copy_folder, read_json
+from electra.files import copy_folder
 from electra.pretraining.config import ElectraConfig
 from electra.storage import checkpoint
+from electra.storage.manifest import read_sealed
 from electra.storage.runs import intact
 from pipelines.params import Params
 from pipelines.stages.pretrain import ModelRows
@@ -30,11 +31,11 @@ def replay(name: str, params: Params) -> dict[str, Any]:
     Raises NonFinite if it does not come again, and BadInput where there is nothing to replay or the run has changed since.
     """
     run = Path("runs") / f"pretrain-{name}"
-    bundles = {int(re.findall(r"\d+", path.stem)[-1]): path for path in run.glob("nonfinite-step-*.json")}
+    bundles = {int(re.findall(r"\d+", path.stem)[-1]): path for path in run.glob("nonfinite-step-[0-9]*.json")}
     if not bundles:
         raise BadInput(run, "holds no nonfinite-step-*.json", "a run that was stopped by NaN or infinity")
     path = bundles[max(bundles)]
-    bundle = read_json(path)
+    bundle = read_sealed(path, "remove it, or run the training again")
     config = build(ElectraConfig, bundle["config"], path.name)
     rows = ModelRows(params, params.models[name].tokens, config)
     owner = rows.fingerprint(config)
@@ -58,7 +59,7 @@ def replay(name: str, params: Params) -> dict[str, Any]:
             rows.train(settings, aside, log=log, title=f"replay {name}", owner=owner)
         except NonFinite:
             (again,) = aside.glob("nonfinite-step-*.json")
-            found = read_json(again)
+            found = read_sealed(again)
         else:
             raise NonFinite(
                 path, "did not come again", f"step {bundle['step']}", "suspect the machine, or torch's build"

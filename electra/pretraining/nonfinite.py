@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from electra.errors import NonFinite
-from electra.files import dump_json, write_atomic
 from electra.storage import checkpoint
+from electra.storage.manifest import write_sealed
 
 
 def refuse(run: Path, facts: dict[str, Any], *, write: bool) -> NoReturn:
     """Raise NonFinite for `facts["step"]`; the process that writes notes them beside the last good checkpoint."""
     bundle = run / f"nonfinite-step-{facts['step']}.json"
     if write:
-        write_atomic(bundle, dump_json(facts | {"checkpoint": max(checkpoint.steps(run), default=0)}))
+        write_sealed(bundle, facts | {"checkpoint": max(checkpoint.steps(run), default=0)})
     raise NonFinite(
         f"step {facts['step']}",
         f"loss {facts['loss']}, gradient norm {facts['gradient_norm']}",

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from electra.errors import BadInput, UserError
-from electra.files import free_name, lock_folder, read_json, remove, rename
+from electra.files import free_name, lock_folder, remove, rename
 from electra.storage import checkpoint
 from electra.storage.checkpoint import Groups, Progress
 from electra.storage.fingerprint import Fingerprint, describe, differences, short
+from electra.storage.manifest import read_sealed
 
 ASIDE = ".aside-"
 VARIABLE = "ELECTRA_CONTINUE"  # the name of the run to continue: what `--continue` is without a command line, as in DVC
@@ -74,7 +75,7 @@ def owner(run: Path) -> Progress | None:
         return progress
     for path in sorted(run.glob("nonfinite-step-*.json")):
         with contextlib.suppress(UserError):
-            return dict(read_json(path))
+            return read_sealed(path)
     return None
 
 

@@ -13,7 +13,7 @@ from electra.files import lock_folder, read_json, sha256_file, write_json
 from electra.pretraining.config import of_config
 from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint, manifest, runs
-from electra.storage.manifest import write_manifest
+from electra.storage.manifest import write_manifest, write_sealed
 from tests.electra.helpers import config, data
 
 SHORT = {"pretrain__steps": 4, "pretrain__save_every": 2, "pretrain__eval_every": 2}
@@ -222,7 +222,7 @@ def test_checkpoints_of_an_older_version_are_set_aside_with_a_sentence(run, caps
 
 
 def test_a_refused_step_before_the_first_checkpoint_is_set_aside_with_its_settings(tmp_path):
-    write_json(tmp_path / "run" / "nonfinite-step-1.json", {"step": 1, "fingerprint": {"config": {"old": 1}}})
+    write_sealed(tmp_path / "run" / "nonfinite-step-1.json", {"step": 1, "fingerprint": {"config": {"old": 1}}})
     train(tmp_path / "run")
     (aside,) = runs.asides(tmp_path / "run")
     assert names(aside, "nonfinite*") and not names(tmp_path / "run", "nonfinite*")

@@ -11,6 +11,7 @@ import pytest
 import electra
 from electra.files import read_json
 from electra.pretraining.config import PretrainConfig
+from electra.storage.manifest import read_sealed, write_sealed
 from pipelines.__main__ import main
 from pipelines.params import load
 from pipelines.stages.pretrain import ModelRows
@@ -97,9 +98,20 @@ def test_a_refused_step_is_replayed_from_its_bundle(
     assert told["loss"] == json.loads(bundle.read_text())["loss"]
     assert sorted(Path("runs/pretrain-smoke").rglob("*")) == files
 
-    bundle.write_text(bundle.read_text().replace('"weight_decay": 0.01', '"weight_decay": 0.02'))
+    facts = read_sealed(bundle)
+    facts["config"]["pretrain"]["weight_decay"] = 0.02
+    write_sealed(bundle, facts)
     assert main(["replay", "smoke"]) == 65
     assert "other settings, data or code" in capsys.readouterr().err
+    for damage in (
+        lambda text: text.replace('"slices"', '"slides"'),
+        lambda text: text.replace("0.02", "0.03"),
+        lambda _: "[]",
+    ):
+        write_sealed(bundle, facts)
+        bundle.write_text(damage(bundle.read_text()))
+        assert main(["replay", "smoke"]) == 74
+        assert "sha256" in capsys.readouterr().err
     bundle.unlink()
     assert main(["replay", "smoke"]) == 65
     Path("params.yaml").write_text(before)
