@@ -6,6 +6,7 @@ import socket
 import tomllib
 import urllib.parse
 
+from electra.errors import BadConfig
 from pipelines import ROOT
 
 ALONE = "ELECTRA_FLOW_ALONE"  # set while a process runs one flow and nothing else
@@ -53,9 +54,14 @@ def choose_server() -> None:
     """
     if "PREFECT_API_URL" in os.environ:
         return
-    url = urllib.parse.urlsplit(tomllib.loads((ROOT / "prefect.toml").read_text(encoding="utf-8"))["api"]["url"])
+    file = ROOT / "prefect.toml"
     try:
-        with socket.create_connection((str(url.hostname), url.port or 80), timeout=2):
+        url = urllib.parse.urlsplit(tomllib.loads(file.read_text(encoding="utf-8"))["api"]["url"])
+        place = str(url.hostname), url.port or 80
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise BadConfig(file, f"names no server ({error})", "api.url, a URL", "git restore prefect.toml") from None
+    try:
+        with socket.create_connection(place, timeout=2):
             pass
     except OSError:
         os.environ["PREFECT_API_URL"] = ""

@@ -253,6 +253,20 @@ def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch: pytest.Monkey
     monkeypatch.delenv("PREFECT_API_URL")
 
 
+@pytest.mark.parametrize(
+    "content", [None, b"[api", b"[api]\nurl = 7", b"[apj]\n", b"api = 1", b"\xff", b'[api]\nurl = "http://a:b/api"\n']
+)
+def test_a_damaged_prefect_toml_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    from pipelines import flows
+
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setattr(flows, "ROOT", tmp_path)
+    if content is not None:
+        (tmp_path / "prefect.toml").write_bytes(content)
+    with pytest.raises(BadConfig, match=r"prefect\.toml: names no server"):
+        flows.choose_server()
+
+
 def test_nothing_of_prefect_is_cached_or_persisted() -> None:
     from prefect.cache_policies import NO_CACHE
 
