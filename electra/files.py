@@ -255,10 +255,11 @@ def commit_folder(temporary: Path, path: Path) -> None:
 
 def remove(path: Path) -> None:
     """Delete a file or a folder tree, if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    with room(path):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def rename(old: Path, new: Path) -> None:

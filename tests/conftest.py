@@ -46,7 +46,7 @@ models:
     encoder: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16}
     generator: {width: 0.5}
     objective: {}
-    pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1, precision: fp32,   # auto asks a clock
+    pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1, precision: fp32,   # auto asks the processor
                log_every: 2, eval_every: 10, eval_batches: 2, save_every: 5}
     finetune: {}
   base:

@@ -1,5 +1,6 @@
 """The door to the disk: what killed writers left, names that are taken, a disk without a single byte."""
 
+import errno
 import multiprocessing
 import os
 import resource
@@ -8,7 +9,7 @@ import signal
 import pytest
 
 from electra.errors import OutOfRoom
-from electra.files import free_name, lock_folder, write_atomic
+from electra.files import free_name, lock_folder, remove, write_atomic
 
 FORK = multiprocessing.get_context("fork")
 DEAD = 999_999_999  # no process has this number
@@ -75,3 +76,18 @@ def test_a_rename_that_is_refused_is_a_sentence(tmp_path, monkeypatch):
     (tmp_path / "a").mkdir()
     with pytest.raises(OutOfRoom):
         files.rename(tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+def test_what_may_not_be_removed_is_a_sentence(tmp_path, monkeypatch, number):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(os, "rmdir", refuse)
+    monkeypatch.setattr(os, "unlink", refuse)
+    for name in ("folder", "file"):
+        with pytest.raises(OutOfRoom, match=f"{name}: cannot be written"):
+            remove(tmp_path / name)
+    monkeypatch.undo()
