@@ -130,6 +130,13 @@ def estimate_cost(options: argparse.Namespace) -> int:
     from pipelines.params import load
 
     params = load()
+    if options.name in params.models:
+        from pipelines.budget import budget
+
+        print(budget(options.name, params), end="")
+        if all(ablation.model != options.name for ablation in params.ablations.values()):
+            return 0
+        print()
     print(estimate(chosen(options.name, params), params), end="")
     return 0
 

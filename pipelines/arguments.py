@@ -31,7 +31,7 @@ HELP = {
     "report": "draw the report of what params.yaml: run selects",
     "summary": "note the headline numbers of a model or ablation for `dvc metrics`",
     "params": "check params.yaml and print what a run would use",
-    "estimate": "tell what an experiment, or all of a model, would take on this machine",
+    "estimate": "tell what a model would take on a GPU, and what its experiments would take here",
     "compare": "set two models, or two runs of one, side by side",
     "predict": "let a fine-tuned model answer rows of files or of standard input",
     "play": "show a model in the browser: what it suspects, proposes and answers",

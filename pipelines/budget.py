@@ -1,0 +1,101 @@
+"""What a pre-training would take on one GPU: arithmetic from its settings, asked before anything is there.
+
+| figure | from |
+|---|---|
+| hours | matrix products (electra/pretraining/flops.py) at 40 % of the card's bf16 peak, which is assumed, not measured |
+| memory | 18 bytes a parameter (weights, their bf16 copy, gradient, two moments), 34 bytes for each token, layer and unit of the hidden size of one slice (Korthikanti et al. 2022, attention not stored), and 8 a logit |
+| disk | the text, its rows, `keep` checkpoints and the exported folders |
+"""
+
+import dataclasses
+from pathlib import Path
+
+import torch
+
+from electra.data.tokenizer import TrainTokenizer
+from electra.errors import UserError
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.corruption import SpecialIds, slots
+from electra.pretraining.flops import training_flops, training_steps
+from electra.pretraining.model import Pretraining
+from pipelines.params import Params
+from pipelines.sources import LocalCorpus, local
+from pipelines.sources.streams import COMPRESSIONS
+
+PEAKS = {
+    "RTX 4090": 165e12,
+    "A100": 312e12,
+    "H100 or H200": 989e12,
+}  # dense bf16 products a second, as their makers say
+REACHED = 0.4
+PUBLISHED_VOCABULARY = 30_522
+BYTES_PER_TOKEN = 4.5  # of English text
+CONTEXT = 0.6e9  # bytes that CUDA itself takes
+
+
+def budget(name: str, params: Params) -> str:
+    """A few lines for `electra estimate`."""
+    config, tokens = params.models[name].electra(), params.tokens[params.models[name].tokens]
+    vocab_size = tokens.tokenizer.vocab_size if isinstance(tokens.tokenizer, TrainTokenizer) else PUBLISHED_VOCABULARY
+    settings, steps = config.pretrain, training_steps(config, vocab_size)
+    flops, weights = training_flops(config, vocab_size, "matmul"), parameters(config, vocab_size)
+    read = steps * settings.batch * settings.length
+    hours = ", ".join(f"{card} {_hours(flops / (REACHED * peak))}" for card, peak in PEAKS.items())
+    lines = [
+        f"{name}: {weights / 1e6:.1f} M parameters in both networks; {steps:,} steps read {read / 1e6:,.0f} M tokens",
+        f"time: {flops:.2g} floating point operations; on one GPU at {REACHED:.0%} of its peak: {hours}",
+        f"memory: {memory(config, weights, vocab_size) / 1e9:.1f} GB of the GPU",
+    ]
+    if text := text_bytes(params, tokens.corpus):
+        passes = read / (text / BYTES_PER_TOKEN)
+        lines[0] += f", {passes:.2g} times the text"
+        rows = text / BYTES_PER_TOKEN * 2 * len(tokens.lengths)
+        disk = 2 * text + 2 * rows + weights * (12 * (settings.keep + 1) + 8)  # twice, while a stage is at work
+        lines.append(f"disk: {disk / 1e9:,.1f} GB, of which text and rows {2 * (text + rows) / 1e9:,.1f}")
+    note = "All of this is estimated (small networks reach less than 40%); a run says what it will take after its first steps."
+    return "\n".join([*lines, note, ""])
+
+
+def parameters(config: ElectraConfig, vocab_size: int) -> int:
+    """Parameters of both networks, shared ones once."""
+    encoder = dataclasses.replace(config.encoder, init="published")  # others compute with weights that are not there
+    with torch.device("meta"):
+        model = Pretraining(
+            dataclasses.replace(config, encoder=encoder), vocab_size, SpecialIds(pad=0, cls=1, sep=2, mask=3)
+        )
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def memory(config: ElectraConfig, weights: int, vocab_size: int) -> float:
+    """Bytes of a GPU that a step needs."""
+    settings, encoder = config.pretrain, config.encoder
+    rows = -(-settings.batch // settings.accumulate)
+    networks = [encoder]
+    if config.objective.name != "mlm" and config.generator.kind == "network":
+        networks.append(config.generator.encoder(encoder))
+    held = sum(34 * rows * settings.length * each.layers * each.hidden for each in networks)
+    logits = 8 * rows * slots(config.objective.mask_rate, settings.length) * vocab_size
+    return CONTEXT + 18.0 * weights + held + logits
+
+
+def text_bytes(params: Params, corpus: str) -> float:
+    """The size of a corpus's text, as its settings or its files tell; 0 where neither do."""
+    config = params.corpora[corpus]
+    if config.expected:
+        return config.expected.gigabytes * 1e9
+    size = 0.0
+    for source in config.sources:
+        if not isinstance(source, LocalCorpus):
+            return 0.0
+        try:
+            paths = local.find_files(source.files, corpus)
+        except UserError:
+            return 0.0
+        size += sum(path.stat().st_size * (4 if Path(path).suffix in COMPRESSIONS else 1) for path in paths)
+    return size
+
+
+def _hours(seconds: float) -> str:
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} minutes" if seconds > 90 else "a minute"
+    return f"{seconds / 3600:.0f} hours" if seconds < 72 * 3600 else f"{seconds / 86400:.0f} days"
