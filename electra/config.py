@@ -96,7 +96,8 @@ def _convert_union(options: tuple[Any, ...], value: Any, where: str, hint: Any) 
         return _convert(sections[0], value, where)
     if isinstance(value, dict) and sections:  # alternatives tell themselves apart by their `kind`
         kinds = {typing.get_args(type_hints(section)["kind"])[0]: section for section in sections}
-        if isinstance(kind := value.get("kind"), str) and kind in kinds:
+        usual = next((name for name, section in kinds.items() if getattr(section, "kind", None) == name), None)
+        if isinstance(kind := value.get("kind", usual), str) and kind in kinds:
             return _convert(kinds[kind], value, where)
         found = f"is {shown(kind)}" if "kind" in value else "is missing"
         raise BadConfig(f"{where}.kind", found, f"one of {', '.join(kinds)}", nearest(str(kind), kinds))

@@ -36,12 +36,14 @@ from electra.devices import default_device
 from electra.errors import BadConfig, BadDevice, BadInput, shown
 from electra.files import encodes
 from electra.finetuning.batches import Batch, stack
-from electra.finetuning.folder import Ready, is_finetuned, load_model, load_tokenizer
+from electra.finetuning.folder import Ready, architecture, is_finetuned, load_model, load_tokenizer
 from electra.finetuning.heads import Network, pooled
 from electra.finetuning.tasks import Pooling
 from electra.finetuning.trainer import read_outputs
 from electra.finetuning.unpadded import hidden
+from electra.nn.config import ModernConfig
 from electra.nn.encoder import Encoder
+from electra.nn.kinds import make_encoder
 from electra.nn.pretrained import load_networks
 from electra.nn.weights import load_encoder, read_config, read_tensors, trained_positions
 from electra.optim.precision import Precision
@@ -54,6 +56,7 @@ _KINDS = {
     "discriminator_predictions": "discriminator",
     "generator_predictions": "generator",
 }  # name of a head's tensors
+_MODERN = {"ModernBertForTokenClassification": "discriminator", "ModernBertForMaskedLM": "generator"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +210,7 @@ class _Embed(Network):
 def load(
     folder: str | os.PathLike[str], *, device: str | torch.device | None = None, precision: Precision = "fp32"
 ) -> Model:
-    """A model from a Hugging Face ELECTRA folder: this project's or a published one, pre-trained or fine-tuned.
+    """A model from a Hugging Face folder of an ELECTRA or ModernBERT: this project's or a published one, pre-trained or fine-tuned.
 
     `device` is the GPU if there is one, else the CPU; `precision` bf16 halves the bits of matrix products. Files that have
     a MANIFEST.json are checked against it. Raises BadInput where there is no such model, CorruptFile where its bytes are
@@ -225,11 +228,13 @@ def load(
         return Model(path, "fine-tuned", ready.network, ready.tokenizer, ready.length, place, precision, ready)
     heads = {name.partition(".")[0] for name in read_tensors(path)}
     kind: Any = next((kind for name, kind in _KINDS.items() if name in heads), "encoder")
+    if isinstance(config, ModernConfig):
+        kind = _MODERN.get(architecture(path), "encoder")
     network: nn.Module
     if kind == "encoder":
         network = encoder = load_encoder(path, dropout=0.0)
     else:
-        encoder = Encoder(dataclasses.replace(config, dropout=0.0, attention_dropout=0.0), vocab_size)
+        encoder = make_encoder(dataclasses.replace(config, dropout=0.0, attention_dropout=0.0), vocab_size)
         network = Discriminator(encoder) if kind == "discriminator" else Generator(encoder)
         where = path.absolute()
         load_networks({where.name: (encoder, network.head)}, where.parent, do=_DO)

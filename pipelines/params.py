@@ -14,7 +14,7 @@ from electra.config import build, merge, nearest, plain, require, require_once
 from electra.data.packing import TokensConfig
 from electra.errors import BadConfig, shown
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneSection
-from electra.nn.config import EncoderConfig
+from electra.nn.config import AnyEncoderConfig
 from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, PretrainConfig
 from pipelines.experiments import AblationConfig
 from pipelines.sources import CorpusConfig, LocalTasks, OwnTasks, TaskSourceConfig
@@ -38,7 +38,7 @@ class ModelConfig:
 
     tokens: str
     tasks: str
-    encoder: EncoderConfig
+    encoder: AnyEncoderConfig
     pretrain: PretrainConfig
     generator: GeneratorConfig
     objective: ObjectiveConfig

@@ -7,6 +7,7 @@
 | SQuAD, independent ends | ElectraForQuestionAnswering | `qa_outputs` |
 | SQuAD, ends conditioned on starts | ElectraModel | not to be expressed: `span_head.safetensors` beside the encoder |
 | classes, numbers, pooled over all tokens | ElectraModel | not to be expressed: `pooled_head.safetensors`, as in the first row |
+| any, on a modern encoder | ModernBertModel | not to be expressed, as its heads have a LayerNorm: `pooled_head` or `span_head.safetensors` |
 
 So stock transformers gives our logits (numbers on the label's own scale), and folders that others have fine-tuned are
 read by the same rules. `task.json` tells what config.json has no place for: columns, lengths, the SQuAD settings.
@@ -33,6 +34,7 @@ from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import FinetuneConfig, Pooling, SquadConfig, Task
 from electra.nn.card import Use, model_card
+from electra.nn.config import ModernConfig
 from electra.nn.encoder import Encoder
 from electra.nn.weights import (
     POOLED,
@@ -72,16 +74,16 @@ def write_model(
 ) -> None:
     """Write a folder; the tokenizer's files are those of the folder `source`, `whose` stands in its manifest."""
     encoder = network.encoder
-    tensors = encoder_tensors(encoder)
+    modern, tensors = isinstance(encoder.config, ModernConfig), encoder_tensors(encoder)
     facts: dict[str, Any] = {"length": config.length}
     more: dict[str, Any] = {}
     beside: dict[str, Tensors] = {}  # heads that no class of transformers has
     if isinstance(network, SpanFinder):
         assert isinstance(config, SquadConfig)
-        architecture = "ElectraModel"
+        named = "ElectraModel"
         facts["squad"] = {key: value for key, value in plain(config).items() if key in _SQUAD}
-        if not network.conditional:
-            architecture = "ElectraForQuestionAnswering"
+        if not network.conditional and not modern:
+            named = "ElectraForQuestionAnswering"
             pair = (network.start, network.end_alone)
             tensors["qa_outputs.weight"] = torch.cat([part.weight.detach() for part in pair])
             tensors["qa_outputs.bias"] = torch.cat([part.bias.detach() for part in pair])
@@ -89,20 +91,23 @@ def write_model(
     else:
         assert task is not None
         facts["task"] = plain(task)
-        architecture, more = _labels(task)
+        named, more = _labels(task)
         if isinstance(network, Tagger):
-            tensors |= {f"classifier.{kind}": value for kind, value in network.head.state_dict().items()}
-            types = tensors["electra.embeddings.token_type_embeddings.weight"]
-            tensors["electra.embeddings.token_type_embeddings.weight"] = types[1:2].expand_as(types)
+            head = {f"classifier.{kind}": value for kind, value in network.head.state_dict().items()}
+            if modern:
+                named, beside[POOLED] = "ElectraModel", head
+            else:
+                types = tensors["electra.embeddings.token_type_embeddings.weight"]
+                tensors |= head | {"electra.embeddings.token_type_embeddings.weight": types[1:2].expand_as(types)}
         else:
             assert isinstance(network, Classifier)
             head = _classifier(network.head, task.scale if task.regression else 1.0)
-            if network.pooling == "cls":
+            if network.pooling == "cls" and not modern:
                 tensors |= head
             else:
-                architecture, more["pooling"], beside[POOLED] = "ElectraModel", network.pooling, head
+                named, more["pooling"], beside[POOLED] = "ElectraModel", network.pooling, head
                 facts["pooling"] = network.pooling
-    values = config_json(encoder.config, encoder.vocab_size, architecture, **more)
+    values = config_json(encoder.config, encoder.vocab_size, named, **more)
     files = {name: (source / name).read_text("utf-8") for name in TOKENIZER_FILES if (source / name).is_file()}
     title = f"ELECTRA, fine-tuned: {task.title if task else 'SQuAD'}"
     card = model_card(title, _use(task), {"task": facts, "recipe": plain(config)})
@@ -144,10 +149,11 @@ class HeadOfTransformers(Network):
 
 def is_finetuned(folder: Path) -> bool:
     """Whether a folder holds a fine-tuned model: one of ours, or of a class of transformers that `load_model` reads."""
-    return (folder / TASK).is_file() or _architecture(folder) in _ARCHITECTURES
+    return (folder / TASK).is_file() or architecture(folder) in _ARCHITECTURES
 
 
-def _architecture(folder: Path) -> str:
+def architecture(folder: Path) -> str:
+    """The class of transformers that a folder's config.json names first, or nothing."""
     names = read_object(folder / "config.json").get("architectures")
     return str(names[0]) if isinstance(names, list) and names else ""
 
@@ -172,29 +178,31 @@ def load_model(folder: Path) -> Ready:
     facts = read_object(folder / TASK) if ours else {}
     if ours and not (folder / MANIFEST).is_file():
         print(f"warning: {folder} has no {MANIFEST}: its bytes were not checked", file=sys.stderr)
-    architecture, positions = _architecture(folder), encoder.config.positions
+    name, positions = architecture(folder), encoder.config.positions
+    modern = isinstance(encoder.config, ModernConfig)
     length = facts.get("length", min(positions, 512))
     if type(length) is not int or not 3 <= length <= positions:
         raise BadInput(folder / TASK, f"has length {length!r}", f"3 to the model's {positions} positions", _DO)
     tokenizer = load_tokenizer(folder, encoder)
-    if "squad" in facts or architecture == "ElectraForQuestionAnswering":
+    if "squad" in facts or name == "ElectraForQuestionAnswering":
         chosen = facts.get("squad") or {"head": "independent", "answerability": False, "length": length}
         squad = build(SquadConfig, chosen, f"{folder / TASK}: squad")
         network = SpanFinder(encoder, squad)
         _fill_spans(network, heads, folder)
         return Ready(network, tokenizer, length, squad=squad)
-    task = _task(values, facts, folder, tagging=architecture == "ElectraForTokenClassification")
+    task = _task(values, facts, folder, tagging=name == "ElectraForTokenClassification")
     size, outputs = encoder.config.hidden, max(1, len(task.classes))
+    if (pooling := facts.get("pooling", "cls")) not in get_args(Pooling):
+        raise BadInput(folder / TASK, f"has pooling {pooling!r:.40}", f"one of {', '.join(get_args(Pooling))}", _DO)
+    if pooling != "cls" or modern:
+        heads |= read_file(folder / POOLED, _DO)
     if task.tagging:
         tagger = Tagger(encoder, outputs, length)
         _fill({"classifier": tagger.head}, heads, folder)
-        with torch.no_grad():  # stock models are fed segment 0, and ours is stored as theirs
-            encoder.embeddings.token_type.weight[1] = encoder.embeddings.token_type.weight[0]
+        if not modern:  # stock models are fed segment 0, and ours is stored as theirs
+            with torch.no_grad():
+                encoder.embeddings.token_type.weight[1] = encoder.embeddings.token_type.weight[0]
         return Ready(tagger, tokenizer, length, task=task)
-    if (pooling := facts.get("pooling", "cls")) not in get_args(Pooling):
-        raise BadInput(folder / TASK, f"has pooling {pooling!r:.40}", f"one of {', '.join(get_args(Pooling))}", _DO)
-    if pooling != "cls":
-        heads |= read_file(folder / POOLED, _DO)
     model = HeadOfTransformers(encoder, nn.Linear(size, size), nn.Linear(size, outputs), pooling)
     _fill({"classifier.dense": model.dense, "classifier.out_proj": model.out}, heads, folder)
     return Ready(model, tokenizer, length, task=task)
@@ -209,9 +217,9 @@ def _labels(task: Task) -> tuple[str, dict[str, Any]]:
             "label2id": {"score": 0},
         }
     names = {str(number): name for number, name in enumerate(task.classes)}
-    architecture = "ElectraForTokenClassification" if task.tagging else "ElectraForSequenceClassification"
+    named = "ElectraForTokenClassification" if task.tagging else "ElectraForSequenceClassification"
     kind = {} if task.tagging else {"problem_type": "single_label_classification"}
-    return architecture, {**kind, "id2label": names, "label2id": {name: int(number) for number, name in names.items()}}
+    return named, {**kind, "id2label": names, "label2id": {name: int(number) for number, name in names.items()}}
 
 
 def _task(values: dict[str, Any], facts: dict[str, Any], folder: Path, *, tagging: bool) -> Task:

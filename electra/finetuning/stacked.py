@@ -95,10 +95,11 @@ class _Stacked(nn.Module):
     """The weights of one module of every network."""
 
     weight: Tensor
-    bias: Tensor
+    bias: Tensor | None
 
     def __init__(self, parts: Sequence[nn.Module]) -> None:
         super().__init__()
+        self.register_parameter("bias", None)  # a module may have none
         for name, _ in parts[0].named_parameters():
             together = self.together([part.get_parameter(name).detach() for part in parts])
             for part, own in zip(parts, together, strict=True):
@@ -131,7 +132,8 @@ class _LayerNorm(_Stacked):
 
     def forward(self, x_PH: Tensor) -> Tensor:
         normal_SNH = F.layer_norm(x_PH, x_PH.shape[-1:], eps=self.eps).view(len(self.weight), -1, x_PH.shape[-1])
-        return (normal_SNH * self.weight[:, None] + self.bias[:, None]).flatten(0, 1)
+        scaled_SNH = normal_SNH * self.weight[:, None]
+        return (scaled_SNH if self.bias is None else scaled_SNH + self.bias[:, None]).flatten(0, 1)
 
 
 _KINDS = {nn.Linear: _Linear, nn.Embedding: _Embedding, nn.LayerNorm: _LayerNorm}

@@ -20,14 +20,15 @@ from torch import Tensor
 from electra.finetuning.batches import Batch
 from electra.nn.dropout import dropout
 from electra.nn.encoder import Encoder, Layer
+from electra.nn.modern import ModernEmbeddings, ModernEncoder, ModernLayer, turn
 
 
 def hidden(encoder: Encoder, batch: Batch) -> Tensor:
     """The last hidden state of every token (P, H)."""
     hidden_PH = _embed(encoder, batch)
-    for layer in encoder.layers:
-        hidden_PH = _layer(layer, hidden_PH, batch)
-    return hidden_PH
+    for layer, sight in _layers(encoder, batch):
+        hidden_PH = _layer(layer, hidden_PH, batch, sight)
+    return _end(encoder, hidden_PH)
 
 
 def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
@@ -37,24 +38,30 @@ def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
     the work is spared.
     """
     hidden_PH = _embed(encoder, batch)
-    *lower, last = encoder.layers
-    assert isinstance(last, Layer)
-    for layer in lower:
-        hidden_PH = _layer(layer, hidden_PH, batch)
-    attention = last.attention
+    *lower, (last, sight) = _layers(encoder, batch)
+    for layer, its in lower:
+        hidden_PH = _layer(layer, hidden_PH, batch, its)
+    attention, mask = last.attention, sight
     size = hidden_PH.shape[1]
     weight, bias = attention.qkv.weight, attention.qkv.bias
-    first_BH = hidden_PH.index_select(0, batch.first_B)
+    query_bias, both_bias = (None, None) if bias is None else (bias[..., :size], bias[..., size:])
+    first_BH, read_PH = hidden_PH.index_select(0, batch.first_B), hidden_PH
     heads = (attention.heads, size // attention.heads)
-    query = linear(first_BH, weight[..., :size, :], bias[..., :size]).view(len(batch), 1, *heads).transpose(1, 2)
-    both_PX = linear(hidden_PH, weight[..., size:, :], bias[..., size:])
+    if isinstance(last, ModernLayer):
+        read_PH = last.attention_norm(hidden_PH)
+    query_BH = linear(read_PH.index_select(0, batch.first_B), weight[..., :size, :], query_bias)
+    query = query_BH.view(len(batch), 1, *heads).transpose(1, 2)
+    both_PX = linear(read_PH, weight[..., size:, :], both_bias)
     both_BT2H = _Spread.apply(both_PX, batch)  # type: ignore[no-untyped-call]
     key, value = both_BT2H.view(len(batch), -1, 2, *heads).permute(2, 0, 3, 1, 4)
+    if isinstance(last, ModernLayer):  # the first position is not turned
+        key = turn(key.transpose(1, 2), sight.cos_TD, sight.sin_TD).transpose(1, 2)
+        mask = None if sight.mask is None else sight.mask[:, :, :1]
     scores = (query @ key.transpose(-2, -1)) / math.sqrt(heads[1])
-    if (mask := _mask(batch)) is not None:
+    if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     context = dropout(scores.softmax(-1), attention.dropout, encoder.training) @ value
-    return _after(last, first_BH, context.reshape(len(batch), size))
+    return _end(encoder, _after(last, first_BH, context.reshape(len(batch), size)))
 
 
 def pooled_hidden(encoder: Encoder, batch: Batch, pooling: Literal["mean", "max"]) -> Tensor:
@@ -89,6 +96,9 @@ def lookup(ids_P: Tensor, table: Tensor) -> Tensor:
 
 def _embed(encoder: Encoder, batch: Batch) -> Tensor:
     block = encoder.embeddings
+    if isinstance(block, ModernEmbeddings):
+        embedded = block.norm(block.project(lookup(batch.ids_P, block.words())))
+        return dropout(embedded, block.dropout, block.training)
     word_VE, position_PE = block.tables()
     embedded = lookup(batch.ids_P, word_VE) + block.token_type(batch.segments_P)
     embedded = block.norm(embedded + lookup(batch.positions_P, position_PE))
@@ -96,21 +106,33 @@ def _embed(encoder: Encoder, batch: Batch) -> Tensor:
     return hidden_PH
 
 
-def _layer(layer: Any, hidden_PH: Tensor, batch: Batch) -> Tensor:
-    qkv_BT3H = _Spread.apply(layer.attention.qkv(hidden_PH), batch)  # type: ignore[no-untyped-call]
-    context_BTH = layer.attention.context(qkv_BT3H, _mask(batch))
+def _layers(encoder: Encoder, batch: Batch) -> list[tuple[Any, Any]]:
+    """Every layer, and what its attention is told: BERT's a mask, a modern one's a view."""
+    if not isinstance(encoder, ModernEncoder):
+        mask = None if batch.real_BT is None else batch.real_BT[:, None, None]
+        return [(layer, mask) for layer in encoder.layers]
+    views = encoder.views(batch.token_C.view(len(batch), -1), batch.real_BT)
+    return [(layer, views[layer.sees_all]) for layer in encoder.layers]  # type: ignore[index]
+
+
+def _layer(layer: Any, hidden_PH: Tensor, batch: Batch, sight: Any) -> Tensor:
+    read_PH = layer.attention_norm(hidden_PH) if isinstance(layer, ModernLayer) else hidden_PH
+    qkv_BT3H = _Spread.apply(layer.attention.qkv(read_PH), batch)  # type: ignore[no-untyped-call]
+    context_BTH = layer.attention.context(qkv_BT3H, sight)
     return _after(layer, hidden_PH, _Collect.apply(context_BTH, batch))  # type: ignore[no-untyped-call]
 
 
-def _after(layer: Layer, hidden_PH: Tensor, context_PH: Tensor) -> Tensor:
+def _after(layer: Layer | ModernLayer, hidden_PH: Tensor, context_PH: Tensor) -> Tensor:
+    if isinstance(layer, ModernLayer):
+        return layer.after(hidden_PH, context_PH)
     hidden_PH = layer.attention_norm(layer.drop(layer.attention.out(context_PH), hidden_PH))
     ffn_PH = layer.contract(F.gelu(layer.expand(hidden_PH)))
     result_PH: Tensor = layer.ffn_norm(layer.drop(ffn_PH, hidden_PH))
     return result_PH
 
 
-def _mask(batch: Batch) -> Tensor | None:
-    return None if batch.real_BT is None else batch.real_BT[:, None, None]
+def _end(encoder: Encoder, hidden_PH: Tensor) -> Tensor:
+    return encoder.final_norm(hidden_PH) if isinstance(encoder, ModernEncoder) else hidden_PH
 
 
 class _Spread(torch.autograd.Function):

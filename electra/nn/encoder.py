@@ -11,18 +11,21 @@ Shapes: B rows, T positions, E embedding size, H hidden size, F feed-forward siz
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.nn.attention import attend
-from electra.nn.config import EncoderConfig
+from electra.nn.config import AnyEncoderConfig, EncoderConfig
 from electra.nn.dropout import Dropout, dropout
 
 
 class Embeddings(nn.Module):
     """Word + token type + position, LayerNorm, dropout."""
+
+    word: nn.Embedding
 
     def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
         super().__init__()
@@ -32,15 +35,23 @@ class Embeddings(nn.Module):
         self.norm = nn.LayerNorm(config.embedding, eps=config.layer_norm_eps)
         self.dropout = config.dropout
 
-    def tables(self) -> tuple[Tensor, Tensor]:
+    def tables(self) -> tuple[Tensor, ...]:
         """The word (V, E) and position (P, E) tables that are looked up."""
         return self.word.weight, self.position.weight
 
     @torch.no_grad()
-    def load_tables(self, word_VE: Tensor, position_PE: Tensor) -> None:
+    def load_tables(self, *tables: Tensor) -> None:
         """Let `tables` be these."""
+        word_VE, position_PE = tables
         self.word.weight.copy_(word_VE)
         self.position.weight.copy_(position_PE)
+
+    def factors(self) -> dict[str, Tensor]:
+        """What else a folder must hold to give these tables again: nothing here."""
+        return {}
+
+    def load_factors(self, factors: dict[str, Tensor]) -> None:
+        """Let `factors` be these."""
 
     def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
         """Ids and segment ids to embeddings (B, T, E)."""
@@ -59,17 +70,15 @@ class DisentangledEmbeddings(Embeddings):
         super().__init__(config, base.word.num_embeddings)
         self.base = [base]  # in a list, so that the generator's parameters are not registered here a second time
 
-    def tables(self) -> tuple[Tensor, Tensor]:
+    def tables(self) -> tuple[Tensor, ...]:
         """Generator's tables, detached, plus the deltas."""
         word_VE, position_PE = self.base[0].tables()
         return word_VE.detach() + self.word.weight, position_PE.detach() + self.position.weight
 
     @torch.no_grad()
-    def load_tables(self, word_VE: Tensor, position_PE: Tensor) -> None:
+    def load_tables(self, *tables: Tensor) -> None:
         """Set the deltas so that `tables` are these, over the generator's as they are now."""
-        for delta, base, table in zip(
-            (self.word, self.position), self.base[0].tables(), (word_VE, position_PE), strict=True
-        ):
+        for delta, base, table in zip((self.word, self.position), self.base[0].tables(), tables, strict=True):
             delta.weight.copy_(difference(table.to(base), base))
 
 
@@ -113,7 +122,13 @@ class Attention(nn.Module):
         return context.transpose(1, 2).flatten(2)
 
 
-class Layer(nn.Module):
+class Block(nn.Module):
+    """One layer of an encoder of any kind: what is compiled once for all, and what FSDP gathers at a time."""
+
+    attention: Any
+
+
+class Layer(Block):
     """Attention and feed-forward, each followed by dropout, residual and LayerNorm.
 
     Between them hidden states have the type of the matrix products: autocast computes LayerNorm in fp32 on GPUs, and would
@@ -122,7 +137,7 @@ class Layer(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.attention = Attention(config)
+        self.attention: Attention = Attention(config)
         self.attention_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
         self.expand = nn.Linear(config.hidden, config.ffn)
         self.contract = nn.Linear(config.ffn, config.hidden)
@@ -137,12 +152,31 @@ class Layer(nn.Module):
         return self.ffn_norm(self.drop(ffn_BTH, hidden_BTH)).to(ffn_BTH.dtype)  # type: ignore[no-any-return]
 
 
+def real_tokens(ids_BT: Tensor, lengths_B: Tensor | None, mask_BT: Tensor | None) -> Tensor | None:
+    """Which tokens are no padding (B, T), or None where that is known to be all of them."""
+    if mask_BT is None and lengths_B is not None:
+        mask_BT = torch.arange(ids_BT.shape[1], device=ids_BT.device) < lengths_B[:, None]
+    if mask_BT is not None and mask_BT.device.type == "cpu" and bool(mask_BT.all()):
+        return None  # the host may look here for free, and full rows need no masking
+    return mask_BT
+
+
+def added(mask: Tensor | None) -> Tensor | None:
+    """On a GPU the mask as what is added to scores, made once: its kernels add it, and each layer would make its own."""
+    if mask is None or mask.device.type != "cuda":
+        return mask
+    half = torch.is_autocast_enabled("cuda")
+    zero = torch.zeros((), device=mask.device, dtype=torch.get_autocast_dtype("cuda") if half else torch.float32)
+    return torch.where(mask, zero, float("-inf"))
+
+
 class Encoder(nn.Module):
     """Ids to hidden states. `embeddings` may be another encoder's, to share it."""
 
     def __init__(self, config: EncoderConfig, vocab_size: int, embeddings: Embeddings | None = None) -> None:
         super().__init__()
-        self.config, self.vocab_size = config, vocab_size
+        self.config: AnyEncoderConfig = config
+        self.vocab_size = vocab_size
         self.embeddings = embeddings if embeddings is not None else Embeddings(config, vocab_size)
         same = config.embedding == config.hidden
         self.project = nn.Identity() if same else nn.Linear(config.embedding, config.hidden)
@@ -156,19 +190,8 @@ class Encoder(nn.Module):
         Padding stands at the end of a row: `lengths_B` counts its real tokens; None says that no row is padded.
         `mask_BT` (true = real token) is for layouts that a length cannot tell.
         """
-        if mask_BT is None and lengths_B is not None:
-            mask_BT = torch.arange(ids_BT.shape[1], device=ids_BT.device) < lengths_B[:, None]
-        if mask_BT is not None and mask_BT.device.type == "cpu" and bool(mask_BT.all()):
-            mask_BT = None  # the host may look here for free, and full rows need no masking
-        mask = None if mask_BT is None else mask_BT[:, None, None, :]
-        if (
-            mask is not None and mask.device.type == "cuda"
-        ):  # made once: GPU kernels add it, and each layer would make its own
-            half = torch.is_autocast_enabled("cuda")
-            zero = torch.zeros(
-                (), device=mask.device, dtype=torch.get_autocast_dtype("cuda") if half else torch.float32
-            )
-            mask = torch.where(mask, zero, float("-inf"))
+        mask_BT = real_tokens(ids_BT, lengths_B, mask_BT)
+        mask = added(None if mask_BT is None else mask_BT[:, None, None, :])
         hidden_BTH = self.project(self.embeddings(ids_BT, segments_BT))
         for layer in self.layers:
             hidden_BTH = layer(hidden_BTH, mask)
@@ -219,7 +242,7 @@ def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: f
     of the two signs of a singular vector the one with which its largest entry is positive.
     """
     for layer in layers:
-        assert isinstance(layer, Layer)
+        assert isinstance(layer, Block)
         query_HH, key_HH, _ = layer.attention.qkv.weight.chunk(3)
         width, size = len(query_HH), len(query_HH) // layer.attention.heads
         for query_DH, key_DH in zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True):

@@ -6,15 +6,16 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from electra.nn.config import EncoderConfig
-from electra.nn.encoder import Encoder, Layer, initialise, mimetic_attention
+from electra.nn.config import AnyEncoderConfig
+from electra.nn.encoder import Encoder, mimetic_attention
+from electra.nn.kinds import initialise, make_encoder, make_layer
 from electra.seeds import derive
 
 
-def fresh_encoder(config: EncoderConfig, vocab_size: int, seed: int) -> Encoder:
+def fresh_encoder(config: AnyEncoderConfig, vocab_size: int, seed: int) -> Encoder:
     """A newly initialised encoder: the from-scratch arm of every comparison."""
     torch.manual_seed(derive(seed, "init"))
-    encoder = Encoder(config, vocab_size)
+    encoder = make_encoder(config, vocab_size)
     _begin(encoder, encoder.layers, config)
     return encoder
 
@@ -30,12 +31,12 @@ def add_fresh_layers(encoder: Encoder, count: int, seed: int) -> None:
         return
     torch.manual_seed(derive(seed, "init"))
     encoder.config = dataclasses.replace(encoder.config, layers=encoder.config.layers + count)
-    fresh = nn.ModuleList(Layer(encoder.config) for _ in range(count))
+    fresh = nn.ModuleList(make_layer(encoder.config, len(encoder.layers) + index) for index in range(count))
     _begin(fresh, fresh, encoder.config)
     encoder.layers.extend(fresh)
 
 
-def _begin(module: nn.Module, layers: Iterable[nn.Module], config: EncoderConfig) -> None:
+def _begin(module: nn.Module, layers: Iterable[nn.Module], config: AnyEncoderConfig) -> None:
     initialise(module, config)
     if config.init == "mimetic":
         mimetic_attention(layers)

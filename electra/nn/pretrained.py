@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 from electra.errors import BadInput, CorruptFile
+from electra.nn import modernbert
+from electra.nn.config import AnyEncoderConfig, ModernConfig
 from electra.nn.encoder import Encoder
 from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 from electra.nn.weights import (
@@ -20,10 +22,10 @@ from electra.nn.weights import (
     read_tensors,
     verify_folder,
 )
-from electra.storage.tensors import Tensors, fill
+from electra.storage.tensors import Tensors, fill, require_fit
 from electra.storage.tensors import read_tensors as read_file
 
-_DECODER = "generator_lm_head.weight"  # the word table once more, in folders that were not stored by transformers
+_DECODERS = ("generator_lm_head.weight", "decoder.weight")  # the word table once more, where it is stored twice
 Head = ReplacedTokenHead | MaskedTokenHead
 _HEADS: dict[type[Head], dict[str, str]] = {
     ReplacedTokenHead: {
@@ -36,6 +38,15 @@ _HEADS: dict[type[Head], dict[str, str]] = {
         "": "generator_lm_head",
     },
 }
+_MODERN = {"dense": "head.dense", "norm": "head.norm", "logit": "classifier", "": "decoder"}
+_ALIKE = (
+    "heads",
+    "layer_norm_eps",
+    "global_every",
+    "window",
+    "global_theta",
+    "local_theta",
+)  # all else shows in the shapes
 
 
 def load_networks(
@@ -58,51 +69,75 @@ def load_networks(
                 inside, "there is no such folder", f"exported networks side by side: {', '.join(networks)}", do
             )
         config, _ = read_config(inside)
+        _require_alike(config, encoder.config, inside / "config.json", do)
         tensors = read_tensors(inside)
         load_encoder_tensors(encoder, tensors, inside)
-        for ours in ("heads", "layer_norm_eps"):  # all else shows in the shapes
-            if getattr(config, ours) != getattr(encoder.config, ours):
-                raise BadInput(
-                    inside / "config.json",
-                    f"has {CONFIG[ours][0]} {getattr(config, ours)}",
-                    f"{getattr(encoder.config, ours)}, as the model's parameters say",
-                    do,
-                )
-        theirs = {their: ours for ours, their in _head_names(head).items()}
+        theirs = {their: ours for ours, their in _head_names(encoder, head).items()}
         found = {theirs.get(key, key): value for key, value in head_tensors(tensors).items()}
-        tied = found.pop(_DECODER, None)
-        if tied is not None and not torch.equal(tied.float(), encoder.embeddings.tables()[0]):
-            raise BadInput(inside, f"has a {_DECODER} that is not the word table", "tied embeddings", do)
+        beside = read_file(inside / EXTRAS, do) if (inside / EXTRAS).is_file() else {}
+        _load_factors(encoder, beside, tensors, inside, do)
+        for decoder in _DECODERS:
+            tied = found.pop(decoder, None)
+            if tied is not None and not torch.equal(tied.float(), encoder.embeddings.tables()[0]):
+                raise BadInput(inside, f"has a {decoder} that is not the word table", "tied embeddings", do)
         fill(head, found, inside, do)
-        if name in extras and (inside / EXTRAS).is_file():
-            fill(nn.ModuleDict(extras[name]), read_file(inside / EXTRAS, do), inside / EXTRAS, do)
+        if name in extras and beside:
+            fill(nn.ModuleDict(extras[name]), beside, inside / EXTRAS, do)
         if hashes is not None and (now := verify_folder(inside)) != (then := dict(hashes.get(name, {}))):
             file = next(file for file in FILES if now.get(file) != then.get(file))
             expected = f"{then.get(file)}, as when the run began"
             raise CorruptFile(inside / file, f"has sha256 {now.get(file)}", expected, "start the run again")
 
 
-def extra_tensors(extras: Mapping[str, nn.Module]) -> dict[str, Tensors]:
-    """What `write_folder` puts beside a network that has such extras."""
-    return {EXTRAS: nn.ModuleDict(extras).state_dict()} if extras else {}
+def _require_alike(found: AnyEncoderConfig, expected: AnyEncoderConfig, where: Path, do: str) -> None:
+    """Refuse a folder whose encoder computes something else with the same weights."""
+    if found.kind != expected.kind:
+        raise BadInput(
+            where, f"is of an encoder of the kind {found.kind}", f"{expected.kind}, as the parameters say", do
+        )
+    names = modernbert.CONFIG if isinstance(expected, ModernConfig) else CONFIG
+    for ours in _ALIKE:
+        if ours in names and getattr(found, ours) != getattr(expected, ours):
+            told = f"{getattr(expected, ours)}, as the model's parameters say"
+            raise BadInput(where, f"has {names[ours][0]} {getattr(found, ours)}", told, do)
+
+
+def _load_factors(encoder: Encoder, beside: Tensors, tensors: Tensors, inside: Path, do: str) -> None:
+    """Set the factors of a word table that is a product, and see that the folder's table is theirs."""
+    places = encoder.embeddings.factors()
+    if not places:
+        return
+    found = {name: beside.pop(name) for name in places if name in beside}
+    require_fit(places, found, inside / EXTRAS, do)
+    encoder.embeddings.load_factors(found)
+    table_VH = next(table for name, table in tensors.items() if name.endswith(modernbert.TABLES))
+    if not torch.allclose(encoder.embeddings.tables()[0], table_VH.float(), rtol=1e-4, atol=1e-6):
+        raise BadInput(inside / EXTRAS, "holds factors of another word table", "those of this folder's", do)
+
+
+def extra_tensors(encoder: Encoder, extras: Mapping[str, nn.Module]) -> dict[str, Tensors]:
+    """What `write_folder` puts beside a network: such extras, and the factors of its word table, where there are any."""
+    tensors = nn.ModuleDict(extras).state_dict() | encoder.embeddings.factors()
+    return {EXTRAS: tensors} if tensors else {}
 
 
 def network_tensors(encoder: Encoder, head: Head) -> Tensors:
-    """Everything that ElectraForPreTraining or ElectraForMaskedLM holds.
+    """Everything that ElectraForPreTraining or ElectraForMaskedLM holds, or what ModernBERT has for them.
 
     The decoder matrix of the latter is the word table and is not stored twice.
     """
     state = head.state_dict()
-    return encoder_tensors(encoder) | {their: state[ours] for ours, their in _head_names(head).items()}
+    return encoder_tensors(encoder) | {their: state[ours] for ours, their in _head_names(encoder, head).items()}
 
 
 def architecture(head: Head) -> str:
-    """The class of transformers that an encoder with this head is."""
+    """The class of transformers that an encoder with this head is; `config_json` has ModernBERT's for it."""
     return "ElectraForPreTraining" if isinstance(head, ReplacedTokenHead) else "ElectraForMaskedLM"
 
 
-def _head_names(head: Head) -> dict[str, str]:
+def _head_names(encoder: Encoder, head: Head) -> dict[str, str]:
     """Our name of each of the head's parameters -> transformers'."""
     parts = ((name, *name.rpartition(".")[::2]) for name in head.state_dict())
-    theirs = next(names for kind, names in _HEADS.items() if isinstance(head, kind))
+    modern = isinstance(encoder.config, ModernConfig)
+    theirs = _MODERN if modern else next(names for kind, names in _HEADS.items() if isinstance(head, kind))
     return {name: f"{theirs[module]}.{kind}" for name, module, kind in parts}

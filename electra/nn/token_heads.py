@@ -7,30 +7,34 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.nn.config import EncoderConfig
+from electra.nn.config import AnyEncoderConfig, ModernConfig
 
 
 class ReplacedTokenHead(nn.Module):
-    """Dense, gelu, one logit. The paper prints sigmoid(w·h); the released code has the dense layer, and so has this."""
+    """Dense, gelu, one logit. The paper prints sigmoid(w·h); the released code has the dense layer, and so has this.
 
-    def __init__(self, config: EncoderConfig) -> None:
+    That of a modern encoder has a LayerNorm before the logit, as ModernBERT's token classifier.
+    """
+
+    def __init__(self, config: AnyEncoderConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden, config.hidden)
+        self.dense = _dense(config, config.hidden)
+        self.norm = _norm(config) if isinstance(config, ModernConfig) else nn.Identity()
         self.logit = nn.Linear(config.hidden, 1)
         self.logit.glorot = True  # type: ignore[assignment]
+        self.logit.std = config.hidden**-0.5
 
     def forward(self, hidden_BTH: Tensor) -> Tensor:
         """Logit of "replaced" for every position, (B, T)."""
-        return self.logit(F.gelu(self.dense(hidden_BTH))).squeeze(-1)  # type: ignore[no-any-return]
+        return self.logit(self.norm(F.gelu(self.dense(hidden_BTH)))).squeeze(-1)  # type: ignore[no-any-return]
 
 
 class MaskedTokenHead(nn.Module):
-    """Hidden state to vocabulary logits: dense to E, gelu, LayerNorm, product with the word table, bias."""
+    """Hidden state to vocabulary logits: dense to the table's width E, gelu, LayerNorm, product with the word table, bias."""
 
-    def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
+    def __init__(self, config: AnyEncoderConfig, vocab_size: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden, config.embedding)
-        self.norm = nn.LayerNorm(config.embedding, eps=config.layer_norm_eps)
+        self.dense, self.norm = _dense(config, config.table), _norm(config)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def features(self, hidden_MH: Tensor) -> Tensor:
@@ -40,3 +44,14 @@ class MaskedTokenHead(nn.Module):
     def forward(self, hidden_MH: Tensor, word_VE: Tensor) -> Tensor:
         """Logits (M, V) for hidden states (M, H) under a word table (V, E)."""
         return F.linear(self.features(hidden_MH), word_VE, self.bias)
+
+
+def _dense(config: AnyEncoderConfig, width: int) -> nn.Linear:
+    dense = nn.Linear(config.hidden, width, bias=not isinstance(config, ModernConfig))
+    if isinstance(config, ModernConfig):
+        dense.std = config.out_std  # type: ignore[assignment]
+    return dense
+
+
+def _norm(config: AnyEncoderConfig) -> nn.LayerNorm:
+    return nn.LayerNorm(config.table, eps=config.layer_norm_eps, bias=not isinstance(config, ModernConfig))

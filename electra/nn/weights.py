@@ -1,8 +1,8 @@
 """To and from Hugging Face folders: `config.json`, `model.safetensors`, tokenizer files.
 
-The keys are transformers' (ElectraForPreTraining, ElectraForMaskedLM, ElectraModel), so each folder loads there with
-nothing missing and nothing unexpected, and published checkpoints of this form load here. Only layout changes on the way
-(query, key and value are one matrix here), so a round trip is bit-exact.
+The keys are transformers' (ElectraForPreTraining, ElectraForMaskedLM, ElectraModel; of modern encoders modernbert.py has
+them), so each folder loads there with nothing missing and nothing unexpected, and published checkpoints of this form load
+here. Only layout changes on the way (query, key and value are one matrix here), so a round trip is bit-exact.
 """
 
 import dataclasses
@@ -16,8 +16,10 @@ from torch import nn
 from electra.config import build
 from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import AGAIN, atomic_folder, read_object, readable, write_atomic, write_json
-from electra.nn.config import EncoderConfig
+from electra.nn import modernbert
+from electra.nn.config import AnyEncoderConfig, EncoderConfig, ModernConfig
 from electra.nn.encoder import Encoder
+from electra.nn.kinds import make_encoder
 from electra.storage.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
 from electra.storage.tensors import Tensors, require_fit, write_tensors
 from electra.storage.tensors import read_tensors as read_file
@@ -61,8 +63,18 @@ FILES = (
 KIND = "network"
 
 
-def encoder_tensors(encoder: Encoder, prefix: str = "electra.") -> Tensors:
-    """An encoder's weights under transformers' names; tied and disentangled tables are written out in full."""
+def encoder_tensors(encoder: Encoder, prefix: str | None = None) -> Tensors:
+    """An encoder's weights under transformers' names; tied and disentangled tables are written out in full.
+
+    `prefix` is that of classes with a head; "" for the encoder alone.
+    """
+    modern = isinstance(encoder.config, ModernConfig)
+    tensors = modernbert.tensors_of(encoder) if modern else _electra_tensors(encoder)
+    prefix = ("model." if modern else "electra.") if prefix is None else prefix
+    return {prefix + name: tensor.detach() for name, tensor in tensors.items()}
+
+
+def _electra_tensors(encoder: Encoder) -> Tensors:
     word_VE, position_PE = encoder.embeddings.tables()
     tensors: Tensors = {
         "embeddings.word_embeddings.weight": word_VE,
@@ -81,26 +93,31 @@ def encoder_tensors(encoder: Encoder, prefix: str = "electra.") -> Tensors:
             tensors |= {
                 f"encoder.layer.{i}.{theirs}.{kind}": state[f"{ours}.{kind}"] for ours, theirs in _BLOCK.items()
             }
-    return {prefix + name: tensor.detach() for name, tensor in tensors.items()}
+    return tensors
 
 
 def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> None:
-    """Fill an encoder from transformers' names, with or without the `electra.` prefix.
+    """Fill an encoder from transformers' names, with or without their prefix.
 
     A gap, a tensor of an encoder that this one has no place for, or a wrong shape is a BadInput; heads are passed by.
     """
-    found = {name.removeprefix("electra."): tensor for name, tensor in tensors.items() if of_encoder(name)}
+    found = {_bare(name): tensor for name, tensor in tensors.items() if of_encoder(name)}
     places = encoder_tensors(encoder, "")  # views of the parameters, but for tables that are sums
     require_fit(places, found, where, "let the model's parameters and the folder's config.json agree with its weights")
-    encoder.embeddings.load_tables(*(found.pop(name) for name in _TABLES))
+    tables = modernbert.TABLES if isinstance(encoder.config, ModernConfig) else _TABLES
+    encoder.embeddings.load_tables(*(found.pop(name) for name in tables))
     for name, tensor in found.items():
         places[name].copy_(tensor)
 
 
 def of_encoder(name: str) -> bool:
     """Whether a tensor is of an encoder."""
-    name = name.removeprefix("electra.")
-    return name.startswith(("embeddings", "encoder.")) and not name.endswith(_NUMBERS)
+    parts = ("embeddings", "encoder.", "layers.", "final_norm.")
+    return _bare(name).startswith(parts) and not name.endswith(_NUMBERS)
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix("electra.").removeprefix("model.")
 
 
 def head_tensors(tensors: Tensors) -> Tensors:
@@ -108,8 +125,11 @@ def head_tensors(tensors: Tensors) -> Tensors:
     return {name: value for name, value in tensors.items() if not of_encoder(name) and not name.endswith(_NUMBERS)}
 
 
-def config_json(config: EncoderConfig, vocab_size: int, architecture: str, **more: Any) -> dict[str, Any]:
-    """transformers' ElectraConfig."""
+def config_json(config: AnyEncoderConfig, vocab_size: int, architecture: str, **more: Any) -> dict[str, Any]:
+    """transformers' ElectraConfig, or ModernBertConfig with the class that does what ELECTRA's `architecture` does."""
+    if isinstance(config, ModernConfig):
+        values = modernbert.values_of(config, architecture)
+        return {"vocab_size": vocab_size, "pad_token_id": 0, "tie_word_embeddings": True, **values, **more}
     return {
         "architectures": [architecture],
         "model_type": "electra",
@@ -153,15 +173,15 @@ def verify_folder(folder: Path, do: str = AGAIN, **facts: Any) -> dict[str, str]
     return hashes
 
 
-def read_config(folder: Path) -> tuple[EncoderConfig, int]:
+def read_config(folder: Path) -> tuple[AnyEncoderConfig, int]:
     """Encoder settings and vocabulary size from the config.json of a folder, which is verified first."""
     verify_folder(folder)
     path = folder / "config.json"
     values = read_object(path)
-    if values.get("model_type") != "electra":
-        raise BadInput(
-            path, f"is of a model of type {values.get('model_type')!r}", "electra", "choose an ELECTRA folder"
-        )
+    kind = values.get("model_type")
+    if kind not in {"electra", modernbert.TYPE}:
+        raise BadInput(path, f"is of a model of type {kind!r}", "electra or modernbert", "choose a folder of one")
+    modern = kind == modernbert.TYPE
     if values.get("hidden_act", "gelu") != "gelu" or values.get("position_embedding_type", "absolute") != "absolute":
         raise BadInput(
             path,
@@ -169,15 +189,18 @@ def read_config(folder: Path) -> tuple[EncoderConfig, int]:
             "gelu and absolute positions",
             "choose a published ELECTRA",
         )
-    chosen = {ours: values.get(theirs, default) for ours, (theirs, default) in CONFIG.items()}
+    names = modernbert.CONFIG if modern else CONFIG
+    chosen: dict[str, Any] = {ours: values.get(theirs, default) for ours, (theirs, default) in CONFIG.items()}
+    if modern:
+        chosen = modernbert.settings_of(values, path)
     try:
-        config = build(EncoderConfig, chosen, "")
+        config = build(ModernConfig, chosen, "") if modern else build(EncoderConfig, chosen, "")
     except BadConfig as error:
         key = error.where.removeprefix(".")
         raise BadInput(
-            f"{path}: {CONFIG[key][0]}", error.found, error.expected, "use the file that came with the weights"
+            f"{path}: {names[key][0]}", error.found, error.expected, "use the file that came with the weights"
         ) from None
-    vocab_size = values.get("vocab_size", 30522)
+    vocab_size = values.get("vocab_size", 50368 if modern else 30522)
     if type(vocab_size) is not int or vocab_size <= 0:
         raise BadInput(
             f"{path}: vocab_size", f"is {vocab_size!r}", "a number above 0", "use the file that came with the weights"
@@ -200,12 +223,12 @@ def read_tensors(folder: Path) -> Tensors:
 
 
 def load_encoder(folder: Path, *, dropout: float | None = None) -> Encoder:
-    """The encoder of any Hugging Face ELECTRA folder; `dropout` replaces both rates."""
+    """The encoder of any Hugging Face ELECTRA or ModernBERT folder; `dropout` replaces both rates."""
     config, vocab_size = read_config(folder)
     if dropout is not None:
         config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)
     tensors = read_tensors(folder)
-    encoder = Encoder(config, vocab_size)
+    encoder = make_encoder(config, vocab_size)
     load_encoder_tensors(encoder, tensors, folder)
     return encoder
 

@@ -20,7 +20,7 @@ from electra.domains import (
     Weight,
 )
 from electra.errors import BadConfig
-from electra.nn.config import EncoderConfig
+from electra.nn.config import AnyEncoderConfig, ModernConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +31,16 @@ class GeneratorConfig(Checked):
     width: Rate = 0.25
     depth: Rate = 1.0
 
-    def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
-        """The generator's own encoder: rounded width, heads of 64 where the width allows, FFN 4 × hidden.
+    def encoder(self, discriminator: AnyEncoderConfig) -> AnyEncoderConfig:
+        """The generator's own encoder: rounded width, heads of 64 where the width allows, FFN 4 × hidden (modern: scaled).
 
         The embedding size stays the discriminator's (electra: generator keeps E and projects to its hidden size).
         """
         hidden = max(1, round(discriminator.hidden * self.width))
         heads = max(1, hidden // 64) if self.width < 1 else discriminator.heads
         ffn = 4 * hidden if self.width < 1 else discriminator.ffn
+        if isinstance(discriminator, ModernConfig):
+            ffn = max(1, round(discriminator.ffn * self.width))
         layers = max(1, round(discriminator.layers * self.depth))
         init: Any = "published" if discriminator.init == "mimetic" else discriminator.init
         return dataclasses.replace(discriminator, hidden=hidden, heads=heads, ffn=ffn, layers=layers, init=init)
@@ -144,7 +146,7 @@ class PretrainConfig(Checked):
 class ElectraConfig:
     """Everything that defines one pre-training: the section `models.<name>` of params.yaml, less what only pipelines use."""
 
-    encoder: EncoderConfig
+    encoder: AnyEncoderConfig
     pretrain: PretrainConfig
     generator: GeneratorConfig = GeneratorConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
@@ -163,6 +165,11 @@ class ElectraConfig:
             except BadConfig as error:
                 found = f"makes a generator whose {error.where} {error.found}"
                 raise BadConfig("generator.width", f"{self.generator.width:g} {found}", error.expected) from None
+        narrow = network and self.objective.name != "mlm" and self.generator.width != 1
+        if isinstance(self.encoder, ModernConfig) and narrow and self.objective.sharing == "embeddings":
+            found = f"embeddings with generator.width {self.generator.width:g}"
+            expected = "tokens: a modern encoder's embedding norm is as wide as its layers, so only words can be shared"
+            raise BadConfig("objective.sharing", f"is {found}", expected, "set objective.sharing: tokens")
         if self.objective.sharing == "all":
             same = self.generator.kind == "network" and self.generator.width == 1 and self.generator.depth == 1
             require(same, "objective.sharing", "all", "generator width 1 and depth 1 with it")

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from electra.errors import BadConfig, Stopped
-from electra.nn.encoder import Layer
+from electra.nn.encoder import Block
 from electra.workers import rank
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -61,7 +61,7 @@ class World:
         from torch.distributed.fsdp import FSDPModule, fully_shard
 
         mesh = init_device_mesh(self.device.type, (self.size,))
-        for part in [*(part for part in model.modules() if isinstance(part, Layer)), model]:
+        for part in [*(part for part in model.modules() if isinstance(part, Block)), model]:
             fully_shard(part, mesh=mesh)
             assert isinstance(part, FSDPModule)
             part.set_gradient_divide_factor(1.0)  # a sum, since the losses carry their global denominators

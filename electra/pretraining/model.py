@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from electra.nn.encoder import DisentangledEmbeddings, Embeddings, Encoder, initialise, mimetic_attention
+from electra.nn.encoder import Embeddings, Encoder, mimetic_attention
+from electra.nn.kinds import disentangled, initialise, make_encoder
 from electra.nn.token_heads import ReplacedTokenHead
 from electra.optim.optimizer import AdamW, build_optimizer, network_scale
 from electra.pretraining.config import ElectraConfig
@@ -73,12 +74,12 @@ class Pretraining(nn.Module):
         objective, encoder = config.objective, config.encoder
         self.generator: Generator | FixedGenerator | None = None
         if objective.name != "mlm" and config.generator.kind == "network":
-            self.generator = Generator(Encoder(config.generator.encoder(encoder), vocab_size))
+            self.generator = Generator(make_encoder(config.generator.encoder(encoder), vocab_size))
         shared = self._shared_embeddings()
         if objective.sharing == "all" and isinstance(self.generator, Generator):
             main = self.generator.encoder
         else:
-            main = Encoder(encoder, vocab_size, shared)
+            main = make_encoder(encoder, vocab_size, shared)
         self.discriminator = Discriminator(main)
         if objective.name in TOKEN_OBJECTIVES:
             self.token_head = ProposingHead(encoder, vocab_size)
@@ -103,7 +104,7 @@ class Pretraining(nn.Module):
             return None
         block = self.generator.encoder.embeddings
         if self.config.objective.sharing == "gradient_disentangled":
-            return DisentangledEmbeddings(self.config.encoder, block)
+            return disentangled(self.config.encoder, block)
         return block if self.config.objective.sharing == "embeddings" else None
 
     def own_to_generator(self) -> set[nn.Parameter]:

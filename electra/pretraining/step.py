@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from electra.nn.encoder import Embeddings, Layer
+from electra.nn.encoder import Block, Embeddings
 from electra.nn.token_heads import ReplacedTokenHead
 from electra.optim.optimizer import AdamW, clip_gradients
 from electra.optim.precision import Precision, autocast
@@ -197,7 +197,7 @@ def compile_parts(model: Pretraining, **options: Any) -> None:
         options["options"] = {"combo_kernels": True}
     options = {"dynamic": False, **options}
     for module in model.modules():
-        if isinstance(module, Layer | Embeddings | ReplacedTokenHead):
+        if isinstance(module, Block | Embeddings | ReplacedTokenHead):
             module.forward = torch.compile(module.forward, **options)  # type: ignore[method-assign]
         elif isinstance(module, ProposingHead):
             module.propose = torch.compile(module.propose, **options)  # type: ignore[method-assign]

@@ -27,6 +27,7 @@ from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.finetuning.trainer import read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.encoder import Encoder
+from electra.nn.kinds import make_encoder
 from electra.nn.pretrained import load_networks
 from electra.nn.token_heads import ReplacedTokenHead
 from electra.nn.weights import read_config
@@ -126,7 +127,7 @@ def load_frozen(model: Path) -> Frozen | None:
     if not (folder := model / "discriminator").is_dir():
         return None
     config, vocab_size = read_config(folder)
-    frozen = Frozen(Encoder(config, vocab_size), ReplacedTokenHead(config))
+    frozen = Frozen(make_encoder(config, vocab_size), ReplacedTokenHead(config))
     load_networks({"discriminator": (frozen.encoder, frozen.head)}, model)
     return frozen
 

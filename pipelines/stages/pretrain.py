@@ -209,17 +209,18 @@ def write_model(
         start = Path(config.pretrain.init_from).glob("*/config.json") if config.pretrain.init_from else ()
         seen = max(config.pretrain.length, *(trained_positions(path.parent) for path in start), 0)
         bare = config_json(encoder, vocab_size, "ElectraModel", trained_positions=seen)
+        networks = model.networks()
         parts = {"encoder": (encoder_tensors(model.discriminator.encoder, ""), bare)} | {
             kind: (
                 network_tensors(part, head),
                 config_json(part.config, vocab_size, architecture(head), trained_positions=seen),
             )
-            for kind, (part, head) in model.networks().items()
+            for kind, (part, head) in networks.items()
         }
         for kind, (tensors, settings) in parts.items():
             title, beside = (
                 model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card),
-                extra_tensors(extras.get(kind, {})),
+                extra_tensors(networks[kind][0], extras.get(kind, {})) if kind in networks else {},
             )
             write_folder(temporary / kind, tensors, settings, files, title, beside=beside, model=name, part=kind)
         write_json(temporary / "examples.json", examples(model, config, rows))

@@ -34,6 +34,18 @@ def data():
     return Data(MadeUpRows(64), MadeUpRows(16, seed=1), SPECIAL, VOCAB)
 
 
+MODERN = {
+    "kind": "modern",
+    "layers": 3,
+    "hidden": 32,
+    "heads": 2,
+    "ffn": 48,
+    "embedding": 32,
+    "positions": 32,
+    "window": 6,
+}
+
+
 def config(**changes):
     """A network that trains a step in milliseconds; `changes` are dotted keys with __ for the dot."""
     values = {

@@ -21,7 +21,7 @@ from electra.finetuning.folder import write_model
 from electra.finetuning.runs.job import Job, splits_of
 from electra.finetuning.runs.solve import Record, Solved, solve, solve_together
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig, Stack, Task, find
-from electra.nn.config import EncoderConfig
+from electra.nn.config import AnyEncoderConfig
 from electra.nn.weights import read_config, verify_folder
 from electra.storage.manifest import read_manifest, sha256_once, verify_manifest, write_manifest
 from electra.storage.tensors import write_tensors
@@ -140,7 +140,7 @@ def plan(
     return jobs
 
 
-def check(task: str, facts: Task | None, config: FinetuneConfig, encoder: EncoderConfig, keep: str) -> None:
+def check(task: str, facts: Task | None, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
     """Refuse settings that do not fit the model or the task."""
     where = f"finetune of {task}"
     if config.length > encoder.positions:

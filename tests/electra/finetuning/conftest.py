@@ -10,7 +10,7 @@ import torch
 from electra.data import tokenizer as tokenizers
 from electra.files import write_jsonl
 from electra.finetuning.tasks import GLUE
-from electra.nn.config import EncoderConfig
+from electra.nn.config import EncoderConfig, ModernConfig
 from electra.nn.fresh import fresh_encoder
 from electra.nn.weights import config_json, encoder_tensors, write_folder
 
@@ -42,6 +42,9 @@ WORDS = [
 CONFIG = EncoderConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
 
 
+MODERN = ModernConfig(kind="modern", layers=3, hidden=32, heads=2, ffn=48, embedding=32, positions=64, window=6)
+
+
 @pytest.fixture(scope="session")
 def tokenizer():
     return tokenizers.from_pieces(
@@ -60,13 +63,21 @@ def tokenizer():
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory, tokenizer) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "encoder"
-    files = tmp_path_factory.mktemp("tokenizer")
-    tokenizers.save(tokenizer, files)
-    encoder = fresh_encoder(CONFIG, tokenizer.vocab_size, seed=7)
-    texts = {path.name: path.read_text() for path in files.iterdir()}
-    write_folder(folder, encoder_tensors(encoder), config_json(CONFIG, tokenizer.vocab_size, "ElectraModel"), texts, "")
-    return folder
+    return write_encoder(CONFIG, tmp_path_factory.mktemp("model"), tokenizer)
+
+
+@pytest.fixture(scope="session")
+def modern_model(tmp_path_factory, tokenizer) -> Path:
+    return write_encoder(MODERN, tmp_path_factory.mktemp("modern"), tokenizer)
+
+
+def write_encoder(config: Any, folder: Path, tokenizer: Any) -> Path:
+    tokenizers.save(tokenizer, folder / "tokenizer")
+    encoder = fresh_encoder(config, tokenizer.vocab_size, seed=7)
+    texts = {path.name: path.read_text() for path in (folder / "tokenizer").iterdir()}
+    values = config_json(config, tokenizer.vocab_size, "ElectraModel")
+    write_folder(folder / "encoder", encoder_tensors(encoder), values, texts, "")
+    return folder / "encoder"
 
 
 def sentence(draw: random.Random, words: int) -> str:

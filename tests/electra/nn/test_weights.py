@@ -24,7 +24,7 @@ def export(model, folder):
     for name, (part, head) in model.networks().items():
         parts[name] = network_tensors(part, head), config_json(part.config, VOCAB, architecture(head))
     for name, (tensors, settings) in parts.items():
-        beside = extra_tensors(extras.get(name, {}))
+        beside = extra_tensors(model.networks()[name][0], extras.get(name, {})) if name != "encoder" else {}
         write_folder(folder / name, tensors, settings, {}, "# card\n", beside=beside, model="test", part=name)
 
 

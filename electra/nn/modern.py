@@ -1,0 +1,236 @@
+"""ModernBERT's encoder (Warner et al., 2024, section 2.1; transformers: models/modernbert) for both networks.
+
+How it differs from `encoder.py`, which is BERT's:
+- each sublayer reads a LayerNorm of the residual stream and adds to it; one more norm ends the stream (pre-norm);
+- queries and keys are turned by their positions (RoPE, Su et al., 2021), so no table of positions bounds a row;
+- the feed-forward is a gated product, gelu(x W) * (x W'), of two thirds of the usual width (GeGLU, Shazeer, 2020);
+- nothing has a bias, but for the last matrix of each head; there are no token types;
+- in two layers of three a token sees `window` / 2 tokens to each side, in every third the whole row;
+- the word table has the hidden size. Factorised (Lan et al., 2020), it is a product, which is what is normed, looked up and
+  multiplied with, so a generator of another width shares the discriminator's words, and its folder holds the product.
+
+Shapes: B rows, T positions, V vocabulary, E embedding size, H hidden size, F feed-forward size, A heads, D head size.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from electra.nn.attention import attend
+from electra.nn.config import ModernConfig
+from electra.nn.dropout import Dropout, dropout
+from electra.nn.encoder import Block, Embeddings, Encoder, added, difference, real_tokens
+
+
+class View(NamedTuple):
+    """What a layer's attention is told beside its tokens."""
+
+    mask: Tensor | None  # broadcastable to (B, A, T, T): true where a key may be seen, or what is added to the scores
+    cos_TD: Tensor  # of half a head's size
+    sin_TD: Tensor
+
+
+class ModernEmbeddings(Embeddings):
+    """Words, LayerNorm, dropout. Where E and H differ, the table is words (V, E) times `project` (E, H)."""
+
+    def __init__(self, config: ModernConfig, vocab_size: int) -> None:
+        nn.Module.__init__(self)
+        self.word = nn.Embedding(vocab_size, config.embedding)
+        same = config.embedding == config.hidden
+        self.project: nn.Module = nn.Identity() if same else nn.Linear(config.embedding, config.hidden, bias=False)
+        self.project.std = config.embedding**-0.5
+        self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
+        self.dropout = config.dropout
+
+    def words(self) -> Tensor:
+        """The word vectors (V, E)."""
+        return self.word.weight
+
+    @torch.no_grad()
+    def load_words(self, word_VE: Tensor) -> None:
+        """Let `words` be these."""
+        self.word.weight.copy_(word_VE)
+
+    def tables(self) -> tuple[Tensor, ...]:
+        """The word table (V, H) that is looked up."""
+        table_VH: Tensor = self.project(self.words())
+        return (table_VH,)
+
+    def load_tables(self, *tables: Tensor) -> None:
+        """Let `tables` be this one; the factors of a product are not to be had from it, and `load_factors` sets them."""
+        if not self.factors():
+            self.load_words(*tables)
+
+    def factors(self) -> dict[str, Tensor]:
+        """Words and projection where the table is their product."""
+        if not isinstance(self.project, nn.Linear):
+            return {}
+        return {"embeddings.word": self.words().detach(), "embeddings.project": self.project.weight.detach()}
+
+    @torch.no_grad()
+    def load_factors(self, factors: dict[str, Tensor]) -> None:
+        """Let `factors` be these."""
+        assert isinstance(self.project, nn.Linear)
+        self.load_words(factors["embeddings.word"])
+        self.project.weight.copy_(factors["embeddings.project"])
+
+    def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
+        """Ids to embeddings (B, T, H); segment ids are not read."""
+        embedded_BTH = self.norm(self.project(F.embedding(ids_BT, self.words())))
+        return dropout(embedded_BTH, self.dropout, self.training)
+
+
+class DisentangledModern(ModernEmbeddings):
+    """Gradient-disentangled sharing (DeBERTa v3): the generator's words without their gradient, plus a zero-initialised delta.
+
+    `word` holds the delta; projection and norm are this network's own.
+    """
+
+    def __init__(self, config: ModernConfig, base: ModernEmbeddings) -> None:
+        super().__init__(config, base.word.num_embeddings)
+        self.base = [base]  # in a list, so that the generator's parameters are not registered here a second time
+
+    def words(self) -> Tensor:
+        """The generator's words, detached, plus the delta."""
+        return self.base[0].words().detach() + self.word.weight
+
+    @torch.no_grad()
+    def load_words(self, word_VE: Tensor) -> None:
+        """Set the delta so that `words` are these, over the generator's as they are now."""
+        base_VE = self.base[0].words()
+        self.word.weight.copy_(difference(word_VE.to(base_VE), base_VE))
+
+
+def turn(values_BTXAD: Tensor, cos_TD: Tensor, sin_TD: Tensor) -> Tensor:
+    """Turn each pair (d, d + D/2) of a query or key by its position's angle; same shape out, any number of axes at X."""
+    shape = (len(cos_TD), *[1] * (values_BTXAD.ndim - 3), cos_TD.shape[1])
+    cos, sin = cos_TD.view(shape), sin_TD.view(shape)
+    first, second = values_BTXAD.float().chunk(2, -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(values_BTXAD.dtype)
+
+
+class ModernAttention(nn.Module):
+    """Multi-head self-attention of turned queries and keys, with dropout on its probabilities."""
+
+    def __init__(self, config: ModernConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.qkv = nn.Linear(config.hidden, 3 * config.hidden, bias=False)
+        self.out = nn.Linear(config.hidden, config.hidden, bias=False)
+        self.out.std = config.out_std  # type: ignore[assignment]
+        self.dropout = config.attention_dropout
+
+    def context(self, qkv_BT3H: Tensor, view: View) -> Tensor:
+        """What each position gathers (B, T, H), before the output matrix."""
+        rows, length, width = qkv_BT3H.shape
+        qkv_BT3AD = qkv_BT3H.view(rows, length, 3, self.heads, width // (3 * self.heads))
+        turned_BT2AD = turn(qkv_BT3AD[:, :, :2], view.cos_TD, view.sin_TD)
+        rate = self.dropout if self.training else 0.0
+        if rate and qkv_BT3H.device.type == "cpu":
+            mask = None if view.mask is None else view.mask.expand(rows, -1, -1, -1)
+            return attend(torch.cat([turned_BT2AD, qkv_BT3AD[:, :, 2:]], 2), mask, rate)
+        query, key = turned_BT2AD.permute(2, 0, 3, 1, 4)
+        value = qkv_BT3AD[:, :, 2].transpose(1, 2)
+        context = F.scaled_dot_product_attention(query, key, value, attn_mask=view.mask, dropout_p=rate)
+        return context.transpose(1, 2).flatten(2)
+
+
+class ModernLayer(Block):
+    """Attention and gated feed-forward, each on a LayerNorm of the stream that it adds to. The first reads the stream itself.
+
+    The stream keeps the type of the embeddings, fp32 under autocast too: what is added over the layers would be lost in bf16.
+    """
+
+    def __init__(self, config: ModernConfig, index: int) -> None:
+        super().__init__()
+        self.sees_all = index % config.global_every == 0
+        norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
+        self.attention_norm = norm if index else nn.Identity()
+        self.attention = ModernAttention(config)
+        self.attention_drop = Dropout(config.attention_dropout)
+        self.ffn_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
+        self.expand = nn.Linear(config.hidden, 2 * config.ffn, bias=False)
+        self.contract = nn.Linear(config.ffn, config.hidden, bias=False)
+        self.contract.std = config.out_std  # type: ignore[assignment]
+        self.drop = Dropout(config.dropout)
+
+    def forward(self, hidden_BTH: Tensor, view: View) -> Tensor:
+        """Same shape out as in."""
+        qkv_BT3H = self.attention.qkv(self.attention_norm(hidden_BTH))
+        return self.after(hidden_BTH, self.attention.context(qkv_BT3H, view))
+
+    def after(self, hidden_XH: Tensor, context_XH: Tensor) -> Tensor:
+        """The stream after this layer, from the stream before it and what its attention gathered."""
+        hidden_XH = self.attention_drop(self.attention.out(context_XH), hidden_XH)
+        value_XF, gate_XF = self.expand(self.ffn_norm(hidden_XH)).chunk(2, -1)
+        return hidden_XH + self.contract(self.drop(F.gelu(value_XF) * gate_XF))  # type: ignore[no-any-return]
+
+
+class ModernEncoder(Encoder):
+    """Ids to hidden states. `embeddings` may be another encoder's, to share it."""
+
+    def __init__(self, config: ModernConfig, vocab_size: int, embeddings: Embeddings | None = None) -> None:
+        nn.Module.__init__(self)
+        self.config: ModernConfig = config
+        self.vocab_size = vocab_size
+        self.embeddings = embeddings if embeddings is not None else ModernEmbeddings(config, vocab_size)
+        self.layers = nn.ModuleList(ModernLayer(config, index) for index in range(config.layers))
+        self.final_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
+
+    def forward(
+        self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None = None, *, mask_BT: Tensor | None = None
+    ) -> Tensor:
+        """Hidden states (B, T, H) after the final norm; `Encoder.forward` has the arguments."""
+        mask_BT = real_tokens(ids_BT, lengths_B, mask_BT)
+        views = {kind: view._replace(mask=added(view.mask)) for kind, view in self.views(ids_BT, mask_BT).items()}
+        hidden_BTH = self.embeddings(ids_BT, segments_BT)
+        for layer in self.layers:
+            hidden_BTH = layer(hidden_BTH, views[layer.sees_all])  # type: ignore[index]
+        return self.final_norm(hidden_BTH)  # type: ignore[no-any-return]
+
+    def views(self, like_BT: Tensor, real_BT: Tensor | None) -> dict[bool, View]:
+        """The view of layers that see the whole row (True), and of those that see their neighbours (False)."""
+        config, (_, length), device = self.config, like_BT.shape, like_BT.device
+        whole = None if real_BT is None else real_BT[:, None, None, :]
+        local, place_T = whole, torch.arange(length, device=device)
+        if length > config.window // 2 + 1:
+            distance_TT = (place_T[:, None] - place_T).abs()
+            local = (distance_TT <= config.window // 2)[None, None]
+            if whole is not None:  # padding far from all words sees itself: a softmax over nothing is no number
+                local = (local & whole) | (distance_TT == 0)
+        size = config.hidden // config.heads
+        share_D = torch.arange(0, size, 2, device=device).float() / size
+        angles = [place_T[:, None] / theta**share_D for theta in (config.global_theta, config.local_theta)]
+        return {
+            kind: View(mask, angle_TD.cos(), angle_TD.sin())
+            for kind, mask, angle_TD in zip((True, False), (whole, local), angles, strict=True)
+        }
+
+
+def initialise_modern(module: nn.Module, config: ModernConfig) -> None:
+    """Set every initial value of a network, in place, from torch's global generator.
+
+    | tensor | truncated normal, 2 sigma, of std (transformers: ModernBertPreTrainedModel; its authors: full_megatron) |
+    |---|---|
+    | word table; query, key and value; both halves of the gated product | 0.02 |
+    | what writes to the stream; the dense matrix of each head | 0.02 / √(2 layers) |
+    | last matrix of a classifier | 1 / √H |
+    | projection of a factorised table (not in the source) | 1 / √E: the product is spread like a table |
+    | LayerNorm; biases | 1; 0 |
+    | deltas of disentangled embeddings | 0 |
+
+    Matrices other than the first kind carry their `std`. `mimetic` is as in `encoder.initialise`.
+    """
+    for part in module.modules():
+        if isinstance(part, nn.LayerNorm):
+            nn.init.ones_(part.weight)
+        elif isinstance(part, nn.Linear | nn.Embedding):
+            std: float = getattr(part, "std", config.init_std)
+            nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
+            if isinstance(part, nn.Linear) and part.bias is not None:
+                nn.init.zeros_(part.bias)
+    for part in module.modules():
+        if isinstance(part, DisentangledModern):
+            nn.init.zeros_(part.word.weight)

@@ -1,0 +1,144 @@
+"""Fine-tuning a modern encoder: what holds of BERT's holds of it, tested by the same tests on another folder."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from electra.finetuning.batches import stack as examples_of
+from electra.finetuning.examples import encode
+from electra.finetuning.folder import load_model, write_model
+from electra.finetuning.heads import Classifier
+from electra.finetuning.runs.plan import plan, run
+from electra.finetuning.squad.head import SpanFinder
+from electra.finetuning.squad.windows import encode as encode_questions
+from electra.finetuning.tagging import Tagger
+from electra.finetuning.tasks import GLUE, SquadConfig
+from electra.finetuning.trainer import optimizer_for, read_outputs
+from electra.finetuning.unpadded import hidden
+from electra.nn.fresh import add_fresh_layers
+from electra.nn.weights import load_encoder
+
+from . import test_batches as batches
+from . import test_stacked as stacked
+from .conftest import MODERN, glue_rows, padded, squad_rows
+from .test_folder import CHUNKS, CONFIG, peer, tagged_rows
+
+
+@pytest.fixture
+def examples(tokenizer):
+    return encode(glue_rows("mnli", 30, 1), GLUE["mnli"], tokenizer, 40)
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
+def test_hidden_states_and_gradients_equal_the_padded_encoders(modern_model, examples, rows):
+    batches.test_hidden_states_and_gradients_equal_the_padded_encoders(modern_model, examples, rows)
+
+
+@pytest.mark.parametrize("where", ["attention", "elsewhere"])
+def test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where):
+    batches.test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where)
+
+
+@pytest.mark.parametrize("kind", ["mnli", "mnli-max", "tags", "squad"])
+def test_each_seed_of_a_stack_learns_what_it_learns_alone(kind, modern_model, tokenizer, monkeypatch):
+    stacked.test_each_seed_learns_what_it_learns_alone(kind, 2**17, modern_model, tokenizer, monkeypatch)
+
+
+def test_each_layer_has_its_share_of_the_rate(modern_model):
+    network = Classifier(load_encoder(modern_model), 2, 0.0)
+    add_fresh_layers(network.encoder, 1, 1)
+    config = dataclasses.replace(CONFIG, layer_decay=0.5, layer_decay_exponent="plain", fresh_layers=1)
+    share = {
+        id(parameter): group["scale"]
+        for group in optimizer_for(network, config).param_groups
+        for parameter in group["params"]
+    }
+    shares = {name: share[id(parameter)] for name, parameter in network.named_parameters()}
+    expected = {
+        "embeddings": 0.5**4,
+        "layers.0": 0.5**3,
+        "layers.2": 0.5,
+        "layers.3": 1.0,
+        "final_norm": 1.0,
+        "head": 1.0,
+    }
+    for part, rate in expected.items():
+        found = {value for name, value in shares.items() if part in name}
+        assert found == {rate}, part
+
+
+def kinds(model, tokenizer):
+    """Each kind of fine-tuned network with its task, settings and rows."""
+    make = lambda: load_encoder(model, dropout=0.0)  # noqa: E731
+    squad = SquadConfig(length=40, stride=12, question_length=10, beam=3)
+    rows = encode_questions(squad_rows(9, 1, impossible=True), tokenizer, length=40, stride=12, question_length=10)
+    independent = dataclasses.replace(squad, head="independent")
+    tagger, tags = Tagger(make(), len(CHUNKS.classes), 40), encode_tags(tokenizer)
+    yield (
+        "classes",
+        Classifier(make(), 3, 0.0),
+        GLUE["mnli"],
+        CONFIG,
+        encode(glue_rows("mnli", 9, 1), GLUE["mnli"], tokenizer, 40),
+    )
+    yield (
+        "number",
+        Classifier(make(), 0, 0.0, "max"),
+        GLUE["stsb"],
+        CONFIG,
+        encode(glue_rows("stsb", 9, 1), GLUE["stsb"], tokenizer, 40),
+    )
+    yield "tags", tagger, CHUNKS, CONFIG, tags
+    yield "spans", SpanFinder(make(), squad), None, squad, rows.examples
+    yield "ends", SpanFinder(make(), independent), None, independent, rows.examples
+
+
+def encode_tags(tokenizer):
+    from electra.finetuning.tagging import encode as encode_words
+
+    return encode_words(tagged_rows(6, 1), CHUNKS, tokenizer, 40)
+
+
+def test_each_kind_of_model_is_a_folder_that_gives_its_outputs_again(modern_model, tokenizer, tmp_path):
+    """Beside an encoder that stock transformers loads whole and agrees with."""
+    torch.manual_seed(0)
+    for name, network, task, config, examples in kinds(modern_model, tokenizer):
+        scale = task.scale if task else 1.0
+        ours = read_outputs(network, examples)
+        write_model(tmp_path / name, network, task, config, modern_model)
+        theirs = peer(transformers.AutoModel, tmp_path / name)
+        assert type(theirs).__name__ == "ModernBertModel"
+        batch = examples.batch(np.arange(6))
+        ids, _, lengths = padded(batch)
+        seen = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
+        with torch.no_grad():
+            states = theirs(ids, attention_mask=seen).last_hidden_state.flatten(0, 1)
+            assert torch.allclose(states[batch.cell_P], hidden(network.encoder, batch), atol=1e-5)
+        again = read_outputs(load_model(tmp_path / name).network, examples)
+        for key, value in ours.items():
+            factor = scale if key == "logits" else 1.0
+            assert np.allclose(again[key], value * factor, atol=1e-5), (name, key)
+
+
+def test_a_job_runs_from_both_starts(task_rows, modern_model, tmp_path):
+    config = dataclasses.replace(CONFIG, arms=("pretrained", "scratch"), fresh_layers=1, epochs=8, learning_rate=3e-3)
+    jobs = plan("rte", config, rows=task_rows / "rte", model=modern_model, state=tmp_path, keep="none")
+    records = [run(job) for job in jobs]
+    assert [record["failed"] for record in records] == [None, None]
+    assert all(record["loss"][-1][1] < record["loss"][0][1] for record in records)
+
+
+def test_padding_that_is_far_from_all_words_gives_no_number_that_is_none(modern_model):
+    """Row of 30 beside one of 3: with a window of 6 its padding would see nothing."""
+    encoder = load_encoder(modern_model)
+    examples = examples_of([[2, *[7] * 28, 3], [2, 7, 3]], [30, 3], {}, [])
+    batch = examples.batch(np.arange(2))
+    states = hidden(encoder, batch)
+    states.sum().backward()
+    assert bool(states.isfinite().all()) and MODERN.window == 6
+    assert all(
+        bool(parameter.grad.isfinite().all()) for parameter in encoder.parameters() if parameter.grad is not None
+    )

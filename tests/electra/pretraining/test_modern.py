@@ -1,0 +1,130 @@
+"""The modern encoder in pre-training: every objective and sharing learns, resumes to the byte, and is shared out like the other."""
+
+import pytest
+import torch
+
+from electra.config import build
+from electra.nn.config import ModernConfig
+from electra.nn.kinds import make_encoder
+from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
+from electra.pretraining import trainer
+from electra.pretraining.flops import binary_head_flops, encoder_flops, row_flops, token_head_flops
+from electra.pretraining.model import Pretraining
+from electra.pretraining.step import compile_parts
+from electra.pretraining.trainer import pretrain
+from electra.seeds import derive
+from tests.electra.helpers import MODERN, SPECIAL, VOCAB, config, data
+from tests.electra.pretraining import test_distributed as distributed
+
+TOKENS = {"encoder": MODERN, "objective__sharing": "tokens"}
+TWIN = {"generator__width": 1.0}
+CASES = {
+    **{
+        name: {**TOKENS, "objective__name": name}
+        for name in ("electra", "electra_15", "replace_mlm", "all_tokens_mlm", "mlm")
+    },
+    "none": {**TOKENS, "objective__sharing": "none"},
+    "embeddings": {**TOKENS, **TWIN, "objective__sharing": "embeddings"},
+    "all": {**TOKENS, **TWIN, "objective__sharing": "all"},
+    "gradient_disentangled": {**TOKENS, "objective__sharing": "gradient_disentangled"},
+    "two_stage": {**TOKENS, **TWIN, "objective__sharing": "none", "objective__training": "two_stage"},
+    "adversarial": {**TOKENS, "objective__training": "adversarial"},
+    "factorised": {**TOKENS, "encoder": {**MODERN, "embedding": 16}},
+    "dropout": {**TOKENS, "encoder": {**MODERN, "dropout": 0.1, "attention_dropout": 0.1}},
+    "mimetic": {**TOKENS, "encoder": {**MODERN, "init": "mimetic"}},
+}
+FIVE = {"steps": 6, "warmup": 1, "log_every": 1, "eval_every": 6, "save_every": 3, "learning_rate": 2e-3}
+
+
+def train(run, name, **more):
+    settings = config(**CASES[name], **{f"pretrain__{key}": value for key, value in {**FIVE, **more}.items()})
+    return pretrain(settings, data(), run, {}, log=lambda step, numbers: None)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_learns_and_every_parameter_has_a_part_in_it(name, tmp_path):
+    torch.set_num_threads(1)
+    torch.manual_seed(derive(1, "init"))
+    before = dict(Pretraining(config(**CASES[name]), VOCAB, SPECIAL).named_parameters())
+    trained = train(tmp_path, name, steps=20, eval_every=10)
+    losses = [record["loss"] for record in trained.history]
+    assert name == "two_stage" or losses[-1] < losses[0]  # which has two losses, one after the other
+    still = {key for key, value in trained.model.named_parameters() if torch.equal(value, before[key])}
+    unused = {"discriminator.head"} if name in {"replace_mlm", "all_tokens_mlm", "mlm"} else set()
+    assert {".".join(key.split(".")[:2]) for key in still} == unused
+
+
+@pytest.mark.parametrize("name", ["electra", "gradient_disentangled", "dropout"])
+def test_a_resumed_run_ends_with_the_same_bytes(name, tmp_path, monkeypatch):
+    whole = train(tmp_path / "whole", name).model.state_dict()
+    original, calls = trainer.set_rate, iter(range(100))
+
+    def stopped(optimizer, rate):
+        if next(calls) == 4:
+            raise KeyboardInterrupt
+        original(optimizer, rate)
+
+    monkeypatch.setattr(trainer, "set_rate", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "cut", name)
+    monkeypatch.setattr(trainer, "set_rate", original)
+    again = train(tmp_path / "cut", name).model.state_dict()
+    assert all(torch.equal(value, again[key]) for key, value in whole.items())
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+@pytest.mark.parametrize("name", ["electra", "gradient_disentangled"])
+def test_two_processes_give_the_curve_of_one(name, kind, tmp_path):
+    import torch._dynamo
+    import torch.distributed.fsdp  # noqa: F401
+
+    expected, _ = distributed.train(tmp_path / "one", **CASES[name])
+    found, codes = distributed.train(tmp_path / "two", 2, pretrain__parallel=kind, **CASES[name])
+    assert codes == [0, 0]
+    distributed.agree(found, expected)
+
+
+def test_compiled_parts_give_the_same_loss():
+    torch.manual_seed(0)
+    model = Pretraining(config(**TOKENS), VOCAB, SPECIAL).eval()
+    feed = trainer.Feed(data().train, config(**TOKENS), torch.device("cpu"), "noise")
+    with torch.no_grad():
+        plain = model(feed.batch(0)).loss
+        compile_parts(model, backend="eager")
+        assert torch.allclose(model(feed.batch(0)).loss, plain)
+
+
+class Counted(torch.utils._python_dispatch.TorchDispatchMode):
+    """Operations of all matrix products."""
+
+    def __init__(self):
+        super().__init__()
+        self.total = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        name = str(function.overloadpacket)
+        if name in {"aten.mm", "aten.addmm"}:
+            left, right = args[-2:]
+            self.total += 2 * left.shape[0] * left.shape[1] * right.shape[1]
+        elif "scaled_dot_product" in name:
+            rows, heads, length, size = args[0].shape
+            self.total += 4 * rows * heads * length * length * size
+        return result
+
+
+@pytest.mark.parametrize("embedding", [32, 16])
+def test_matmul_flops_are_those_of_the_products_that_are_run(embedding):
+    settings = build(ModernConfig, {**MODERN, "embedding": embedding}, "")
+    encoder, ids = make_encoder(settings, VOCAB).eval(), torch.randint(5, VOCAB, (1, 24))
+    with torch.no_grad(), Counted() as counted:
+        states = encoder(ids, ids)
+    assert counted.total == encoder_flops(settings, 24, VOCAB, "matmul")
+    with torch.no_grad(), Counted() as counted:
+        ReplacedTokenHead(settings)(states[0])
+    assert counted.total == binary_head_flops(settings, 24, "matmul")
+    with torch.no_grad(), Counted() as counted:
+        MaskedTokenHead(settings, VOCAB)(states[0], torch.zeros(VOCAB, 32))
+    assert counted.total == token_head_flops(settings, 24, VOCAB, "matmul")
+    row = row_flops(config(**TOKENS), VOCAB, "authors")
+    assert 0 < row.generator < row.discriminator
