@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from electra.config import build, plain
 from electra.errors import BadConfig
 from electra.finetuning.tasks import FinetuneConfig, ScratchConfig, SquadConfig
+from electra.nn.config import ModernConfig
 from electra.pretraining.config import Flops
 from pipelines.experiments import AblationConfig
 from pipelines.params import Params, load
@@ -220,6 +221,8 @@ def test_every_number_has_a_domain() -> None:
     """Whatever dataclass params.yaml becomes, however it is built: no absurd number gets in, and the sentence names the key."""
     known: dict[type, Any] = {type(each): each for each in instances_within(load(SHIPPED))}
     known |= {kind: kind() for kind in (FinetuneConfig, SquadConfig, ScratchConfig)}
+    sizes = {"layers": 2, "hidden": 32, "heads": 2, "ffn": 48, "embedding": 32}
+    known |= {ModernConfig: ModernConfig(kind="modern", **sizes)}
     known |= {Flops: Flops(flops=1e15), OwnTask: OwnTask(train="a", dev="b", labels=("x", "y"))}
     kinds = {each for root in (Params, FinetuneConfig, SquadConfig) for each in dataclasses_within(root)}
     tried = 0

@@ -7,6 +7,7 @@ import pytest
 import torch
 import transformers
 
+import electra
 from electra.finetuning.batches import stack as examples_of
 from electra.finetuning.examples import encode
 from electra.finetuning.folder import load_model, write_model
@@ -19,7 +20,11 @@ from electra.finetuning.tasks import GLUE, SquadConfig
 from electra.finetuning.trainer import optimizer_for, read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.fresh import add_fresh_layers
-from electra.nn.weights import load_encoder
+from electra.nn.kinds import initialise, make_encoder
+from electra.nn.pretrained import architecture, network_tensors
+from electra.nn.weights import TOKENIZER_FILES, config_json, load_encoder, write_folder
+from electra.pretraining.discriminator import Discriminator
+from electra.pretraining.generator import Generator
 
 from . import test_batches as batches
 from . import test_stacked as stacked
@@ -142,3 +147,23 @@ def test_padding_that_is_far_from_all_words_gives_no_number_that_is_none(modern_
     assert all(
         bool(parameter.grad.isfinite().all()) for parameter in encoder.parameters() if parameter.grad is not None
     )
+
+
+def test_the_library_reads_its_folders(modern_model, tokenizer, tmp_path):
+    texts = ["the old cat sleeps near the river.", "a dog runs."]
+    files = {name: (modern_model / name).read_text() for name in TOKENIZER_FILES}
+    torch.manual_seed(0)
+    for name, kind in (("discriminator", Discriminator), ("generator", Generator)):
+        network = kind(make_encoder(MODERN, tokenizer.vocab_size))
+        initialise(network, MODERN)
+        settings = config_json(MODERN, tokenizer.vocab_size, architecture(network.head))
+        write_folder(tmp_path / name, network_tensors(network.encoder, network.head), settings, files, "")
+        assert electra.load(tmp_path / name).kind == name
+    judged = electra.load(tmp_path / "discriminator").replaced(texts)
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "discriminator").eval()
+    ids = torch.tensor([[tokenizer.cls_id, *tokenizer.encode_lines(texts[:1])[0], tokenizer.sep_id]])
+    with torch.no_grad():
+        assert np.allclose(judged[0].probability, theirs(ids).logits[0, 1:-1, 0].sigmoid(), atol=1e-5)
+    assert electra.load(modern_model).embed(texts).shape == (2, 32) and electra.load(modern_model).kind == "encoder"
+    assert electra.corrupt(texts[0], tmp_path / "generator").original == texts[0]
+    assert len(electra.propose("the old [MASK] sleeps", tmp_path / "generator")) == 1
