@@ -53,8 +53,7 @@ server: setup
 
 worker: setup
 	$(POOL)
-	prefect work-pool set-concurrency-limit electra 1
-	prefect worker start --pool electra
+	prefect worker start --pool electra --limit 1
 
 deploy: setup
 	$(POOL)

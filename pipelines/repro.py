@@ -28,6 +28,18 @@ PATIENCE = 30.0  # seconds between asking a process to stop and ending it
 EVERY = 1.0  # seconds between two calls of `log`
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where commands run: a checkout's folder, and what they find in their environment besides."""
+
+    folder: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def also(self, variables: Mapping[str, str]) -> "Place":
+        """The same place with more in its environment."""
+        return Place(self.folder, {**self.variables, **variables})
+
+
 class StageFailed(UserError):
     """A stage did not end well; `exit_code` is the stage's own where DVC told it."""
 
@@ -64,58 +76,52 @@ class Outcome:
 
 def repro(
     *targets: str,
+    place: Place | None = None,
     single: bool = False,
+    pull: bool = False,
     log: Callable[[str], None] = print,
     seconds: float | None = None,
-    environment: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Bring targets up to date, with everything they depend on unless `single`; raise StageFailed if DVC fails.
 
-    `log` gets the lines of at most a second at once. After `seconds` the stage is stopped as a cancel would stop it.
+    With `pull`, what ran elsewhere comes from the DVC remote, and as little of it as the targets need. `log` gets the lines
+    of at most a second at once. After `seconds` the stage is stopped as a cancel would stop it.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "dvc",
-        "--wait-for-lock",
-        "repro",
-        *(["--single-item"] if single else []),
-        *targets,
-    ]
-    outcome, name = Outcome(), ", ".join(targets) or "report"
-    if code := follow(command, name, outcome.read, log, seconds, environment or {}):
-        sentence = outcome.errors[0] if outcome.errors else f"dvc repro ended with {code}"
-        raise StageFailed(name, sentence, outcome.exit_code or code)
-    return outcome
+    options = ["--single-item"] * single + ["--pull", "--allow-missing"] * pull
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *options, *targets]
+    return run(command, ", ".join(targets) or "report", place or Place(ROOT), log, seconds)
 
 
 def join(
-    stage: str,
-    name: str,
-    *,
-    log: Callable[[str], None] = print,
-    seconds: float | None = None,
-    environment: Mapping[str, str] | None = None,
+    stage: str, name: str, place: Place, *, log: Callable[[str], None] = print, seconds: float | None = None
 ) -> None:
     """Take part in a stage that DVC runs on another machine: its command here, without DVC, which the other one has locked."""
+    run([sys.executable, "-m", "pipelines", stage, name], f"{stage}@{name}", place, log, seconds)
+
+
+def run(
+    command: Sequence[str], name: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None
+) -> Outcome:
+    """Run a command that may start stages; raise StageFailed, with the stage's own sentence and exit code, if it fails."""
     outcome = Outcome()
-    command = [sys.executable, "-m", "pipelines", stage, name]
-    if code := follow(command, f"{stage}@{name}", outcome.read, log, seconds, environment or {}):
-        raise StageFailed(f"{stage}@{name}", (outcome.errors or [f"ended with {code}"])[0], code)
+    if code := follow(command, name, place, outcome.read, log, seconds):
+        sentence = outcome.errors[0] if outcome.errors else f"{command[2]} {command[-1]} ended with {code}"
+        raise StageFailed(name, sentence, outcome.exit_code or code)
+    return outcome
 
 
 def follow(
     command: Sequence[str],
     name: str,
+    place: Place,
     read: Callable[[str], None],
     log: Callable[[str], None],
     seconds: float | None,
-    environment: Mapping[str, str],
 ) -> int:
     """Run a command to its end or its time limit, every line to `read` and gathered ones to `log`; its exit code."""
     gathered: list[str] = []
     deadline = None if seconds is None else time.monotonic() + seconds
-    with child(command, environment) as process:
+    with child(command, place) as process:
         spoken = time.monotonic()
         for line in lines(process, deadline):
             if line:
@@ -159,14 +165,19 @@ def text(line: bytes) -> str:
 
 
 @contextlib.contextmanager
-def child(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def child(command: Sequence[str], place: Place) -> Iterator[subprocess.Popen[bytes]]:
     """A child process in this group whose whole family is gone when the block is left."""
     mark = uuid.uuid4().hex
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    values = {**os.environ, **environment, "PATH": path, "PYTHONUNBUFFERED": "1", MARK: mark}
+    values = {**os.environ, **place.variables, "PATH": path, "PYTHONUNBUFFERED": "1", MARK: mark}
     with watcher(mark):
         process = subprocess.Popen(
-            command, cwd=ROOT, env=values, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            command,
+            cwd=place.folder,
+            env=values,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         try:
             yield process

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,18 @@ def copy_project(folder: Path) -> Path:
     (folder / "params.yaml").write_text(SMOKE)
     copy_text(folder)
     (folder / ".dvc" / "config.local").write_text("[core]\n    no_scm = true\n")
+    return folder
+
+
+def git_project(folder: Path) -> Path:
+    """The same as a git repository of one commit, with what its runs make left to DVC."""
+    copy_project(folder)
+    (folder / ".dvc" / "config.local").unlink()
+    shutil.copy(ROOT / ".dvc" / ".gitignore", folder / ".dvc" / ".gitignore")
+    shutil.copytree(ROOT / ".dvc-site", folder / ".dvc-site", dirs_exist_ok=True)
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "One"]):
+        command = ["git", "-c", "user.name=Tester", "-c", "user.email=tester@example.com", *words]
+        subprocess.run(command, cwd=folder, check=True)
     return folder
 
 

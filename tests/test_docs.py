@@ -176,6 +176,7 @@ def check_dvc(words: list[str], params: Params) -> None:
         "queue",
         "dag",
         "commit",
+        "remote",
     }
     values = YAML(typ="safe").load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     sections = {"corpus": "corpora", "tokens": "tokens", "tasks": "tasks", "ablation": "ablations"}
@@ -192,7 +193,7 @@ def check_dvc(words: list[str], params: Params) -> None:
 
 def check_prefect(words: list[str]) -> None:
     if words[:2] == ["deployment", "run"]:
-        names = {f"{entry['entrypoint'].rpartition(':')[2]}/{entry['name']}" for entry in DEPLOYMENTS}
+        names = {f"{entry['entrypoint'].rpartition('.')[2]}/{entry['name']}" for entry in DEPLOYMENTS}
         assert words[2] in names
     else:
         assert words[0] in {"--no-prompt", "server", "worker", "work-pool", "flow-run", "deploy"}

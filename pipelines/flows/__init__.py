@@ -21,7 +21,7 @@ def start(flow: str, model: str) -> int:
 
     os.environ[ALONE] = "1"
     try:
-        state = getattr(module, flow)(model, return_state=True)
+        state = getattr(module, flow)(model, commit="", return_state=True)  # this checkout, as it stands
         error = state.result(raise_on_failure=False)
     except Exception as raised:
         error = raised

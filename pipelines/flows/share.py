@@ -12,7 +12,8 @@ from prefect import flow, get_run_logger
 
 from electra.errors import ShareDone
 from electra.workers import SHARE
-from pipelines.flows import steps
+from pipelines import ROOT
+from pipelines.params import load
 from pipelines.tracking import Tracker
 
 
@@ -22,7 +23,8 @@ def share(stage: Literal["corpus", "tokens"] = "corpus", name: str = "sample_wor
 
     With "1/1" the stage is finished, units brought from other machines included, but not noted by DVC.
     """
-    params = steps.read_params()
+    os.chdir(ROOT)  # sources and results are named relative to the checkout
+    params = load()
     params.require({"corpus": "corpora", "tokens": "tokens"}[stage], name)
     before = os.environ.get(SHARE, "")
     os.environ[SHARE] = part

@@ -1,12 +1,14 @@
-"""What the flows are made of: a check, a stage, a parent run in MLflow, a result page.
+"""What the flows are made of: a checkout, a check, a stage, a parent run in MLflow, a result page.
 
 Results are never cached or persisted here: DVC is the cache, and a task that runs twice finds nothing to do.
 """
 
 import contextlib
+import json
 import os
-from collections.abc import Iterator
-from pathlib import Path
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from prefect import get_run_logger, task
@@ -16,13 +18,12 @@ from prefect.runtime import flow_run
 
 from electra.errors import BadConfig, UserError
 from electra.files import read_json
-from pipelines import ROOT, sources, tracking
+from pipelines import ROOT, checkouts, tracking
+from pipelines.checkouts import Request
 from pipelines.flows import ALONE, ending
 from pipelines.flows.watch import watching
-from pipelines.needed import check_tasks
-from pipelines.params import Params, load
 from pipelines.processes import Layout
-from pipelines.repro import Outcome, StageFailed, join, repro
+from pipelines.repro import Outcome, Place, StageFailed, join, repro, run
 
 ALONE_HERE = Layout()
 DETAILS = {
@@ -46,16 +47,40 @@ def worth_a_retry(_task: Any, _run: Any, state: Any) -> bool:
     return False
 
 
+@dataclass
+class Running:
+    """A run as its stages see it: what it is of, where, below which run of MLflow, and the targets that it has reached.
+
+    `params` are those of its commit, with its settings, as its own code reads them.
+    """
+
+    request: Request
+    place: Place
+    hours: float | None
+    params: dict[str, Any]
+    parent: str | None = None
+    targets: list[str] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float | None:
+        """The time limit of each stage."""
+        return self.hours * 3600 if self.hours else None
+
+
 @task(name="check", task_run_name="check {model}", cache_policy=NO_CACHE, persist_result=False)
-def check(model: str) -> None:
-    """Fail now, with the sentence that says what to set, if a data source of the model is out of reach."""
-    params = read_params()
-    params.require("models", model)
-    config = params.models[model]
-    for source in params.corpora[params.tokens[config.tokens].corpus].sources:
-        sources.check(source)
-    check_tasks(params, model)
+def check(model: str, place: Place) -> dict[str, Any]:
+    """Fail now, with the sentence that says what to set, if a setting is wrong or a data source out of reach.
+
+    Returns the parameters.
+    """
+    printed = checkouts.ask(place, "params")
+    params: dict[str, Any] = json.loads("\n".join(printed[printed.index("{") :]))  # warnings may come before
+    if place.folder != ROOT:
+        for section in ("corpora", "tokens", "tasks", "published"):
+            checkouts.own_files(params[section], place.folder)
+    checkouts.ask(place, "check", model)
     get_run_logger().info("every data source of %s can be reached", model)
+    return params
 
 
 RESUMED: dict[str, Any] = {  # a stage goes on from its checkpoints, and its results are DVC's to keep
@@ -68,52 +93,63 @@ RESUMED: dict[str, Any] = {  # a stage goes on from its checkpoints, and its res
 
 
 @task(name="stage", task_run_name="{stage}@{name}", **RESUMED)
-def run_stage(
-    stage: str,
-    name: str,
-    parent: str | None,
-    hours: float | None = None,
-    single: bool = False,
-    layout: Layout = ALONE_HERE,
-) -> str:
+def run_stage(stage: str, name: str, running: Running, single: bool = False, layout: Layout = ALONE_HERE) -> str:
     """`dvc repro` of one stage with what it depends on; its lines are the task's log. Returns `ran` or `cached`.
 
     A retry resumes: the stage finds its checkpoints, and its run in MLflow. `layout` is pre-training's.
     """
-    environment = ({tracking.PARENT: parent} if parent else {}) | layout.variables()
+    place = running.place.also(({tracking.PARENT: running.parent} if running.parent else {}) | layout.variables())
     target = f"pipelines/dvc.yaml:{stage}@{name}" if stage != "report" else "dvc.yaml:report"
     log = get_run_logger().info
     outcome = repro(
         target,
+        place=place,
         single=single,
-        log=watching(name, log) if stage == "ablation" else log,
-        seconds=hours * 3600 if hours else None,
-        environment=environment,
+        pull=checkouts.pulls(place),
+        log=watching(name, log, place.folder) if stage == "ablation" else log,
+        seconds=running.seconds,
     )
-    return show(stage, name, outcome)
+    running.targets.append(target)
+    if running.request.commit:
+        keep(target, outcome.ran, place)
+    return show(stage, name, outcome, place)
+
+
+@task(
+    name="keep",
+    task_run_name="keep {target}",
+    **RESUMED | {"retries": 5, "retry_delay_seconds": [10, 30, 60, 300, 900], "retry_condition_fn": None},
+)
+def keep(target: str, ran: list[str], place: Place) -> None:
+    """Bring what a stage has made into the store that machines share, or into this machine's cache where there is none."""
+    command = [sys.executable, "-m", "pipelines.store", str(place.folder), target, *ran]
+    own = Place(
+        ROOT, {"DVC_SITE_CACHE_DIR": str(place.folder / ".dvc-site")}
+    )  # the worker's code on the run's checkout
+    run(command, f"store {target}", own, get_run_logger().info)
 
 
 @task(name="join", task_run_name="join {stage}@{name}", **RESUMED)
 def join_stage(stage: str, name: str, hours: float | None, layout: Layout) -> str:
     """Take part, as one of several machines, in a stage that DVC runs on the first of them; returns `joined`."""
     seconds = hours * 3600 if hours else None
-    join(stage, name, log=get_run_logger().info, seconds=seconds, environment=layout.variables())
+    join(stage, name, Place(ROOT, layout.variables()), log=get_run_logger().info, seconds=seconds)
     return "joined"
 
 
-def show(stage: str, name: str, outcome: Outcome) -> str:
+def show(stage: str, name: str, outcome: Outcome, place: Place) -> str:
     """Make the result page of a stage and say whether it ran."""
     word = "ran" if f"{stage}@{name}" in outcome.ran or (stage == "report" and "report" in outcome.ran) else "cached"
     pattern = DETAILS.get(stage)
-    if pattern is None:
+    if pattern is None or not (place.folder / pattern.format(name)).exists():
         return word
-    ending.tell(leave_pages, stage, name, word, pattern.format(name))
+    ending.tell(leave_pages, stage, name, word, pattern.format(name), place)
     return word
 
 
-def leave_pages(stage: str, name: str, word: str, path: str) -> None:
+def leave_pages(stage: str, name: str, word: str, path: str, place: Place) -> None:
     """A table and a page of a stage's numbers."""
-    rows = table(read_json(ROOT / path))
+    rows = table(read_json(place.folder / path))
     key = f"{stage}-{name}".lower().replace("+", "p").replace("_", "-")
     create_table_artifact(key=f"{key}-numbers", table=rows, description=f"`{path}`")
     lines = [f"# {stage}@{name}", "", f"{word} · numbers from `{path}`", "", "| | |", "|-|-|"]
@@ -135,44 +171,71 @@ def table(values: Any, prefix: str = "") -> list[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def parent_run(flow: str, model: str) -> Iterator[str | None]:
+def begun(
+    flow: str, model: str, hours: float | None, commit: str = "", settings: Mapping[str, Any] | None = None
+) -> Iterator[Running]:
+    """A flow's run: its checkout, with everything checked before anything starts, and its run in MLflow; its results saved."""
+    log = get_run_logger().info
+    try:
+        request = Request.read(model, commit, settings)
+        with checkouts.opened(request, log) as place:
+            running = Running(request, place, hours, check(model, place))
+            with parent_run(flow, running):
+                yield running
+                if request.commit:
+                    checkouts.settle(place, request, running.targets, log)
+                    log(f"experiment {request.name}: `dvc exp branch {request.name} BRANCH` makes a branch of it")
+    finally:
+        limit()
+
+
+@contextlib.contextmanager
+def parent_run(flow: str, running: Running) -> Iterator[None]:
     """The MLflow run of this flow run: made at the first try, found again at a retry. None where tracking is off."""
-    parent = None
-    if read_params().tracking == "mlflow":
+    if running.params["tracking"] == "mlflow":
         try:
             from pipelines.tracking import recorder
 
-            parent = recorder.open_parent(f"{flow} {model}", {"flow": flow, "model": model}, f"prefect-{flow_run.id}")
+            facts = {"flow": flow, "model": running.request.model}
+            running.parent = recorder.open_parent(f"{flow} {running.request}", facts, f"prefect-{flow_run.id}")
         except Exception as error:
             tracking.warn(error)
     status = "FAILED"
     try:
-        yield parent
+        yield
         status = "FINISHED"
     finally:
-        if ALONE in os.environ or "PREFECT__FLOW_RUN_ID" in os.environ:  # here, or a worker's process for this run
-            ending.limit()  # first: telling MLflow is part of it
-        if parent:
-            tell_end(parent, status)
+        limit()  # first: telling MLflow is part of it
+        if running.parent:
+            tell_end(running.parent, status, running.place)
 
 
-def tell_end(parent: str, status: str) -> None:
+def limit() -> None:
+    """Where a process runs this flow and nothing else, here or for a worker: it ends within seconds."""
+    if ALONE in os.environ or "PREFECT__FLOW_RUN_ID" in os.environ:
+        ending.limit()
+
+
+def tell_end(parent: str, status: str, place: Place) -> None:
     """End the run in MLflow; whatever comes of it is not the flow's outcome."""
     try:
-        tracking.end_workflow(parent, status)
+        tracking.end_workflow(parent, status, place.folder)
     except Exception as error:
         tracking.warn(error)
 
 
-def read_params() -> Params:
-    """params.yaml, with the checkout as the working folder: sources and results are named relative to it."""
-    os.chdir(ROOT)
-    return load(Path("params.yaml"))
+def named() -> str:
+    """The name of a flow run: the flow, the model, the commit, what was set."""
+    given = flow_run.parameters
+    with contextlib.suppress(UserError):
+        request = Request.read(given["model"], given.get("commit", ""), given.get("settings"))
+        return f"{flow_run.flow_name} {request}"
+    return f"{flow_run.flow_name} {given['model']}"
 
 
-def ablations_of(model: str) -> list[str]:
+def ablations_of(model: str, params: Mapping[str, Any]) -> list[str]:
     """The ablations whose arms are variants of a model."""
-    names = [name for name, ablation in read_params().ablations.items() if ablation.model == model]
+    names = [name for name, ablation in params["ablations"].items() if ablation["model"] == model]
     if not names:
         raise BadConfig("ablations", f"has none of the model {model!r}", "one with `model: " + model + "`")
     return names

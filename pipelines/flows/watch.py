@@ -8,17 +8,16 @@ from prefect.artifacts import create_table_artifact
 
 from electra.errors import UserError
 from electra.files import read_json
-from pipelines import ROOT
 from pipelines.flows import ending
 
 
-def watching(name: str, log: Callable[[str], None]) -> Callable[[str], None]:
+def watching(name: str, log: Callable[[str], None], folder: Path) -> Callable[[str], None]:
     """A log that also renews the table `ablation-<name>-progress` whenever the stage has noted something new."""
-    known: list[Any] = [_read(name)]
+    known: list[Any] = [_read(folder, name)]
 
     def spoken(lines: str) -> None:
         log(lines)
-        rows = _read(name)
+        rows = _read(folder, name)
         if rows and rows != known[0]:
             known[0] = rows
             ending.tell(show, name, rows)
@@ -34,8 +33,8 @@ def show(name: str, rows: list[dict[str, Any]]) -> None:
     create_table_artifact(key=key, table=shown, description=f"{name}: {done} of {len(rows)} runs have ended")
 
 
-def _read(name: str) -> Any:
+def _read(folder: Path, name: str) -> Any:
     try:
-        return read_json(ROOT / Path("runs") / f"ablation-{name}" / "progress.json")
+        return read_json(folder / "runs" / f"ablation-{name}" / "progress.json")
     except UserError:
         return None

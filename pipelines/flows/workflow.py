@@ -1,26 +1,31 @@
 """The whole road for one model: pre-training, GLUE, SQuAD, its ablations, the report."""
 
+from typing import Any
+
 from prefect import flow
 
 from pipelines.flows import steps
 from pipelines.processes import Layout
 
 
-@flow(name="workflow", flow_run_name="workflow {model}")
-def workflow(model: str = "tiny", hours: float | None = None, nproc_per_node: int = 1) -> dict[str, str]:
+@flow(name="workflow", flow_run_name=steps.named)
+def workflow(
+    model: str = "tiny",
+    hours: float | None = None,
+    nproc_per_node: int = 1,
+    commit: str = "HEAD",
+    settings: dict[str, Any] | None = None,
+) -> dict[str, str]:
     """Every stage of a model, as far as it is out of date; the report if params.yaml `run` names the model.
 
-    `nproc_per_node` is the pre-training's.
+    `nproc_per_node` is the pre-training's. `commit`, `settings`: docs/team.md.
     """
-    steps.check(model)
-    params = steps.read_params()
-    selected = params.run
-    with steps.parent_run("workflow", model) as parent:
-        done = {"pretrain": steps.run_stage("pretrain", model, parent, hours, layout=Layout(nproc_per_node))}
-        done |= {stage: steps.run_stage(stage, model, parent, hours) for stage in ("glue", "squad")}
-        for name, ablation in params.ablations.items():
-            if ablation.model == model:
-                done[name] = steps.run_stage("ablation", name, parent, hours)
-        if model in selected.models:
-            done["report"] = steps.run_stage("report", "", parent, hours)
+    with steps.begun("workflow", model, hours, commit, settings) as running:
+        done = {"pretrain": steps.run_stage("pretrain", model, running, layout=Layout(nproc_per_node))}
+        done |= {stage: steps.run_stage(stage, model, running) for stage in ("glue", "squad")}
+        for name, ablation in running.params["ablations"].items():
+            if ablation["model"] == model:
+                done[name] = steps.run_stage("ablation", name, running)
+        if model in running.params["run"]["models"]:
+            done["report"] = steps.run_stage("report", "", running)
     return done

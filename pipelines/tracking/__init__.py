@@ -172,12 +172,13 @@ def open_run(
             pipe.close()
 
 
-def end_workflow(run_id: str, status: str) -> None:
+def end_workflow(run_id: str, status: str, folder: Path | None = None) -> None:
     """End the run of a workflow and tag its stages with the hashes that DVC gave their outs; `sync` does it where no store answers."""
     from pipelines.tracking.recorder import dvc_hashes
 
-    pipe = Pipe(Spool(Path("runs").absolute() / FOLDER / f"workflow-{run_id}"))
-    end = {"what": "end", "run": "", "workflow": run_id, "status": status, "uri": uri(), "outs": dvc_hashes()}
+    pipe = Pipe(Spool((folder or Path()).absolute() / "runs" / FOLDER / f"workflow-{run_id}"))
+    outs = dvc_hashes(folder) if folder else dvc_hashes()
+    end = {"what": "end", "run": "", "workflow": run_id, "status": status, "uri": uri(), "outs": outs}
     pipe.send(end)
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         pipe.leave(WORKFLOW_SECONDS)

@@ -90,12 +90,12 @@ def git_facts() -> dict[str, str]:
     return {"mlflow.source.git.commit": commit, "git.dirty": str(dirty).lower()} if commit else {}
 
 
-def dvc_hashes() -> dict[str, dict[str, str]]:
+def dvc_hashes(folder: Path = ROOT) -> dict[str, dict[str, str]]:
     """{stage: {out: md5}} as DVC's lock files know them now."""
     from ruamel.yaml import YAML
 
     found: dict[str, dict[str, str]] = {}
-    for lock in (ROOT / "dvc.lock", ROOT / "pipelines" / "dvc.lock"):
+    for lock in (folder / "dvc.lock", folder / "pipelines" / "dvc.lock"):
         if lock.is_file():
             for stage, facts in (YAML(typ="safe").load(lock.read_text()).get("stages") or {}).items():
                 found[stage] = {out["path"]: str(out.get("md5", "")) for out in facts.get("outs", [])}

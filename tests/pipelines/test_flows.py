@@ -3,16 +3,15 @@
 import json
 import uuid
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from electra.errors import BadConfig, SourceUnreachable
-from pipelines import ROOT, repro, tracking
+from pipelines import ROOT, checkouts, repro, tracking
 from pipelines.repro import Outcome, StageFailed
 from pipelines.sources import documents
-from tests.conftest import SMOKE
+from tests.conftest import SMOKE, copy_text
 
 ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace("ablations: []", "ablations: [a]").removesuffix(
     "ablations: {}\n"
@@ -31,7 +30,8 @@ class Dvc:
         self.processes: list[dict[str, str]] = []
         self.failures: list[StageFailed] = []
 
-    def repro(self, *targets: str, single: bool, log: Any, seconds: float | None, environment: Any) -> Outcome:
+    def repro(self, *targets: str, place: Any, single: bool, pull: bool, log: Any, seconds: float | None) -> Outcome:
+        environment = place.variables
         name = targets[0].rpartition(":")[2]
         self.calls.append((name, single))
         self.parents.append(environment.get(tracking.PARENT))
@@ -48,14 +48,14 @@ def dvc(prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     from pipelines.flows import steps
 
     (tmp_path / "params.yaml").write_text(ABLATION)
-    (tmp_path / "text").mkdir()
-    (tmp_path / "text" / "a.txt").write_text("some text")
+    copy_text(tmp_path)
     for path in ("smoke/pretrain", "smoke/glue", "smoke/squad", "ablations/a", "ablations/b"):
         (tmp_path / "results" / path).parent.mkdir(parents=True, exist_ok=True)
         numbers = {"loss": 1.23456, "tasks": {"cola": {"mean": 0.5, "scores": [0.4, 0.6]}}, "label": "smoke"}
         (tmp_path / "results" / f"{path}.json").write_text(json.dumps(numbers))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(steps, "ROOT", tmp_path)
+    for module in (steps, checkouts):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
     played = Dvc()
     monkeypatch.setattr(steps, "repro", played.repro)
     monkeypatch.setattr(steps.run_stage, "retry_delay_seconds", 0)
@@ -87,7 +87,7 @@ def test_several_machines_meet_and_one_of_them_asks_dvc(dvc: Dvc, monkeypatch: p
     from pipelines.flows.pretrain import pretrain
 
     joined: list[tuple[str, str, Any]] = []
-    monkeypatch.setattr(steps, "join", lambda *words, environment, **_: joined.append((*words, environment)))
+    monkeypatch.setattr(steps, "join", lambda *words, **_: joined.append((*words[:2], words[2].variables)))
     where = {"nproc_per_node": 8, "nnodes": 2, "rdzv_endpoint": "node1:29400", "max_restarts": 3}
     assert pretrain("smoke", **where) == "ran"
     assert pretrain("smoke", **where, joins=True) == "joined"
@@ -139,13 +139,14 @@ def test_the_workflow_is_the_whole_road_of_a_model(dvc: Dvc) -> None:
 
 @pytest.mark.slow
 def test_ablations_share_their_ancestors_and_then_run_alone(dvc: Dvc) -> None:
+    from pipelines.flows import steps
     from pipelines.flows.ablations import ablations
 
     assert ablations("smoke") == {"a": "ran", "b": "ran"}
     assert dvc.calls[:2] == [("tokens@smoke", False), ("tasks@smoke", False)]
     assert sorted(dvc.calls[2:]) == [("ablation@a", True), ("ablation@b", True)]
     with pytest.raises(BadConfig, match="none of the model"):
-        ablations("base")
+        steps.ablations_of("base", {"ablations": {"a": {"model": "smoke"}}})
 
 
 @pytest.mark.slow
@@ -157,7 +158,7 @@ def test_stages_hang_below_the_flows_run(dvc: Dvc, monkeypatch: pytest.MonkeyPat
     params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
     closed: list[tuple[str, str]] = []
     monkeypatch.setattr(recorder, "open_parent", lambda name, params, key: f"parent of {name}")
-    monkeypatch.setattr(tracking, "end_workflow", lambda run, status: closed.append((run, status)))
+    monkeypatch.setattr(tracking, "end_workflow", lambda run, status, folder: closed.append((run, status)))
     finetune("smoke")
     assert dvc.parents == ["parent of finetune smoke"] * 3
     assert closed == [("parent of finetune smoke", "FINISHED")]
@@ -194,12 +195,13 @@ def test_mlflow_takes_a_part_of_the_last_seconds_and_does_not_decide_how_a_flow_
 
     order: list[str] = []
     monkeypatch.setenv(flows.ALONE, "1")
-    monkeypatch.setattr(steps, "read_params", lambda: SimpleNamespace(tracking="mlflow"))
-    monkeypatch.setattr(recorder, "open_parent", lambda *_: "a run")
+    monkeypatch.setattr(recorder, "open_parent", lambda *_, **__: "a run")
     monkeypatch.setattr(ending, "limit", lambda: order.append("the limit begins"))
     monkeypatch.setattr(tracking, "end_workflow", told)
-    with steps.parent_run("pretrain", "tiny") as parent:
-        assert parent == "a run"
+    place = repro.Place(tmp_path)
+    running = steps.Running(checkouts.Request("tiny", "", ()), place, None, {"tracking": "mlflow"})
+    with steps.parent_run("pretrain", running):
+        assert running.parent == "a run"
     assert order == ["the limit begins", "MLflow"]
     assert "half written" in capsys.readouterr().err
     assert tracking.WORKFLOW_SECONDS < ending.SECONDS / 2
@@ -215,10 +217,9 @@ def test_a_server_that_vanishes_under_an_ablation_leaves_it_running(
     def vanished(**_: Any) -> None:
         raise httpx.ConnectError("refused")
 
-    monkeypatch.setattr(watch, "ROOT", tmp_path)
     monkeypatch.setattr(watch, "create_table_artifact", vanished)
     said: list[str] = []
-    log = watch.watching("a", said.append)
+    log = watch.watching("a", said.append, tmp_path)
     progress = tmp_path / "runs" / "ablation-a" / "progress.json"
     progress.parent.mkdir(parents=True)
     progress.write_text(json.dumps([{"arm": "one", "seed": 1, "status": "done", "score": 1.0}]))
@@ -272,7 +273,7 @@ def test_nothing_of_prefect_is_cached_or_persisted() -> None:
 
     from pipelines.flows import steps
 
-    for task in (steps.check, steps.run_stage):
+    for task in (steps.check, steps.run_stage, steps.join_stage, steps.keep):
         assert task.cache_policy == NO_CACHE
         assert task.persist_result is False
     assert steps.run_stage.retries == 2
@@ -280,11 +281,14 @@ def test_nothing_of_prefect_is_cached_or_persisted() -> None:
 
 
 def test_workers_make_shares_that_one_of_them_brings_together(dvc: Dvc, tmp_path: Path) -> None:
+    from pipelines.flows import share as module
     from pipelines.flows.share import share
 
+    (tmp_path / "text" / "a.txt").write_text("some text")
     for name in "bcd":
         (tmp_path / f"text/{name}.txt").write_text(f"text of {name}")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "ROOT", tmp_path)
         patch.setattr(documents, "GROUP_BYTES", 0)
         patch.setenv("ELECTRA_WORKERS", "1")
         assert "runs/corpus-smoke/work: holds 2 of 4 units, share 1/2 is done" in share("corpus", "smoke", "1/2")
@@ -299,12 +303,11 @@ def test_a_watched_experiment_renews_its_table_when_an_arm_has_ended(
     from pipelines.flows import watch
 
     shown: list[list[Any]] = []
-    monkeypatch.setattr(watch, "ROOT", tmp_path)
     monkeypatch.setattr(
         watch, "create_table_artifact", lambda key, table, description: shown.append([key, table, description])
     )
     said: list[str] = []
-    log = watch.watching("a_b", said.append)
+    log = watch.watching("a_b", said.append, tmp_path)
     log("nothing yet")
     rows = [{"arm": "one", "seed": 1, "status": "waiting or running", "score": None}]
     progress = tmp_path / "runs" / "ablation-a_b" / "progress.json"

@@ -11,9 +11,10 @@ import psutil
 import pytest
 
 from pipelines import repro
-from pipelines.repro import MARK, Outcome, StageFailed, child, end, family, lines, text
+from pipelines.repro import MARK, Outcome, Place, StageFailed, child, end, family, lines, text
 from tests.conftest import environment
 
+HERE = Place(repro.ROOT)
 SLEEPER = "import time, sys; print('up', flush=True); time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 PARENT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', {code!r}]); {then}"
@@ -51,7 +52,7 @@ def test_text_is_what_a_terminal_would_show() -> None:
 
 
 def test_lines_arrive_while_the_child_runs() -> None:
-    with child(python(SLEEPER), {}) as process:
+    with child(python(SLEEPER), HERE) as process:
         started = time.monotonic()
         assert next(line for line in lines(process, None) if line) == "up"
         assert time.monotonic() - started < 30
@@ -60,7 +61,7 @@ def test_lines_arrive_while_the_child_runs() -> None:
 
 
 def test_the_last_line_needs_no_newline() -> None:
-    with child(python("print('a\\nb', end='')"), {}) as process:
+    with child(python("print('a\\nb', end='')"), HERE) as process:
         assert [line for line in lines(process, None) if line] == ["a", "b"]
 
 
@@ -69,7 +70,7 @@ def test_a_deadline_works_in_a_thread_and_on_a_silent_child() -> None:
 
     def run() -> None:
         started = time.monotonic()
-        with child(python("import time; time.sleep(60)"), {}) as process:
+        with child(python("import time; time.sleep(60)"), HERE) as process:
             list(lines(process, time.monotonic() + 0.5))
         seen.append(time.monotonic() - started)
 
@@ -81,7 +82,7 @@ def test_a_deadline_works_in_a_thread_and_on_a_silent_child() -> None:
 
 @pytest.mark.parametrize("then", ["import time; time.sleep(60)", "pass"], ids=["parent lives", "parent is dead"])
 def test_grandchildren_end_with_the_block(then: str) -> None:
-    with child(python(PARENT.format(code=SLEEPER, then=then)), {}) as process:
+    with child(python(PARENT.format(code=SLEEPER, then=then)), HERE) as process:
         assert next(line for line in lines(process, None) if line) == "up"
         if then == "pass":
             process.wait(20)
@@ -100,8 +101,8 @@ def test_nobody_is_left_when_this_process_is_killed(tmp_path: Path) -> None:
     )
     between = PARENT.format(code=stage, then="import time; time.sleep(60)")
     engine = (
-        "import sys\nfrom pipelines.repro import child, lines\n"
-        f"with child([sys.executable, '-c', {between!r}], {{}}) as process:\n"
+        "import sys\nfrom pathlib import Path\nfrom pipelines.repro import Place, child, lines\n"
+        f"with child([sys.executable, '-c', {between!r}], Place(Path.cwd())) as process:\n"
         "    for line in lines(process, None):\n"
         "        print(line, flush=True)\n"
     )
@@ -126,7 +127,7 @@ def test_who_does_not_stop_when_asked_is_ended() -> None:
 
 
 def test_the_child_stays_in_our_process_group() -> None:
-    with child(python(SLEEPER), {}) as process:
+    with child(python(SLEEPER), HERE) as process:
         assert os.getpgid(process.pid) == os.getpgrp()
 
 
@@ -166,7 +167,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_stage_runs_then_is_cached(small: Path) -> None:
     said: list[str] = []
-    outcome = repro.repro("good", log=said.append, environment={"HANDED": "down"})
+    outcome = repro.repro("good", log=said.append, place=Place(small, {"HANDED": "down"}))
     assert (outcome.ran, outcome.cached) == (["good"], [])
     assert "hello" in "\n".join(said)
     assert (small / "out").read_text() == "down\n"
