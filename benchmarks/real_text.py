@@ -1,15 +1,16 @@
 """ELECTRA, masked language models of equal FLOPs by either convention, and no pre-training, on real text:
 
-    python benchmarks/real_text.py mini++_128 mini++_mlm_128 mini++_mlm_long_128
+    python benchmarks/real_text.py mini++ mini++_mlm mini++_mlm_long
 
 Models: ELECTRA's, fine-tuned from scratch too; the masked language model with as many FLOPs in matrix products; the one with
 as many by the authors' count, which takes lookups in the word table for products. Reads what pretrain, glue and squad left
-of them, follows `pretrain.init_from` to what each was continued from, and writes benchmarks/results/real-text.json (every
-seed's score, differences by the rule of pipelines/report/comparison.py, pre-training curves) and real-text.svg.
+of them and writes benchmarks/results/real-text.json (every seed's score, differences by the rule of pipelines/report/comparison.py, pre-training curves) and real-text.svg.
 """
 
+import bisect
 import csv
 import dataclasses
+import itertools
 import statistics
 import sys
 from pathlib import Path
@@ -48,30 +49,28 @@ SQUAD_METRICS = {"exact": "exact match", "f1": "F1", "best_f1": "F1, best thresh
 CURVE = ("mlm_loss", "mlm_accuracy", "replaced_rate", "disc_loss", "disc_baseline", "disc_auc", "disc_recall")
 
 
-def phases(models: dict[str, ModelConfig], name: str) -> list[str]:
-    """A model and those that it was continued from, the first first."""
-    before = models[name].pretrain.init_from
-    return [*(phases(models, Path(before).name) if before else []), name]
-
-
 def pretraining(models: dict[str, ModelConfig], name: str) -> dict[str, Any]:
-    """What a model's pre-training was and cost, phase by phase, and its held-out curve over all tokens seen."""
-    timings = read_json(Path("runs/timings.json"))
-    found: list[dict[str, Any]] = []
+    """What a model's pre-training was and cost, and its held-out curve with the length of the rows that were read."""
+    facts = read_json(Path(f"results/{name}/pretrain.json"))
+    seconds = read_json(Path("runs/timings.json")).get(f"pretrain-{name}", {}).get("seconds")
+    phases = facts.get("phases") or [{key: facts[key] for key in ("length", "batch", "steps")}]
+    ends = list(itertools.accumulate(phase["steps"] for phase in phases))
     curve: list[dict[str, Any]] = []
-    before = 0
-    for phase in phases(models, name):
-        facts = read_json(Path(f"results/{phase}/pretrain.json"))
-        seconds = timings.get(f"pretrain-{phase}", {}).get("seconds")
-        found.append({"model": phase, **{key: facts[key] for key in FACTS}, "seconds": seconds})
-        with Path(f"results/{phase}/pretrain.csv").open(encoding="utf-8", newline="") as lines:
-            for row in csv.DictReader(lines):
-                values = {key: round(float(row[key]), 4) for key in CURVE if row.get(key)}
-                if values:
-                    curve.append({"tokens": before + int(row["tokens"]), "length": facts["length"], **values})
-        before += facts["tokens"]
-    sums = {key: sum(phase[key] for phase in found) for key in ("tokens", "flops", "flops_matmul_convention")}
-    return {"phases": found, **sums, "settings": plain(models[name]), "curve": curve}
+    with Path(f"results/{name}/pretrain.csv").open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            values = {key: round(float(row[key]), 4) for key in CURVE if row.get(key)}
+            if values:
+                length = phases[bisect.bisect_left(ends, int(row["step"]))]["length"]
+                curve.append({"tokens": int(row["tokens"]), "length": length, **values})
+    known = {key: facts[key] for key in FACTS}
+    return {
+        "model": name,
+        "phases": phases,
+        **known,
+        "seconds": seconds,
+        "settings": plain(models[name]),
+        "curve": curve,
+    }
 
 
 def scores(names: dict[str, str]) -> dict[str, dict[str, Any]]:
@@ -160,11 +159,8 @@ def main() -> None:
     models = load().models
     record = {
         "command": [
-            f"dvc repro pipelines/dvc.yaml:pretrain@{phase}"
-            for name in names.values()
-            for phase in phases(models, name)
+            f"dvc repro pipelines/dvc.yaml:{stage}@{name}" for name in names.values() for stage in ("glue", "squad")
         ]
-        + [f"dvc repro pipelines/dvc.yaml:{stage}@{name}" for name in names.values() for stage in ("glue", "squad")]
         + [f"python benchmarks/real_text.py {' '.join(names.values())}"],
         "pretraining": {arm: pretraining(models, name) for arm, name in names.items()},
         "tasks": {title: judged(values) for title, values in scores(names).items()},

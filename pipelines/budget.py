@@ -18,6 +18,7 @@ from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds, slots
 from electra.pretraining.flops import training_flops, training_steps
 from electra.pretraining.model import Pretraining
+from electra.pretraining.phases import phases_of
 from pipelines.params import Params
 from pipelines.sources import LocalCorpus, local
 from pipelines.sources.streams import COMPRESSIONS
@@ -39,7 +40,7 @@ def budget(name: str, params: Params) -> str:
     vocab_size = tokens.tokenizer.vocab_size if isinstance(tokens.tokenizer, TrainTokenizer) else PUBLISHED_VOCABULARY
     settings, steps = config.pretrain, training_steps(config, vocab_size)
     flops, weights = training_flops(config, vocab_size, "matmul"), parameters(config, vocab_size)
-    read = steps * settings.batch * settings.length
+    read = sum((phase.last - phase.first) * phase.batch * phase.length for phase in phases_of(settings, steps))
     hours = ", ".join(f"{card} {_hours(flops / (REACHED * peak))}" for card, peak in PEAKS.items())
     lines = [
         f"{name}: {weights / 1e6:.1f} M parameters in both networks; {steps:,} steps read {read / 1e6:,.0f} M tokens",
@@ -67,15 +68,17 @@ def parameters(config: ElectraConfig, vocab_size: int) -> int:
 
 
 def memory(config: ElectraConfig, weights: int, vocab_size: int) -> float:
-    """Bytes of a GPU that a step needs."""
+    """Bytes of a GPU that a step needs, in the phase whose slices are the largest."""
     settings, encoder = config.pretrain, config.encoder
-    rows = -(-settings.batch // settings.accumulate)
     networks = [encoder]
     if config.objective.name != "mlm" and config.generator.kind == "network":
         networks.append(config.generator.encoder(encoder))
-    held = sum(34 * rows * settings.length * each.layers * each.hidden for each in networks)
-    logits = 8 * rows * slots(config.objective.mask_rate, settings.length) * vocab_size
-    return CONTEXT + 18.0 * weights + held + logits
+    most = 0
+    for phase in phases_of(settings, training_steps(config, vocab_size)):
+        rows = -(-phase.batch // settings.accumulate)
+        held = sum(34 * rows * phase.length * each.layers * each.hidden for each in networks)
+        most = max(most, held + 8 * rows * slots(config.objective.mask_rate, phase.length) * vocab_size)
+    return CONTEXT + 18.0 * weights + most
 
 
 def text_bytes(params: Params, corpus: str) -> float:

@@ -23,6 +23,7 @@ from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.feed import Feed
 from electra.pretraining.flops import encoder_flops
 from electra.pretraining.model import Pretraining, optimizer_of
+from electra.pretraining.phases import phases_of
 from electra.workers import worker_count
 from pipelines.params import Params
 from pipelines.stages.ablation import plan_arms, plan_tasks
@@ -116,7 +117,6 @@ def time_arm(arm: Arm, rows: ModelRows) -> float:
     device = default_device()
     model = Pretraining(config, ids.vocab_size, special).to(device)
     optimizer = optimizer_of(model)
-    feed = Feed(rows.train_rows, config, device, "noise")
 
     def step(number: int) -> None:
         model(feed.batch(number)).loss.backward()
@@ -127,10 +127,14 @@ def time_arm(arm: Arm, rows: ModelRows) -> float:
     def look(number: int) -> None:
         model(feed.batch(number))
 
-    steps = settings.steps
+    steps, seconds = settings.steps, 0.0
     assert isinstance(steps, int)
-    looks = settings.eval_batches * (1 + -(-steps // settings.eval_every))
-    return steps * timed(step, STEPS) + looks * timed(look, 1) + SAVE * -(-steps // settings.save_every)
+    for phase in phases_of(settings, steps):
+        read = rows.others.get(phase.length, rows.train_rows)
+        feed = Feed(read, config, device, "noise", phase.batch)
+        seconds += (phase.last - phase.first) * timed(step, STEPS)
+    looks = settings.eval_batches * (1 + -(-steps // settings.eval_every))  # at rows of the last phase
+    return seconds + looks * timed(look, 1) + SAVE * -(-steps // settings.save_every)
 
 
 def time_task(task: Task, base: ElectraConfig, rows: ModelRows) -> float:

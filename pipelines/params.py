@@ -90,9 +90,9 @@ class Params:
             self.finetune.check(model.finetune, f"models.{name}.finetune", self.own_tasks(model.tasks))
             lengths = self.tokens[model.tokens].lengths
             expected = f"one of tokens.{model.tokens}.lengths ({', '.join(map(str, lengths))})"
-            length = model.pretrain.length
-            add = f"add {length} to tokens.{model.tokens}.lengths"
-            require(length in lengths, f"models.{name}.pretrain.length", length, expected, add)
+            for length in model.pretrain.lengths:
+                add = f"add {length} to tokens.{model.tokens}.lengths"
+                require(length in lengths, f"models.{name}.pretrain.length", length, expected, add)
             where, own = f"models.{name}.finetune", self.own_tasks(model.tasks)
             asked = name in self.run.models or "squad" in model.finetune
             squad = ("squad",) if asked and self.squad_versions(name) else ()

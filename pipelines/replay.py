@@ -16,6 +16,8 @@ from electra.data.batches import row_indices
 from electra.errors import BadInput, NonFinite
 from electra.files import copy_folder
 from electra.pretraining.config import ElectraConfig
+from electra.pretraining.flops import training_steps
+from electra.pretraining.phases import phase_at, phases_of
 from electra.storage import checkpoint
 from electra.storage.manifest import read_sealed
 from electra.storage.runs import intact
@@ -65,7 +67,10 @@ def replay(name: str, params: Params) -> dict[str, Any]:
                 path, "did not come again", f"step {bundle['step']}", "suspect the machine, or torch's build"
             )
     step = found["step"]
-    chosen = row_indices(config.pretrain.seed, step - 1, config.pretrain.batch, len(rows.train_rows))
+    steps = training_steps(config, rows.tokenizer.vocab_size)
+    phase = phase_at(phases_of(config.pretrain, steps), step - 1)
+    read = rows.others.get(phase.length, rows.train_rows)
+    chosen = row_indices(config.pretrain.seed, step - 1, phase.batch, len(read))
     return {
         "bundle": str(path),
         "checkpoint": found["checkpoint"],

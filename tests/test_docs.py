@@ -13,6 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from electra.config import merge
+from electra.pretraining.phases import phases_of
 from pipelines.arguments import parser
 from pipelines.params import Params, load, read
 from tests.conftest import ROOT, environment
@@ -220,14 +221,15 @@ def test_the_table_of_models_tells_their_settings() -> None:
     models = load(ROOT / "params.yaml").models
     text = (ROOT / "docs/training.md").read_text(encoding="utf-8")
     rows = re.findall(
-        r"^\| (\S+) \| (\d+) × (\d+) \| (\d+)(?:/(\d+))? \| (\d+) × (\d+) \| ([\d.]+)( [kM])? \|", text, re.M
+        r"^\| (\S+) \| (\d+) × (\d+) \| (\d+)(?:/(\d+))? \| ([\d ×,then]+) \| ([\d.]+)( [kM])? \|", text, re.M
     )
     assert {row[0] for row in rows} == {"tiny", "mini", "mini++", "small", "small++", "base", "large"}
-    for name, layers, hidden, part, whole, batch, length, steps, unit in rows:
+    for name, layers, hidden, part, whole, shapes, steps, unit in rows:
         model = models[name]
         assert (model.encoder.layers, model.encoder.hidden) == (int(layers), int(hidden)), name
         assert model.generator.width == pytest.approx(int(part) / int(whole or 1), rel=1e-4), name
-        assert (model.pretrain.batch, model.pretrain.length) == (int(batch), int(length)), name
+        phases = phases_of(model.pretrain, int(model.pretrain.steps))
+        assert shapes == ", then ".join(f"{phase.batch} × {phase.length}" for phase in phases), name
         assert model.pretrain.steps == float(steps) * {"": 1, " k": 1_000, " M": 1_000_000}[unit], name
 
 

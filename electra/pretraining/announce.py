@@ -34,8 +34,7 @@ def announce(
         parts += [_compiled(settings), _recorded(settings, world, step)]
         parts += [f"rows {'on the GPU' if feed.resident else 'streamed from the disk'} ({gigabytes:.2g} GB)"]
         parts += ["deterministic"] if settings.deterministic else []
-    speed = settings.batch * settings.length / pace
-    return f"{title}: {', '.join(parts)}; {speed:,.0f} tokens/s, {left:,} steps in about {_duration(pace * left)}"
+    return f"{title}: {', '.join(parts)}; {feed.tokens / pace:,.0f} tokens/s, {left:,} steps in about {_duration(pace * left)}"
 
 
 def _device(world: World, settings: PretrainConfig) -> str:

@@ -94,6 +94,27 @@ class Flops(Checked):
     flops: Annotated[float, Interval(0, 1e30, "(]")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PhaseConfig(Checked):
+    """A stretch of a run on rows of one length. Its part of the run is a share of all steps, or a number of them."""
+
+    length: Size
+    share: Rate | None = None
+    steps: Count | None = None
+    batch: Count | None = None  # null: pretrain's, as are the next two, which `phase_schedule: each` asks for
+    learning_rate: Rate | None = None
+    warmup: Amount | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require((self.share is None) != (self.steps is None), "share", self.share, "a share, or `steps` instead")
+
+    @property
+    def weight(self) -> float:
+        """Its part beside the other phases'."""
+        return self.share or self.steps or 0
+
+
 # Keys of PretrainConfig that bear on no result: how a run is computed, printed and kept. They may change in mid-run, up to
 # the rounding of sums (threads, parallel, compile, deterministic). The hashes of the weights in `init_from` stand for its path.
 NO_BEARING = frozenset(
@@ -103,11 +124,17 @@ NO_BEARING = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainConfig(Checked):
-    """How long and how fast. Paper, Table 6; `steps` is a count or a budget `{flops: 8.9e16}`."""
+    """How long and how fast. Paper, Table 6; `steps` is a count or a budget `{flops: 8.9e16}`.
 
-    length: Size
+    With `phases` the length of rows changes in mid-run (phases.py): `length` is then the last one's, which held-out rows
+    have, too, and `steps` the sum of the phases' own; neither need be written. Phases with shares leave `steps` to stand.
+    """
+
+    length: Size = None  # type: ignore[assignment]  # never after __post_init__, nor is steps
     batch: Count
-    steps: Count | Flops
+    steps: Count | Flops = None  # type: ignore[assignment]
+    phases: tuple[PhaseConfig, ...] = ()
+    phase_schedule: Literal["one", "each"] = "one"  # warm-up and decay over all phases, or in each
     learning_rate: Rate
     generator_rate: Positive = (
         1.0  # the generator's share of that; what it shares with the discriminator learns at the whole
@@ -136,10 +163,52 @@ class PretrainConfig(Checked):
     init_from: str | None = None
 
     def __post_init__(self) -> None:
+        self._take_from_phases()
         super().__post_init__()
-        require(self.batch % self.accumulate == 0, "accumulate", self.accumulate, f"a divisor of batch ({self.batch})")
-        if isinstance(self.steps, int):
-            require(self.warmup <= self.steps, "warmup", self.warmup, f"at most steps ({self.steps})")
+        for batch in {self.batch, *(phase.batch or self.batch for phase in self.phases)}:
+            require(batch % self.accumulate == 0, "accumulate", self.accumulate, f"a divisor of batch ({batch})")
+        for index, (warmup, most) in enumerate(zip(self.warm_ups, self.scheduled(self.steps), strict=True)):
+            key, whose = (f"phases[{index}].warmup", "the phase's ") if len(self.warm_ups) > 1 else ("warmup", "")
+            require(warmup <= most, key, warmup, f"at most {whose}steps ({most})")
+
+    @property
+    def warm_ups(self) -> list[int]:
+        """The steps of each warm-up: the run's, or each phase's."""
+        parts = self.phases if self.phase_schedule == "each" else ()
+        return [self.warmup if part.warmup is None else part.warmup for part in parts] or [self.warmup]
+
+    def scheduled(self, steps: int | Flops) -> list[int]:
+        """How many of a run's steps each part with a warm-up of its own has; a budget is of any number."""
+        count = 10**12 if isinstance(steps, Flops) else steps
+        parts = self.phases if self.phase_schedule == "each" else ()
+        return [int(count * part.weight / sum(of.weight for of in parts)) for part in parts] or [count]
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The lengths of rows that a run reads, each once; that of held-out rows comes last."""
+        return tuple(dict.fromkeys([*(p.length for p in self.phases if p.length != self.length), self.length]))
+
+    def _take_from_phases(self) -> None:
+        """Set `length` and `steps` where phases say them; refuse phases that do not fit together."""
+        if self.phases:
+            counts, shares = [[getattr(p, key) for p in self.phases] for key in ("steps", "share")]
+            require(None not in counts or None not in shares, "phases", shares, "shares in all, or steps in all")
+            if None not in shares:
+                require(abs(sum(shares) - 1) < 1e-6, "phases", shares, "shares that sum to 1")
+            else:
+                fits = self.steps in {None, sum(counts)}
+                require(fits, "steps", self.steps, f"the phases' sum ({sum(counts)}), or shares instead of their steps")
+                object.__setattr__(self, "steps", sum(counts))
+            last = self.phases[-1].length
+            require(self.length in {None, last}, "length", self.length, f"that of the last phase ({last}), or none")
+            object.__setattr__(self, "length", last)
+        for index, phase in enumerate(self.phases if self.phase_schedule == "one" else ()):
+            for key in ("learning_rate", "warmup"):
+                own, do = getattr(phase, key), "set pretrain.phase_schedule to each, or leave it out"
+                require(own is None, f"phases[{index}].{key}", own, "none under one schedule for all phases", do)
+        for key in ("length", "steps"):
+            if getattr(self, key) is None:
+                raise BadConfig(key, "is missing", "a whole number")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,12 +221,9 @@ class ElectraConfig:
     objective: ObjectiveConfig = ObjectiveConfig()
 
     def __post_init__(self) -> None:
-        require(
-            self.pretrain.length <= self.encoder.positions,
-            "pretrain.length",
-            self.pretrain.length,
-            f"at most encoder.positions ({self.encoder.positions})",
-        )
+        for length in self.pretrain.lengths:
+            room = f"at most encoder.positions ({self.encoder.positions})"
+            require(length <= self.encoder.positions, "pretrain.length", length, room)
         network = self.generator.kind == "network"
         if network and self.objective.name != "mlm":
             try:
@@ -174,6 +240,7 @@ class ElectraConfig:
             same = self.generator.kind == "network" and self.generator.width == 1 and self.generator.depth == 1
             require(same, "objective.sharing", "all", "generator width 1 and depth 1 with it")
         if self.objective.training == "two_stage":
+            require(len(self.pretrain.phases) < 2, "objective.training", "two_stage", "joint beside pretrain.phases")
             same = self.generator.kind == "network" and self.generator.width == 1 and self.generator.depth == 1
             expected = (
                 "generator width 1, depth 1 and sharing none: the discriminator begins with the generator's weights"
@@ -189,8 +256,12 @@ class ElectraConfig:
             )
 
     def stage_steps(self, steps: int) -> int:
-        """How many of a run's steps its shortest stage has."""
-        return steps // 2 if self.objective.training == "two_stage" else steps
+        """How many of a run's steps its shortest stage, or phase with a schedule of its own, has."""
+        return min(self.scheduled(steps))
+
+    def scheduled(self, steps: int) -> list[int]:
+        """How many of a run's steps each warm-up is the beginning of."""
+        return [steps // 2] if self.objective.training == "two_stage" else self.pretrain.scheduled(steps)
 
 
 def of_config(config: ElectraConfig) -> dict[str, Any]:

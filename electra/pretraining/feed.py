@@ -3,7 +3,8 @@
 Shapes: B rows of the global batch, T positions, N chosen slots a row.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.data.batches import row_indices
+from electra.errors import BadInput
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Noise, SpecialIds, chosen_per_row
 from electra.pretraining.model import Batch
@@ -29,20 +31,38 @@ class RowSet(Protocol):
 
 @dataclass(frozen=True)
 class Data:
-    """Rows and what must be known of their tokenizer."""
+    """Rows and what must be known of their tokenizer; `others`: training rows of phases with another length."""
 
     train: RowSet
     valid: RowSet
     special: SpecialIds
     vocab_size: int
     unigram_V: Tensor | None = None
+    others: Mapping[int, RowSet] = field(default_factory=dict)
+
+    def rows(self, length: int, batch: int) -> RowSet:
+        """Training rows of a length. Raises BadInput where they are fewer than a batch, or none is held out."""
+        rows = self.others.get(length, self.train)
+        assert rows.ids.shape[1] == length
+        if len(rows) < batch or len(self.valid) == 0:
+            raise BadInput(
+                "rows",
+                f"{len(rows)} for training and {len(self.valid)} held out",
+                f"at least one batch of {batch} and one held out",
+                "use more text, shorter rows or a smaller pretrain.batch",
+            )
+        return rows
 
 
 class Feed:
-    """Batches of one row set, each a pure function of its number."""
+    """Batches of one row set, each a pure function of its number; of `pretrain.batch` rows, or of as many as a phase says."""
 
-    def __init__(self, rows: RowSet, config: ElectraConfig, device: torch.device, stream: str) -> None:
+    def __init__(
+        self, rows: RowSet, config: ElectraConfig, device: torch.device, stream: str, batch: int | None = None
+    ) -> None:
         self.rows, self.config, self.device, self.stream = rows, config, device, stream
+        self.size = batch or config.pretrain.batch
+        self.tokens = self.size * rows.ids.shape[1]  # of a batch
         self.resident: tuple[Tensor, Tensor] | None = None
         self.nbytes = rows.ids.nbytes + rows.bounds.nbytes
 
@@ -57,8 +77,8 @@ class Feed:
 
     def batch(self, number: int) -> Batch:
         """The global batch of step `number`: rows, noise and denominators."""
-        settings = self.config.pretrain
-        indices = row_indices(settings.seed, number, settings.batch, len(self.rows))
+        seed = self.config.pretrain.seed
+        indices = row_indices(seed, number, self.size, len(self.rows))
         if self.resident:
             chosen = self._sent(torch.tensor(indices))
             ids_BT, bounds_B2 = (_unsigned(table.index_select(0, chosen)) for table in self.resident)
@@ -70,7 +90,7 @@ class Feed:
         )  # strided columns would be another layout than a copy of them
         position_T = torch.arange(ids_BT.shape[1], device=self.device)
         segments_BT = ((position_T >= second_B[:, None]) & (position_T < lengths_B[:, None])).long()
-        generator = torch_generator(self.device, settings.seed, self.stream, number)
+        generator = torch_generator(self.device, seed, self.stream, number)
         noise = Noise.draw(generator, len(ids_BT), ids_BT.shape[1], self.config.objective)
         count = chosen_per_row(lengths_B, self.config.objective.mask_rate, ids_BT.shape[1]).sum()
         return Batch(ids_BT, segments_BT, lengths_B, noise, count, lengths_B.sum())

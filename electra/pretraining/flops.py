@@ -19,6 +19,7 @@ from electra.errors import BadConfig
 from electra.nn.config import AnyEncoderConfig, ModernConfig
 from electra.pretraining.config import ElectraConfig, Flops
 from electra.pretraining.corruption import slots
+from electra.pretraining.phases import Phase, phases_of
 
 Convention = Literal["authors", "matmul"]
 _SOFTMAX, _DROPOUT, _NORM, _GELU = 5, 4, 5, 8
@@ -83,9 +84,9 @@ class StepFlops:
         return (self.generator + self.discriminator) * (2 if self.convention == "authors" else 3)
 
 
-def row_flops(config: ElectraConfig, vocab_size: int, convention: Convention) -> StepFlops:
-    """Operations of pre-training on one row, by network."""
-    T, objective = config.pretrain.length, config.objective
+def row_flops(config: ElectraConfig, vocab_size: int, convention: Convention, length: int | None = None) -> StepFlops:
+    """Operations of pre-training on one row (of the run's last length, or of another), by network."""
+    T, objective = length or config.pretrain.length, config.objective
     share = _OUTPUT_FRACTION * T if convention == "authors" else float(slots(objective.mask_rate, T))
     generator = 0.0
     if objective.name != "mlm" and config.generator.kind == "network":
@@ -103,16 +104,23 @@ def row_flops(config: ElectraConfig, vocab_size: int, convention: Convention) ->
     return StepFlops(generator, main, convention)
 
 
-def step_flops(config: ElectraConfig, vocab_size: int, convention: Convention = "authors") -> float:
-    """Operations of one optimizer step on the whole batch; two-stage training spends half its steps on each network."""
-    row = row_flops(config, vocab_size, convention)
+def phase_flops(config: ElectraConfig, phase: Phase, vocab_size: int, convention: Convention = "authors") -> float:
+    """Operations of one optimizer step on a phase's batch; two-stage training spends half its steps on each network."""
+    row = row_flops(config, vocab_size, convention, phase.length)
     factor = 2 if convention == "authors" else 3
     if config.objective.training == "two_stage":
         second_generator = (
             row.generator / factor if convention == "matmul" else row.generator / 2
         )  # frozen: forward only
-        return config.pretrain.batch * factor * (row.generator + second_generator + row.discriminator) / 2
-    return config.pretrain.batch * row.train
+        return phase.batch * factor * (row.generator + second_generator + row.discriminator) / 2
+    return phase.batch * row.train
+
+
+def step_flops(config: ElectraConfig, vocab_size: int, convention: Convention = "authors") -> float:
+    """Operations of one optimizer step; over several phases their mean, each weighed by its share of the steps."""
+    shares = [phase.weight for phase in config.pretrain.phases] or [1.0]
+    phases = zip(shares, phases_of(config.pretrain, 1), strict=True)
+    return sum(share * phase_flops(config, phase, vocab_size, convention) for share, phase in phases) / sum(shares)
 
 
 def training_steps(config: ElectraConfig, vocab_size: int) -> int:
@@ -120,22 +128,25 @@ def training_steps(config: ElectraConfig, vocab_size: int) -> int:
 
     Raises BadConfig for a budget that ends before the warm-up does.
     """
-    steps, warmup = config.pretrain.steps, config.pretrain.warmup
+    steps = config.pretrain.steps
     if not isinstance(steps, Flops):
         return steps
     count = max(1, round(steps.flops / step_flops(config, vocab_size)))
-    if warmup > config.stage_steps(count):
-        found, each = f"pays for {count:,} steps", " in each stage" if config.stage_steps(count) < count else ""
-        expected = f"at least the {warmup:,} of pretrain.warmup{each}"
-        raise BadConfig(
-            f"pretrain.steps.flops {steps.flops:g}", found, expected, "raise the budget or shorten the warm-up"
-        )
+    for warmup, own in zip(config.pretrain.warm_ups, config.scheduled(count), strict=True):
+        if warmup > own:
+            part = "phase" if config.pretrain.phases else "stage"
+            found, each = f"pays for {count:,} steps", f" in each {part}" if own < count else ""
+            expected = f"at least the {warmup:,} of pretrain.warmup{each}"
+            raise BadConfig(
+                f"pretrain.steps.flops {steps.flops:g}", found, expected, "raise the budget or shorten the warm-up"
+            )
     return count
 
 
 def training_flops(config: ElectraConfig, vocab_size: int, convention: Convention = "authors") -> float:
     """Operations of the whole pre-training."""
-    return training_steps(config, vocab_size) * step_flops(config, vocab_size, convention)
+    phases = phases_of(config.pretrain, training_steps(config, vocab_size))
+    return sum((phase.last - phase.first) * phase_flops(config, phase, vocab_size, convention) for phase in phases)
 
 
 def inference_flops(

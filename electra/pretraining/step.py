@@ -82,13 +82,15 @@ class Step:
         self.bad = optimizer.found_inf = torch.zeros((), device=world.device)
         self.once = torch.full((), float(world.main), device=world.device)  # what every process knows is counted by one
         self.record = record
-        self.stage, self.calls = "", 0
+        self.kind: tuple[str, torch.Size] | None = None
+        self.calls = 0
         self.recorded: dict[str, tuple[Callable[[], None], Any]] = {}
 
     def __call__(self, slices: Sequence[Batch], seeds: Sequence[int], stage: str) -> tuple[dict[str, Tensor], Tensor]:
         """Train on this process's slices of a batch; (detached sums over them, gradient norm before clipping)."""
-        if stage != self.stage:
-            self.stage, self.calls, self.recorded = stage, 0, {}
+        kind = (stage, slices[0].ids_BT.shape)
+        if kind != self.kind:  # other work, or work of another shape: all that is recorded is of no use
+            self.kind, self.calls, self.recorded = kind, 0, {}
             self.optimizer.zero_grad(set_to_none=True)
         if self.record and not self.calls:
             self._allocate(slices[0])

@@ -27,12 +27,12 @@ from electra.pretraining.config import ElectraConfig
 from electra.pretraining.distributed import World, join
 from electra.pretraining.evaluation import add_sums, collapse, collapsed, evaluate, metrics, read_sums
 from electra.pretraining.feed import Data, Feed, part
-from electra.pretraining.flops import step_flops, training_steps
+from electra.pretraining.flops import phase_flops, training_steps
 from electra.pretraining.generator import Generator
 from electra.pretraining.memory import enough_memory
 from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.nonfinite import refuse
-from electra.pretraining.phases import rate, stage_of
+from electra.pretraining.phases import phase_at, phases_of, rate, stage_of
 from electra.pretraining.state import State
 from electra.pretraining.step import CudaRecorder, Step, can_compile, compile_parts, keep_freed_memory
 from electra.progress import Progress
@@ -101,16 +101,12 @@ class Trainer:
     title: str
 
     def __post_init__(self) -> None:
-        train, valid, batch = self.data.train, self.data.valid, self.config.pretrain.batch
-        if len(train) < batch or len(valid) == 0:
-            raise BadInput(
-                "rows",
-                f"{len(train)} for training and {len(valid)} held out",
-                f"at least one batch of {batch} and one held out",
-                "use more text, shorter rows or a smaller pretrain.batch",
-            )
-        self.steps = training_steps(self.config, self.data.vocab_size)
-        self.flops = step_flops(self.config, self.data.vocab_size)
+        config, data = self.config, self.data
+        self.steps = training_steps(config, data.vocab_size)
+        self.phases = phases_of(config.pretrain, self.steps)
+        self.flops = {phase: phase_flops(config, phase, data.vocab_size) for phase in self.phases}
+        for phase in self.phases:
+            data.rows(phase.length, phase.batch)  # refused here, not in mid-run
 
     # ── setup ──
 
@@ -125,7 +121,8 @@ class Trainer:
                 "the same project folder on all machines",
                 "share the folder between the machines",
             )
-        self.slices, self.mine = world.slices(settings.batch, settings.accumulate)
+        for phase in self.phases:
+            self.slices, self.mine = world.slices(phase.batch, settings.accumulate)  # the same for batches of any size
         torch.manual_seed(derive(settings.seed, "init"))
         self.model = model = self.build_model()
         if settings.init_from:
@@ -136,8 +133,7 @@ class Trainer:
         optimizer = optimizer_of(model)
         names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
         self.state = State(self.run, self.fingerprint, world, names, optimizer, aside=self.device.type == "cuda")
-        self.feed = Feed(data.train, config, self.device, "noise")
-        self.held_out = Feed(data.valid, config, self.device, "valid noise")
+        self.held_out = Feed(data.valid, config, self.device, "valid noise", self.phases[-1].batch)
 
     def build_model(self) -> Pretraining:
         """Both networks, of random weights."""
@@ -188,12 +184,14 @@ class Trainer:
         """From where the run stands to its end, or to the first signal."""
         settings, world, steps = self.config.pretrain, self.world, self.steps
         self.saved, self.clock, self.logged = time.monotonic(), time.monotonic(), self.first
-        self.pace, self.collapse_told = Pace(self.device), False
+        self.collapse_told = False
         self.model.train()
         if self.first == 0:
             self.evaluate(0)
         with Progress(self.title, total=steps, unit="steps", stream=None if world.main else io.StringIO()) as bar:
             for step in range(self.first, steps):
+                if step in {self.first, *(phase.first for phase in self.phases)}:
+                    self.begin_phase(step)
                 sums, norm = self.train_step(step)
                 done = step + 1
                 due, looked_at = self.is_due(done), done % settings.log_every == 0
@@ -220,6 +218,13 @@ class Trainer:
         model = world.whole(self.model, self.build_model).eval()
         return Trained(model, self.history.records, steps, self.precision, self.continued)
 
+    def begin_phase(self, step: int) -> None:
+        """Read rows of the phase's length from here on; the first steps of a new shape compile and record it anew."""
+        self.phase, self.begun = phase_at(self.phases, step), step
+        rows = self.data.rows(self.phase.length, self.phase.batch)
+        self.feed = Feed(rows, self.config, self.device, "noise", self.phase.batch)
+        self.pace = Pace(self.device)
+
     def train_step(self, step: int) -> tuple[dict[str, Tensor], Tensor]:
         """One update, of the step counted from 0; (sums over this process's slices, gradient norm before clipping)."""
         seed, stage = self.config.pretrain.seed, self.stage(step)
@@ -245,12 +250,14 @@ class Trainer:
 
     def announce(self, done: int) -> None:
         """Once all is compiled and recorded: put the rows on the GPU if there is room, and say what to expect."""
-        if done - self.first == SETTLED:
+        if done - self.begun == SETTLED:
             self.feed.hold_if_room()
-        pace = self.pace.at(done - self.first)
+        pace = self.pace.at(done - self.begun)
         if pace is not None and self.world.main:
+            number, of = self.phases.index(self.phase) + 1, len(self.phases)
+            title = f"{self.title}, phase {number} of {of} (rows of {self.phase.length})" if of > 1 else self.title
             facts = (self.world, self.precision, self.step, self.feed)
-            line = announce(self.title, self.config.pretrain, *facts, pace, self.steps - done)
+            line = announce(title, self.config.pretrain, *facts, pace, self.phase.last - done)
             print(line, file=sys.stderr, flush=True)
 
     def tell(self, sentence: str) -> None:
@@ -262,12 +269,11 @@ class Trainer:
 
     def log(self, done: int) -> float:
         """Means since the last time this was asked; returns the loss."""
-        settings = self.config.pretrain
         sums = read_sums(self.world.total(self.state.sums["log"]))
         seconds, self.clock = time.monotonic() - self.clock, time.monotonic()
         shown = {"loss": sums["loss"] / sums["count"], "grad_norm": sums["grad_norm"] / sums["count"], **metrics(sums)}
         shown["learning_rate"] = rate(self.config, done - 1, self.steps)
-        shown["tokens_per_second"] = (done - self.logged) * settings.batch * settings.length / seconds
+        shown["tokens_per_second"] = (self.spent(done)["tokens"] - self.spent(self.logged)["tokens"]) / seconds
         self.send(done, {f"train/{name}": value for name, value in shown.items()})
         self.state.sums["log"], self.logged = {}, done
         return shown["loss"]
@@ -295,12 +301,11 @@ class Trainer:
 
     def spent(self, done: int) -> dict[str, Any]:
         """Steps, tokens and FLOPs so far; those before a change of settings in mid-run counted as they were."""
-        settings, since = self.config.pretrain, {"step": 0, "tokens": 0, "flops": 0.0}
-        if self.continued:
-            since = self.continued[-1]
-        here = done - since["step"]
-        tokens = since["tokens"] + here * settings.batch * settings.length
-        return {"step": done, "tokens": tokens, "flops": since["flops"] + here * self.flops}
+        since: dict[str, Any] = self.continued[-1] if self.continued else {"step": 0, "tokens": 0, "flops": 0.0}
+        steps = {phase: phase.steps(since["step"], done) for phase in self.phases}
+        tokens = since["tokens"] + sum(count * phase.batch * phase.length for phase, count in steps.items())
+        flops = since["flops"] + sum(count * self.flops[phase] for phase, count in steps.items())
+        return {"step": done, "tokens": tokens, "flops": flops}
 
     def warn_of_collapse(self, done: int, numbers: dict[str, float]) -> None:
         """Say once, not at every look, that the discriminator has given up."""

@@ -159,6 +159,8 @@ def what_was_run(report: Report, model: ModelResults) -> list[tuple[str, str]]:
     config = report.params.models[model.name]
     encoder = config.encoder
     steps = number(model.pretrain, "steps") or number(vars(config.pretrain), "steps")
+    batches = [(phase.batch or config.pretrain.batch, phase.length) for phase in config.pretrain.phases]
+    batches = batches or [(config.pretrain.batch, config.pretrain.length)]
     size = parameters(model)
     rows = [
         (
@@ -168,7 +170,7 @@ def what_was_run(report: Report, model: ModelResults) -> list[tuple[str, str]]:
         ),
         (
             "pre-training",
-            f"{integer(steps)} steps of {config.pretrain.batch} × {config.pretrain.length} tokens, "
+            f"{integer(steps)} steps of {', then '.join(f'{rows} × {length}' for rows, length in batches)} tokens, "
             f"objective {config.objective.name}",
         ),
         ("FLOPs", f"{flops(model.flops)} (the authors' way of counting)" if model.flops else MISSING),

@@ -101,9 +101,20 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
     def scaled(value: int) -> int:
         return max(1, round(value * share))
 
+    whole = sum(phase.weight for phase in old.phases)
+    phases = tuple(
+        dataclasses.replace(
+            phase,
+            steps=None,
+            share=phase.weight / whole,
+            warmup=phase.warmup and min(int(count * phase.weight / whole), scaled(phase.warmup)),
+        )
+        for phase in old.phases
+    )
     pretrain = dataclasses.replace(
         old,
         steps=count,
+        phases=phases,
         warmup=min(config.stage_steps(count), scaled(old.warmup)),
         log_every=scaled(old.log_every),
         eval_every=scaled(old.eval_every),

@@ -31,6 +31,7 @@ from electra.finetuning.tasks import FinetuneConfig
 from electra.nn.card import model_card
 from electra.nn.weights import config_json, encoder_tensors, verify_folder, write_folder
 from electra.pretraining.config import ElectraConfig, of_config
+from electra.pretraining.phases import positions
 from electra.pretraining.trainer import Trained
 from electra.storage.manifest import read_sealed, verify_manifest, write_sealed
 from electra.storage.tensors import read_tensors, require_fit
@@ -224,9 +225,8 @@ def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float
         require_fit(places, tensors, folder, "run the experiment again")
         for name, place in places.items():
             place.copy_(tensors[name])
-    settings = config_json(
-        arm.config.encoder, rows.tokenizer.vocab_size, "ElectraModel", trained_positions=arm.config.pretrain.length
-    )
+    seen = positions(arm.config.pretrain, arm.step(point), trained.steps)
+    settings = config_json(arm.config.encoder, rows.tokenizer.vocab_size, "ElectraModel", trained_positions=seen)
     card = {"data": rows.label, "recipe": plain(arm.config), "step": arm.step(point)}
     part, title = f"point-{point:g}", model_card(f"{arm.title}: encoder", "embed", card)
     tensors = encoder_tensors(model.discriminator.encoder, "")

@@ -30,6 +30,7 @@ from electra.pretraining.feed import Data, Feed, part
 from electra.pretraining.flops import inference_flops, training_flops
 from electra.pretraining.generator import Generator
 from electra.pretraining.model import Pretraining
+from electra.pretraining.phases import phases_of
 from electra.pretraining.trainer import Log, Trained, pretrain
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, verify_manifest, write_manifest
@@ -82,12 +83,15 @@ class ModelRows:
 
     def __init__(self, params: Params, tokens: str, config: ElectraConfig) -> None:
         self.name, self.folder = tokens, Path("build/tokens") / tokens
-        rows = self.folder / f"rows-{config.pretrain.length}"
-        read, do = [*TOKENIZER_FILES, f"{rows.name}/{MANIFEST}"], again("tokens", tokens)
-        verify_manifest(self.folder, only=read, do=do, kind="tokens", name=tokens)  # the rows' own hashes them
+        *others, last = (self.folder / f"rows-{length}" for length in config.pretrain.lengths)
+        read = [*TOKENIZER_FILES, *(f"{rows.name}/{MANIFEST}" for rows in (*others, last))]  # which hash the rows
+        verify_manifest(self.folder, only=read, do=again("tokens", tokens), kind="tokens", name=tokens)
         self.tokenizer = tokenizers.load(self.folder)
-        self.train_rows = Rows.open(rows, "train", tokenizer=self.tokenizer.identity)
-        self.valid_rows = Rows.open(rows, "valid", tokenizer=self.tokenizer.identity)
+        identity = self.tokenizer.identity
+        self.train_rows = Rows.open(last, "train", tokenizer=identity)
+        self.valid_rows = Rows.open(last, "valid", tokenizer=identity)
+        found = (Rows.open(rows, "train", tokenizer=identity) for rows in others)
+        self.others = {rows.length: rows for rows in found}  # of phases with another length
         self.digest = self.train_rows.digest
         sources = params.corpora[params.tokens[tokens].corpus].sources
         self.label = " + ".join(
@@ -111,14 +115,16 @@ class ModelRows:
         ids = self.tokenizer
         special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
         unigram = self._counts() if config.generator.kind == "unigram" else None
-        data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram)
+        data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others)
         owner = self.fingerprint(config) if owner is None else owner
         return pretrain(config, data, run, owner, log=log, title=title, origin=origin)
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:
         """What a run's result is a function of: settings, rows, tokenizer, first weights, code."""
         start = {"init_from": self._check_start(Path(config.pretrain.init_from))} if config.pretrain.init_from else {}
+        phases = {"phases": {str(length): rows.digest for length, rows in self.others.items()}} if self.others else {}
         return start | {
+            **phases,
             "config": of_config(config),
             "train": self.train_rows.digest,
             "valid": self.valid_rows.digest,
@@ -158,7 +164,13 @@ class ModelRows:
     def facts(self, config: ElectraConfig, trained: Trained) -> dict[str, Any]:
         """What a stored result carries: data and its hashes, budget, sizes, seed, versions, device, threads."""
         vocab_size = self.tokenizer.vocab_size
-        model = trained.model
+        model, settings = trained.model, config.pretrain
+        epochs, phases = trained.history[-1]["tokens"] / settings.length / len(self.train_rows), []
+        if settings.phases:
+            parts = phases_of(settings, trained.steps)
+            each = [(part, part.last - part.first, self.others.get(part.length, self.train_rows)) for part in parts]
+            epochs = sum(steps * part.batch / len(rows) for part, steps, rows in each)
+            phases = [{"length": part.length, "batch": part.batch, "steps": steps} for part, steps, _ in each]
         return {
             "label": self.label,
             "tokens_name": self.name,
@@ -167,7 +179,8 @@ class ModelRows:
             "steps": trained.steps,
             "batch": config.pretrain.batch,
             "length": config.pretrain.length,
-            "epochs": round(trained.history[-1]["tokens"] / config.pretrain.length / len(self.train_rows), 3),
+            "epochs": round(epochs, 3),
+            **({"phases": phases} if phases else {}),
             "flops": training_flops(config, vocab_size),
             "flops_convention": "authors",
             "flops_matmul_convention": training_flops(config, vocab_size, "matmul"),
@@ -207,7 +220,7 @@ def write_model(
     card = {"data": rows.label, "recipe": plain(config), "results": trained.history[-1], "facts": facts}
     with atomic_folder(folder) as temporary:
         start = Path(config.pretrain.init_from).glob("*/config.json") if config.pretrain.init_from else ()
-        seen = max(config.pretrain.length, *(trained_positions(path.parent) for path in start), 0)
+        seen = max(*config.pretrain.lengths, *(trained_positions(path.parent) for path in start), 0)
         bare = config_json(encoder, vocab_size, "ElectraModel", trained_positions=seen)
         networks = model.networks()
         parts = {"encoder": (encoder_tensors(model.discriminator.encoder, ""), bare)} | {

@@ -1,4 +1,4 @@
-"""The comparison on real text reads what the stages write: made-up results of two models, one continued."""
+"""The comparison on real text reads what the stages write: made-up results of two models, one of two phases."""
 
 import json
 from pathlib import Path
@@ -9,10 +9,7 @@ from benchmarks import real_text
 from pipelines.params import load
 from tests.conftest import SMOKE
 
-MLM = SMOKE.replace("  base:\n", "  more:\n").replace(
-    "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3}",
-    "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, init_from: build/models/smoke}",
-)
+MLM = SMOKE.replace("  base:\n", "  more:\n")
 
 
 def write(path: Path, values: object) -> None:
@@ -25,9 +22,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "params.yaml", MLM)
     for name, length in (("smoke", 16), ("more", 32)):
-        facts = dict.fromkeys(real_text.FACTS, 100) | {"length": length}
+        facts = dict.fromkeys(real_text.FACTS, 100) | {"length": length, "steps": 200}
+        facts |= {"phases": [{"length": 16, "steps": 100}, {"length": 32, "steps": 100}]} if name == "more" else {}
         write(tmp_path / f"results/{name}/pretrain.json", facts)
-        curve = "step,tokens,disc_auc,disc_recall,train_loss\n0,0,0.5,0.0,\n50,,,,9.0\n100,100,0.75,0.25,8.0\n"
+        curve = "step,tokens,disc_auc,disc_recall,train_loss\n0,0,0.5,0.0,\n50,,,,9.0\n100,100,0.75,0.25,8.0\n101,120,0.8,0.3,7.0\n"
         write(tmp_path / f"results/{name}/pretrain.csv", curve)
         arms = {
             "pretrained": {"scores": [60.0, 62.0, 61.0], "failed": []},
@@ -41,17 +39,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_continued_model_counts_all_its_phases(project: Path) -> None:
+def test_a_curve_says_which_rows_were_read(project: Path) -> None:
     found = real_text.pretraining(load().models, "more")
-    assert [phase["model"] for phase in found["phases"]] == ["smoke", "more"]
-    assert found["tokens"] == found["flops"] == 200
-    assert [(point["tokens"], point["length"]) for point in found["curve"]] == [
-        (0, 16),
-        (100, 16),
-        (100, 32),
-        (200, 32),
-    ]
-    assert [phase["seconds"] for phase in found["phases"]] == [5.0, None]
+    assert [(point["tokens"], point["length"]) for point in found["curve"]] == [(0, 16), (100, 16), (120, 32)]
+    assert found["phases"][1] == {"length": 32, "steps": 100} and found["seconds"] is None
+    found = real_text.pretraining(load().models, "smoke")
+    assert found["phases"] == [{"length": 16, "batch": 100, "steps": 200}] and found["seconds"] == 5.0
 
 
 def test_arms_are_told_apart_by_the_rule_of_the_report(project: Path) -> None:

@@ -32,7 +32,7 @@ def line(monkeypatch, tmp_path, *, world=None, record=True, resident=True, compi
     )
     monkeypatch.setattr(module, "DRIVER", tmp_path / "version")
     settings = config(**{f"pretrain__{key}": value for key, value in changes.items()}).pretrain
-    feed = types.SimpleNamespace(resident=resident, nbytes=2 * 10**9)
+    feed = types.SimpleNamespace(resident=resident, nbytes=2 * 10**9, tokens=8 * 24)
     step = types.SimpleNamespace(record=object() if record else None)
     return announce("small", settings, world or World(0, 1, GPU), "bf16", step, feed, 0.01, 1_000_000)
 

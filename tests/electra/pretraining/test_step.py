@@ -13,7 +13,7 @@ from electra.pretraining.distributed import World
 from electra.pretraining.feed import Feed, part
 from electra.pretraining.model import Pretraining
 from electra.pretraining.step import WARM_UP, Step, compile_parts
-from tests.electra.helpers import SPECIAL, VOCAB, config, data
+from tests.electra.helpers import SPECIAL, VOCAB, MadeUpRows, config, data
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 QUIET = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
@@ -90,6 +90,26 @@ def test_recorded_steps_do_what_plain_ones_do(slices, precision):
     (ours, weights), (theirs, expected) = (train(r, slices, precision=precision) for r in (record, None))
     assert len(record.recorded) == (3 if slices > 1 else 2)
     assert ours == theirs
+    assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
+
+
+def test_rows_of_another_length_are_warmed_up_and_recorded_anew():
+    """In a phase of other rows the fixed memory, and all that was recorded on it, has the wrong shape."""
+
+    def run(record):
+        model, step = build(config(), record=record)
+        feeds = [
+            Feed(MadeUpRows(64, length=length), config(), CPU, "noise", batch) for length, batch in ((12, 16), (24, 8))
+        ]
+        made = []
+        for number in range(2 * (WARM_UP + 2)):
+            batch = feeds[number >= WARM_UP + 2].batch(number)
+            step([part(batch, i, 4) for i in range(4)], [7 * number + i for i in range(4)], "joint")
+            made.append(len(record.recorded) if record else 0)
+        return made, [parameter.detach() for parameter in model.parameters()]
+
+    (made, weights), (_, expected) = run(Rerun()), run(None)
+    assert made == [0] * WARM_UP + [3] * (2 + WARM_UP) + [6] * 2
     assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
 
 

@@ -1,5 +1,6 @@
 """The ablation stage on a model of a few hundred weights: budgets, seeds, shared arms, failures, going on, points."""
 
+import dataclasses
 import errno
 import os
 import threading
@@ -11,7 +12,9 @@ import pytest
 
 from electra.errors import CorruptFile, NonFinite, Stopped
 from electra.files import lock_folder, read_json, write_json, write_jsonl
-from electra.pretraining.flops import step_flops
+from electra.pretraining.config import Flops, PhaseConfig
+from electra.pretraining.flops import step_flops, training_flops
+from electra.pretraining.phases import phases_of
 from electra.storage.manifest import write_manifest, write_sealed
 from pipelines import estimate, tracking
 from pipelines.params import Params, load
@@ -142,6 +145,22 @@ def test_budgets_are_those_of_a_hand_computation(params: Params) -> None:
     assert steps["mlm"] == round(4 * electra / mlm) > 4
     assert abs(steps["mlm"] * mlm - 4 * electra) <= mlm / 2
     assert planned["mlm-seed1"].config.pretrain.warmup == round(2 * steps["mlm"] / 4)
+
+
+def test_a_run_of_phases_keeps_their_shares_at_any_budget(params: Params) -> None:
+    config = params.models["smoke"].electra()
+    phases = (PhaseConfig(length=8, steps=60), PhaseConfig(length=16, steps=20, warmup=8, batch=4))
+    settings = {"phases": phases, "steps": None, "phase_schedule": "each", "warmup": 12}
+    whole = dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, **settings))
+    for steps in (20, Flops(flops=20 * step_flops(whole, 100))):
+        cut = ablation.with_steps(whole, steps, 100)
+        assert [(phase.length, phase.first, phase.last) for phase in phases_of(cut.pretrain, 20)] == [
+            (8, 0, 15),
+            (16, 15, 20),
+        ]
+        assert (cut.pretrain.steps, cut.pretrain.warm_ups) == (20, [3, 2])
+        assert training_flops(cut, 100) == pytest.approx(training_flops(whole, 100) / 4, rel=1e-12)
+    assert ablation.with_steps(whole, 3, 100).pretrain.warm_ups == [0, 0]  # of two steps and one
 
 
 def test_equal_steps_and_own_steps(params: Params) -> None:

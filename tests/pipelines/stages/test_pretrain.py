@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import electra
+from electra.errors import BadConfig
 from electra.files import read_json
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.flops import training_flops
 from electra.storage.manifest import read_sealed, write_sealed
 from pipelines.__main__ import main
 from pipelines.params import load
@@ -115,6 +117,30 @@ def test_a_refused_step_is_replayed_from_its_bundle(
     bundle.unlink()
     assert main(["replay", "smoke"]) == 65
     Path("params.yaml").write_text(before)
+
+
+PHASES = "phases: [{length: 12, steps: 6}, {length: 16, steps: 4, batch: 4}], batch: 8"
+
+
+def test_a_run_of_two_lengths_says_so_wherever_it_is_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    text = SMOKE.replace("length: 16, batch: 8, steps: 20", PHASES, 1)
+    Path("params.yaml").write_text(text)
+    with pytest.raises(BadConfig, match=r"models.smoke.pretrain.length: is 12; expected one of .* \(16\); add 12 to"):
+        load()
+    Path("params.yaml").write_text(text.replace("lengths: [16]", "lengths: [12, 16]", 1))
+    for stage in ("corpus", "tokens", "pretrain"):
+        assert main([stage, "smoke"]) == 0
+    facts, params = read_json(Path("results/smoke/pretrain.json")), load()
+    assert facts["phases"] == [{"length": 12, "batch": 8, "steps": 6}, {"length": 16, "batch": 4, "steps": 4}]
+    config = params.models["smoke"].electra()
+    rows = ModelRows(params, "smoke", config)
+    assert facts["epochs"] == pytest.approx(48 / len(rows.others[12]) + 16 / len(rows.train_rows), abs=1e-3)
+    assert (facts["tokens"], facts["length"], facts["steps"]) == (6 * 8 * 12 + 4 * 4 * 16, 16, 10)
+    assert facts["flops"] == training_flops(config, rows.tokenizer.vocab_size)
+    assert read_json(Path("build/models/smoke/encoder/config.json"))["trained_positions"] == 16
+    owner = rows.fingerprint(config)
+    assert owner["phases"] == {"12": rows.others[12].digest} and owner["train"] == rows.train_rows.digest
 
 
 def test_every_file_that_a_run_starts_from_is_in_its_fingerprint(trained: Path) -> None:

@@ -1,0 +1,205 @@
+"""Rows of one length, then of another, within one run: rates, counts, and the same bytes after a stop at the change."""
+
+import dataclasses
+import os
+import signal
+
+import pytest
+import torch
+
+from electra.config import build, plain
+from electra.errors import BadConfig, BadInput, Stopped
+from electra.files import sha256_file
+from electra.optim.schedule import learning_rate
+from electra.pretraining.config import ElectraConfig, of_config
+from electra.pretraining.flops import phase_flops, step_flops, training_flops, training_steps
+from electra.pretraining.phases import phase_at, phases_of, positions, rate
+from electra.pretraining.trainer import pretrain
+from electra.storage import checkpoint
+from tests.electra.helpers import VOCAB, MadeUpRows, config, data
+
+SHORT, LONG = {"length": 12, "steps": 7, "batch": 16}, {"length": 24, "steps": 5}
+
+
+def phased(*phases, steps=None, **changes):
+    """The small network with phases in place of one length and a number of steps."""
+    values = plain(config(**changes))
+    values["pretrain"] |= {"phases": list(phases or (SHORT, LONG)), "eval_every": 4, "save_every": 3, "log_every": 2}
+    del values["pretrain"]["length"], values["pretrain"]["steps"]
+    values["pretrain"] |= {"steps": steps} if steps else {}
+    return build(ElectraConfig, values, "test")
+
+
+def rows():
+    return dataclasses.replace(data(), others={12: MadeUpRows(64, length=12, seed=2)})
+
+
+def train(run, settings=None, log=lambda step, numbers: None):
+    settings = settings or phased()
+    torch.set_num_threads(1)
+    return pretrain(settings, rows(), run, {"config": of_config(settings)}, log=log)
+
+
+def state(run):
+    newest = run / f"step-{checkpoint.steps(run)[-1]}"
+    return {path.name: sha256_file(path) for path in [*sorted(newest.iterdir()), run / "metrics.jsonl"]}
+
+
+def test_a_run_reads_short_rows_and_then_long_ones_and_counts_both(tmp_path, capsys):
+    settings = phased()
+    assert (settings.pretrain.length, settings.pretrain.steps, settings.pretrain.lengths) == (24, 12, (12, 24))
+    first, second = phases_of(settings.pretrain, 12)
+    assert [(p.first, p.last, p.length, p.batch) for p in (first, second)] == [(0, 7, 12, 16), (7, 12, 24, 8)]
+    assert [phase_at((first, second), step) for step in (0, 6, 7, 11)] == [first, first, second, second]
+    history = train(tmp_path, settings).history
+    costs = [phase_flops(settings, phase, VOCAB) for phase in (first, second)]
+    assert [(at["step"], at["tokens"]) for at in history] == [
+        (0, 0), (4, 4 * 16 * 12), (8, 7 * 16 * 12 + 8 * 24), (12, 7 * 16 * 12 + 5 * 8 * 24)
+    ]  # fmt: skip
+    assert history[2]["flops"] == 7 * costs[0] + costs[1]
+    assert history[-1]["flops"] == training_flops(settings, VOCAB) == 7 * costs[0] + 5 * costs[1]
+    assert step_flops(settings, VOCAB) == pytest.approx(training_flops(settings, VOCAB) / 12, rel=1e-12)
+    told = capsys.readouterr().err
+    assert "phase 1 of 2 (rows of 12)" in told and "1 steps in about" in told  # of its own seven, six of them timed
+
+
+def test_a_phase_costs_what_a_run_of_its_length_does():
+    alone = [config(pretrain__length=length, pretrain__batch=batch) for length, batch in ((12, 16), (24, 8))]
+    phases = phases_of(phased().pretrain, 12)
+    for convention in ("authors", "matmul"):
+        assert [phase_flops(phased(), phase, VOCAB, convention) for phase in phases] == [
+            step_flops(one, VOCAB, convention) for one in alone
+        ]
+
+
+def test_a_budget_is_spent_over_all_phases():
+    shares = ({"length": 12, "share": 0.75, "batch": 16}, {"length": 24, "share": 0.25})
+    budget = 400 * step_flops(phased(*shares, steps=100), VOCAB)
+    settings = phased(*shares, steps={"flops": budget})
+    assert training_steps(settings, VOCAB) == 400
+    assert [p.last for p in phases_of(settings.pretrain, 400)] == [300, 400]
+    assert training_flops(settings, VOCAB) == pytest.approx(budget, rel=1e-9)
+
+
+def test_all_batches_are_those_of_the_phase(tmp_path, monkeypatch):
+    from electra.pretraining import trainer
+
+    seen, step = [], trainer.Step.__call__
+    monkeypatch.setattr(
+        trainer.Step,
+        "__call__",
+        lambda self, parts, *rest: (seen.append(tuple(parts[0].ids_BT.shape)), step(self, parts, *rest))[1],
+    )
+    looked, evaluate = set(), trainer.evaluate
+
+    def watch(model, batches, *rest):
+        batches = list(batches)
+        looked.update(tuple(batch.ids_BT.shape) for batch, _ in batches)
+        return evaluate(model, batches, *rest)
+
+    monkeypatch.setattr(trainer, "evaluate", watch)
+    train(tmp_path, phased(pretrain__accumulate=2))
+    assert seen == [(8, 12)] * 7 + [(4, 24)] * 5
+    assert looked == {(4, 24)}  # the last phase's rows, from the first evaluation on
+
+
+@pytest.mark.parametrize("stop", [3, 6, 7, 8, 11])
+@pytest.mark.parametrize("schedule", ["one", "each"])
+def test_stopped_before_at_and_after_the_change_it_ends_with_the_same_bytes(tmp_path, stop, schedule):
+    settings = phased(pretrain__phase_schedule=schedule)
+    settings = dataclasses.replace(settings, pretrain=dataclasses.replace(settings.pretrain, log_every=1))
+
+    def end(step, numbers):
+        if step == stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    train(tmp_path / "whole", settings)
+    with pytest.raises(Stopped):
+        train(tmp_path / "cut", settings, end)
+    assert checkpoint.steps(tmp_path / "cut")[-1] == stop
+    train(tmp_path / "cut", settings)
+    assert state(tmp_path / "cut") == state(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("killed", [4, 7, 8, 10])
+def test_killed_around_the_change_it_ends_with_the_same_bytes(tmp_path, killed):
+    """SIGKILL: it goes on from the checkpoint before, at step 3, 6 or 9, in one phase or the other."""
+    import multiprocessing
+
+    def die(step, numbers):
+        if step >= killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    process = multiprocessing.get_context("fork").Process(target=train, args=(tmp_path / "cut", phased(), die))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    train(tmp_path / "cut")
+    train(tmp_path / "whole")
+    assert state(tmp_path / "cut") == state(tmp_path / "whole")
+
+
+def test_one_schedule_spans_all_phases_and_each_has_its_own_where_asked_for():
+    one = phased(pretrain__warmup=2)
+    assert [rate(one, step, 12) for step in range(12)] == [
+        learning_rate(step, peak=5e-3, warmup=2, steps=12) for step in range(12)
+    ]
+    own = phased(SHORT, {**LONG, "learning_rate": 1e-3, "warmup": 1}, pretrain__phase_schedule="each")
+    assert [rate(own, step, 12) for step in range(12)] == [
+        *(learning_rate(step, peak=5e-3, warmup=2, steps=7) for step in range(7)),
+        *(learning_rate(step, peak=1e-3, warmup=1, steps=5) for step in range(5)),
+    ]
+
+
+def test_positions_are_those_that_were_read_so_far():
+    assert [positions(phased().pretrain, step, 12) for step in (1, 7, 8, 12)] == [12, 12, 24, 24]
+    assert positions(config().pretrain, 20, 20) == 24
+
+
+def test_settings_of_a_run_with_phases_can_be_written_and_read_again():
+    for settings in (phased(), phased(*({"length": n, "share": 0.5} for n in (12, 24)), steps=10)):
+        assert build(ElectraConfig, plain(settings), "again") == settings
+
+
+@pytest.mark.parametrize(
+    ("phases", "changes", "said"),
+    [
+        ((SHORT, {"length": 24, "share": 0.5}), {}, "phases: is .*; expected shares in all, or steps in all"),
+        (({"length": 12},), {}, r"phases\[0\].share: is None; expected a share, or `steps` instead"),
+        (({**SHORT, "share": 0.5},), {}, r"phases\[0\].share: is 0.5; expected a share, or `steps` instead"),
+        (({"length": 12, "share": 0.5}, {"length": 24, "share": 0.4}), {"steps": 9}, "shares that sum to 1"),
+        (({"length": 12, "share": 0.5}, {"length": 24, "share": 0.5}), {}, "pretrain.steps: is missing"),
+        ((SHORT, LONG), {"steps": 13}, r"pretrain.steps: is 13; expected the phases' sum \(12\)"),
+        ((SHORT, {**LONG, "length": 64}), {}, r"length: is 64; expected at most encoder.positions \(32\)"),
+        ((SHORT, {**LONG, "warmup": 1}), {}, r"phases\[1\].warmup: is 1; expected none under one schedule"),
+        ((SHORT, {**LONG, "batch": 6}), {"pretrain__accumulate": 4}, r"accumulate: is 4; expected a divisor of batch \(6\)"),
+        (
+            (SHORT, {**LONG, "warmup": 6}), {"pretrain__phase_schedule": "each"},
+            r"phases\[1\].warmup: is 6; expected at most the phase's steps \(5\)",
+        ),
+        (
+            (SHORT, LONG), {"objective__training": "two_stage", "objective__sharing": "none", "generator__width": 1.0},
+            "objective.training: is 'two_stage'; expected joint beside pretrain.phases",
+        ),
+    ],
+)  # fmt: skip
+def test_phases_that_do_not_fit_together_are_refused(phases, changes, said):
+    with pytest.raises(BadConfig, match=said):
+        phased(*phases, **changes)
+
+
+def test_a_length_beside_phases_is_that_of_the_last():
+    values = plain(phased())
+    values["pretrain"]["length"] = 12
+    with pytest.raises(BadConfig, match=r"length: is 12; expected that of the last phase \(24\), or none"):
+        build(ElectraConfig, values, "test")
+    del values["pretrain"]["length"], values["pretrain"]["phases"]
+    with pytest.raises(BadConfig, match=r"pretrain.length: is missing"):
+        build(ElectraConfig, values, "test")
+
+
+def test_a_phase_without_a_batch_of_rows_is_refused_before_the_first_step(tmp_path):
+    few = dataclasses.replace(data(), others={12: MadeUpRows(8, length=12)})
+    with pytest.raises(BadInput, match="8 for training and 16 held out; expected at least one batch of 16"):
+        pretrain(phased(), few, tmp_path, {}, log=lambda step, numbers: None)
+    assert not checkpoint.steps(tmp_path)
