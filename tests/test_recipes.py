@@ -77,7 +77,10 @@ def test_own_task_to_predictions_and_a_model_that_transformers_loads(tmp_path: P
     from electra.nn.fresh import fresh_encoder
     from electra.nn.weights import config_json, encoder_tensors, write_folder
 
-    folder, draw = project(tmp_path / "project", "own-task.md", {}), random.Random(1)
+    folder, draw = (
+        project(tmp_path / "project", "own-task.md", {"published": {"mine": {"folder": "encoder"}}}),
+        random.Random(1),
+    )
     for name in ("train", "dev", "new"):
         write(folder / f"data/{name}.jsonl", [{"text": sentence(draw, label), "mood": label} for label in WORDS] * 10)
     words = [*tokenizers.SPECIALS, *["the", "day", "was", "and", "host", "."], *WORDS["good"], *WORDS["bad"]]
@@ -87,7 +90,7 @@ def test_own_task_to_predictions_and_a_model_that_transformers_loads(tmp_path: P
     config = EncoderConfig(**SMALL, positions=32)
     tensors = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, 1))
     values = config_json(config, tokenizer.vocab_size, "ElectraModel")
-    write_folder(folder / "build/models/tiny/encoder", tensors, values, files, "")
+    write_folder(folder / "encoder", tensors, values, files, "")
     follow(folder, "own-task.md")
     answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
     assert len(answers) == 20 and {answer["prediction"] for answer in answers} <= {"good", "bad"}
