@@ -71,6 +71,12 @@ class OutOfMemory(UserError):
     exit_code = 71
 
 
+class Refused(UserError):
+    """What the operating system does not do, where nothing nearer has a sentence for it: no more open files or memory, say."""
+
+    exit_code = 71
+
+
 class Busy(UserError):
     """Another process works in the same run folder."""
 

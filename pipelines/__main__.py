@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from electra.errors import BadInput, SourceUnreachable, Stopped, UserError
+from electra.errors import BadInput, Refused, SourceUnreachable, Stopped, UserError
 from electra.files import room
 from pipelines import processes
 from pipelines.arguments import PRINTING, STAGES, parser
@@ -58,6 +58,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who read the output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
+    except (OSError, MemoryError) as error:
+        if options.debug:
+            traceback.print_exc()
+        where = getattr(error, "filename", None) or options.command
+        found = getattr(error, "strerror", None) or str(error) or "out of memory"
+        processes.report(
+            refused := Refused(where, f"the system says: {found}", do="mend that and run the same command again")
+        )
+        return refused.exit_code
     except Exception:
         traceback.print_exc()
         print("error: this is a bug; the lines above say where", file=sys.stderr)

@@ -1,6 +1,7 @@
 """The command line: one sentence and an exit code for a user, a traceback for a programmer, nothing heavy for `--help`."""
 
 import argparse
+import errno
 import json
 import multiprocessing
 import os
@@ -95,6 +96,34 @@ def test_a_users_error_is_one_line_and_its_code(
     assert not (here / "runs" / "timings.json").exists()
     assert main(["corpus", "smoke", "--debug"]) == code
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [errno.ENAMETOOLONG, errno.EMFILE, errno.EAGAIN, errno.ENOENT])
+def test_what_the_system_refuses_is_one_line(
+    number: int, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage_that(OSError(number, os.strerror(number), "a file"), monkeypatch)
+    assert main(["corpus", "smoke"]) == 71
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: a file: the system says: {os.strerror(number)}; ") and said.count("\n") == 1
+    assert main(["corpus", "smoke", "--debug"]) == 71
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_memory_that_is_not_there_is_one_line(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage_that(MemoryError(), monkeypatch)
+    assert main(["corpus", "smoke"]) == 71
+    assert capsys.readouterr().err == (
+        "error: corpus: the system says: out of memory; mend that and run the same command again\n"
+    )
+
+
+def test_a_name_that_no_file_system_holds_is_one_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "runs").mkdir()
+    assert main(["runs", "remove", "x" * 300]) == 71
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_bug_keeps_its_traceback(
