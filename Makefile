@@ -3,7 +3,7 @@
 # make lint    format, style, types                                             make deploy   register the deployments
 # make ui      MLflow, 127.0.0.1:5000                                           make serve    deployments of tiny, no worker needed
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 TORCH ?= torch==2.13.0
 VENV := $(CURDIR)/.venv
 STAMP := $(VENV)/.set-up
@@ -38,12 +38,8 @@ lint: setup
 setup: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
-	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	python -m pip install --quiet "$(TORCH)"
-	if command -v uv >/dev/null; then uv pip install --quiet --compile-bytecode --python $(VENV)/bin/python -r requirements.lock; \
-	else python -m pip install --quiet -r requirements.lock; fi
-	python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	touch $(STAMP)
+	@.ci/set-up "$(PYTHON)" "$(TORCH)"
+	@touch $(STAMP)
 
 ui: setup
 	mlflow ui --host 127.0.0.1 --workers 1
@@ -62,10 +58,12 @@ deploy: setup
 serve: setup
 	python -m pipelines serve
 
-# Needs uv. Torch stays out of the lock: its builds differ by machine, and the lock would fix one.
+# Needs uv. One lock for Python 3.11 to 3.13. Torch and its CUDA libraries stay out of it: they differ by machine.
 lock:
-	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --python-version 3.11 --python-platform linux \
-		--no-emit-package torch --no-header --no-annotate --constraint - --output-file requirements.lock
+	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-emit-package torch \
+		--no-header --no-annotate --constraint - --output-file requirements.lock --quiet
+	sed -i '/^\(cuda\|nvidia\|triton\)/d' requirements.lock
+	.ci/wheels
 
 # Servers' and tools' state: never data, models, checkpoints or results.
 clean-state:
