@@ -1,15 +1,16 @@
 """Every preset and every way to train, on a stand-in GPU: what is launched, recorded, waited for and held. One JSON.
 
-    python benchmarks/rehearsal.py FOLDER                   # all that benchmarks/results/rehearsal.json does not hold yet
-    python benchmarks/rehearsal.py FOLDER --only small      # the cases with this in their names
+    python benchmarks/rehearsal.py FOLDER                        # all that benchmarks/results/rehearsal.json does not hold yet
+    python benchmarks/rehearsal.py FOLDER --only base large      # anew: the cases with one of these in their names, in this order
 
 FOLDER holds the stand-in: a CUDA build of torch and the project's packages in `venv/`, and `libfakegpu.so` and
 `libcuda.so.1`, which take the place of the CUDA runtime and the driver. PyTorch's dispatcher, allocator, streams and graph
 API, Inductor and Triton are the real ones; kernels do nothing. So device mix-ups, host reads, illegal work in a recording,
 empty graphs, recompilations, launches a step and memory are seen; numbers, cuDNN, NCCL and speed are not.
 
-Each case is a process of its own (benchmarks/rehearsal_case.py). The first of a network and a mode has empty caches of
-Inductor and Triton; its repetitions on other memory and GPUs find what that one compiled. A case has a fault where it ends
+Each case is a process of its own (benchmarks/rehearsal_case.py), written when it has ended, with its commit. The first of a network
+and a mode in a start has empty caches of Inductor and Triton; its repetitions on other memory and GPUs find what that one compiled, and
+the variants of small share theirs. A case has a fault where it ends
 in an error, works on another stream or GPU than its own, does what a recording forbids, records nothing or a graph without
 operations, compiles after the warm-up, or lets the host wait in a step that neither logs, evaluates nor saves.
 """
@@ -71,7 +72,7 @@ class Case:
     @property
     def caches(self) -> str:
         """Names the folder of compiled code that this case shares with its repetitions."""
-        return hashlib.sha256(json.dumps([self.kind, self.model, self.mode, self.changes]).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps([self.model, self.mode, bool(self.changes)]).encode()).hexdigest()[:12]
 
 
 def cases() -> Iterator[Case]:
@@ -146,6 +147,8 @@ def faults(case: Case, processes: list[dict[str, Any]]) -> list[str]:
     found = []
     for number, one in enumerate(processes):
         told = [f"{one[word]} times {text}" for word, text in WRONG.items() if one.get(word)]
+        if case.kind == "finetune" and not one["steps of replays alone"]:
+            told.append("no step was all replayed")
         if one["bytes elsewhere"]:
             told.append(f"{one['bytes elsewhere']:,} bytes on another GPU than {one['device']}")
         if "recorded" in case.mode:
@@ -174,7 +177,7 @@ WRONG = {
 def main() -> int:
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("folder", type=Path, metavar="FOLDER", help="the prepared stand-in")
-    parse.add_argument("--only", default="", help="cases with this in their names, measured anew")
+    parse.add_argument("--only", nargs="+", default=[], help="cases with one of these in their names, measured anew")
     parse.add_argument("--output", type=Path, default=OUTPUT)
     options = parse.parse_args()
     folder = options.folder.resolve()
@@ -188,18 +191,18 @@ def main() -> int:
     facts = {"what": __doc__, "command": " ".join(["python", *sys.argv]), **provenance()}
     facts["torch"] = version(folder)
     before = read_json(options.output) if options.output.is_file() else {}
-    same = before.get("commit") == facts["commit"] and "changes" not in facts["commit"]
-    results: dict[str, Any] = before.get("cases", {}) if same or options.only else {}
+    results: dict[str, Any] = before.get("cases", {})
+    chosen = [case for case in cases() if case.name not in results]
+    if options.only:
+        chosen = list({case.name: case for text in options.only for case in cases() if text in case.name}.values())
     seen: set[str] = set()
     with tempfile.TemporaryDirectory() as work:
-        for case in cases():
-            if options.only not in case.name or (not options.only and case.name in results):
-                continue
+        for case in chosen:
             results[case.name] = {**run(case, folder, Path(work), seen), "commit": facts["commit"]}
             print(f"{case.name}: {'; '.join(results[case.name]['faults']) or 'no fault'}", flush=True)
             write_json(options.output, facts | {"cases": results})
     wrong = {name: result["faults"] for name, result in results.items() if result["faults"]}
-    print(f"{len(results)} cases, {len(wrong)} with a fault; wrote {options.output}")
+    print(f"{len(results)} of {len(list(cases()))} cases, {len(wrong)} with a fault; wrote {options.output}")
     return 1 if wrong else 0
 
 

@@ -1,47 +1,76 @@
-"""Fine-tuning jobs on two stand-in GPUs, through the pool's own workers: on which GPU each worked, and what it held there."""
+"""Fine-tuning jobs on two stand-in GPUs, through the pool's own workers: on which GPU each worked, and what a step launched.
+
+Small's encoder on made-up rows of all lengths, as many as keep the loss from being looked at, for it is noise.
+"""
 
 import dataclasses
+import random
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.finetune_gpu import write_model
+from benchmarks.rehearsal_case import Counters
 from electra.data.tokenizer import SPECIALS
 from electra.files import write_jsonl
+from electra.finetuning import stacked, step
 from electra.finetuning.runs import pool
 from electra.finetuning.runs.plan import plan
 from electra.finetuning.tasks import FinetuneConfig
-from electra.nn.config import EncoderConfig
 from electra.workers import run_units
+from pipelines.params import load
 
-SIZE = EncoderConfig(layers=2, hidden=128, heads=2, ffn=256, embedding=64, positions=64)
+BATCH, STEPS = 32, stacked.CHECK_EVERY - 1
+WORDS = ("good", "bad", "cat", "dog")
 
 
 def observed(unit: pool.Unit) -> dict[str, Any]:
-    """A unit of the pool, and the GPU that it worked on."""
+    """A unit of the pool, the GPU that it worked on, and the counts of its first step and of a late one that was all replayed."""
+    counters, seen = Counters(), []
+
+    class Counted(step.Step):
+        def __call__(self, rows_SB: Any) -> Any:
+            before = counters.read()
+            result = super().__call__(rows_SB)
+            seen.append(counters.since(before))
+            return result
+
+    stacked.Step = Counted  # type: ignore[misc]
+    begun = counters.read()
     records = pool.alone(unit)
+    after = counters.since(begun)
     held = [torch.cuda.max_memory_allocated(k) for k in range(torch.cuda.device_count())]
     here = torch.cuda.current_device()
-    return {"jobs": [job.name for job in unit], "device": f"cuda:{here}", "steps": records[0]["steps"],
-            "bytes here": held[here], "bytes elsewhere": sum(held) - held[here], "wrong": 0, "illegal": 0}  # fmt: skip
+    last = seen[: records[0]["steps"]]
+    return {
+        "jobs": [job.name for job in unit],
+        "device": f"cuda:{here}",
+        "steps": len(last),
+        "first step": last[0],
+        "late step": next((counts for counts in reversed(last) if counts.get("graph", 0) >= 2), last[-1]),
+        "steps of replays alone": sum(counts.get("graph", 0) >= 2 for counts in last),
+        "bytes here": held[here],
+        "bytes elsewhere": sum(held) - held[here],
+        "wrong": after.get("wrong", 0),
+        "illegal": after.get("illegal", 0),
+    }
 
 
 def run(folder: Path, *, stack: bool) -> list[dict[str, Any]]:
-    """Two arms with two seeds each, by two workers: four units, or two stacks."""
+    """Two arms by two workers: each with one seed, or with a stack of five."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "vocab.txt").write_text("\n".join([*SPECIALS, "good", "bad", "cat", "dog"]))
-    rows = [{"id": str(n), "a": "good cat" if n % 2 else "bad dog", "b": None, "label": str(n % 2)} for n in range(64)]
-    for split in ("train", "dev"):
+    (folder / "vocab.txt").write_text("\n".join([*SPECIALS, *WORDS]))
+    draw = random.Random(1)
+    for split, count in (("train", BATCH * STEPS), ("dev", 64)):
+        lengths = [min(126, 4 + int(draw.lognormvariate(3.4, 0.5))) for _ in range(count)]
+        texts = [" ".join(draw.choice(WORDS) for _ in range(length)) for length in lengths]
+        rows = [{"id": str(n), "a": text, "b": None, "label": str(n % 2)} for n, text in enumerate(texts)]
         write_jsonl(folder / "rows" / f"{split}.jsonl", rows)
-    config = dataclasses.replace(FinetuneConfig(seeds=(1, 2), keep="none", batch=8, length=16), epochs=1.0)
-    model = write_model(folder, folder / "vocab.txt", SIZE)
+    seeds = (1, 2, 3, 4, 5) if stack else (1,)
+    config = dataclasses.replace(FinetuneConfig(seeds=seeds, keep="none", batch=BATCH, length=128), epochs=1.0)
+    model = write_model(folder, folder / "vocab.txt", load().models["small"].encoder)
     jobs = plan("cola", config, rows=folder / "rows", model=model, state=folder / "state", device="cuda",
                 stack="on" if stack else "off")  # fmt: skip
-    return [
-        found
-        for _, found in sorted(
-            run_units(observed, pool.units_of(jobs), 2, preload=("electra.finetuning.runs.preload",)),
-            key=lambda pair: pair[0],
-        )
-    ]
+    units = run_units(observed, pool.units_of(jobs), 2, preload=("electra.finetuning.runs.preload",))
+    return [found for _, found in sorted(units, key=lambda pair: pair[0])]

@@ -4,8 +4,8 @@
 2. a batch that has more tokens than fit at once goes through in parts of like length, whose gradients add up
 3. the rows of a part stand end to end; only attention lays them out as a grid, one row a line
 
-Shapes: N rows of a split, S tokens of all of them, B rows of a batch, P tokens of a batch, T longest row of a batch,
-C = B × T cells of its grid.
+Shapes: N rows of a split, S tokens of all of them, B rows of a batch, P tokens of a batch, T columns of its grid (the
+longest row, at least), C = B × T cells.
 """
 
 from collections.abc import Iterator
@@ -32,6 +32,8 @@ class Batch:
     positions_P: Tensor  # place in its row
     row_P: Tensor
     first_B: Tensor  # place of each row's first token in P
+    ends: Tensor  # (B + 1,), int32: 0, then where each row ends
+    longest: int  # T
     cell_P: Tensor  # place in the grid
     token_C: Tensor  # the token of each cell; an empty cell repeats its row's first
     real_BT: Tensor | None  # which cells hold a token; None if all do
@@ -64,27 +66,40 @@ class Examples:
         """Where each row begins in `ids_S`."""
         return np.cumsum(self.length_N) - self.length_N
 
-    def batch(self, rows_B: NDArray[np.int64], device: torch.device | str = "cpu") -> Batch:
-        """The rows with these numbers, by one gather."""
+    def batch(
+        self,
+        rows_B: NDArray[np.int64],
+        device: torch.device | str = "cpu",
+        *,
+        longest: int = 0,
+        places: dict[Any, Tensor] | None = None,
+    ) -> Batch:
+        """The rows with these numbers, by one gather, in a grid of at least `longest` columns.
+
+        With `places` batches of equal shapes lie at one place, where what is recorded finds them: each takes the place of
+        the one before it.
+        """
         length_B = self.length_N[rows_B]
         first_B = np.cumsum(length_B) - length_B
         row_P = np.repeat(np.arange(len(rows_B)), length_B)
         positions_P = np.arange(len(row_P)) - first_B[row_P]
         source_P = self.start_N[rows_B][row_P] + positions_P
-        longest = int(length_B.max())
+        longest = max(longest, int(length_B.max()))
         cell_P = row_P * longest + positions_P
         token_C = np.repeat(first_B, longest)
         token_C[cell_P] = np.arange(len(cell_P))
-        full = len(cell_P) == len(token_C)
+        full = len(cell_P) == len(token_C) and places is None
+        ends = np.append(first_B, len(row_P)).astype(np.int32)
         ids_P = self.ids_S[source_P].astype(np.int64)
         segments_P = (positions_P >= self.second_N[rows_B][row_P]).astype(np.int64)
         targets = {
             name: values[rows_B] if len(values) == len(self) else values[source_P]
             for name, values in self.targets.items()
         }
-        arrays = [ids_P, segments_P, positions_P, row_P, first_B, cell_P, token_C, *targets.values()]
-        ids, segments, positions, row, first, cell, token, *values = _to_device(
-            arrays if full else [*arrays, np.arange(longest) < length_B[:, None]], torch.device(device)
+        arrays = [ids_P, segments_P, positions_P, row_P, first_B, ends, cell_P, token_C, *targets.values()]
+        arrays = arrays if full else [*arrays, np.arange(longest) < length_B[:, None]]
+        ids, segments, positions, row, first, ends_, cell, token, *values = _to_device(
+            arrays, torch.device(device), places
         )
         return Batch(
             ids_P=ids,
@@ -92,6 +107,8 @@ class Examples:
             positions_P=positions,
             row_P=row,
             first_B=first,
+            ends=ends_,
+            longest=longest,
             cell_P=cell,
             token_C=token,
             real_BT=None if full else values.pop(),
@@ -99,17 +116,26 @@ class Examples:
         )
 
 
-def _to_device(arrays: list[NDArray[Any]], device: torch.device) -> list[Tensor]:
+def _to_device(
+    arrays: list[NDArray[Any]], device: torch.device, places: dict[Any, Tensor] | None = None
+) -> list[Tensor]:
     """Arrays as tensors; to a GPU all go by one copy from pinned memory, for which the host does not wait."""
-    if device.type != "cuda":
+    if device.type != "cuda" and places is None:
         return [torch.from_numpy(array).to(device) for array in arrays]
     aligned = [-(-array.nbytes // 8) * 8 for array in arrays]
-    packed = torch.empty(sum(aligned), dtype=torch.uint8, pin_memory=True)
+    packed = torch.empty(sum(aligned), dtype=torch.uint8, pin_memory=device.type == "cuda")
     for array, place in zip(arrays, torch.split(packed, aligned), strict=True):
         place[: array.nbytes].copy_(torch.from_numpy(np.ascontiguousarray(array)).flatten().view(torch.uint8))
+    if places is None:
+        packed = packed.to(device, non_blocking=True)
+    else:
+        key = tuple(array.shape for array in arrays)
+        if key not in places:
+            places[key] = torch.empty_like(packed, device=device, pin_memory=False)
+        packed = places[key].copy_(packed, non_blocking=True)
     return [
         place[: array.nbytes].view(torch.from_numpy(array[:0]).dtype).view(array.shape)
-        for array, place in zip(arrays, torch.split(packed.to(device, non_blocking=True), aligned), strict=True)
+        for array, place in zip(arrays, torch.split(packed, aligned), strict=True)
     ]
 
 

@@ -115,14 +115,13 @@ def read_outputs(
     """Every output for every row (the first `most`), in the order of the rows; `tokens` bounds a part."""
     place, count = torch.device(device), min(len(examples), most or len(examples))
     chosen = choose(precision, place)
-    outputs: dict[str, NDArray[Any]] = {}
+    found: dict[str, list[Tensor]] = {}
+    order: list[NDArray[np.int64]] = []
     model.eval()
     for rows_B in parts(np.arange(count), examples.length_N, tokens):
+        order.append(rows_B)
         with autocast(chosen, place):
-            found = model.outputs(examples.batch(rows_B, place))
-        for name, value in found.items():
-            values = value.float().cpu().numpy() if value.is_floating_point() else value.cpu().numpy()
-            if name not in outputs:
-                outputs[name] = np.zeros((count, *values.shape[1:]), dtype=values.dtype)
-            outputs[name][rows_B] = values
-    return outputs
+            for name, value in model.outputs(examples.batch(rows_B, place)).items():
+                found.setdefault(name, []).append(value.float() if value.is_floating_point() else value)
+    back_N = torch.from_numpy(np.argsort(np.concatenate(order))).to(place)
+    return {name: torch.cat(values).index_select(0, back_N).cpu().numpy() for name, values in found.items()}

@@ -1,8 +1,9 @@
 """The encoder over rows that stand end to end: no product is spent on padding.
 
 Whatever looks at one token at a time (embeddings, projections, norms, feed-forward: nearly all of the work) sees the P
-real tokens of a batch and nothing else. Attention alone needs rows: queries, keys and values are laid out as a B × T
-grid, and its context is taken back. Hidden states equal the padded encoder's up to the order of additions.
+real tokens of a batch and nothing else. Attention alone needs rows: where the device has no kernel for rows that stand end
+to end (electra/nn/varlen.py), queries, keys and values are laid out as a B × T grid, and its context is taken back. Hidden
+states equal the padded encoder's up to the order of additions.
 
 Weights may be those of several networks with one dimension more (stacked.py): then the tokens, and the rows, are as many
 equal shares, the first network's first.
@@ -18,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from electra.finetuning.batches import Batch
+from electra.nn import varlen
 from electra.nn.dropout import dropout
 from electra.nn.encoder import Encoder, Layer
 from electra.nn.modern import ModernEmbeddings, ModernEncoder, ModernLayer, turn
@@ -52,6 +54,12 @@ def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
     query_BH = linear(read_PH.index_select(0, batch.first_B), weight[..., :size, :], query_bias)
     query = query_BH.view(len(batch), 1, *heads).transpose(1, 2)
     both_PX = linear(read_PH, weight[..., size:, :], both_bias)
+    if isinstance(sight, varlen.Rows):
+        single = varlen.Rows(torch.arange(len(batch) + 1, dtype=torch.int32, device=sight.ends.device), 1)
+        key, value = both_PX.view(-1, 2, *heads).unbind(1)
+        rate = attention.dropout if encoder.training else 0.0
+        context = varlen.attend(query_BH.view(len(batch), *heads), key, value, single, sight, rate)
+        return _end(encoder, _after(last, first_BH, context.flatten(1)))
     both_BT2H = _Spread.apply(both_PX, batch)  # type: ignore[no-untyped-call]
     key, value = both_BT2H.view(len(batch), -1, 2, *heads).permute(2, 0, 3, 1, 4)
     if isinstance(last, ModernLayer):  # the first position is not turned
@@ -107,17 +115,21 @@ def _embed(encoder: Encoder, batch: Batch) -> Tensor:
 
 
 def _layers(encoder: Encoder, batch: Batch) -> list[tuple[Any, Any]]:
-    """Every layer, and what its attention is told: BERT's a mask, a modern one's a view."""
+    """Every layer, and what its attention is told: BERT's its rows or a mask, a modern one's a view."""
     if not isinstance(encoder, ModernEncoder):
+        rows = varlen.usable(batch.ends.device, encoder.config.hidden // encoder.config.heads)
         mask = None if batch.real_BT is None else batch.real_BT[:, None, None]
-        return [(layer, mask) for layer in encoder.layers]
+        return [(layer, varlen.Rows(batch.ends, batch.longest) if rows else mask) for layer in encoder.layers]
     views = encoder.views(batch.token_C.view(len(batch), -1), batch.real_BT)
     return [(layer, views[layer.sees_all]) for layer in encoder.layers]  # type: ignore[index]
 
 
 def _layer(layer: Any, hidden_PH: Tensor, batch: Batch, sight: Any) -> Tensor:
     read_PH = layer.attention_norm(hidden_PH) if isinstance(layer, ModernLayer) else hidden_PH
-    qkv_BT3H = _Spread.apply(layer.attention.qkv(read_PH), batch)  # type: ignore[no-untyped-call]
+    qkv_P3H = layer.attention.qkv(read_PH)
+    if isinstance(sight, varlen.Rows):
+        return _after(layer, hidden_PH, layer.attention.context(qkv_P3H, sight))
+    qkv_BT3H = _Spread.apply(qkv_P3H, batch)  # type: ignore[no-untyped-call]
     context_BTH = layer.attention.context(qkv_BT3H, sight)
     return _after(layer, hidden_PH, _Collect.apply(context_BTH, batch))  # type: ignore[no-untyped-call]
 

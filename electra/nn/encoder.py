@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from electra.nn import varlen
 from electra.nn.attention import attend
 from electra.nn.config import AnyEncoderConfig, EncoderConfig
 from electra.nn.dropout import Dropout, dropout
@@ -96,6 +97,11 @@ def difference(total: Tensor, base: Tensor) -> Tensor:
     return found
 
 
+Seen = Tensor | varlen.Rows | None
+"""Which keys a query sees: those of its own row; or those where a mask, broadcastable to (B, heads, T, T), is true, or which it
+is added to; or all."""
+
+
 class Attention(nn.Module):
     """Multi-head self-attention with dropout on the attention probabilities."""
 
@@ -106,19 +112,22 @@ class Attention(nn.Module):
         self.out = nn.Linear(config.hidden, config.hidden)
         self.dropout = config.attention_dropout
 
-    def forward(self, hidden_BTH: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend; `mask`, broadcastable to (B, heads, T, T), is true where a key may be seen, or is added to the scores."""
-        return self.out(self.context(self.qkv(hidden_BTH), mask))  # type: ignore[no-any-return]
+    def forward(self, hidden_BTH: Tensor, seen: Seen) -> Tensor:
+        """Attend to what is `seen`."""
+        return self.out(self.context(self.qkv(hidden_BTH), seen))  # type: ignore[no-any-return]
 
-    def context(self, qkv_BT3H: Tensor, mask: Tensor | None) -> Tensor:
-        """What each position gathers (B, T, H), before the output matrix."""
-        rows, length, width = qkv_BT3H.shape
-        qkv_BT3AD = qkv_BT3H.view(rows, length, 3, self.heads, width // (3 * self.heads))
+    def context(self, qkv_BT3H: Tensor, seen: Seen) -> Tensor:
+        """What each position gathers (B, T, H), before the output matrix; tokens end to end (P, 3H) give (P, H)."""
         rate = self.dropout if self.training else 0.0
+        heads = (3, self.heads, qkv_BT3H.shape[-1] // (3 * self.heads))
+        if isinstance(seen, varlen.Rows):
+            query, key, value = qkv_BT3H.view(-1, *heads).unbind(1)
+            return varlen.attend(query, key, value, seen, seen, rate).view(*qkv_BT3H.shape[:-1], -1)
+        qkv_BT3AD = qkv_BT3H.view(*qkv_BT3H.shape[:-1], *heads)
         if rate and qkv_BT3H.device.type == "cpu":
-            return attend(qkv_BT3AD, mask, rate)
+            return attend(qkv_BT3AD, seen, rate)
         query, key, value = qkv_BT3AD.permute(2, 0, 3, 1, 4)
-        context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
+        context = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=rate)
         return context.transpose(1, 2).flatten(2)
 
 
@@ -144,9 +153,9 @@ class Layer(Block):
         self.ffn_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
         self.drop = Dropout(config.dropout)
 
-    def forward(self, hidden_BTH: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, hidden_BTH: Tensor, seen: Seen) -> Tensor:
         """Same shape out as in."""
-        context_BTH = self.attention(hidden_BTH, mask)
+        context_BTH = self.attention(hidden_BTH, seen)
         hidden_BTH = self.attention_norm(self.drop(context_BTH, hidden_BTH)).to(context_BTH.dtype)
         ffn_BTH = self.contract(F.gelu(self.expand(hidden_BTH)))
         return self.ffn_norm(self.drop(ffn_BTH, hidden_BTH)).to(ffn_BTH.dtype)  # type: ignore[no-any-return]
@@ -190,12 +199,19 @@ class Encoder(nn.Module):
         Padding stands at the end of a row: `lengths_B` counts its real tokens; None says that no row is padded.
         `mask_BT` (true = real token) is for layouts that a length cannot tell.
         """
-        mask_BT = real_tokens(ids_BT, lengths_B, mask_BT)
-        mask = added(None if mask_BT is None else mask_BT[:, None, None, :])
+        seen = self._seen(ids_BT, lengths_B, mask_BT)
         hidden_BTH = self.project(self.embeddings(ids_BT, segments_BT))
         for layer in self.layers:
-            hidden_BTH = layer(hidden_BTH, mask)
+            hidden_BTH = layer(hidden_BTH, seen)
         return hidden_BTH  # type: ignore[no-any-return]
+
+    def _seen(self, ids_BT: Tensor, lengths_B: Tensor | None, mask_BT: Tensor | None) -> Seen:
+        """Rows to keep to, where the device can; else a mask."""
+        kernel = varlen.usable(ids_BT.device, self.config.hidden // self.config.heads)
+        if kernel and mask_BT is None and lengths_B is not None:
+            return varlen.padded(lengths_B, ids_BT.shape[1])
+        mask_BT = real_tokens(ids_BT, lengths_B, mask_BT)
+        return added(None if mask_BT is None else mask_BT[:, None, None, :])
 
 
 def initialise(module: nn.Module, config: EncoderConfig) -> None:

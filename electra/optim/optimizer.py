@@ -29,6 +29,7 @@ class AdamW:
     ) -> None:
         self.param_groups = groups
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
+        self.held: tuple[Tensor, Tensor] | None = None  # on the device: the groups' shares of the rate, their rates
         self.found_inf: Tensor | None = None  # a scalar on the device: while it is 1, steps change nothing
         self.state: dict[Tensor, dict[str, Tensor]] = {
             parameter: {
@@ -39,6 +40,15 @@ class AdamW:
             for group in groups
             for parameter in group["params"]
         }
+
+    def hold_rates(self, device: torch.device) -> None:
+        """Keep the groups' rates as numbers on the device, where a recorded step reads them."""
+        groups = self.param_groups
+        shares_G = torch.tensor([group["scale"] for group in groups], device=device)
+        rates_G = torch.tensor([float(group["lr"]) for group in groups], device=device)
+        for group, rate in zip(groups, rates_G.unbind(), strict=True):
+            group["lr"] = rate
+        self.held = shares_G, rates_G
 
     @torch.no_grad()
     def step(self) -> None:
@@ -109,12 +119,13 @@ def build_optimizer(
 
 
 def set_rate(optimizer: AdamW, rate: float) -> None:
-    """Give every group its share of the rate; one that is a tensor (a recorded step reads it) is filled."""
+    """Give every group its share of the rate."""
+    if optimizer.held is not None:
+        shares_G, rates_G = optimizer.held
+        torch.mul(shares_G, rate, out=rates_G)
+        return
     for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate * group["scale"])
-        else:
-            group["lr"] = rate * group["scale"]
+        group["lr"] = rate * group["scale"]
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:

@@ -13,8 +13,6 @@ recording that fails costs speed and nothing else: the step is done again, and a
 import ctypes
 import importlib.util
 import shutil
-import sys
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import partial
@@ -27,6 +25,7 @@ from electra.nn.encoder import Block, Embeddings
 from electra.nn.token_heads import ReplacedTokenHead
 from electra.optim.optimizer import AdamW, clip_gradients
 from electra.optim.precision import Precision, autocast
+from electra.optim.recording import Record, RecordingError, recorded
 from electra.pretraining.corruption import Noise
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import add_sums
@@ -35,28 +34,6 @@ from electra.pretraining.gradients import Flat, Plain
 from electra.pretraining.model import Batch, Pretraining
 
 WARM_UP = 3  # steps before the recording: kernels are chosen and compiled in them
-
-Record = Callable[[Callable[[], Any]], tuple[Callable[[], None], Any]]
-
-
-class CudaRecorder:
-    """Records work into CUDA graphs of one memory pool. From here on this process works on a stream of its own,
-    since the default one cannot be recorded and a backward pass belongs on the stream of its forward pass."""
-
-    def __init__(self, device: torch.device) -> None:
-        torch.cuda.set_device(device)  # a stream of another device would record nothing
-        torch.cuda.synchronize()
-        torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]
-        self.pool = torch.cuda.graph_pool_handle()
-
-    def __call__(self, work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-        """(What repeats the work on the same memory, what the work returned)."""
-        graph = torch.cuda.CUDAGraph()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", message="The CUDA Graph is empty")
-            with torch.cuda.graph(graph, pool=self.pool, stream=torch.cuda.current_stream()):
-                result = work()
-        return graph.replay, result
 
 
 class Step:
@@ -99,7 +76,7 @@ class Step:
             try:
                 return self._work(slices, seeds, stage, self._repeat)
             except RecordingError as error:
-                print(f"warning: {error}; training goes on unrecorded, which is slower", file=sys.stderr, flush=True)
+                error.tell()
                 self.record, self.recorded = None, {}
         return self._work(slices, seeds, stage, lambda name, work: work())
 
@@ -146,28 +123,15 @@ class Step:
 
     def _allocate(self, part: Batch) -> None:
         self.fixed = _clone(part)
-        for group in self.optimizer.param_groups:
-            group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=self.device)
+        self.optimizer.hold_rates(self.device)
 
     def _repeat(self, name: str, work: Callable[[], Any]) -> Any:
         if name not in self.recorded:
             assert self.record is not None
-            try:
-                with torch.compiler.set_stance(
-                    "fail_on_recompile"
-                ):  # compiling reads the device: illegal in a recording
-                    self.recorded[name] = self.record(work)
-            except torch.OutOfMemoryError:
-                raise
-            except (RuntimeError, UserWarning) as error:
-                raise RecordingError(f"the step could not be recorded ({str(error).splitlines()[0]})") from error
+            self.recorded[name] = recorded(self.record, work)
         replay, result = self.recorded[name]
         replay()
         return result
-
-
-class RecordingError(Exception):
-    """A part of a step that cannot be recorded; nothing of it was done."""
 
 
 def _tensors(batch: Batch) -> list[Tensor]:

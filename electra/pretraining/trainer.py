@@ -22,6 +22,7 @@ from electra.errors import BadInput, Stopped
 from electra.nn.pretrained import load_networks
 from electra.optim.optimizer import set_rate
 from electra.optim.precision import autocast, choose
+from electra.optim.recording import CudaRecorder
 from electra.pretraining.announce import SETTLED, Pace, announce
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.distributed import World, join
@@ -34,7 +35,7 @@ from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.nonfinite import refuse
 from electra.pretraining.phases import phase_at, phases_of, rate, stage_of
 from electra.pretraining.state import State
-from electra.pretraining.step import CudaRecorder, Step, can_compile, compile_parts, keep_freed_memory
+from electra.pretraining.step import Step, can_compile, compile_parts, keep_freed_memory
 from electra.progress import Progress
 from electra.seeds import derive
 from electra.stopping import StopRequest
@@ -125,9 +126,8 @@ class Trainer:
             self.slices, self.mine = world.slices(phase.batch, settings.accumulate)  # the same for batches of any size
         torch.manual_seed(derive(settings.seed, "init"))
         self.model = model = self.build_model()
-        if settings.init_from:
-            hashes = self.fingerprint.get("init_from")
-            load_networks(model.networks(), Path(settings.init_from), model.extras(), hashes)
+        if start := settings.init_from:
+            load_networks(model.networks(), Path(start), model.extras(), self.fingerprint.get("init_from"))
         model.to(self.device)
         world.shard(model)
         optimizer = optimizer_of(model)
@@ -163,9 +163,9 @@ class Trainer:
         on_gpu = self.device.type == "cuda"
         if settings.compile == "on" or (settings.compile == "auto" and on_gpu and can_compile()):
             compile_parts(self.model)
-        recorder = CudaRecorder(self.device) if on_gpu and not world.sharded and settings.compile != "off" else None
+        record = CudaRecorder(self.device) if on_gpu and not world.sharded and settings.compile != "off" else None
         clip, precision = settings.clip, self.precision
-        self.step = Step(self.model, self.state.optimizer, world, clip=clip, precision=precision, record=recorder)
+        self.step = Step(self.model, self.state.optimizer, world, clip=clip, precision=precision, record=record)
 
     def require_fit(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
         """Refuse a checkpoint that these settings cannot go on from."""

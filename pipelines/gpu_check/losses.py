@@ -12,11 +12,12 @@ import torch
 
 from electra.optim.optimizer import build_optimizer, set_rate
 from electra.optim.precision import Precision
+from electra.optim.recording import CudaRecorder, Record
 from electra.pretraining.corruption import Noise
 from electra.pretraining.distributed import World
 from electra.pretraining.feed import Feed
 from electra.pretraining.model import Batch, Pretraining
-from electra.pretraining.step import WARM_UP, CudaRecorder, Record, Step, can_compile, compile_parts
+from electra.pretraining.step import WARM_UP, Step, can_compile, compile_parts
 from pipelines.gpu_check.sample import SPECIAL, MadeUpRows, Size, size, without_dropout
 
 STEPS, RATE, BATCHES = WARM_UP + 5, 2e-4, 2

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import rehearsal, rehearsal_case
 from benchmarks.rehearsal import MEMORY, MODES, PRESETS, Case
+from electra.files import read_json
 from electra.pretraining.step import WARM_UP
 
 
@@ -59,6 +60,41 @@ def test_every_preset_and_mode_is_a_case_on_all_memory_and_gpus() -> None:
             assert isinstance(settings.steps, int) and settings.steps > 2 * WARM_UP
             assert settings.steps > rehearsal_case.SEEN + 1
             assert (rehearsal_case.SEEN + 1) % settings.log_every and (rehearsal_case.SEEN + 1) % settings.eval_every
+
+
+def test_fine_tuning_that_is_never_all_replayed_is_a_fault() -> None:
+    case = Case("x", "finetune", "small", "stacked", gpus=1)
+    assert rehearsal.faults(case, [counted(**{"steps of replays alone": 40})]) == []
+    assert rehearsal.faults(case, [counted(**{"steps of replays alone": 0})]) == ["process 0: no step was all replayed"]
+
+
+def test_a_start_does_what_is_missing_and_keeps_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in rehearsal.NEEDED:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    begun: list[str] = []
+
+    def run(case: Case, *_: object) -> dict[str, Any]:
+        begun.append(case.name)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+        return {"faults": []}
+
+    monkeypatch.setattr(rehearsal, "run", run)
+    monkeypatch.setattr(rehearsal, "version", lambda folder: "2.13.0")
+    names, output = [case.name for case in rehearsal.cases()], tmp_path / "out.json"
+    words = ["rehearsal.py", str(tmp_path), "--output", str(output)]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(KeyboardInterrupt):
+        rehearsal.main()
+    assert begun == names[:3] and list(read_json(output)["cases"]) == sorted(names[:2])
+    assert rehearsal.main() == 0
+    assert begun == [*names[:3], *names[2:]] and set(read_json(output)["cases"]) == set(names)
+    begun[:] = ["", "", ""]
+    monkeypatch.setattr(sys, "argv", [*words, "--only", "two arms", "adversarial"])
+    assert rehearsal.main() == 0
+    expected = [[name for name in names if text in name] for text in ("two arms", "adversarial")]
+    assert begun[3:] == [*expected[0], *expected[1]]
 
 
 def test_without_a_stand_in_it_says_what_to_do(

@@ -62,3 +62,41 @@ def config(**changes):
             section = section[part]
         section[last] = value
     return build(ElectraConfig, values, "test")
+
+
+class Rerun:
+    """What a CUDA graph does, for devices without: results keep their place."""
+
+    def __init__(self):
+        self.recorded = []
+
+    def __call__(self, work):
+        todo = []
+        self.recorded.append(work)
+        result = work()
+
+        def replay():
+            if not todo:  # a graph does its work at its first replay, not while it is recorded
+                todo.append(work)
+                return
+            for place, value in zip(_tensors(result), _tensors(work()), strict=True):
+                place.copy_(value)
+
+        return replay, result
+
+
+def _tensors(result):
+    return list(result.values()) if isinstance(result, dict) else [] if result is None else [result]
+
+
+class Failing(Rerun):
+    """A recorder that cannot hold one of the works of a step: the device's word at an illegal operation."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def __call__(self, work):
+        if len(self.recorded) == self.number:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return super().__call__(work)

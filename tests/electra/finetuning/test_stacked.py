@@ -15,12 +15,14 @@ from electra.finetuning import stacked
 from electra.finetuning.batches import stack as examples_of
 from electra.finetuning.examples import encode
 from electra.finetuning.heads import Classifier
+from electra.finetuning.parts import even_parts, with_filler
 from electra.finetuning.runs import plan as jobs_module
 from electra.finetuning.runs.plan import finished, plan, run, run_together
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_squad
-from electra.finetuning.stacked import clip_each, even_parts, stack, train_together, with_filler
+from electra.finetuning.stacked import stack, train_together
+from electra.finetuning.step import clip_each
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
 from electra.finetuning.trainer import train
@@ -139,7 +141,7 @@ def test_a_step_stays_on_its_device(kind, model, tokenizer):
     joint = stack([network.to("meta") for network in networks]).train()
     for layer in joint.encoder.layers:
         layer.attention.dropout = layer.drop.rate = 0.1
-    ((rows_SR, filler_SD),) = even_parts(np.arange(3 * 8).reshape(3, 8), rows.length_N, 10**6)
+    ((rows_SR, filler_SD, _),) = even_parts(np.arange(3 * 8).reshape(3, 8), rows.length_N, 10**6)
     loss_B = joint.losses(with_filler(rows).batch(np.concatenate([rows_SR, filler_SD], 1).reshape(-1), "meta"))
     loss_B.sum().backward()
     assert loss_B.shape == (3 * (8 + filler_SD.shape[1]),) and loss_B.device.type == "meta"
@@ -162,7 +164,7 @@ def test_three_seeds_start_little_more_operations_than_one(kind, model, tokenize
     with Counted() as alone:
         networks[0].losses(rows.batch(np.arange(8))).sum().backward()
     joint = stack(networks)
-    ((rows_SR, filler_SD),) = even_parts(np.arange(3 * 8).reshape(3, 8), rows.length_N, 10**6)
+    ((rows_SR, filler_SD, _),) = even_parts(np.arange(3 * 8).reshape(3, 8), rows.length_N, 10**6)
     with Counted() as together:
         joint.losses(with_filler(rows).batch(np.concatenate([rows_SR, filler_SD], 1).reshape(-1))).sum().backward()
     assert alone.count < together.count < 1.3 * alone.count
@@ -190,7 +192,7 @@ def test_parts_hold_every_row_once_and_as_many_tokens_of_each_seed():
         rows_SB = np.stack([numbers.permutation(4000)[: 31 if step else 1] for _ in range(5)])
         for bound in (10**6, 1500, 100):
             seen = []
-            for rows_SR, filler_SD in even_parts(rows_SB, length_N, bound):
+            for rows_SR, filler_SD, _ in even_parts(rows_SB, length_N, bound):
                 tokens_S = filled.length_N[np.concatenate([rows_SR, filler_SD], 1)].sum(1)
                 assert (tokens_S == tokens_S[0]).all()
                 assert length_N[rows_SR].sum() <= bound or rows_SR.shape[1] == 1

@@ -13,7 +13,7 @@ from electra.pretraining.distributed import World
 from electra.pretraining.feed import Feed, part
 from electra.pretraining.model import Pretraining
 from electra.pretraining.step import WARM_UP, Step, compile_parts
-from tests.electra.helpers import SPECIAL, VOCAB, MadeUpRows, config, data
+from tests.electra.helpers import SPECIAL, VOCAB, Failing, MadeUpRows, Rerun, config, data
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 QUIET = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
@@ -26,44 +26,6 @@ def build(settings, device=CPU, record=None, precision="fp32"):
     optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
     world = World(0, 1, device, "ddp")
     return model, Step(model, optimizer, world, clip=1.0, precision=precision, record=record)
-
-
-class Rerun:
-    """What a CUDA graph does, for devices without: results keep their place."""
-
-    def __init__(self):
-        self.recorded = []
-
-    def __call__(self, work):
-        todo = []
-        self.recorded.append(work)
-        result = work()
-
-        def replay():
-            if not todo:  # a graph does its work at its first replay, not while it is recorded
-                todo.append(work)
-                return
-            for place, value in zip(_tensors(result), _tensors(work()), strict=True):
-                place.copy_(value)
-
-        return replay, result
-
-
-def _tensors(result):
-    return list(result.values()) if isinstance(result, dict) else [result]
-
-
-class Failing(Rerun):
-    """A recorder that cannot hold one of the works of a step: the device's word at an illegal operation."""
-
-    def __init__(self, number):
-        super().__init__()
-        self.number = number
-
-    def __call__(self, work):
-        if len(self.recorded) == self.number:
-            raise RuntimeError("operation not permitted when stream is capturing")
-        return super().__call__(work)
 
 
 def train(record, slices, before=lambda model: None, columns=False, precision="fp32"):
