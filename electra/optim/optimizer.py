@@ -25,9 +25,9 @@ class AdamW:
     """torch's fused AdamW over groups `{params, scale, weight_decay, lr}`; state as in torch.optim."""
 
     def __init__(
-        self, groups: list[dict[str, Any]], *, beta1: float, beta2: float, eps: float, first_step: float
+        self, groups: list[dict[str, Any]], *, beta1: float, beta2: float, eps: float, bias_correction: bool
     ) -> None:
-        self.param_groups = groups
+        self.param_groups, first_step = groups, 0.0 if bias_correction else _NO_CORRECTION
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
         self.held: tuple[Tensor, Tensor] | None = None  # on the device: the groups' shares of the rate, their rates
         self.found_inf: Tensor | None = None  # a scalar on the device: while it is 1, steps change nothing
@@ -54,27 +54,31 @@ class AdamW:
     def step(self) -> None:
         """One update of every parameter that has a gradient."""
         for group in self.param_groups:
-            updated = [parameter for parameter in group["params"] if parameter.grad is not None]
-            states = [self.state[parameter] for parameter in updated]
-            steps = [state["step"] for state in states]
-            if updated:
-                torch._foreach_add_(steps, 1)
-                torch._fused_adamw_(
-                    [_local(parameter) for parameter in updated],
-                    [_local(parameter.grad) for parameter in updated],
-                    [_local(state["exp_avg"]) for state in states],
-                    [_local(state["exp_avg_sq"]) for state in states],
-                    [],
-                    steps,
-                    lr=group["lr"],
-                    beta1=self.beta1,
-                    beta2=self.beta2,
-                    weight_decay=group["weight_decay"],
-                    eps=self.eps,
-                    amsgrad=False,
-                    maximize=False,
-                    found_inf=self.found_inf,
-                )
+            self.update(group)
+
+    def update(self, group: dict[str, Any]) -> None:
+        """One update of a group."""
+        updated = [parameter for parameter in group["params"] if parameter.grad is not None]
+        states = [self.state[parameter] for parameter in updated]
+        steps = [state["step"] for state in states]
+        if updated:
+            torch._foreach_add_(steps, 1)
+            torch._fused_adamw_(
+                [local(parameter) for parameter in updated],
+                [local(parameter.grad) for parameter in updated],
+                [local(state["exp_avg"]) for state in states],
+                [local(state["exp_avg_sq"]) for state in states],
+                [],
+                steps,
+                lr=group["lr"],
+                beta1=self.beta1,
+                beta2=self.beta2,
+                weight_decay=group["weight_decay"],
+                eps=self.eps,
+                amsgrad=False,
+                maximize=False,
+                found_inf=self.found_inf,
+            )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients."""
@@ -84,9 +88,20 @@ class AdamW:
                 parameter.grad = None
 
 
-def _local(tensor: Tensor) -> Tensor:
+def local(tensor: Any) -> Tensor:
     """This process's part of a sharded tensor (FSDP), or the tensor itself."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor  # type: ignore[no-any-return]
+
+
+def grouped(parameters: Named, *, weight_decay: float, scale: Callable[[str], float]) -> list[dict[str, Any]]:
+    """Groups of parameters of one share of the rate; those with one dimension or less (biases, norms) are not decayed."""
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for name, parameter in parameters:
+        groups.setdefault((scale(name), parameter.ndim > 1), []).append(parameter)
+    return [
+        {"params": members, "scale": share, "weight_decay": weight_decay if decayed else 0.0, "lr": 0.0}
+        for (share, decayed), members in groups.items()
+    ]
 
 
 def build_optimizer(
@@ -99,23 +114,9 @@ def build_optimizer(
     bias_correction: bool = False,
     scale: Callable[[str], float] = lambda name: 1.0,
 ) -> AdamW:
-    """Fused AdamW over named parameters; `scale` maps a name to its share of the learning rate.
-
-    Parameters with one dimension or less (biases, norms) are not decayed.
-    """
-    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
-    for name, parameter in parameters:
-        groups.setdefault((scale(name), parameter.ndim > 1), []).append(parameter)
-    return AdamW(
-        [
-            {"params": members, "scale": share, "weight_decay": weight_decay if decayed else 0.0, "lr": 0.0}
-            for (share, decayed), members in groups.items()
-        ],
-        beta1=beta1,
-        beta2=beta2,
-        eps=eps,
-        first_step=0.0 if bias_correction else _NO_CORRECTION,
-    )
+    """Fused AdamW over named parameters; `scale` maps a name to its share of the learning rate."""
+    groups = grouped(parameters, weight_decay=weight_decay, scale=scale)
+    return AdamW(groups, beta1=beta1, beta2=beta2, eps=eps, bias_correction=bias_correction)
 
 
 def set_rate(optimizer: AdamW, rate: float) -> None:

@@ -140,12 +140,15 @@ class PretrainConfig(Checked):
         1.0  # the generator's share of that; what it shares with the discriminator learns at the whole
     )
     warmup: Amount = 10_000
+    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for the matrices of the layers, AdamW for the rest
+    momentum: BelowOne = 0.95  # Muon's
     weight_decay: Probability = 0.01
     beta1: BelowOne = 0.9
     beta2: BelowOne = 0.999
     eps: Fraction = 1e-6
     bias_correction: bool = False
-    schedule: Literal["product", "warmup_then_decay"] = "product"
+    schedule: Literal["product", "warmup_then_decay", "warmup_stable_decay"] = "product"
+    decay_share: Fraction = 0.1  # of the steps, at the end of warmup_stable_decay
     clip: Positive = 1.0
     accumulate: Count = 1  # slices of a batch, computed one after the other; several processes share them
     parallel: Literal["ddp", "fsdp"] = "ddp"  # with several processes: whole networks in each, or sharded (for large)
@@ -170,6 +173,11 @@ class PretrainConfig(Checked):
         for index, (warmup, most) in enumerate(zip(self.warm_ups, self.scheduled(self.steps), strict=True)):
             key, whose = (f"phases[{index}].warmup", "the phase's ") if len(self.warm_ups) > 1 else ("warmup", "")
             require(warmup <= most, key, warmup, f"at most {whose}steps ({most})")
+        require(self.momentum == 0.95 or self.optimizer == "muon", "momentum", self.momentum, "optimizer muon with it")
+        stable = self.schedule == "warmup_stable_decay"
+        require(
+            stable or self.decay_share == 0.1, "decay_share", self.decay_share, "schedule warmup_stable_decay with it"
+        )
 
     @property
     def warm_ups(self) -> list[int]:

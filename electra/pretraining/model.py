@@ -16,6 +16,7 @@ Shapes: B rows, T positions, N chosen slots a row, M = B · N, H hidden size, V 
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from electra.nn.encoder import Embeddings, Encoder, mimetic_attention
 from electra.nn.kinds import disentangled, initialise, make_encoder
 from electra.nn.token_heads import ReplacedTokenHead
+from electra.optim.muon import build_muon
 from electra.optim.optimizer import AdamW, build_optimizer, network_scale
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, Noise, SpecialIds, mask, replace, sample
@@ -259,7 +261,8 @@ def _outputs(
 def optimizer_of(model: Pretraining) -> AdamW:
     """The optimizer of all parameters by the model's settings; what is the generator's alone learns at its own rate."""
     settings = model.config.pretrain
-    return build_optimizer(
+    build = partial(build_muon, momentum=settings.momentum) if settings.optimizer == "muon" else build_optimizer
+    return build(
         model.named_parameters(),
         weight_decay=settings.weight_decay,
         beta1=settings.beta1,

@@ -75,4 +75,5 @@ def rate(config: ElectraConfig, step: int, steps: int) -> float:
     if settings.phases and settings.phase_schedule == "each":
         phase = phase_at(phases_of(settings, steps), step)
         first, length, peak, warmup = phase.first, phase.last - phase.first, phase.learning_rate, phase.warmup
-    return learning_rate(step - first, peak=peak, warmup=warmup, steps=length, form=settings.schedule)
+    form, share = settings.schedule, settings.decay_share
+    return learning_rate(step - first, peak=peak, warmup=warmup, steps=length, form=form, decay_share=share)

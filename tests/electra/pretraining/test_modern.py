@@ -1,5 +1,7 @@
 """The modern encoder in pre-training: every objective and sharing learns, resumes to the byte, and is shared out like the other."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -7,14 +9,15 @@ from electra.config import build
 from electra.nn.config import ModernConfig
 from electra.nn.kinds import make_encoder
 from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
+from electra.optim.muon import build_muon
 from electra.pretraining import trainer
 from electra.pretraining.flops import binary_head_flops, encoder_flops, row_flops, token_head_flops
 from electra.pretraining.model import Pretraining
-from electra.pretraining.step import compile_parts
 from electra.pretraining.trainer import pretrain
 from electra.seeds import derive
 from tests.electra.helpers import MODERN, SPECIAL, VOCAB, config, data
 from tests.electra.pretraining import test_distributed as distributed
+from tests.electra.pretraining import test_step as step_tests
 
 TOKENS = {"encoder": MODERN, "objective__sharing": "tokens"}
 TWIN = {"generator__width": 1.0}
@@ -31,6 +34,7 @@ CASES = {
     "adversarial": {**TOKENS, "objective__training": "adversarial"},
     "factorised": {**TOKENS, "encoder": {**MODERN, "embedding": 16}},
     "dropout": {**TOKENS, "encoder": {**MODERN, "dropout": 0.1, "attention_dropout": 0.1}},
+    "muon": {**TOKENS, "pretrain__optimizer": "muon", "pretrain__schedule": "warmup_stable_decay"},
     "mimetic": {**TOKENS, "encoder": {**MODERN, "init": "mimetic"}},
 }
 FIVE = {"steps": 6, "warmup": 1, "log_every": 1, "eval_every": 6, "save_every": 3, "learning_rate": 2e-3}
@@ -54,7 +58,7 @@ def test_it_learns_and_every_parameter_has_a_part_in_it(name, tmp_path):
     assert {".".join(key.split(".")[:2]) for key in still} == unused
 
 
-@pytest.mark.parametrize("name", ["electra", "gradient_disentangled", "dropout"])
+@pytest.mark.parametrize("name", ["electra", "gradient_disentangled", "dropout", "muon"])
 def test_a_resumed_run_ends_with_the_same_bytes(name, tmp_path, monkeypatch):
     whole = train(tmp_path / "whole", name).model.state_dict()
     original, calls = trainer.set_rate, iter(range(100))
@@ -73,7 +77,7 @@ def test_a_resumed_run_ends_with_the_same_bytes(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
-@pytest.mark.parametrize("name", ["electra", "gradient_disentangled"])
+@pytest.mark.parametrize("name", ["electra", "gradient_disentangled", "muon"])
 def test_two_processes_give_the_curve_of_one(name, kind, tmp_path):
     import torch._dynamo
     import torch.distributed.fsdp  # noqa: F401
@@ -84,14 +88,33 @@ def test_two_processes_give_the_curve_of_one(name, kind, tmp_path):
     distributed.agree(found, expected)
 
 
-def test_compiled_parts_give_the_same_loss():
-    torch.manual_seed(0)
-    model = Pretraining(config(**TOKENS), VOCAB, SPECIAL).eval()
-    feed = trainer.Feed(data().train, config(**TOKENS), torch.device("cpu"), "noise")
-    with torch.no_grad():
-        plain = model(feed.batch(0)).loss
-        compile_parts(model, backend="eager")
-        assert torch.allclose(model(feed.batch(0)).loss, plain)
+@pytest.fixture
+def in_step_tests(monkeypatch):
+    """Their networks are modern here, and trained by Muon."""
+    monkeypatch.setattr(
+        step_tests, "config", lambda **changes: config(**{**TOKENS, "encoder": dict(MODERN), **changes})
+    )
+    adam = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-6, "bias_correction": False}
+    build = partial(build_muon, momentum=0.95, scale=lambda name: 1.0, **adam)
+    monkeypatch.setattr(step_tests, "build_optimizer", build)
+
+
+@pytest.mark.usefixtures("in_step_tests")
+def test_a_step_on_a_gpu_never_reads_it(monkeypatch):
+    step_tests.test_a_step_on_a_gpu_never_reads_it(monkeypatch, {})
+
+
+@pytest.mark.usefixtures("in_step_tests")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_recorded_steps_do_what_plain_ones_do(precision):
+    step_tests.test_recorded_steps_do_what_plain_ones_do(4, precision)
+
+
+@pytest.mark.usefixtures("in_step_tests")
+def test_the_compiled_parts_are_whole_and_give_the_same_gradients(monkeypatch):
+    """A layer is one of three (the first, one that sees all, one that sees neighbours), embeddings are one of two."""
+    monkeypatch.setattr(step_tests, "GRAPHS", 13)
+    step_tests.test_the_compiled_parts_are_whole_and_give_the_same_gradients()
 
 
 class Counted(torch.utils._python_dispatch.TorchDispatchMode):

@@ -123,6 +123,9 @@ def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
         norm.item()
 
 
+GRAPHS = 8  # masking, replacing, two heads, the embeddings, one layer of each network
+
+
 def test_the_compiled_parts_are_whole_and_give_the_same_gradients():
     """`fullgraph` refuses whatever the compiler cannot hold in one piece; the backend runs the traced graphs as they are."""
     settings = config(**QUIET, encoder__layers=5)
@@ -144,5 +147,4 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients():
     torch.testing.assert_close(loss, plain, rtol=1e-6, atol=0)
     for a, b in zip(ours, gradients, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
-    # masking, replacing, two heads, the embeddings, one layer of each network
-    assert len(graphs) <= 8, "each of the five layers was compiled for itself"
+    assert len(graphs) <= GRAPHS, "each of the five layers was compiled for itself"
