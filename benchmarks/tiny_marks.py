@@ -48,11 +48,13 @@ def pretrained(params: Params, tokens: str, seed: int) -> tuple[Path, dict[str, 
     return arm.folder / record["fingerprint"], record
 
 
-def finetuned(params: Params, home: Path, seed: int, arms: Sequence[str]) -> tuple[Scores, Scores]:
+def finetuned(
+    params: Params, home: Path, seed: int, arms: Sequence[str], tasks: Sequence[str] = (*GLUE, SQUAD)
+) -> tuple[Scores, Scores]:
     """Scores of each task on dev, and on as many training rows, by arm."""
     model = params.models[MODEL]
     jobs = []
-    for task in (*GLUE, SQUAD):
+    for task in tasks:
         config = (
             params.finetune.resolve_squad(model.finetune)
             if task == SQUAD

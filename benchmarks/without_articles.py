@@ -1,11 +1,11 @@
 """What is left of tiny's scores without the articles that could be held to resemble a task's rows:
 
-    python benchmarks/without_articles.py [KIND] -> benchmarks/results/without-articles.json
+    python benchmarks/without_articles.py [KIND ...] -> benchmarks/results/without-articles.json
 
-For each kind (reviews resemble SST-2's rows, questions and answers QNLI's and SQuAD's, introductions WNLI's, rewording MRPC's
-and STS-B's) the corpus is written without it, `tiny` is pre-trained on as many steps of it (seed 1, one thread) and fine-tuned
-on all tasks (seed 1). The tokenizer and the tasks stay those of the sample world. With a KIND it does that one's work alone
-and writes no record (text, rows and tasks must be there). What benchmarks/tiny_marks.py has for seed 1 is what each is compared with.
+For each kind (reviews resemble SST-2's rows, questions and answers QNLI's, QQP's and SQuAD's, introductions WNLI's, rewording
+MRPC's and STS-B's) the corpus is written without it, `tiny` is pre-trained on as many steps of it (seed 1, one thread) and
+fine-tuned on those tasks (seed 1). The tokenizer and the tasks stay those of the sample world. What is finished is not done
+again; KINDs are recorded alone. What benchmarks/tiny_marks.py has for seed 1 is what each is compared with.
 """
 
 import dataclasses
@@ -54,30 +54,26 @@ def without(params: Params, kind: str) -> tuple[Params, str]:
 
 
 def main() -> None:
-    origin, params = provenance(("torch",)), load()
-    if len(sys.argv) == 1:
-        prepare(params)
+    origin, params, kinds = provenance(("torch",)), load(), sys.argv[1:]
+    prepare(params)
     found: dict[str, Any] = {}
-    for kind in sys.argv[1:] or KINDS:
+    for kind in kinds or KINDS:
         changed, rows = without(params, kind)
         home, record = pretrained(changed, rows, SEED)
-        scores, _ = finetuned(changed, home, SEED, ("pretrained",))
+        scores, _ = finetuned(changed, home, SEED, ("pretrained",), KINDS[kind])
         found[kind] = {
-            "resembles": KINDS[kind],
             "steps": record["steps"],
             "disc_auc": record["history"][-1]["disc_auc"],
             "scores": {task: round(arms["pretrained"], 2) for task, arms in scores.items()},
         }
         print(f"without {kind}: {found[kind]}", flush=True)
-    if len(sys.argv) > 1:
-        return
     marks = read_json(MARKS)["tasks"]
     with_all = {task: arms["pretrained"]["scores"][SEED - 1] for task, arms in marks.items()}
     scratch = {task: arms["scratch"]["scores"][SEED - 1] for task, arms in marks.items()}
     write_json(
         OUT,
         {
-            "command": "python benchmarks/without_articles.py",
+            "command": " ".join(["python benchmarks/without_articles.py", *kinds]),
             "data": "sample world",
             "seed": SEED,
             "with_all": with_all,
