@@ -212,7 +212,10 @@ def _measured(
     ground = dict(values.get("baselines") or {})
     if key and isinstance(values.get("never_answering"), int | float):
         ground["chance"] = float(values["never_answering"])
-    on_train = {arm: tuple(map(float, (values.get(arm) or {}).get("train") or ())) for arm in ARMS}
+    on_train = {}
+    for arm in ARMS:
+        learned = (values.get(arm) or {}).get("train") or ()
+        on_train[arm] = tuple(map(float, learned.get(key, ()) if isinstance(learned, dict) else learned))
     rows = values.get("train_rows"), values.get("dev_rows")
     return Measured(name, title, metric, scores, failed, *rows, others, ground, on_train)
 

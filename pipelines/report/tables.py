@@ -142,7 +142,7 @@ def metrics(model: ModelResults) -> Table:
 def squad(model: ModelResults) -> Table:
     """Question answering, both arms."""
     rows = [
-        (row.title, row.metric_title, row.ground.get("chance"), *_comparison(row))
+        (row.title, row.metric_title, *_ground(row)[:1], *_ground(row)[-2:], *_comparison(row))
         for metrics in model.squad.values()
         for row in metrics
     ]
@@ -153,6 +153,7 @@ def squad(model: ModelResults) -> Table:
             Column("set", align="left"),
             Column("metric", under="set", align="left"),
             Column("never answering", 1),
+            *_GROUND[-2:],
             *_ARMS,
         ),
         rows=tuple(rows),

@@ -150,11 +150,11 @@ def _answer(job: Job) -> Ready:
 
     def finish(training: Training) -> Solved:
         record = _record(training, len(source.rows), len(ready), config) | beyond
-        outputs = read_outputs(model, dev_examples, job.device, precision=config.precision)
-        finite = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
-        outputs = {key: predictions.finite(value) for key, value in outputs.items()}
-        candidates = answers.candidates(dev, outputs, config)
+        candidates, finite = _candidates(job, model, dev, dev_examples)
         record["metrics"], files = _score_answers(job, dev, candidates)
+        seen = source.first(len(dev.rows))  # as many as are scored: whether it has learned them at all
+        learned, _ = _candidates(job, model, seen, ready.first(len(seen.windows)))
+        record["train_metrics"], _ = _score_answers(job, seen, learned)
         record["dev_rows"], given = len(dev.rows), files["dev.json"]
         if not (training.finite and finite):
             record["failed"] = "the loss or the outputs stopped being finite"
@@ -165,6 +165,17 @@ def _answer(job: Job) -> Ready:
         return Solved(record, files, model, widen)
 
     return Ready(model, ready, finish)
+
+
+def _candidates(
+    job: Job, model: SpanFinder, questions: windows.Reading, examples: Examples
+) -> tuple[answers.Candidates, bool]:
+    """What may be answers, and whether every output was finite."""
+    assert isinstance(job.config, SquadConfig)
+    outputs = read_outputs(model, examples, job.device, precision=job.config.precision)
+    finite = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
+    outputs = {key: predictions.finite(value) for key, value in outputs.items()}
+    return answers.candidates(questions, outputs, job.config), finite
 
 
 def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, Any]]:

@@ -38,11 +38,13 @@ def of_task(task: Task, records: Sequence[Record]) -> Summary:
 
 
 def of_squad(records: Sequence[Record]) -> Summary:
-    """One SQuAD version: for each arm the spread of exact match, F1 and every other official figure."""
+    """One SQuAD version: for each arm the spread of exact match, F1 and every other official figure; `train` as in `of_task`."""
     summary: Summary = {"metric": "f1", **_rows(records)}
     for arm, runs in _by_arm(records).items():
         figures = {name: spread([run["metrics"][name] for run in runs]) for name in runs[0]["metrics"]}
         summary[arm] = {**figures, **_facts(runs)}
+        on_train = [run["train_metrics"] for run in runs]
+        summary[arm]["train"] = {name: [_points(run[name]) for run in on_train] for name in ("exact", "f1")}
     return summary
 
 

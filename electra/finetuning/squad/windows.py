@@ -42,6 +42,11 @@ class Reading:
     windows: list[Window]
     places: list[NDArray[np.int64]]  # of each question's context, (pieces, 2)
 
+    def first(self, count: int) -> "Reading":
+        """The first questions alone; windows come in the order of their questions."""
+        windows = [window for window in self.windows if window.question < count]
+        return Reading(self.rows[:count], self.examples.first(len(windows)), windows, self.places[:count])
+
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The questions of one split, checked. Raises BadInput naming line, id and value."""

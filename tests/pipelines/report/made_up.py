@@ -118,6 +118,7 @@ def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3,
         arm: {
             "exact": {"scores": [low + chance.gauss(0, 0.8) for _ in range(seeds)]},
             "f1": {"scores": [low + 3.5 + chance.gauss(0, 0.8) for _ in range(seeds)]},
+            "train": {"exact": [low + 7.0] * seeds, "f1": [low + 8.25] * seeds},
         }
         for arm, low in (("pretrained", 61.0), ("scratch", 49.5))
     }

@@ -106,6 +106,10 @@ def test_beside_each_score_stands_the_ground_it_stands_on(root, page):
         assert float(cola[f"{arm}, on train"]) == pytest.approx(float(cola[f"{arm} mean"]) + 2, abs=0.01)
     squad = next(csv.DictReader((tables / "tiny-squad.csv").read_text().splitlines()))
     assert squad["never answering"] == "33.25"
+    assert (squad["pre-trained, on train"], squad["from scratch, on train"]) == (
+        "68",
+        "56.5",
+    )  # exact match comes first
     assert page.index("44.2 overlap") > page.index("its chance line") > 0
 
 

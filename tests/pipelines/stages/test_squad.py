@@ -94,6 +94,8 @@ def test_the_stage_leaves_official_answers_that_score_what_it_says(workspace):
                 for index, metric in enumerate(("exact", "f1")):
                     mean = 100 * sum(pair[index] for pair in scores.values()) / len(rows)
                     assert values[arm][metric]["scores"][place] == pytest.approx(mean, abs=1e-4)
+            for metric in ("exact", "f1"):  # the training rows here are the dev rows
+                assert values[arm]["train"][metric] == values[arm][metric]["scores"]
     odds = json.loads(Path("build/squad/small/2.0/pretrained-seed1-null-odds.json").read_text())
     answers = json.loads(Path("build/squad/small/2.0/pretrained-seed1.json").read_text())
     assert set(odds) == set(answers) and all(answers[key] == "" for key in odds if odds[key] > 0)

@@ -120,3 +120,15 @@ def test_accents_and_capitals_keep_their_place_in_the_text(tokenizer):
     answers = [{"text": "Café", "start": 4}]
     reading = encode([row(context=context, answers=answers)], tokenizer, length=64, stride=32, question_length=8)
     assert text_of(reading, 0, *(int(reading.examples.targets[key][0]) for key in ("start", "end"))) == "Café"
+
+
+def test_the_first_questions_alone_read_as_they_do_among_others(tokenizer):
+    rows = [row(id=str(number), context=CONTEXT[: -number or None], answers=[], impossible=True) for number in range(4)]
+    whole, alone = (encode(part, tokenizer, length=14, stride=4, question_length=8) for part in (rows, rows[:2]))
+    found = whole.first(2)
+    assert found.rows == alone.rows and len(found.windows) == len(alone.windows) > 2
+    assert [(w.question, w.first) for w in found.windows] == [(w.question, w.first) for w in alone.windows]
+    for name in ("ids_S", "length_N", "second_N"):
+        assert np.array_equal(getattr(found.examples, name), getattr(alone.examples, name))
+    assert found.examples.row_ids == alone.examples.row_ids
+    assert all(np.array_equal(found.examples.targets[name], values) for name, values in alone.examples.targets.items())
