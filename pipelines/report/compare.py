@@ -57,7 +57,7 @@ def read(place: str, root: Path = Path()) -> dict[str, Any]:
             place,
             "has no results",
             f"a model's name, a folder with {' or '.join(FILES)}, or REVISION:NAME",
-            "run the model first: dvc repro",
+            f"run it first: dvc repro pipelines/dvc.yaml:glue@{Path(name or place).name}",
         )
     return found
 
