@@ -135,6 +135,21 @@ def plain(config: Any) -> Any:
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
+def written(config: Any) -> Any:
+    """A config as plain values without what stands at its default, so that a setting which is added later changes nothing."""
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        fields = {field.name: (getattr(config, field.name), field) for field in dataclasses.fields(config)}
+        return {name: written(value) for name, (value, field) in fields.items() if value != _default(field)}
+    if isinstance(config, dict):
+        return {key: written(value) for key, value in config.items()}
+    return [written(value) for value in config] if isinstance(config, list | tuple) else config
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    made = field.default_factory
+    return field.default if made is dataclasses.MISSING else made()
+
+
 def digest(*values: Any) -> str:
     """A short, stable hash of plain values or configs: equal settings, equal digest."""
     flat = [

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from electra.config import digest
+from electra.config import digest, written
 from electra.finetuning.tasks import GLUE
 from pipelines.report import paper
 
@@ -110,7 +110,8 @@ def load(reader: "Reader", params: Any, label: Any) -> tuple[Ablation, ...]:
             if data != "sample world" and any(seen[task] < GLUE[task].train_rows for task in seen if task in GLUE):
                 data += " subsets"
             told = (values.get("provenance") or {}).get("settings_digest")
-            if values.get("record") and told and told != digest(config, params.models[config.model]):
+            now = digest(written(config), written(params.models[config.model]))
+            if values.get("record") and told and told != now:
                 values["record"]["other_settings"] = True
             found.append(_ablation(reader, name, config, values, data, path))
         elif not selected:

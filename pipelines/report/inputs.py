@@ -115,7 +115,14 @@ def load(params: Any, root: Path = Path()) -> Inputs:
     }
     tasks = {name: reader.json(f"results/tasks/{name}.json") for name in dict.fromkeys(m.tasks for m in used)}
     return Inputs(
-        models, ablations, corpora, tokens, tasks, tuple(reader.missing), tuple(reader.unrun), records.load(root)
+        models,
+        ablations,
+        corpora,
+        tokens,
+        tasks,
+        tuple(reader.missing),
+        tuple(reader.unrun),
+        records.load(root, params.models),
     )
 
 

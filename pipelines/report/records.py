@@ -3,6 +3,7 @@
 A record holds a model's fine-tuning scores with a sentence on its data. Other files of that folder (timings) are passed by.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,20 +27,20 @@ class Record:
     rows: tuple[tuple[Cell, ...], ...]  # task, metric, train rows, pre-trained, from scratch
 
 
-def load(root: Path) -> tuple[Record, ...]:
-    """Every record below `root`, by name."""
+def load(root: Path, models: Collection[str]) -> tuple[Record, ...]:
+    """Every record below `root`, by name; one that is called like none of the `models` of today says so."""
     found = []
     for path in sorted((root / FOLDER).glob("*.json")):
         try:
             values = read_json(path)
         except UserError:
             continue
-        if isinstance(values, dict) and (made := _record(path.stem, values)):
+        if isinstance(values, dict) and (made := _record(path.stem, values, path.stem in models)):
             found.append(made)
     return tuple(found)
 
 
-def _record(name: str, values: dict[str, Any]) -> Record | None:
+def _record(name: str, values: dict[str, Any], known: bool) -> Record | None:
     tasks = values.get("tasks") or (values.get("glue") or {}).get("tasks")
     pretrain = values.get("pretrain")
     if not isinstance(tasks, dict) or not isinstance(pretrain, dict):
@@ -63,6 +64,7 @@ def _record(name: str, values: dict[str, Any]) -> Record | None:
         data = f"GLUE {SUBSET}s, pre-trained on {text}"
     facts = [
         ("status", str(values.get("status", ""))),
+        ("settings", "" if known else "of an earlier params.yaml, which had an entry of this name"),
         ("data", str(values.get("data", "")) if isinstance(values.get("data"), str) else ""),
         ("pre-training", f"{integer(pretrain.get('steps'))} steps, {integer(pretrain.get('tokens'))} tokens"),
         (

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.config import digest, merge
+from electra.config import digest, merge, written
 from electra.files import atomic_folder, write_json, write_jsonl
 from electra.finetuning.tasks import SQUAD
 from electra.pretraining.config import ElectraConfig, Flops
@@ -56,7 +56,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         "train_rows": next((of["train_rows"] for of in outcomes.values() if not isinstance(of, str)), {}),
         "rows_sha256": rows.digest,
         "provenance": {
-            "settings_digest": digest(ablation, params.models[ablation.model]),
+            "settings_digest": digest(written(ablation), written(params.models[ablation.model])),
             "tokenizer_sha256": rows.tokenizer.identity,
             "code_digest": digest(rooms.code("ablation")),
         },

@@ -1,10 +1,11 @@
 """Experiments in the report: grids and points drawn, claims judged by the rule, what is not run said in one line."""
 
+from dataclasses import field, make_dataclass
 from pathlib import Path
 
 import pytest
 
-from electra.config import build, digest
+from electra.config import build, digest, written
 from electra.files import write_json
 from pipelines import report
 from pipelines.experiments import AblationConfig
@@ -131,7 +132,7 @@ def test_the_page_shows_records_failures_and_what_is_not_run(tmp_path):
 def test_a_record_of_other_settings_is_called_so(tmp_path):
     for told, shown in ((None, False), ("of another day", True), ("now", False)):
         made = write(tmp_path, "sizes", GRID, SCORES)
-        now = digest(made.ablations["sizes"], made.models["tiny"])
+        now = digest(written(made.ablations["sizes"]), written(made.models["tiny"]))
         facts = {"provenance": {"settings_digest": now if told == "now" else told}} if told else {}
         made = write(tmp_path, "sizes", GRID, SCORES, **facts)
         page = report.build(made, tmp_path / "out", tmp_path).read_text(encoding="utf-8")
@@ -139,6 +140,16 @@ def test_a_record_of_other_settings_is_called_so(tmp_path):
         text = (tmp_path / "out/report.md").read_text(encoding="utf-8")
         said = "(sample world, recorded with other settings)" if shown else "(sample world, recorded)"
         assert f"**Sizes: each task {said}**" in text and f"- Sizes {said}: " in text
+
+
+def test_a_setting_that_is_added_later_makes_no_record_one_of_other_settings():
+    before = make_dataclass("Before", [("width", int), ("parts", tuple)])
+    after = make_dataclass("After", [("width", int), ("parts", tuple), ("phases", tuple, ()), ("kind", str, "bert")])
+    part = make_dataclass("Part", [("size", int, 1), ("rows", dict, field(default_factory=dict))])
+    old, new = before(3, (part(2),)), after(3, (part(2),))
+    assert written(new) == written(old) == {"width": 3, "parts": [{"size": 2}]}
+    assert written(after(3, (part(2),), kind="modern")) == {**written(old), "kind": "modern"}
+    assert digest(written(old)) == digest(written(new)) != digest(written(before(4, (part(2),))))
 
 
 def test_subsets_are_called_subsets_and_the_sample_world_stays_itself(tmp_path):
@@ -163,7 +174,10 @@ def test_a_recorded_model_is_shown_as_the_subset_it_is(tmp_path):
     facts = {"label": "local_wiki_books", "steps": 800, "tokens": 10}
     write_json(tmp_path / "benchmarks/results/mini.json", {"pretrain": facts, "tasks": tasks, "recorded": "2026-01-02"})
     write_json(tmp_path / "benchmarks/results/speed.json", {"seconds": [1, 2]})
-    (found,) = records.load(tmp_path)
+    (found,) = records.load(tmp_path, ["mini"])
+    assert "settings" not in dict(found.facts)
+    (gone,) = records.load(tmp_path, ["tiny"])
+    assert dict(gone.facts)["settings"] == "of an earlier params.yaml, which had an entry of this name"
     assert found.data == "GLUE subsets, pre-trained on local wiki books"
     page = report.build(params(), tmp_path / "out", tmp_path).read_text(encoding="utf-8")
     assert "mini: recorded run, points on dev (GLUE subsets, pre-trained on local wiki books)" in page
@@ -172,4 +186,4 @@ def test_a_recorded_model_is_shown_as_the_subset_it_is(tmp_path):
 @pytest.mark.parametrize("values", [{}, {"pretrain": {}, "tasks": []}, {"pretrain": {}, "tasks": {"unknown": {}}}])
 def test_other_files_are_no_records(tmp_path, values):
     write_json(tmp_path / "benchmarks/results/x.json", values)
-    assert records.load(tmp_path) == ()
+    assert records.load(tmp_path, []) == ()
