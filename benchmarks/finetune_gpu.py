@@ -159,7 +159,7 @@ def main() -> None:
     same = {"seeds": tuple(range(1, given.seeds + 1)), "arms": ("pretrained",), "keep": "none", "start": None}
     tasks = []
     for task in given.tasks:
-        config = params.finetune.resolve(task, model.finetune)
+        config = params.finetune.resolve(task, params.changes(given.model))
         tasks.append((task, dataclasses.replace(config, **same, precision=given.precision, ensemble=False, test=False)))
     asked = {
         "model": given.model,

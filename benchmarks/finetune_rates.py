@@ -21,7 +21,7 @@ from electra.finetuning.runs import summary
 from electra.finetuning.runs.plan import plan
 from electra.finetuning.tasks import SQUAD
 from pipelines.params import Params, load
-from pipelines.stages.glue import is_sample, label, plan_glue, provenance, run_jobs, workers
+from pipelines.stages.glue import configs_of, is_sample, label, plan_glue, provenance, run_jobs, workers
 from pipelines.tracking import Tracker
 
 ARMS = ("pretrained", "scratch")
@@ -29,20 +29,20 @@ ARMS = ("pretrained", "scratch")
 
 def at_rate(params: Params, name: str, rate: float) -> dict[str, Any]:
     """Both arms at one rate."""
-    model, where = params.models[name], f"models.{name}.finetune"
-    defaults = {**model.finetune.get("defaults", {}), "learning_rate": rate}
-    model = dataclasses.replace(model, finetune={**model.finetune, "defaults": defaults})
-    encoder, state = Path("build/models") / name / "encoder", Path(f"runs/finetune-rates-{name}") / f"{rate:g}"
-    jobs = plan_glue(params, model, where, encoder=encoder, state=state)
-    squad = params.finetune.resolve_squad(model.finetune, where)
+    config = params.finetunings[name]
+    rows, encoder = Path("build/tasks") / config.tasks, Path("build/models") / config.model / "encoder"
+    state = Path(f"runs/finetune-rates-{name}") / f"{rate:g}"
+    configs = {key: dataclasses.replace(one, learning_rate=rate) for key, one in configs_of(name, params).items()}
+    jobs = plan_glue(configs, rows, encoder, state)
+    squad = dataclasses.replace(params.finetune.resolve_squad(params.changes(name)), learning_rate=rate)
     task = SQUAD[squad.versions[0]]
-    jobs += plan(task, squad, rows=Path("build/tasks") / model.tasks / task, model=encoder, state=state)
-    records = run_jobs(jobs, workers(params, model), f"{name} at {rate:g}", Tracker(None), first_metric)
+    jobs += plan(task, squad, rows=rows / task, model=encoder, state=state)
+    records = run_jobs(jobs, workers(params, config.model), f"{name} at {rate:g}", Tracker(None), first_metric)
     answers = summary.of_squad(records.pop(task))
     facts = {job.task: job.facts for job in jobs}
     tasks = {key: summary.of_task(facts[key], found) for key, found in records.items()}
     return {
-        **summary.average(tasks, sample=is_sample(params, model)),
+        **summary.average(tasks, sample=is_sample(params, config.tasks)),
         "tasks": {key: {arm: found[arm]["mean"] for arm in ARMS} for key, found in tasks.items()},
         f"{task} f1": {arm: answers[arm]["f1"] for arm in ARMS},
         "provenance": provenance(jobs),
@@ -61,7 +61,7 @@ def main() -> None:
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     record = {
         "command": f"python benchmarks/finetune_rates.py {' '.join(sys.argv[1:])}",
-        **label(params, params.models[name]),
+        **label(params, params.finetunings[name].tasks),
         "rates": found,
         "machine": {"processor": processor(), "cores": os.cpu_count()},
         "commit": commit,

@@ -1,4 +1,4 @@
-"""What do networks know before any fine-tuning? `python benchmarks/frozen_probe.py mini++ mini++_mlm`.
+"""What do networks know before any fine-tuning? `python benchmarks/frozen_probe.py mini_plus mini_plus_mlm`.
 
 Of each model and of the first one's shape with fresh weights: the mean word vector, the mean hidden state and the state at
 [CLS] of every sentence, never trained further. CoLA and SST-2: logistic regression on standardised features of as many
@@ -88,8 +88,8 @@ def main() -> None:
     params = load()
     model = params.models[names[0]]
     folder = Path("build/models") / names[0] / "encoder"
-    tokenizer, rows = tokenizers.load(folder), Path("build/tasks") / model.tasks
-    wanted = model.finetune.get("tasks", {})
+    tokenizer, rows = tokenizers.load(folder), Path("build/tasks") / params.finetunings[names[0]].tasks
+    wanted = params.changes(names[0]).get("tasks", {})
     most = {task: wanted.get(task, {}).get("max_train_rows") for task in METRICS}
     encoders = {name: load_encoder(Path("build/models") / name / "encoder", dropout=0.0) for name in names}
     encoders["fresh weights"] = fresh_encoder(model.encoder, tokenizer.vocab_size, 1)

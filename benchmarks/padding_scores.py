@@ -116,16 +116,16 @@ def main() -> None:
     given = options.parse_args()
     name, tasks, seeds = given.model, given.tasks, tuple(range(1, given.seeds + 1))
     params = load()
-    model = params.models[name]
+    source = params.finetunings[name].tasks
     encoder = Path("build/models") / name / "encoder"
     work: list[tuple[Job, str, str]] = []
     with tempfile.TemporaryDirectory() as folder:
         for task in tasks:
-            config = params.finetune.resolve(task, model.finetune, f"models.{name}.finetune", {})
+            config = params.finetune.resolve(task, params.changes(name))
             config = dataclasses.replace(
                 config, dropout=0.1, head_dropout=0.1, seeds=seeds, arms=("pretrained",), keep="none"
             )
-            jobs = plan(task, config, rows=Path("build/tasks") / model.tasks / task, model=encoder, state=Path(folder))
+            jobs = plan(task, config, rows=Path("build/tasks") / source / task, model=encoder, state=Path(folder))
             work += [(job, arm, given.draws) for job in jobs for arm in ("unpadded", "padded")]
         found: dict[str, dict[str, list[float]]] = {task: {"unpadded": [], "padded": []} for task in tasks}
         results: dict[int, float] = {}
@@ -154,7 +154,7 @@ def main() -> None:
         "what": __doc__,
         "command": f"python benchmarks/padding_scores.py {' '.join(sys.argv[1:])}",
         "model": name,
-        "data": model.tasks,
+        "data": source,
         "seeds": seeds,
         "draws": given.draws,
         "tasks": facts,

@@ -1,6 +1,6 @@
 """ELECTRA, masked language models of equal FLOPs by either convention, and no pre-training, on real text:
 
-    python benchmarks/real_text.py mini++ mini++_mlm mini++_mlm_long
+    python benchmarks/real_text.py mini_plus mini_plus_mlm mini_plus_mlm_long
 
 Models: ELECTRA's, fine-tuned from scratch too; the masked language model with as many FLOPs in matrix products; the one with
 as many by the authors' count, which takes lookups in the word table for products. Reads what pretrain, glue and squad left

@@ -41,14 +41,14 @@ def record(name: str) -> dict[str, Any]:
     """One model's settings, results, times and machine."""
     params = load()
     params.require("models", name)
-    model = params.models[name]
+    model, finetuning = params.models[name], params.finetunings[name]
     tokens = params.tokens[model.tokens]
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     timings = read_json(Path("runs/timings.json"))
     stages = [
         f"corpus-{tokens.corpus}",
         f"tokens-{model.tokens}",
-        f"tasks-{model.tasks}",
+        f"tasks-{finetuning.tasks}",
         *(f"{s}-{name}" for s in ("pretrain", "glue", "squad")),
     ]
     pretrain = read_json(Path(f"results/{name}/pretrain.json"))
@@ -62,11 +62,12 @@ def record(name: str) -> dict[str, Any]:
             "tokens": plain(tokens),
             "corpus": plain(params.corpora[tokens.corpus]),
             "finetune": plain(params.finetune),
+            "finetuning": plain(finetuning) | {"changes": params.changes(name)},
         },
-        "settings_digest": digest(model, tokens, params.corpora[tokens.corpus], params.finetune),
+        "settings_digest": digest(model, tokens, params.corpora[tokens.corpus], params.finetune, params.changes(name)),
         "data": {
             kind: read_json(Path(f"results/{kind}/{key}.json"))
-            for kind, key in (("corpus", tokens.corpus), ("tokens", model.tokens), ("tasks", model.tasks))
+            for kind, key in (("corpus", tokens.corpus), ("tokens", model.tokens), ("tasks", finetuning.tasks))
         },
         "pretrain": pretrain,
         "glue": read_json(Path(f"results/{name}/glue.json")),

@@ -35,7 +35,7 @@ from electra.files import read_json, remove, write_json
 from pipelines import ROOT
 
 OUTPUT, NEEDED = Path("benchmarks/results/rehearsal.json"), ("venv/bin/python", "libfakegpu.so", "libcuda.so.1")
-PRESETS, MODES = ("small", "small++", "base", "large"), ("eager", "recorded", "compiled recorded", "compiled")
+PRESETS, MODES = ("small", "small_plus", "base", "large"), ("eager", "recorded", "compiled recorded", "compiled")
 MEMORY = {"80 GB": 79.2, "141 GB": 140.0}  # GiB that torch sees
 SECONDS = 1800  # of a case
 QUICK: dict[str, Any] = {"encoder.layers": 4, "generator.width": 1.0}

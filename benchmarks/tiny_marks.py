@@ -52,16 +52,12 @@ def finetuned(
     params: Params, home: Path, seed: int, arms: Sequence[str], tasks: Sequence[str] = (*GLUE, SQUAD)
 ) -> tuple[Scores, Scores]:
     """Scores of each task on dev, and on as many training rows, by arm."""
-    model = params.models[MODEL]
+    changes, source = params.changes(MODEL), params.finetunings[MODEL].tasks
     jobs = []
     for task in tasks:
-        config = (
-            params.finetune.resolve_squad(model.finetune)
-            if task == SQUAD
-            else params.finetune.resolve(task, model.finetune)
-        )
+        config = params.finetune.resolve_squad(changes) if task == SQUAD else params.finetune.resolve(task, changes)
         config = dataclasses.replace(config, seeds=(seed,), arms=tuple(arms), keep="none")  # type: ignore[arg-type]
-        rows = Path("build/tasks") / model.tasks / task
+        rows = Path("build/tasks") / source / task
         jobs += plan(
             task, config, rows=rows, model=home / "point-1", state=home / "tasks/marks", code=rooms.finetuning()
         )
@@ -76,9 +72,8 @@ def finetuned(
 
 def prepare(params: Params) -> None:
     """Text, rows and tasks, by the stages themselves."""
-    model = params.models[MODEL]
-    corpus = params.tokens[model.tokens].corpus
-    for stage in (["inputs"], ["corpus", corpus], ["tasks", model.tasks], ["tokens", model.tokens]):
+    rows, source = params.models[MODEL].tokens, params.finetunings[MODEL].tasks
+    for stage in (["inputs"], ["corpus", params.tokens[rows].corpus], ["tasks", source], ["tokens", rows]):
         subprocess.run([sys.executable, "-m", "pipelines", *stage], check=True)
 
 
@@ -120,6 +115,7 @@ def main() -> None:
         return
     prepare(params)
     model, runs, on_dev, on_train = params.models[MODEL], [], [], []
+    source, changes = Path("build/tasks") / params.finetunings[MODEL].tasks, params.changes(MODEL)
     for seed in SEEDS:
         home, record = pretrained(params, model.tokens, seed)
         end = record["history"][-1]
@@ -133,11 +129,11 @@ def main() -> None:
         arms = {arm: spread([scores[task][arm] for scores in on_dev]) for arm in ARMS}
         tasks[task] = {"metric": GLUE[task].metrics[0] if task in GLUE else "f1", **arms}
         if task in GLUE:
-            rows, config = Path("build/tasks") / model.tasks / task, params.finetune.resolve(task, model.finetune)
+            rows, config = source / task, params.finetune.resolve(task, changes)
             tasks[task]["train"] = {arm: [round(scores[task][arm], 2) for scores in on_train] for arm in arms}
             tasks[task]["baselines"] = baselines.of_task(GLUE[task], rows, config)
     mean = {arm: spread([statistics.fmean(scores[task][arm] for task in GLUE) for scores in on_dev]) for arm in ARMS}
-    never = never_answering(Path("build/tasks") / model.tasks / SQUAD)
+    never = never_answering(source / SQUAD)
     found = marks(tasks, mean, never)
     write_json(
         OUT,
@@ -145,7 +141,7 @@ def main() -> None:
             "command": "python benchmarks/tiny_marks.py",
             "data": "sample world",
             "recipe": plain(model.electra()),
-            "finetune": model.finetune,
+            "finetune": params.recipe(params.finetunings[MODEL].recipe),
             "pretrainings": runs,
             "mean_of_nine": mean,
             "tasks": tasks,

@@ -82,7 +82,7 @@ def run_stage(options: argparse.Namespace) -> int:
 
     params = load()
     stage, name = options.command, options.name
-    if section := params.section(stage, STAGES[stage], name):
+    if section := STAGES[stage]:
         params.require(section, name)
     key = f"{stage}-{name}" if name else stage
     if stage == "pretrain" and options.origin is not None:
@@ -128,7 +128,9 @@ def show_params(options: argparse.Namespace) -> int:
     elif options.name in params.ablations:
         shown = {arm: plain(params.arm(options.name, arm)) for arm in params.ablations[options.name].settings}
     else:
-        shown = plain(params.encoder(options.name))
+        if options.name not in params.published and options.name not in params.finetunings:
+            params.require("models", options.name)
+        shown = params.told(options.name)
     print(json.dumps(shown, indent=2, ensure_ascii=False))
     return 0
 

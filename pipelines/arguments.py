@@ -14,8 +14,8 @@ STAGES = {
     "tokens": "tokens",
     "pretrain": "models",
     "published": "published",
-    "glue": "models",
-    "squad": "models",
+    "glue": "finetunings",
+    "squad": "finetunings",
     "ablation": "ablations",
     "report": "",
 }

@@ -15,7 +15,7 @@ from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
 from electra.errors import BadInput
 from pipelines import sources
 from pipelines.needed import check_tasks
-from pipelines.params import ModelConfig, Params, PublishedConfig
+from pipelines.params import ModelConfig, Params
 from pipelines.sources import OwnTasks, own, peek
 from pipelines.sources.local import require_folder
 from pipelines.stages.corpus import check_room
@@ -27,16 +27,24 @@ ROWS = 2000  # of each file of a task that are read
 
 def check(name: str, params: Params) -> Iterator[str]:
     """Lines to print: hints, and that all is there; raises the error that a stage would, with its sentence."""
-    encoder = params.ablations[name].model if name in params.ablations else name
-    model = params.encoder(encoder)
-    check_tasks(params, encoder)
-    source = params.tasks[model.tasks]
-    if isinstance(source, OwnTasks):
-        yield from check_rows(source, f"tasks.{model.tasks}")
-    if isinstance(model, PublishedConfig):
-        check_published(Path(model.folder), f"published.{name}.folder")
+    if name in params.ablations:
+        encoder, finetunings = params.ablations[name].model, params.of_model(params.ablations[name].model)
+    elif name in params.finetunings:
+        encoder, finetunings = params.finetunings[name].model, (name,)
+    else:
+        encoder, finetunings = name, params.of_model(name)
+    for each in finetunings:
+        check_tasks(params, each)
+        tasks = params.finetunings[each].tasks
+        source = params.tasks[tasks]
+        if isinstance(source, OwnTasks):
+            yield from check_rows(source, f"tasks.{tasks}")
+    if encoder in params.published:
+        check_published(Path(params.published[encoder].folder), f"published.{encoder}.folder")
         yield f"{name}: its folder and its tasks are there, and can be read"
         return
+    params.require("models", encoder)
+    model = params.models[encoder]
     yield from check_text(model, params)
     yield f"{name}: every data source is there, and its beginning can be read"
     if expected := params.corpora[params.tokens[model.tokens].corpus].expected:

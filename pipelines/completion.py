@@ -10,10 +10,8 @@ import argparse
 
 from pipelines.arguments import STAGES, parser
 
-_MODELS = "models ablations published"
+_MODELS = "models ablations published finetunings"
 _SECTIONS = {
-    "glue": "models published",
-    "squad": "models published",
     "flow": "models",
     "play": "models published",
     "replay": "models",

@@ -23,7 +23,8 @@ OWN = {"pretrain.seed": "leave it to `seeds`", "pretrain.threads": "arms train w
 class AblationConfig(Checked):
     """One model pre-trained and fine-tuned in several arms.
 
-    `tokens` and `data` repeat the model's `tokens` and `tasks`, so that dvc.yaml can name the files. The budget is what
+    `tokens` repeats the model's, so that dvc.yaml can name the files; `data` is the source of the tasks and `recipe` how
+    they are fine-tuned, changed by `finetune`. The budget is what
     the unchanged model spends in `steps` steps (null: its own): with `equal_flops` every arm trains until it has spent
     as much, with `equal_steps` for as many steps, with `own` for its own `pretrain.steps`. `points` are fractions of
     each run at which its checkpoint is fine-tuned too. `reference` is the arm that the others are compared with.
@@ -33,6 +34,7 @@ class AblationConfig(Checked):
     model: str
     tokens: str
     data: str
+    recipe: str
     arms: dict[str, Settings] = field(default_factory=dict)
     grid: dict[str, dict[str, Settings] | tuple[Any, ...]] = field(default_factory=dict)
     common: Settings = field(default_factory=dict)

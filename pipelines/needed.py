@@ -1,4 +1,4 @@
-"""Which files of a folder of official tasks the models of params.yaml will ask for: asked of the folder before, not of the user after."""
+"""Which files of a folder of official tasks the fine-tunings of params.yaml will ask for: asked of the folder before, not of the user after."""
 
 import sys
 from collections.abc import Iterator
@@ -7,34 +7,33 @@ from pathlib import Path
 from electra.errors import SourceUnreachable
 from electra.finetuning.tasks import GLUE, SQUAD
 from pipelines import sources
-from pipelines.params import Params
+from pipelines.params import PAPER, Params
 from pipelines.sources import LocalTasks
 from pipelines.sources.glue import LAYOUTS
 from pipelines.sources.squad import FILES
 
 
 def needed(params: Params, source: str, only: str = "") -> dict[str, str]:
-    """Task -> the key that asks for it, of all models that take their tasks from a source (or of one of them)."""
+    """Task -> the key that asks for it, of all fine-tunings that take their tasks from a source (or of one of them)."""
     found: dict[str, str] = {}
-    sections = (("models", params.models), ("published", params.published))
-    for section, name, model in ((section, name, each[name]) for section, each in sections for name in each):
-        if model.tasks == source and only in {"", name}:
-            where = f"{section}.{name}.finetune"
-            run = f"{where}.run" if "run" in model.finetune else "finetune.run"
-            for task in params.finetune.selected(model.finetune, where, params.own_tasks(source)):
+    for name, config in params.finetunings.items():
+        if config.tasks == source and only in {"", name}:
+            changes, where = params.changes(name), f"recipes.{config.recipe}"
+            run = f"{where if 'run' in changes else f'recipes.{PAPER}'}.run"
+            for task in params.finetune.selected(changes, where, params.own_tasks(source)):
                 found.setdefault(task, run)
             for version in params.squad_versions(name):
                 found.setdefault(SQUAD[version], f"{where}.squad.versions")
-    return found or dict.fromkeys(params.finetune.run, "finetune.run")
+    return found or dict.fromkeys(params.finetune.run, f"recipes.{PAPER}.run")
 
 
-def check_tasks(params: Params, model: str) -> None:
-    """Ask whether every file is there that a model will be fine-tuned on; raises SourceUnreachable or BadInput if not."""
-    name = params.encoder(model).tasks
+def check_tasks(params: Params, finetuning: str) -> None:
+    """Ask whether every file is there that is fine-tuned on; raises SourceUnreachable or BadInput if not."""
+    name = params.finetunings[finetuning].tasks
     source, where = params.tasks[name], f"tasks.{name}"
     sources.check(source, where)
     if isinstance(source, LocalTasks):
-        require_files(source, needed(params, name, model), where)
+        require_files(source, needed(params, name, finetuning), where)
 
 
 def require_files(source: LocalTasks, tasks: dict[str, str], where: str) -> None:

@@ -39,26 +39,29 @@ tokens:
   absent: {corpus: absent, tokenizer: {kind: train, vocab_size: 200, lowercase: true}, lengths: [16]}
 tasks:
   smoke: {kind: sample, seed: 1}
-finetune: {}
+encoders:
+  smoke: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16}
+recipes:
+  paper: {}
+  smoke: {}
 models:
   smoke:
     tokens: smoke
-    tasks: smoke
-    encoder: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16}
+    encoder: smoke
     generator: {width: 0.5}
     objective: {}
     pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1, precision: fp32,   # auto asks the processor
                log_every: 2, eval_every: 10, eval_batches: 2, save_every: 5}
-    finetune: {}
   base:
     tokens: absent
-    tasks: smoke
-    encoder: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16}
+    encoder: smoke
     generator: {}
     objective: {}
     pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3}
-    finetune: {}
 published: {}
+finetunings:
+  smoke: {model: smoke, tasks: smoke, recipe: smoke, arms: [pretrained, scratch]}
+  base: {model: base, tasks: smoke, recipe: paper}
 ablations: {}
 """
 

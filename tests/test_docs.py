@@ -181,7 +181,7 @@ def check_dvc(words: list[str], params: Params) -> None:
     }
     values = YAML(typ="safe").load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     sections = {"corpus": "corpora", "tokens": "tokens", "tasks": "tasks", "ablation": "ablations"}
-    sections |= dict.fromkeys(("published", "glue_published", "squad_published"), "published")
+    sections |= {"published": "published", "glue": "finetunings", "squad": "finetunings"}
     for word in words[1:]:
         if match := re.fullmatch(r"pipelines/dvc\.yaml:(\w+)@(.+)", word):
             assert match[2] in getattr(params, sections.get(match[1], "models")), word
@@ -223,7 +223,7 @@ def test_the_table_of_models_tells_their_settings() -> None:
     rows = re.findall(
         r"^\| (\S+) \| (\d+) × (\d+) \| (\d+)(?:/(\d+))? \| ([\d ×,then]+) \| ([\d.]+)( [kM])? \|", text, re.M
     )
-    assert {row[0] for row in rows} == {"tiny", "mini", "mini++", "small", "small++", "base", "large"}
+    assert {row[0] for row in rows} == {"tiny", "mini", "mini_plus", "small", "small_plus", "base", "large"}
     for name, layers, hidden, part, whole, shapes, steps, unit in rows:
         model = models[name]
         assert (model.encoder.layers, model.encoder.hidden) == (int(layers), int(hidden)), name

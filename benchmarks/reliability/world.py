@@ -39,27 +39,31 @@ tokens:
   micro: {corpus: micro, tokenizer: {kind: train, vocab_size: 120, lowercase: true}, lengths: [16, 24], valid_fraction: 0.4}
 tasks:
   micro: {kind: local, glue: glue, squad: squad}
-finetune:
-  run: [cola, stsb]
-  defaults: {length: 16, epochs: 1, batch: 8, seeds: [1], keep: first}
-  squad: {versions: ["1.1"], length: 24, stride: 8, question_length: 8, epochs: 1, beam: 3, seeds: [1]}
+encoders:
+  micro: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16}
+recipes:
+  paper:
+    run: [cola, stsb]
+    defaults: {length: 16, epochs: 1, batch: 8, seeds: [1], keep: first}
+    squad: {versions: ["1.1"], length: 24, stride: 8, question_length: 8, epochs: 1, beam: 3, seeds: [1]}
 models:
   micro:
     tokens: micro
-    tasks: micro
-    encoder: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16}
+    encoder: micro
     generator: {width: 0.5}
     objective: {}
     pretrain: {length: 24, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1, precision: fp32,
                log_every: 5, eval_every: 5, eval_batches: 2, save_every: 5, keep: 2}
-    finetune: {}
 published: {}
+finetunings:
+  micro: {model: micro, tasks: micro, recipe: paper, arms: [pretrained, scratch]}
 ablations:
   pair:
     title: "Two objectives"
     model: micro
     tokens: micro
     data: micro
+    recipe: paper
     arms: {electra: {}, mlm: {objective.name: mlm}}
     tasks: [cola]
     seeds: 1

@@ -1,6 +1,6 @@
 """The nine GLUE tasks, SQuAD and tasks of one's own as facts (labels, metrics, splits), and the settings of fine-tuning.
 
-Settings come in layers, later ones win: `finetune.defaults`, then the task's own section, then the model's overrides in
+Settings come in layers, later ones win: `recipes.paper.defaults`, then the task's own section, then the model's overrides in
 the same two steps. Defaults are the published ones of the Base model (paper, Table 7; sizes override in params.yaml).
 """
 
@@ -236,7 +236,7 @@ class FinetuneSection(Checked):
         self._resolve("squad", {}, "")
 
     def resolve(
-        self, task: str, overrides: Mapping[str, Any], where: str = "models.*.finetune", own: Sequence[str] = ()
+        self, task: str, overrides: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
     ) -> FinetuneConfig:
         """One task's settings: defaults < task < the model's overrides; `squad`, `squad1`, `squad2` give a SquadConfig.
 
@@ -256,26 +256,26 @@ class FinetuneSection(Checked):
             raise BadConfig(f"{where}.tasks", f"is {shown(tasks)}", "task names, each with a section")
         for name in tasks:
             _known_task(name, f"{where}.tasks", own)
-        config = self._resolve(task, overrides, "finetune.", where)
+        config = self._resolve(task, overrides, "recipes.paper.", where)
         if config.start is not None:
             _known_task(config.start, f"{where}.tasks.{task}.start", own)
         return config
 
-    def check(self, overrides: Mapping[str, Any], where: str = "models.*.finetune", own: Sequence[str] = ()) -> None:
+    def check(self, overrides: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()) -> None:
         """Raise BadConfig for whatever is wrong with a model's overrides, before anything is trained."""
         for name in (*GLUE, *own, "squad"):
             self.resolve(name, overrides, where, own)
         self.selected(overrides, where, own)
 
-    def resolve_squad(self, overrides: Mapping[str, Any], where: str = "models.*.finetune") -> SquadConfig:
+    def resolve_squad(self, overrides: Mapping[str, Any], where: str = "recipes.*") -> SquadConfig:
         """SQuAD's settings."""
         config = self.resolve("squad", overrides, where)
         assert isinstance(config, SquadConfig)
-        config.check_merged(f"{where}.squad" if overrides else "finetune.squad")
+        config.check_merged(f"{where}.squad" if overrides else "recipes.paper.squad")
         return config
 
     def selected(
-        self, overrides: Mapping[str, Any], where: str = "models.*.finetune", own: Sequence[str] = ()
+        self, overrides: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
     ) -> tuple[str, ...]:
         """The tasks to run for a model: what it names, or else all of its own source or the GLUE tasks of `run`.
 
@@ -300,7 +300,7 @@ class FinetuneSection(Checked):
         return tuple(sorted(names, key=lambda name: configs[name].start is not None))
 
     def _resolve(
-        self, task: str, overrides: Mapping[str, Any], prefix: str, where: str = "models.*.finetune"
+        self, task: str, overrides: Mapping[str, Any], prefix: str, where: str = "recipes.*"
     ) -> FinetuneConfig:
         squad = task.startswith("squad")
         kind = SquadConfig if squad else FinetuneConfig

@@ -28,4 +28,5 @@ def ablations(
 
 def shared(params: dict[str, Any], model: str) -> list[tuple[str, str]]:
     """The stages that every ablation of a model reads from: two that both had to make them would block each other."""
-    return [(stage, params["models"][model][stage]) for stage in ("tokens", "tasks")]
+    used = [each for each in params["ablations"].values() if each["model"] == model]
+    return list(dict.fromkeys(pair for each in used for pair in (("tokens", each["tokens"]), ("tasks", each["data"]))))

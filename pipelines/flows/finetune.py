@@ -21,5 +21,4 @@ def finetune(
     `commit`, `settings`: docs/team.md.
     """
     with steps.begun("finetune", model, hours, commit, settings) as running:
-        done = {"pretrain": steps.run_stage("pretrain", model, running, layout=Layout(nproc_per_node))}
-        return done | {stage: steps.run_stage(stage, model, running) for stage in ("glue", "squad")}
+        return steps.run_finetunings(model, running, Layout(nproc_per_node))

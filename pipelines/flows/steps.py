@@ -137,6 +137,16 @@ def join_stage(stage: str, name: str, hours: float | None, layout: Layout) -> st
     return "joined"
 
 
+def run_finetunings(model: str, running: Running, layout: Layout) -> dict[str, str]:
+    """Pre-training, or the reading of a published folder, and every fine-tuning of a model."""
+    first = "published" if model in running.params["published"] else "pretrain"
+    done = {first: run_stage(first, model, running, layout=layout)}
+    for name in [name for name, each in running.params["finetunings"].items() if each["model"] == model]:
+        for stage in ("glue", "squad"):
+            done[stage if name == model else f"{stage}@{name}"] = run_stage(stage, name, running)
+    return done
+
+
 def show(stage: str, name: str, outcome: Outcome, place: Place) -> str:
     """Make the result page of a stage and say whether it ran."""
     word = "ran" if f"{stage}@{name}" in outcome.ran or (stage == "report" and "report" in outcome.ran) else "cached"

@@ -21,8 +21,7 @@ def workflow(
     `nproc_per_node` is the pre-training's. `commit`, `settings`: docs/team.md.
     """
     with steps.begun("workflow", model, hours, commit, settings) as running:
-        done = {"pretrain": steps.run_stage("pretrain", model, running, layout=Layout(nproc_per_node))}
-        done |= {stage: steps.run_stage(stage, model, running) for stage in ("glue", "squad")}
+        done = steps.run_finetunings(model, running, Layout(nproc_per_node))
         for name, ablation in running.params["ablations"].items():
             if ablation["model"] == model:
                 done[name] = steps.run_stage("ablation", name, running)

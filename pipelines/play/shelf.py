@@ -58,8 +58,10 @@ class Shelf:
             return _shelf(folder.absolute().name, "", found, {})
         params = load()
         name = wanted or next(iter(params.run.models), "tiny")
-        tasks, data = Path("build/tasks") / params.encoder(name).tasks, params.data("glue", name)
-        pretrained, glue, squad = (Path("build") / kind / name for kind in ("models", "glue", "squad"))
+        params.require("finetunings", name)
+        tasks, data = Path("build/tasks") / params.finetunings[name].tasks, params.data("glue", name)
+        pretrained = Path("build/models") / params.finetunings[name].model
+        glue, squad = (Path("build") / kind / name for kind in ("glue", "squad"))
         tuned: dict[str, Tuned] = {}
         for each in _folders(glue, f"*/{FIRST_SEED}"):
             task = each.parent.name

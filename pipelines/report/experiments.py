@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from electra.config import digest, written
 from electra.finetuning.tasks import GLUE
+from pipelines.params import settings_digest
 from pipelines.report import paper
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Ablation:
 def load(reader: "Reader", params: Any, label: Any) -> tuple[Ablation, ...]:
     """Every experiment that has a result; what is selected is read from this run, the rest from records.
 
-    `label(model config, measured)` names the data of a model's tasks.
+    `label(task source, params)` names the data of a model's tasks.
     """
     found, absent = [], []
     for name, config in params.ablations.items():
@@ -105,13 +105,12 @@ def load(reader: "Reader", params: Any, label: Any) -> tuple[Ablation, ...]:
         path = f"results/ablations/{name}.json" if selected else f"{RECORDS}/{name}.json"
         values = reader.json(path, optional=not selected)
         if values:
-            data = label(params.models[config.model], params)
+            data = label(config.data, params)
             seen = values.get("train_rows") or {}
             if data != "sample world" and any(seen[task] < GLUE[task].train_rows for task in seen if task in GLUE):
                 data += " subsets"
             told = (values.get("provenance") or {}).get("settings_digest")
-            now = digest(written(config), written(params.models[config.model]))
-            if values.get("record") and told and told != now:
+            if values.get("record") and told and told != settings_digest(name, params):
                 values["record"]["other_settings"] = True
             found.append(_ablation(reader, name, config, values, data, path))
         elif not selected:

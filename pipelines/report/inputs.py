@@ -104,16 +104,21 @@ class Inputs:
 def load(params: Any, root: Path = Path()) -> Inputs:
     """Read what `params.run` selects from the results below `root`."""
     reader = Reader(root)
-    models = tuple(_model(reader, name, params.models[name], params) for name in params.run.models)
+    models = tuple(_model(reader, name, params) for name in params.run.models)
     ablations = experiments.load(reader, params, _label)
-    used = [params.models[name] for name in params.run.models]
-    used += [params.models[params.ablations[name].model] for name in params.run.ablations]
-    tokens = {name: reader.json(f"results/tokens/{name}.json") for name in dict.fromkeys(m.tokens for m in used)}
+    ablated = [params.ablations[name] for name in params.run.ablations]
+    rows = dict.fromkeys(
+        [*(params.models[name].tokens for name in params.run.models), *(one.tokens for one in ablated)]
+    )
+    used = dict.fromkeys(
+        [*(params.finetunings[name].tasks for name in params.run.models), *(one.data for one in ablated)]
+    )
+    tokens = {name: reader.json(f"results/tokens/{name}.json") for name in rows}
     corpora = {
         name: reader.json(f"results/corpus/{name}.json")
         for name in dict.fromkeys(params.tokens[token].corpus for token in tokens)
     }
-    tasks = {name: reader.json(f"results/tasks/{name}.json") for name in dict.fromkeys(m.tasks for m in used)}
+    tasks = {name: reader.json(f"results/tasks/{name}.json") for name in used}
     return Inputs(
         models,
         ablations,
@@ -167,7 +172,8 @@ def check(path: Path) -> None:
     verify_manifest(folder, only=[str(path.relative_to(folder))], do=again(stage, folder.name), name=folder.name)
 
 
-def _model(reader: Reader, name: str, config: Any, params: Any) -> ModelResults:
+def _model(reader: Reader, name: str, params: Any) -> ModelResults:
+    config, source = params.models[name], params.finetunings[name].tasks
     glue = reader.json(f"results/{name}/glue.json")
     squad = reader.json(f"results/{name}/squad.json")
     examples = reader.json(f"build/models/{name}/examples.json")
@@ -180,10 +186,10 @@ def _model(reader: Reader, name: str, config: Any, params: Any) -> ModelResults:
     average = glue.get("average")
     return ModelResults(
         name=name,
-        data=_label(config, params, measured),
-        sample=_is_sample(config.tasks, params),
+        data=_label(source, params, measured),
+        sample=_is_sample(source, params),
         corpus=params.tokens[config.tokens].corpus,
-        tasks_source=config.tasks,
+        tasks_source=source,
         tokens=config.tokens,
         discriminator_weight=config.objective.discriminator_weight,
         pretrain=reader.json(f"results/{name}/pretrain.json"),
@@ -236,11 +242,11 @@ def _is_sample(tasks: str, params: Any) -> bool:
     return str(params.tasks[tasks].kind) == "sample"
 
 
-def _label(config: Any, params: Any, measured: Sequence[Measured] = ()) -> str:
+def _label(tasks: str, params: Any, measured: Sequence[Measured] = ()) -> str:
     """What the tasks' numbers stand for, in a few words."""
-    if _is_sample(config.tasks, params):
+    if _is_sample(tasks, params):
         return "sample world"
-    kind = str(params.tasks[config.tasks].kind)
+    kind = str(params.tasks[tasks].kind)
     return f"GLUE and SQuAD, {kind}" + (" subsets" if any(map(is_subset, measured)) else "")
 
 

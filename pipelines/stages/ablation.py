@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.config import digest, merge, written
+from electra.config import digest, merge
 from electra.files import atomic_folder, write_json, write_jsonl
 from electra.finetuning.tasks import SQUAD
 from electra.pretraining.config import ElectraConfig, Flops
@@ -21,7 +21,7 @@ from electra.progress import Progress
 from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
 from pipelines import rooms, verified
-from pipelines.params import AblationConfig, Params
+from pipelines.params import AblationConfig, Params, settings_digest
 from pipelines.stages.arms import END, Arm, Result, Task, keeping, slots, try_one
 from pipelines.stages.pretrain import ModelRows
 
@@ -56,7 +56,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         "train_rows": next((of["train_rows"] for of in outcomes.values() if not isinstance(of, str)), {}),
         "rows_sha256": rows.digest,
         "provenance": {
-            "settings_digest": digest(written(ablation), written(params.models[ablation.model])),
+            "settings_digest": settings_digest(name, params),
             "tokenizer_sha256": rows.tokenizer.identity,
             "code_digest": digest(rooms.code("ablation")),
         },
@@ -126,7 +126,7 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
 def plan_tasks(name: str, params: Params) -> tuple[Task, ...]:
     """The tasks of an experiment with their settings: the model's, changed by the experiment's."""
     ablation = params.ablations[name]
-    changes = merge(params.models[ablation.model].finetune, ablation.finetune)
+    changes = merge(params.recipe(ablation.recipe), ablation.finetune)
     rows = verified.task_rows(ablation.data)
     tasks = []
     for task in ablation.tasks:

@@ -5,7 +5,7 @@ State is in runs/glue-M: one whole folder for each (task, arm, seed) that is don
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,12 +19,12 @@ from electra.finetuning.runs.job import Job, splits_of
 from electra.finetuning.runs.plan import MODEL, plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.runs.solve import Record
-from electra.finetuning.tasks import SQUAD, Task
+from electra.finetuning.tasks import SQUAD, FinetuneConfig, Stack, Task
 from electra.progress import Progress
 from electra.storage.manifest import write_manifest
 from electra.workers import worker_count
 from pipelines import rooms, verified
-from pipelines.params import ModelConfig, Params, PublishedConfig
+from pipelines.params import Params
 from pipelines.stages import baselines
 
 Records = dict[str, list[Record]]  # by task
@@ -39,24 +39,20 @@ SUFFIXES = {
 
 def run(name: str, params: Params, tracker: Any) -> None:
     """The stage: every task, arm and seed; then predictions and scores in one go."""
-    model = params.encoder(name)
-    where = f"{'published' if name in params.published else 'models'}.{name}.finetune"
+    config, configs = params.finetunings[name], configs_of(name, params)
     state = Path("runs") / f"glue-{name}"
-    jobs = plan_glue(params, model, where, encoder=verified.encoder(name, params), state=state)
-    together = [
-        task
-        for task in dict.fromkeys(job.task for job in jobs)
-        if params.finetune.resolve(task, model.finetune, where, params.own_tasks(model.tasks)).ensemble
-    ]
+    encoder, rows = verified.encoder(config.model, params), verified.task_rows(config.tasks)
+    jobs = plan_glue(configs, rows, encoder, state, stack=params.finetune.stack)
+    together = [task for task, settings in configs.items() if settings.ensemble]
     with lock_folder(state):
-        records = run_jobs(jobs, workers(params, model), f"glue {name}", tracker, score_in(jobs))
+        records = run_jobs(jobs, workers(params, config.model), f"glue {name}", tracker, score_in(jobs))
         with atomic_folder(Path("build/glue") / name) as folder:
             gather(jobs, folder, SUFFIXES)
             ensembles = hand_in(jobs, folder, together)
             write_manifest(folder, kind="glue", name=name)
     facts = {job.task: job for job in jobs}
     tasks = {task: summary.of_task(known(facts[task]), parts) for task, parts in records.items()}
-    frozen = baselines.load_frozen(Path("build/models") / name)
+    frozen = baselines.load_frozen(Path("build/models") / config.model)
     for task, job in facts.items():
         tasks[task]["baselines"] = baselines.of_task(known(job), job.rows, job.config)
         if frozen and (found := baselines.replaced_tokens(frozen, known(job), job.rows, job.config, job.model)):
@@ -64,9 +60,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
     for task, figures in ensembles.items():
         tasks[task]["ensemble"] = figures
     result = {
-        **label(params, model),
+        **label(params, config.tasks),
         "tasks": tasks,
-        "average": summary.average(tasks, sample=is_sample(params, model)),
+        "average": summary.average(tasks, sample=is_sample(params, config.tasks)),
         "provenance": provenance(jobs),
     }
     write_json(Path("results") / name / "glue.json", result)
@@ -74,20 +70,18 @@ def run(name: str, params: Params, tracker: Any) -> None:
     tracker.summary({f"average/{arm}": average[arm]["mean"] for arm in ("pretrained", "scratch") if arm in average})
 
 
+def configs_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
+    """The tasks of a fine-tuning, each with its settings."""
+    config, changes = params.finetunings[name], params.changes(name)
+    where, own = f"recipes.{config.recipe}", params.own_tasks(config.tasks)
+    chosen = params.finetune.selected(changes, where, own)
+    return {task: params.finetune.resolve(task, changes, where, own) for task in chosen}
+
+
 def plan_glue(
-    params: Params,
-    model: ModelConfig | PublishedConfig,
-    where: str,
-    *,
-    encoder: Path,
-    state: Path,
-    tasks: Sequence[str] = (),
+    configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path, state: Path, *, stack: Stack = "auto"
 ) -> list[Job]:
-    """The jobs of a model's tasks (those that its settings select, or `tasks`); `where` names its settings in errors."""
-    rows = verified.task_rows(model.tasks)
-    own = params.own_tasks(model.tasks)
-    chosen = tasks or params.finetune.selected(model.finetune, where, own)
-    configs = {task: params.finetune.resolve(task, model.finetune, where, own) for task in chosen}
+    """The jobs of tasks, in an order in which one that starts from another comes after it."""
     starts = {config.start for config in configs.values()}
     jobs: list[Job] = []
     for task, config in configs.items():
@@ -102,7 +96,7 @@ def plan_glue(
             device=device(),
             before=before,
             keep=keep,
-            stack=params.finetune.stack,
+            stack=stack,
             code=rooms.finetuning(),
         )
     return jobs
@@ -199,13 +193,13 @@ def score_in(jobs: Sequence[Job]) -> Callable[[Record], float]:
     return lambda record: float(record["metrics"][metric[record["task"]]])
 
 
-def workers(params: Params, model: ModelConfig | PublishedConfig) -> int:
+def workers(params: Params, model: str) -> int:
     """Processes to run side by side, one for each GPU where there are any; results do not depend on it."""
     if params.finetune.workers:
         return params.finetune.workers
     if device() == "cuda":
         return torch.cuda.device_count()
-    return worker_count() if isinstance(model, PublishedConfig) else model.pretrain.threads
+    return params.models[model].pretrain.threads if model in params.models else worker_count()
 
 
 def device() -> str:
@@ -213,14 +207,14 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def is_sample(params: Params, model: ModelConfig | PublishedConfig) -> bool:
-    """Whether a model's tasks are the sample world's."""
-    return params.tasks[model.tasks].kind == "sample"
+def is_sample(params: Params, source: str) -> bool:
+    """Whether a source of tasks is the sample world."""
+    return params.tasks[source].kind == "sample"
 
 
-def label(params: Params, model: ModelConfig | PublishedConfig) -> dict[str, str]:
+def label(params: Params, source: str) -> dict[str, str]:
     """What data the numbers stand for: wherever they appear, this label does."""
-    return {"source": model.tasks, "label": "sample world" if is_sample(params, model) else model.tasks}
+    return {"source": source, "label": "sample world" if is_sample(params, source) else source}
 
 
 def provenance(jobs: Sequence[Job]) -> dict[str, Any]:

@@ -24,10 +24,8 @@ FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbes
 
 def run(name: str, params: Params, tracker: Any) -> None:
     """The stage: every version, arm and seed; then answers and scores in one go. Nothing, where a source has no SQuAD."""
-    model = params.encoder(name)
-    section = "published" if name in params.published else "models"
-    where = f"{section}.{name}.finetune"
-    rows, encoder = verified.task_rows(model.tasks), verified.encoder(name, params)
+    config = params.finetunings[name]
+    rows, encoder = verified.task_rows(config.tasks), verified.encoder(config.model, params)
     state = Path("runs") / f"squad-{name}"
     jobs = []
     asked = params.squad_versions(name)
@@ -35,7 +33,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         task = SQUAD[version]
         jobs += plan(
             task,
-            params.finetune.resolve_squad(model.finetune, where),
+            params.finetune.resolve_squad(params.changes(name), f"recipes.{config.recipe}"),
             rows=rows / task,
             model=encoder,
             state=state,
@@ -45,7 +43,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         )
     with lock_folder(state):
         records = run_jobs(
-            jobs, workers(params, model), f"squad {name}", tracker, lambda record: record["metrics"]["f1"]
+            jobs, workers(params, config.model), f"squad {name}", tracker, lambda record: record["metrics"]["f1"]
         )
         with atomic_folder(Path("build/squad") / name) as folder:
             gather(jobs, folder, FILES)
@@ -58,7 +56,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         versions[version]["ensemble"] = figures
     write_json(
         Path("results") / name / "squad.json",
-        {**label(params, model), "versions": versions, "provenance": provenance(jobs)},
+        {**label(params, config.tasks), "versions": versions, "provenance": provenance(jobs)},
     )
     tracker.summary(
         {

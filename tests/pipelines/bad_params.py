@@ -115,6 +115,7 @@ def whole() -> str:
     """A part of the shipped file that loads quickly and has every kind of section, as JSON."""
     values: dict[str, Any] = YAML(typ="safe").load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     values["models"] = {name: values["models"][name] for name in ("tiny", "small")}
+    values["finetunings"] = {name: values["finetunings"][name] for name in ("tiny", "small", "electra-small")}
     values["ablations"] = {name: values["ablations"][name] for name in ("training", "efficiency")}
     values["run"]["ablations"] = ["training"]
     values["tasks"]["mine"] = {"kind": "own", "tasks": {"topics": {"train": "a", "dev": "b", "labels": ["x", "y"]}}}

@@ -48,8 +48,10 @@ def test_slices_take_less_memory_and_more_layers_more() -> None:
 
 def test_a_run_of_phases_reads_all_of_them_and_needs_room_for_the_largest_slice() -> None:
     params = load(ROOT / "params.yaml")
-    model = params.models["mini++"]
-    assert "30,500 steps read 62 M tokens" in budget.budget("mini++", params)  # 27,000 x 64 x 32 and 3,500 x 16 x 128
+    model = params.models["mini_plus"]
+    assert "30,500 steps read 62 M tokens" in budget.budget(
+        "mini_plus", params
+    )  # 27,000 x 64 x 32 and 3,500 x 16 x 128
     phases = tuple(
         dataclasses.replace(phase, batch=batch) for phase, batch in zip(model.pretrain.phases, (64, 32), strict=True)
     )

@@ -117,7 +117,7 @@ def test_the_shell_offers_what_the_command_line_takes(shell: str, tmp_path: Path
     assert offered(shell, tmp_path, "electra", "--v") == {"--version"}
     assert offered(shell, tmp_path, "electra", "pretrain", "") == {"smoke", "base"}
     assert offered(shell, tmp_path, "electra", "pretrain", "--n") == {"--nproc-per-node", "--nnodes"}
-    assert offered(shell, tmp_path, "electra", "glue", "") == {"smoke", "base", "theirs"}
+    assert offered(shell, tmp_path, "electra", "glue", "") == {"smoke", "base"}
     assert offered(shell, tmp_path, "electra", "corpus", "a") == {"absent"}
     assert offered(shell, tmp_path, "electra", "flow", "") == {"pretrain", "finetune", "ablations", "workflow"}
     assert offered(shell, tmp_path, "electra", "flow", "pretrain", "s") == {"smoke"}

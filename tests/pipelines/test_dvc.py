@@ -43,12 +43,11 @@ def dvc(folder: Path, *words: str, check: bool = True, **more: str) -> str:
 
 
 def test_every_stage_of_the_command_line_is_a_dvc_stage() -> None:
-    assert set(EVERY) == {*STAGES, "inputs", "glue_published", "squad_published"} - {"report"}
+    assert set(EVERY) == {*STAGES, "inputs"} - {"report"}
     for name, definition in PIPELINE.items():
-        stage, _, published = name.partition("_")  # the same command for models that were pre-trained elsewhere
-        assert definition["foreach"] == f"${{{published or STAGES[stage]}}}"
-        assert definition["do"]["cmd"] == f"python -m pipelines {stage} ${{key}}"
-        assert (ROOT / "pipelines" / "stages" / f"{stage}.py").is_file()
+        assert definition["foreach"] == f"${{{STAGES[name]}}}"
+        assert definition["do"]["cmd"] == f"python -m pipelines {name} ${{key}}"
+        assert (ROOT / "pipelines" / "stages" / f"{name}.py").is_file()
 
 
 def test_dvcs_site_cache_is_ours_alone(project: Path) -> None:
@@ -70,7 +69,7 @@ def test_code_that_a_stage_depends_on_exists() -> None:
 
 def test_settings_of_fine_tuning_do_not_touch_pre_training() -> None:
     pretraining = [name for stage in ("corpus", "tokens", "pretrain") for name in PIPELINE[stage]["do"]["params"]]
-    assert not [name for name in pretraining if "finetune" in name or name == "models.${key}"]
+    assert not [name for name in pretraining if name.startswith(("finetunings", "recipes"))]
     deps = [path for stage in ("corpus", "tokens", "pretrain") for path in PIPELINE[stage]["do"]["deps"]]
     assert not [path for path in deps if "finetuning" in path or path in {"pipelines", "pipelines/stages"}]
 
@@ -141,7 +140,7 @@ def test_what_is_up_to_date_is_left_alone(project: Path) -> None:
     assert not stages_run(dvc(project, "repro", TARGET))
     assert time.monotonic() - started < 60
     params = (project / "params.yaml").read_text()
-    (project / "params.yaml").write_text(params.replace("finetune: {}\nmodels", "finetune: {workers: 1}\nmodels"))
+    (project / "params.yaml").write_text(params.replace("  paper: {}\n", "  paper: {workers: 1}\n"))
     assert not stages_run(dvc(project, "repro", "--dry", TARGET))
     (project / "params.yaml").write_text(params.replace("1.0e-3", "2.0e-3"))
     changed = dvc(project, "repro", "--dry", TARGET)

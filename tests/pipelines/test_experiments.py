@@ -10,7 +10,7 @@ from pipelines.experiments import AblationConfig
 from pipelines.params import load
 from tests.conftest import ROOT
 
-BASE = {"title": "t", "model": "m", "tokens": "t", "data": "d"}
+BASE = {"title": "t", "model": "m", "tokens": "t", "data": "d", "recipe": "r"}
 
 
 def made(**values) -> AblationConfig:

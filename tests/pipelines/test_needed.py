@@ -17,8 +17,9 @@ from tests.conftest import SMOKE
 LOCAL = SMOKE.replace("smoke: {kind: sample, seed: 1}", "smoke: {kind: local, glue: glue, squad: squad}")
 
 
-def project(folder: Path, finetune: str = "{}", text: str = LOCAL) -> None:
-    (folder / "params.yaml").write_text(text.replace("    finetune: {}", f"    finetune: {finetune}"))
+def project(folder: Path, recipe: str = "{}", text: str = LOCAL) -> None:
+    text = text.replace("recipe: paper", "recipe: smoke")
+    (folder / "params.yaml").write_text(text.replace("  smoke: {}", f"  smoke: {recipe}"))
 
 
 def official(folder: Path, *names: str) -> None:
@@ -43,7 +44,7 @@ def test_a_missing_file_is_named_before_anything_is_read(tmp_path: Path, monkeyp
     (tmp_path / "squad").mkdir()
     official(tmp_path / "glue")
     (tmp_path / "glue/SST-2/dev.tsv").unlink()
-    sentence = "tasks.smoke: there is no glue/SST-2/dev.tsv; expected the dev rows of sst2; put it there, or leave sst2 out of finetune.run"
+    sentence = "tasks.smoke: there is no glue/SST-2/dev.tsv; expected the dev rows of sst2; put it there, or leave sst2 out of recipes.paper.run"
     with pytest.raises(SourceUnreachable) as caught:
         tasks.run("smoke", load(), Tracker(None))
     assert str(caught.value) == sentence
@@ -52,7 +53,7 @@ def test_a_missing_file_is_named_before_anything_is_read(tmp_path: Path, monkeyp
     official(tmp_path / "glue")
     with pytest.raises(
         SourceUnreachable,
-        match=r"there is no squad/train-v2.0.json.*leave squad2 out of models\.\w+\.finetune\.squad\.versions",
+        match=r"there is no squad/train-v2.0.json.*leave squad2 out of recipes\.\w+\.squad\.versions",
     ):
         tasks.run("smoke", load(), Tracker(None))
 
@@ -63,8 +64,8 @@ def test_only_what_some_model_runs_is_asked_for_and_mnli_does_without_its_second
     monkeypatch.chdir(tmp_path)
     project(tmp_path, "{run: [mnli, cola]}", LOCAL.replace(", squad: squad", ""))
     assert needed(load(), "smoke") == {
-        "mnli": "models.smoke.finetune.run",
-        "cola": "models.smoke.finetune.run",
+        "mnli": "recipes.smoke.run",
+        "cola": "recipes.smoke.run",
     }
     official(tmp_path / "glue", "mnli", "cola")
     (tmp_path / "glue/MNLI/dev_mismatched.tsv").unlink()

@@ -39,10 +39,10 @@ def test_the_shipped_file_loads_and_every_arm_of_every_ablation_builds() -> None
 
 
 def test_the_published_models_carry_all_of_their_published_settings() -> None:
-    """Paper, Table 6, and the released small++: never only the size."""
+    """Paper, Table 6, and the released small (small_plus): never only the size."""
     published = {  # layers, hidden, heads, ffn, embedding | generator | mask rate | length, batch, steps, rate, warm-up
         "small": (12, 256, 4, 1024, 128, 0.25, 0.15, 128, 128, 1_000_000, 5e-4, 10_000),
-        "small++": (12, 256, 4, 1024, 128, 1.0, 0.15, 512, 128, 4_000_000, 5e-4, 10_000),
+        "small_plus": (12, 256, 4, 1024, 128, 1.0, 0.15, 512, 128, 4_000_000, 5e-4, 10_000),
         "base": (12, 768, 12, 3072, 768, 1 / 3, 0.15, 512, 256, 766_000, 2e-4, 10_000),
         "large": (24, 1024, 16, 4096, 1024, 0.25, 0.25, 512, 2048, 400_000, 2e-4, 10_000),
     }
@@ -70,9 +70,25 @@ def test_the_shipped_file_states_every_section_that_dvc_reads() -> None:
     """DVC refuses to run where a parameter that a stage names is missing, even one that has a default."""
     values = YAML(typ="safe").load(SHIPPED.read_text(encoding="utf-8"))
     for name, model in values["models"].items():
-        assert {"tokens", "tasks", "encoder", "generator", "objective", "pretrain", "finetune"} <= set(model), name
-    assert {"run", "defaults", "tasks", "squad"} <= set(values["finetune"])
+        assert {"tokens", "encoder", "generator", "objective", "pretrain"} <= set(model), name
+        assert isinstance(model["encoder"], str), name
+    for name, finetuning in values["finetunings"].items():
+        assert {"model", "tasks", "recipe"} <= set(finetuning), name
+    assert {"run", "defaults", "tasks", "squad"} <= set(values["recipes"]["paper"])
     assert {"models", "ablations"} <= set(values["run"])
+
+
+def test_the_shipped_file_is_what_dvc_would_write() -> None:
+    """So `dvc exp run -S` changes the line of its key and no other."""
+    from dvc.utils.serialize import dumps_yaml
+    from dvc.utils.serialize._yaml import parse_yaml_for_update
+
+    text = SHIPPED.read_text(encoding="utf-8")
+    values = parse_yaml_for_update(text, str(SHIPPED))
+    assert dumps_yaml(values) == text
+    values["models"]["base"]["pretrain"]["steps"] = 1000
+    changed = dumps_yaml(values).splitlines()
+    assert [new for old, new in zip(text.splitlines(), changed, strict=True) if old != new] == ["      steps: 1000"]
 
 
 def test_the_shipped_file_has_no_anchors() -> None:
@@ -98,12 +114,22 @@ CASES = {
     "text for a number": ("steps: 20", "steps: many", ["models.smoke.pretrain.steps", "'many'"]),
     "no number": ("learning_rate: 1.0e-3", "learning_rate: .nan", ["models.smoke.pretrain.learning_rate", "nan"]),
     "negative size": ("batch: 8", "batch: -8", ["models.smoke.pretrain.batch", "-8", "from 1"]),
-    "heads that do not divide": ("heads: 2", "heads: 3", ["models.smoke.encoder.heads", "divisor"]),
+    "heads that do not divide": ("heads: 2", "heads: 3", ["encoders.smoke.heads", "divisor"]),
     "warm-up beyond the end": ("warmup: 2", "warmup: 200", ["models.smoke.pretrain.warmup", "at most steps"]),
     "missing value": (", learning_rate: 1.0e-3", "", ["models.smoke.pretrain.learning_rate", "is missing"]),
     "unknown corpus": ("corpus: smoke", "corpus: smok", ["tokens.smoke.corpus", "did you mean smoke?"]),
     "unknown tokens": ("    tokens: smoke", "    tokens: smoko", ["models.smoke.tokens", "did you mean smoke?"]),
-    "unknown tasks": ("    tasks: smoke", "    tasks: smoko", ["models.smoke.tasks", "did you mean smoke?"]),
+    "unknown encoder": ("encoder: smoke", "encoder: smoko", ["models.smoke.encoder", "did you mean smoke?"]),
+    "unknown tasks": (
+        "tasks: smoke, recipe",
+        "tasks: smoko, recipe",
+        ["finetunings.smoke.tasks", "did you mean smoke?"],
+    ),
+    "unknown recipe": ("recipe: smoke", "recipe: smoko", ["finetunings.smoke.recipe", "did you mean smoke?"]),
+    "unknown model": ("{model: smoke", "{model: smoko", ["finetunings.smoke.model", "did you mean smoke?"]),
+    "a name of before": ("models: [smoke]", "models: [mini++]", ["run.models", "what was mini++ is mini_plus now"]),
+    "a plus in a name": ("  absent: {sources", "  a+b: {sources", ["corpora.a+b", "letters, digits, _ and -"]),
+    "no recipe to change": ("  paper: {}\n", "", ["recipes", "paper among them"]),
     "unknown run": ("models: [smoke]", "models: [smokey]", ["run.models", "did you mean smoke?"]),
     "length without rows": (
         "lengths: [16], valid",
@@ -118,11 +144,11 @@ CASES = {
     "rows beyond the last position": (
         "embedding: 16}",
         "embedding: 16, positions: 100}",
-        ["models.smoke.finetune", "128", "(100)"],
+        ["recipes.smoke", "128", "(100)"],
     ),
     "windows that skip text": (
-        "finetune: {}\nmodels",
-        "finetune: {squad: {stride: 500}}\nmodels",
+        "  paper: {}\n",
+        "  paper: {squad: {stride: 500}}\n",
         ["squad.stride", "500"],
     ),
     "twice the same model": ("models: [smoke]", "models: [smoke, smoke]", ["run.models", "each entry once"]),
@@ -131,8 +157,8 @@ CASES = {
     "broken brackets": ("models: [smoke]", "models: [smoke", ["params.yaml:"]),
     "unknown choice": ("tracking: none", "tracking: wandb", ["tracking", "mlflow", "none"]),
     "true is no number": ("threads: 1", "threads: true", ["models.smoke.pretrain.threads", "True"]),
-    "list for a section": ("encoder: {layers: 1", "encoder: [1]\n    other: {layers: 1", ["models.smoke"]),
-    "unknown task": ("finetune: {}\nmodels", "finetune: {tasks: {colla: {}}}\nmodels", ["colla", "did you mean cola?"]),
+    "list for a section": ("smoke: {layers: 1", "smoke: [1]\n  other: {layers: 1", ["encoders.smoke"]),
+    "unknown task": ("  paper: {}\n", "  paper: {tasks: {colla: {}}}\n", ["recipes.paper", "did you mean cola?"]),
     "nothing": (SMOKE, "", ["holds no mapping"]),
 }
 
@@ -246,7 +272,7 @@ def test_every_number_has_a_domain() -> None:
 
 
 ABLATION = """ablations:
-  a: {title: t, model: smoke, tokens: smoke, data: smoke, arms: {one: {}, two: {objective.name: mlm}}, labels: {two: BERT}}
+  a: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke, arms: {one: {}, two: {objective.name: mlm}}, labels: {two: BERT}}
 """
 
 
@@ -272,8 +298,8 @@ def test_arms_are_the_model_with_their_settings(tmp_path: Path) -> None:
         (("objective.name: mlm", "objective.nam: mlm"), "ablations.a.arms.two.objective.nam"),
         (("objective.name: mlm", "objektive.name: mlm"), "ablations.a.arms.two.objektive"),
         (("objective.name: mlm", "encoder.heads: 5"), "ablations.a.arms.two.encoder.heads"),
-        (("model: smoke", "model: smoky"), "did you mean smoke"),
-        (("tokens: smoke", "tokens: absent"), "ablations.a.tokens"),
+        (("model: smoke, tokens", "model: smoky, tokens"), "did you mean smoke"),
+        (("tokens: smoke, data", "tokens: absent, data"), "ablations.a.tokens"),
         (("labels: {two", "labels: {too"), "labels.too"),
         (("arms: {one: {}, two: {objective.name: mlm}}, labels: {two: BERT}", "arms: {}"), "at least one arm"),
     ],

@@ -152,7 +152,7 @@ def test_a_run_of_all_tasks_hashes_its_model_once(small, monkeypatch) -> None:  
     monkeypatch.setattr(manifests, "sha256_file", lambda path: hashed.append(str(path)) or real(path))
     params = load()
     encoder = verified.encoder("small", params)
-    jobs = glue.plan_glue(params, params.encoder("small"), "models.small", encoder=encoder, state=Path("runs/x"))
+    jobs = glue.plan_glue(glue.configs_of("small", params), verified.task_rows("made_up"), encoder, Path("runs/x"))
     assert len(jobs) == 14
     assert sorted(hashed) == sorted(set(hashed)) and sum("model.safetensors" in path for path in hashed) == 1
 
@@ -179,9 +179,7 @@ def test_a_published_folder_that_changes_is_told_with_both_hashes(small, capsys)
     shutil.copytree("build/models/small/encoder", "elsewhere")
     Path("elsewhere/MANIFEST.json").unlink()
     text = Path("params.yaml").read_text()
-    Path("params.yaml").write_text(
-        text.replace("published: {}", "published: {theirs: {folder: elsewhere, tasks: made_up, finetune: {}}}")
-    )
+    Path("params.yaml").write_text(text.replace("published: {}", "published: {theirs: {folder: elsewhere}}"))
     from pipelines.stages import published
 
     published.run("theirs", load(), tracking.Tracker(None))

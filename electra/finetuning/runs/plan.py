@@ -195,7 +195,7 @@ def run_together(jobs: Sequence[Job]) -> list[Record]:
             solved = solve_together(jobs)
         except torch.OutOfMemoryError as error:
             raise BadConfig(
-                "finetune.stack",
+                "recipes.paper.stack",
                 f"{len(jobs)} seeds of {jobs[0].task} do not fit into memory together ({error})"[:300],
                 "fewer seeds or a smaller batch",
                 "set stack: off to train one after the other",

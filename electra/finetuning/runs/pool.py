@@ -46,7 +46,7 @@ def run_all(
             waiting,
             workers,
             preload=("electra.finetuning.runs.preload",),
-            limit="finetune.workers in params.yaml",
+            limit="recipes.paper.workers in params.yaml",
         )
         for index, found in units:
             for job, record in zip(waiting[index], found, strict=True):

@@ -63,17 +63,17 @@ def test_a_faulty_setting_is_named_with_its_place(values, sentence):
 
 def test_a_models_faulty_override_is_named_with_its_place():
     finetune = section()
-    with pytest.raises(BadConfig, match=r"models\.tiny\.finetune\.learning_rate: is not a parameter.*under defaults"):
-        finetune.resolve("cola", {"learning_rate": 1e-3}, "models.tiny.finetune")
-    with pytest.raises(BadConfig, match=r"models\.tiny\.finetune\.tasks\.cola\.bach"):
-        finetune.resolve("cola", {"tasks": {"cola": {"bach": 3}}}, "models.tiny.finetune")
+    with pytest.raises(BadConfig, match=r"recipes\.tiny\.learning_rate: is not a parameter.*under defaults"):
+        finetune.resolve("cola", {"learning_rate": 1e-3}, "recipes.tiny")
+    with pytest.raises(BadConfig, match=r"recipes\.tiny\.tasks\.cola\.bach"):
+        finetune.resolve("cola", {"tasks": {"cola": {"bach": 3}}}, "recipes.tiny")
 
 
 def test_windows_that_would_skip_text_are_refused():
-    with pytest.raises(BadConfig, match=r"finetune\.squad\.stride: is 500 with question_length 64"):
+    with pytest.raises(BadConfig, match=r"squad\.stride: is 500 with question_length 64"):
         section(squad={"stride": 500}).resolve_squad({})
-    with pytest.raises(BadConfig, match=r"models\.tiny\.finetune\.squad\.stride"):
-        section().resolve_squad({"defaults": {"length": 64}}, "models.tiny.finetune")
+    with pytest.raises(BadConfig, match=r"recipes\.tiny\.squad\.stride"):
+        section().resolve_squad({"defaults": {"length": 64}}, "recipes.tiny")
 
 
 @pytest.mark.parametrize(

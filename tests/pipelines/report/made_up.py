@@ -33,10 +33,16 @@ OBJECTIVE = ObjectiveConfig()
 @dataclass(frozen=True)
 class Model:
     tokens: str = "sample_world"
-    tasks: str = "sample_world"
     encoder: EncoderConfig = ENCODER
     pretrain: PretrainConfig = PRETRAIN
     objective: ObjectiveConfig = OBJECTIVE
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    model: str = "tiny"
+    tasks: str = "sample_world"
+    recipe: str = "tiny"
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class Finetune:
 
 def experiment() -> AblationConfig:
     arms = {name: {"objective.name": name} for name in ARMS}
-    where = {"model": "tiny", "tokens": "sample_world", "data": "sample_world"}
+    where = {"model": "tiny", "tokens": "sample_world", "data": "sample_world", "recipe": "tiny"}
     return AblationConfig(title="Table 5: what the main network is asked", arms=arms, **where)
 
 
@@ -76,7 +82,11 @@ class Params:
     tokens: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
     tasks: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
     ablations: dict[str, AblationConfig] = field(default_factory=lambda: {"table5": experiment()})
+    finetunings: dict[str, Finetuning] = field(default_factory=lambda: {"tiny": Finetuning(), "mini": Finetuning()})
     finetune: Finetune = Finetune()
+
+    def recipe(self, name: str) -> dict[str, Any]:
+        return {}
 
 
 def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3, flops: float = 2.1e14) -> None:

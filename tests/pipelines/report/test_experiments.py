@@ -9,6 +9,7 @@ from electra.config import build, digest, written
 from electra.files import write_json
 from pipelines import report
 from pipelines.experiments import AblationConfig
+from pipelines.params import settings_digest
 from pipelines.report import ablation_figures, claims, inputs, paper, records
 from tests.pipelines.report import made_up
 
@@ -17,6 +18,7 @@ GRID = {
     "model": "tiny",
     "tokens": "sample_world",
     "data": "sample_world",
+    "recipe": "tiny",
     "grid": {
         "objective": {"electra": {}, "mlm": {"objective.name": "mlm"}},
         "size": {"h64": {"encoder.hidden": 64}, "h128": {}},
@@ -132,7 +134,7 @@ def test_the_page_shows_records_failures_and_what_is_not_run(tmp_path):
 def test_a_record_of_other_settings_is_called_so(tmp_path):
     for told, shown in ((None, False), ("of another day", True), ("now", False)):
         made = write(tmp_path, "sizes", GRID, SCORES)
-        now = digest(written(made.ablations["sizes"]), written(made.models["tiny"]))
+        now = settings_digest("sizes", made)
         facts = {"provenance": {"settings_digest": now if told == "now" else told}} if told else {}
         made = write(tmp_path, "sizes", GRID, SCORES, **facts)
         page = report.build(made, tmp_path / "out", tmp_path).read_text(encoding="utf-8")

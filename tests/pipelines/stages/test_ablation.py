@@ -29,6 +29,7 @@ ablations:
     model: smoke
     tokens: smoke
     data: smoke
+    recipe: smoke
     arms: {electra: {}, mlm: {objective.name: mlm}}
     tasks: [cola]
     seeds: 2
@@ -39,6 +40,7 @@ ablations:
     model: smoke
     tokens: smoke
     data: smoke
+    recipe: smoke
     arms: {published: {}, ten: {objective.discriminator_weight: 10.0}}
     tasks: [cola]
     finetune: *few

@@ -29,19 +29,23 @@ ablations: {}
 corpora: {c: {sources: [{kind: sample}]}}
 tokens: {t: {corpus: c, tokenizer: {kind: train, vocab_size: 800}, lengths: [16]}}
 tasks: {made_up: {kind: sample}, own: {kind: local, glue: here}}
-finetune:
-  defaults: {seeds: [1, 2], epochs: 1, learning_rate: 1.0e-3, length: 16, scratch: {layer_decay: 1.0}}
-  tasks: {mrpc: {both_orders: true}}
-  squad: {stride: 4, question_length: 4}
+encoders:
+  small: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16, positions: 16}
+recipes:
+  paper:
+    defaults: {seeds: [1, 2], epochs: 1, learning_rate: 1.0e-3, length: 16, scratch: {layer_decay: 1.0}}
+    tasks: {mrpc: {both_orders: true}}
+    squad: {stride: 4, question_length: 4}
+  few: {run: [cola, mnli, mrpc, stsb], tasks: {cola: {arms: [pretrained]}}}
 models:
   small: &model
     tokens: t
-    tasks: made_up
-    encoder: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16, positions: 16}
+    encoder: small
     generator: {}
     objective: {}
     pretrain: {length: 16, batch: 8, steps: 10, warmup: 1, learning_rate: 1.0e-3, threads: 1}
-    finetune: {run: [cola, mnli, mrpc, stsb], tasks: {cola: {arms: [pretrained]}}}
+finetunings:
+  small: {model: small, tasks: made_up, recipe: few, arms: [pretrained, scratch]}
 """
 
 
@@ -190,7 +194,7 @@ def test_an_interrupted_stage_goes_on_where_it_was(workspace, monkeypatch):
             "small",
             "misspelt",
             BadConfig,
-            r"models\.small\.finetune\.defaults\.epoch: is not a parameter.*did you mean epochs",
+            r"recipes\.few\.defaults\.epoch: is not a parameter.*did you mean epochs",
         ),
         ("small", "cola/dev.jsonl", CorruptFile, r"cola/dev\.jsonl"),
         ("small", "gone", BadInput, "encoder: there is no such folder"),
@@ -201,7 +205,7 @@ def test_what_is_wrong_is_said_before_any_run(workspace, name, harm, error, sent
         Path("build/models/small").rename("elsewhere")
     elif harm == "misspelt":
         params = Path("params.yaml")
-        params.write_text(params.read_text().replace("finetune: {run:", "finetune: {defaults: {epoch: 3}, run:"))
+        params.write_text(params.read_text().replace("few: {run:", "few: {defaults: {epoch: 3}, run:"))
     elif harm:
         Path("build/tasks/made_up", harm).write_text("{}\n")
     with pytest.raises(error, match=sentence):

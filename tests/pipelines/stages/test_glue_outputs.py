@@ -80,14 +80,14 @@ def test_seeds_in_one_stack_leave_what_single_runs_leave(workspace) -> None:  # 
     change("run: [cola, mnli, mrpc, stsb]", "run: [cola, stsb]")
     glue.run("small", load(), Tracker(None))
     alone, files = json.loads(Path("results/small/glue.json").read_text()), set(contents(Path("build/glue")))
-    change("finetune:\n  defaults", "finetune:\n  stack: on\n  defaults")
+    change("  paper:\n", "  paper:\n    stack: on\n")
     glue.run("small", load(), Tracker(None))
     result = json.loads(Path("results/small/glue.json").read_text())
     assert result["provenance"].pop("stacked") is True and "stacked" not in alone["provenance"]
     assert result["provenance"] == alone["provenance"] and set(contents(Path("build/glue"))) == files
     assert result["tasks"]["stsb"].keys() == alone["tasks"]["stsb"].keys()
     change("stack: on", "stack: sometimes")
-    with pytest.raises(BadConfig, match=r"finetune\.stack: is 'sometimes'"):
+    with pytest.raises(BadConfig, match=r"recipes\.paper\.stack: is 'sometimes'"):
         load()
 
 
@@ -103,7 +103,7 @@ def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
     assert len(lines) == 20 and Path("build/glue/small/mnli/pretrained-seed2/model.safetensors").is_file()
     job = next(
         job
-        for job in glue.plan_glue(load(), load().models["small"], "m", encoder=Path("build/models/small/encoder"), state=Path("runs/glue-small"))
+        for job in glue.plan_glue(glue.configs_of("small", load()), ROWS, Path("build/models/small/encoder"), Path("runs/glue-small"))
         if job.task == "mrpc" and job.arm == "pretrained" and job.seed == 2
     )  # fmt: skip
     assert str(job.start).startswith("runs/glue-small/mnli/pretrained-seed2-") and job.start.name == "model"
@@ -112,9 +112,9 @@ def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
         load()
 
 
-OWN = """published:
-  elsewhere: {folder: build/models/small/encoder, tasks: mine, finetune: {defaults: {seeds: [1], test: true, length: 12}, tasks: {mood: {epochs: 2}}}}
-"""
+OWN = "published:\n  elsewhere: {folder: build/models/small/encoder}\n"
+RECIPE = "  mood: {defaults: {seeds: [1], test: true, length: 12}, tasks: {mood: {epochs: 2}}}\nmodels:\n"
+FINETUNING = "finetunings:\n  elsewhere: {model: elsewhere, tasks: mine, recipe: mood, arms: [pretrained, scratch]}\n"
 
 
 def test_a_model_from_elsewhere_learns_a_task_of_ones_own(workspace) -> None:  # noqa: F811
@@ -123,6 +123,8 @@ def test_a_model_from_elsewhere_learns_a_task_of_ones_own(workspace) -> None:  #
     mine = "mine: {kind: own, tasks: {mood: {train: mood.tsv, dev: mood.tsv, test: mood.tsv, a: text, label: mood, labels: [bad, good]}}}"
     change("own: {kind: local, glue: here}", mine)
     change("published: {}\n", OWN)
+    change("models:\n", RECIPE)
+    change("finetunings:\n", FINETUNING)
     params = load()
     assert main(["check", "elsewhere"]) == main(["params", "elsewhere"]) == 0
     assert params.upstream("glue", "elsewhere") == ("tasks@mine", "published@elsewhere")
@@ -137,9 +139,7 @@ def test_a_model_from_elsewhere_learns_a_task_of_ones_own(workspace) -> None:  #
     squad.run("elsewhere", params, Tracker(None))
     assert json.loads(Path("results/elsewhere/squad.json").read_text())["versions"] == {}, "the source has no SQuAD"
     change("mood: {epochs: 2}", "moods: {epochs: 2}")
-    with pytest.raises(
-        BadConfig, match=r"published\.elsewhere\.finetune\.tasks\.moods: is not a task.*did you mean mood"
-    ):
+    with pytest.raises(BadConfig, match=r"recipes\.mood\.tasks\.moods: is not a task.*did you mean mood"):
         load()
 
 
@@ -151,7 +151,7 @@ def _stage(folder: str) -> None:
 @pytest.mark.parametrize("stack", ["off", "on"])
 def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspace, stack) -> None:  # noqa: F811
     add_test_sets()
-    change("finetune:\n  defaults", f"finetune:\n  stack: {stack}\n  defaults")
+    change("  paper:\n", f"  paper:\n    stack: {stack}\n")
     change("seeds: [1, 2],", "seeds: [1, 2], test: true,")
     change("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli]")
     glue.run("small", load(), Tracker(None))

@@ -25,18 +25,21 @@ ablations: {}
 corpora: {c: {sources: [{kind: sample}]}}
 tokens: {t: {corpus: c, tokenizer: {kind: train, vocab_size: 800}, lengths: [16]}}
 tasks: {made_up: {kind: sample}}
-finetune:
-  defaults: {seeds: [1, 2], learning_rate: 1.0e-3, length: 24}
-  squad: {versions: ["1.1", "2.0"], stride: 6, question_length: 6, null_threshold: 0.0}
+encoders:
+  small: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16, positions: 24}
+recipes:
+  paper:
+    defaults: {seeds: [1, 2], learning_rate: 1.0e-3, length: 24}
+    squad: {versions: ["1.1", "2.0"], stride: 6, question_length: 6, null_threshold: 0.0}
 models:
   small:
     tokens: t
-    tasks: made_up
-    encoder: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16, positions: 24}
+    encoder: small
     generator: {}
     objective: {}
     pretrain: {length: 16, batch: 8, steps: 10, warmup: 1, learning_rate: 1.0e-3, threads: 1}
-    finetune: {}
+finetunings:
+  small: {model: small, tasks: made_up, recipe: paper, arms: [pretrained, scratch]}
 """
 
 
