@@ -13,7 +13,7 @@ from electra.files import atomic_folder, write_atomic
 
 def build(params: Any, out: Path, root: Path = Path()) -> "Path":
     """Draw the report of what `params.run` selects from the results below `root` into `out`; returns index.html."""
-    from pipelines.report import ablation_tables, data, figures, inputs, page, provenance, records, tables
+    from pipelines.report import ablation_tables, claims, data, figures, inputs, page, provenance, records, tables
 
     found = inputs.load(params, root)
     with atomic_folder(out / "figures") as folder:
@@ -22,6 +22,8 @@ def build(params: Any, out: Path, root: Path = Path()) -> "Path":
         *tables.all_tables(found),
         *(t for ablation in found.ablations for t in ablation_tables.all_tables(ablation)),
     ]
+    if any(map(claims.held, found.ablations)):
+        made.append(claims.table(found.ablations))
     made += [*map(records.table, found.records), *data.all_tables(found)]
     named = {table.name: table for table in made}
     with atomic_folder(out / "tables") as folder:

@@ -1,4 +1,4 @@
-"""Figures of an experiment: a mark per arm beside the paper's, lines over a grid, scores over a run, curves.
+"""Figures of an experiment: a mark per arm beside the paper's, lines over a grid, scores over a run.
 
 Lines differ by colour and by dash and marker, so that they are told apart without colour.
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.report.comparison import mean, sd
-from pipelines.report.experiments import Ablation, Arm, lines, series
+from pipelines.report.experiments import Ablation, Arm, lines
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, new_figure
 
 if TYPE_CHECKING:
@@ -23,11 +23,6 @@ LOOKS: tuple[tuple[str, Any, str], ...] = (
     (INK, (0, (1, 1.5)), "v"),
     (BLUE, (0, (1, 1.5)), "P"),
 )
-CURVES = (
-    ("disc_auc", "AUC on replaced tokens"),
-    ("mlm_accuracy", "accuracy at masked positions"),
-    ("replaced_rate", "replaced tokens, fraction"),
-)
 
 
 def all_figures(ablation: Ablation) -> Iterator[Named]:
@@ -41,10 +36,6 @@ def all_figures(ablation: Ablation) -> Iterator[Named]:
     elif any(arm.scores for arm in ablation.arms):
         said = f"{title}: mean over the tasks ({data}), one small mark per seed, bar = mean ± sd"
         yield name, said, marks(ablation)
-    for metric, axis in CURVES:
-        if figure := curves(ablation, metric, axis):
-            said = f"{title}: {axis} on held-out rows ({data}) against FLOPs, first seed of each arm"
-            yield f"{name}-{metric.replace('_', '-')}", said, figure
 
 
 def marks(ablation: Ablation) -> "Figure":
@@ -65,7 +56,7 @@ def marks(ablation: Ablation) -> "Figure":
     ours.set_yticks(range(len(ablation.arms)), [arm.label for arm in ablation.arms], color=INK)
     ours.set_ylim(len(ablation.arms) - 0.45, -0.6)
     ours.set_title("ours")
-    ours.set_xlabel(_on("mean", ablation.data))
+    ours.set_xlabel(on("mean", ablation.data))
     ours.margins(x=0.12)
     if beside:
         theirs = grid[1]
@@ -96,7 +87,7 @@ def over_grid(
     axes.set_xticks(range(len(along)), [ablation.label(value) for value in along])
     axes.set_xlim(-0.3, len(along) - 0.7)
     axes.set_xlabel(ablation.axis_names[[set(values) == set(along) for values in ablation.axes].index(True)])
-    axes.set_ylabel(_on("mean of the tasks", ablation.data))
+    axes.set_ylabel(on("mean of the tasks", ablation.data))
     if len(across) > 1:
         axes.legend(loc="best", frameon=False, fontsize=8.5)
     return figure
@@ -120,7 +111,7 @@ def over_flops(ablation: Ablation) -> "Figure":
     axes.set_xscale("log")
     axes.minorticks_off()
     axes.set_xlabel("pre-training FLOPs")
-    axes.set_ylabel(_on("mean of the tasks", ablation.data))
+    axes.set_ylabel(on("mean of the tasks", ablation.data))
     axes.legend(loc="best", frameon=False, fontsize=8)
     return figure
 
@@ -135,25 +126,6 @@ def _line(
     axes.errorbar(x, y, yerr=bars, label=label, **style)
 
 
-def curves(ablation: Ablation, metric: str, axis: str) -> "Figure | None":
-    """A metric over the FLOPs of every arm that has it."""
-    found = [(arm, points) for arm in ablation.arms if (points := series(arm, metric))]
-    if len(found) < 2:
-        return None
-    columns = 2 if max(len(arm.label) for arm, _ in found) < 25 else 1
-    figure = new_figure(3.9, 2.6 + 0.16 * -(-len(found) // columns))
-    axes = figure.subplots()
-    for number, (arm, (x, y)) in enumerate(found):
-        colour, dash, _ = LOOKS[number % len(LOOKS)]
-        axes.plot(x, y, color=colour, linestyle=dash, linewidth=1.3 if number < len(LOOKS) else 0.8, label=arm.label)
-    axes.set_title(axis[:1].upper() + axis[1:])
-    axes.set_xlabel("pre-training FLOPs")
-    figure.legend(
-        loc="outside lower center", ncols=columns, frameon=False, fontsize=7.5, labelcolor="linecolor", handlelength=1.8
-    )
-    return figure
-
-
-def _on(what: str, data: str) -> str:
+def on(what: str, data: str) -> str:
     """An axis label that names its data, on a line of its own where it is long."""
     return f"{what} ({data})" if len(data) < 16 else f"{what}\n({data})"

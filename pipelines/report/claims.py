@@ -5,14 +5,14 @@ any experiment, at any size, whatever they are called.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from pipelines.report.comparison import Difference, decided, detectable, difference, mean
 from pipelines.report.experiments import Ablation, Arm, by_cell
-from pipelines.report.table import signed
+from pipelines.report.table import Cell, Column, Table, signed
 
 NETWORK = {"generator.kind": "unigram"}
 QUARTER, HALF, FULL = ({"generator.width": width} for width in (0.25, 0.5, 1.0))
@@ -23,43 +23,114 @@ BERT = {"objective.name": "mlm"}
 
 @dataclass(frozen=True)
 class Claim:
-    """`upper` scores above `lower` (or no better than it: `level`), by the paper's `source`."""
+    """`upper` scores above `lower` (or no better than it: `level`), by the paper's `source`; `text` says so in words."""
 
     upper: dict[str, Any]
     lower: dict[str, Any]
     source: str
+    text: str
     level: bool = False
 
 
 CLAIMS = (
-    Claim({}, {"objective.name": "electra_15"}, "Table 5"),
-    Claim(QUARTER, NETWORK, "Figure 3"),
-    Claim(HALF, NETWORK, "Figure 3"),
-    Claim(QUARTER, FULL, "Figure 3"),
-    Claim(HALF, FULL, "Figure 3"),
-    Claim({}, TWO_STAGE, "Figure 3"),
-    Claim({}, ADVERSARIAL, "Figure 3"),
-    Claim(ADVERSARIAL, BERT, "Figure 3"),
-    Claim({"objective.disallow_correct": True}, {}, "appendix", level=True),
-    Claim({"objective.temperature": 2.0}, {}, "appendix", level=True),
+    Claim({}, {"objective.name": "electra_15"}, "Table 5", "ELECTRA above ELECTRA 15 %"),
+    Claim({}, BERT, "Figures 1, 4", "ELECTRA above BERT"),
+    Claim(QUARTER, NETWORK, "Figure 3", "generator of 1/4 above unigram"),
+    Claim(HALF, NETWORK, "Figure 3", "generator of 1/2 above unigram"),
+    Claim(QUARTER, FULL, "Figure 3", "generator of 1/4 above full size"),
+    Claim(HALF, FULL, "Figure 3", "generator of 1/2 above full size"),
+    Claim({}, TWO_STAGE, "Figure 3", "joint above two-stage training"),
+    Claim({}, ADVERSARIAL, "Figure 3", "joint above adversarial training"),
+    Claim(ADVERSARIAL, BERT, "Figure 3", "adversarial training above BERT"),
+    Claim(
+        {"objective.disallow_correct": True}, {}, "appendix", "never sampling the original gains nothing", level=True
+    ),
+    Claim({"objective.temperature": 2.0}, {}, "appendix", "temperature 2 gains nothing", level=True),
 )
-BY_SIZE = Claim({}, BERT, "Figures 1 and 4, Table 5")
+BY_SIZE = CLAIMS[1]
+
+
+@dataclass(frozen=True)
+class Held:
+    """One statement of the paper held against one pair of arms; `gains` stands in for a difference that has no spread."""
+
+    text: str
+    paper: str
+    ablation: Ablation
+    pair: str
+    verdict: str
+    found: Difference | None = None
+    gains: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What came out here, as numbers."""
+        return size(self.found) if self.found else self.gains
+
+
+def held(ablation: Ablation) -> list[Held]:
+    """Every statement of the paper that this experiment bears on, with what came out here."""
+    return [*_published(ablation), *_claimed(ablation), *_gains(ablation)]
 
 
 def orders(ablation: Ablation) -> list[str]:
-    """Every statement of the paper that this experiment bears on, with what came out here, after what it could have shown."""
-    said = [*_published(ablation), *_claimed(ablation), *_gains(ablation)]
-    return [*_power(ablation), *said] if said else []
+    """The same as sentences."""
+    return [f"{one.pair} ({one.paper}): {one.verdict} ({one.shown})." for one in held(ablation)]
 
 
-def _power(ablation: Ablation) -> Iterator[str]:
+def line(ablation: Ablation) -> str:
+    """What an experiment tells, in a line."""
+    found = held(ablation)
+    seeds = max((len(arm.scores) for arm in ablation.arms), default=0)
+    sure = sum(one.verdict in {"came out", "reversed", "not level"} for one in found)
+    told = f"{sure} of {len(found)} statements decided" if found else "no statement of the paper"
+    return f"{ablation.origin}; {len(ablation.arms)} arms of {seeds} seed{'s' * (seeds != 1)}; {told}"
+
+
+def table(ablations: Sequence[Ablation]) -> Table:
+    """The paper's statements, one a row: what this run's experiments say of each, and what records on each data do."""
+    told: dict[str, list[Held]] = {}
+    for one in (one for ablation in ablations for one in held(ablation)):
+        told.setdefault(one.text, []).append(one)
+    groups = list(dict.fromkeys(_group(ablation) for ablation in ablations))
+    rows: list[tuple[Cell, ...]] = []
+    for text, found in told.items():
+        source = "; ".join(dict.fromkeys(one.paper for one in found))
+        rows.append((text, source, *(_said([one for one in found if _group(one.ablation) == of]) for of in groups)))
+    return Table(
+        name="claims",
+        title=f"The paper's statements, and what came out here ({', '.join(dict.fromkeys(a.data for a in ablations))})",
+        columns=tuple(Column(title, align="left") for title in ("claim", "paper", *groups)),
+        rows=tuple(rows),
+        notes=(_power(ablations), DECIDED),
+    )
+
+
+DECIDED = (
+    "In points of the mean over the tasks of each column's data, which differ. A statement came out, or is reversed, where the "
+    "95 % interval of the difference leaves out zero. Recorded runs had settings of their own; each pair of arms counts once."
+)
+
+
+def _group(ablation: Ablation) -> str:
+    return f"{'recorded' if ablation.record else 'this run'}: {ablation.data}"
+
+
+def _power(ablations: Sequence[Ablation]) -> str:
     """Said by the number of seeds alone, so before any score is known."""
-    seeds = min((len(arm.scores) for arm in ablation.arms if arm.scores), default=0)
-    if seeds > 1:
-        yield (
-            f"{seeds} seeds an arm find a true difference of {detectable(seeds):.1f} standard deviations four times in five; "
-            "the 95 % interval of a difference decides."
-        )
+    seeds = {min((len(arm.scores) for arm in ablation.arms if arm.scores), default=0) for ablation in ablations}
+    told = ", ".join(f"{count} seeds an arm: {detectable(count):.1f}" for count in sorted(seeds) if count > 1)
+    return f"True differences found four times in five, in standard deviations: {told or 'none'}; one seed: none."
+
+
+def _said(found: Sequence[Held]) -> str | None:
+    """The smallest and the largest difference, and the verdicts on different arms, counted."""
+    different = list({(one.pair, one.shown): one for one in found}.values())
+    points = sorted(one.found.points for one in different if one.found)
+    words = ["one seed" if "one seed" in one.verdict else one.verdict.partition(",")[0] for one in different]
+    told = ", ".join(word + (f" {words.count(word)}×" if len(words) > 1 else "") for word in dict.fromkeys(words))
+    ends = [*map(signed, (points[0], points[-1]))] if points else [one.gains for one in different]
+    return f"{' to '.join(dict.fromkeys(ends))}: {told}" if different else None
 
 
 def size(found: Difference) -> str:
@@ -68,38 +139,29 @@ def size(found: Difference) -> str:
     return text if found.sds is None else f"{text}, {abs(found.sds):.1f} standard deviations"
 
 
-def _published(ablation: Ablation) -> Iterator[str]:
+def _published(ablation: Ablation) -> Iterator[Held]:
     """Neighbours of a table's order."""
     beside = ablation.paper
     arms = {arm.name: arm for arm in ablation.arms if arm.scores}
     ranked = [(name, *row) for name, row in beside.arms.items() if name in arms] if beside else []
     for (upper, upper_label, high), (lower, lower_label, low) in pairwise(ranked):
         if found := difference(arms[upper].scores, arms[lower].scores):
-            if math.isclose(high, low):
+            verdict, order = decided(found), "above"
+            if level := math.isclose(high, low):
                 apart = found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
-                told = "not level here" if apart else "nothing here says otherwise"
-                yield f"{upper_label} level with {lower_label} (paper): {told} ({size(found)})."
-                continue
-            yield (
-                f"{upper_label} above {lower_label} (paper {signed(high - low)}): "
-                f"{decided(found)} here ({size(found)})."
-            )
+                verdict, order = "not level" if apart else "nothing says otherwise", "level with"
+            text = f"{upper_label} {order} {lower_label}"
+            source = beside.source.removeprefix("paper, ") if beside else ""
+            yield Held(text, source if level else f"{source}: {signed(high - low)}", ablation, text, verdict, found)
 
 
-def _claimed(ablation: Ablation) -> Iterator[str]:
-    for claim in (*CLAIMS, BY_SIZE):
+def _claimed(ablation: Ablation) -> Iterator[Held]:
+    for claim in CLAIMS:
         for upper, lower in _pairs(ablation, claim):
             if found := difference(upper.scores, lower.scores):
-                if claim.level:
-                    yield (
-                        f"{upper.label} gains nothing over {lower.label} (paper, {claim.source}): "
-                        f"{decided(found, 'level')} here ({size(found)})."
-                    )
-                else:
-                    yield (
-                        f"{upper.label} above {lower.label} (paper, {claim.source}): "
-                        f"{decided(found)} here ({size(found)})."
-                    )
+                verdict = decided(found, "level" if claim.level else "above")
+                pair = f"{upper.label} {'gains nothing over' if claim.level else 'above'} {lower.label}"
+                yield Held(claim.text, claim.source, ablation, pair, verdict, found)
 
 
 def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[Arm, Arm]]:
@@ -112,7 +174,7 @@ def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[Arm, Arm]]:
                 yield upper, lower
 
 
-def _gains(ablation: Ablation) -> Iterator[str]:
+def _gains(ablation: Ablation) -> Iterator[Held]:
     """Figure 4: whether ELECTRA's gain over BERT grows as models shrink. Said without a verdict: gains have no spread here."""
     if len(ablation.axes) != 2:
         return
@@ -125,5 +187,6 @@ def _gains(ablation: Ablation) -> Iterator[str]:
         gain = (mean(upper.scores) or 0.0) - (mean(lower.scores) or 0.0)
         gains.append((upper.parameters or 0, ", ".join(map(ablation.label, shared)), gain))
     if len(gains) > 1:
+        text = "ELECTRA's gain over BERT grows as models shrink"
         shown = "; ".join(f"{label} {signed(gain)}" for _, label, gain in sorted(gains))
-        yield f"ELECTRA's gain over BERT grows as models shrink (paper, Figure 4); here, from small to large: {shown} points."
+        yield Held(text, "Figure 4", ablation, text, "no spread, so no verdict", gains=shown)

@@ -19,8 +19,8 @@ from electra.finetuning.squad.metrics import golds, question_scores
 from electra.finetuning.tasks import GLUE, SQUAD
 from pipelines.report.inputs import ModelResults, check
 
-SENTENCES, TOKENS = 8, 96
-ANSWERS, MISTAKES = 3, 2
+SENTENCES, TOKENS = 6, 96
+ANSWERS, MISTAKES = 1, 1
 SHADED = 20  # per cent below which an original word is left unshaded
 CONTEXT = 260  # characters of context shown around an answer
 
@@ -146,8 +146,8 @@ def answers(model: ModelResults, root: Path = Path()) -> str:
             if group:
                 items = "".join(_answer(row, predictions.get(row["id"]), version) for row in group[:ANSWERS])
                 share = f"{len(group):,} of {len(rows):,}".replace(",", "\u202f")
-                parts.append(f"<h4>{title} <span>{share} questions</span></h4><ul class=qa>{items}</ul>")
-    return "".join(parts)
+                parts.append(f"<div><h4>{title} <span>{share} questions</span></h4><ul class=qa>{items}</ul></div>")
+    return f'<div class="grid four">{"".join(parts)}</div>' if parts else ""
 
 
 def _answer(row: dict[str, Any], predicted: str | None, version: str) -> str:

@@ -43,7 +43,6 @@ class Arm:
     settings: dict[str, Any]
     values: tuple[str, ...] = ()  # of a grid's axes
     points: tuple[Point, ...] = ()
-    curve: tuple[dict[str, Any], ...] = ()
     parameters: int | None = None
 
     @property
@@ -176,19 +175,8 @@ def _arm(name: str, part: dict[str, Any], settings: dict[str, Any]) -> Arm:
             Point(float(point["fraction"]), float(point["flops"]), tuple(map(float, point["scores"])))
             for point in part.get("points") or []
         ),
-        curve=tuple(part.get("curve") or ()),
         parameters=part.get("parameters", {}).get("discriminator"),
     )
-
-
-def series(arm: Arm, metric: str) -> tuple[list[float], list[float]] | None:
-    """FLOPs and a metric on held-out rows, over an arm's run (its first seed)."""
-    found = [
-        (float(row["flops"]), float(row[metric]))
-        for row in arm.curve
-        if isinstance(row.get(metric), int | float) and math.isfinite(row[metric]) and "flops" in row
-    ]
-    return ([x for x, _ in found], [y for _, y in found]) if len(found) > 1 else None
 
 
 def number(values: dict[str, Any], name: str) -> float | None:

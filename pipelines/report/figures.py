@@ -31,7 +31,7 @@ class Drawn:
 
 
 def draw_all(inputs: Inputs, folder: Path) -> dict[str, Drawn]:
-    """Draw every figure that the inputs allow into `folder`, as SVG and PNG."""
+    """Draw every figure that the inputs allow into `folder`."""
     drawn: dict[str, Drawn] = {}
 
     def keep(name: str, caption: str, figure: "Figure | None") -> None:
@@ -39,13 +39,9 @@ def draw_all(inputs: Inputs, folder: Path) -> dict[str, Drawn]:
             drawn[name] = Drawn(name, caption, inline_svg(save(figure, folder, name), name, caption))
 
     with context():
-        sized = [model for model in inputs.models if model.flops and model.average and _any_scores(model.average)]
-        if len({model.flops for model in sized}) > 1:
-            caption = f"{_average_title(sized[0])} against pre-training FLOPs, mean ± sd over fine-tuning seeds"
-            keep("score-by-flops", caption, score_by_flops(sized))
         for model in inputs.models:
             if any(_any_scores(task) for task in model.tasks):
-                caption = f"{model.name}: each task from scratch and pre-trained, its chance line, one small mark per seed ({model.data})"
+                caption = f"{model.name}: each task from scratch and pre-trained, beside chance (SQuAD: never answering) and the commonest class, one small mark per fine-tuning ({model.data})"
                 keep(f"{model.name}-tasks", caption, tasks(model))
             text = model.corpus.replace("_", " ")
             for name, caption, figure in curves(model):
@@ -54,39 +50,6 @@ def draw_all(inputs: Inputs, folder: Path) -> dict[str, Drawn]:
             for name, caption, figure in ablation_figures.all_figures(ablation):
                 keep(name, caption, figure)
     return drawn
-
-
-def score_by_flops(models: Sequence[ModelResults]) -> "Figure":
-    """The paper's Figure 1: the mean score against pre-training FLOPs, both arms."""
-    figure = new_figure(4.3, 3.1)
-    axes = figure.subplots()
-    ordered = sorted(models, key=lambda model: model.flops or 0)
-    for arm, colour, marker, label in (
-        ("scratch", GREY, "o", "from scratch"),
-        ("pretrained", BLUE, "o", "pre-trained"),
-    ):
-        points = [(m.flops, m.average.scores[arm]) for m in ordered if m.average and m.average.scores[arm]]
-        x = [flops for flops, _ in points]
-        y = [mean(scores) for _, scores in points]
-        bars = [sd(scores) or 0.0 for _, scores in points]
-        face = colour if arm == "pretrained" else PAPER
-        axes.errorbar(x, y, yerr=bars, color=colour, marker=marker, markerfacecolor=face, markersize=5.5, linewidth=1.2)
-        if points:
-            axes.annotate(label, (x[-1], y[-1]), (8, 6), textcoords="offset points", ha="right", color=colour)
-    for model in ordered:
-        best = mean(model.average.scores["pretrained"] or model.average.scores["scratch"]) if model.average else None
-        if best is not None:
-            axes.annotate(
-                model.name, (model.flops or 0, best), (0, -14), textcoords="offset points", ha="center", color=MUTED
-            )
-    axes.margins(y=0.18)
-    axes.set_xscale("log")
-    exponents = [math.log10(model.flops) for model in ordered if model.flops]
-    axes.set_xlim(10 ** math.floor(min(exponents) - 0.05), 10 ** math.ceil(max(exponents) + 0.05))
-    axes.minorticks_off()
-    axes.set_xlabel("pre-training FLOPs")
-    axes.set_title(_average_title(ordered[0]))
-    return figure
 
 
 def tasks(model: ModelResults) -> "Figure":
@@ -115,14 +78,17 @@ def tasks(model: ModelResults) -> "Figure":
     axes.grid(axis="y", visible=False)
     low = min(min(scores) for row in [*rows, *squad] for scores in row.scores.values() if scores)
     axes.set_xlim(min(0.0, low) - 2 if low < 20 else 10 * math.floor(low / 10) - 2, 102)
-    axes.set_xlabel(_on("score, points", model.data))
+    axes.set_xlabel(ablation_figures.on("score, points", model.data))
     handles = [
         axes.plot([], [], "o", color=GREY, markerfacecolor=PAPER, markersize=6, markeredgewidth=1.4)[0],
         axes.plot([], [], "o", color=BLUE, markersize=6)[0],
         axes.plot([], [], "|", color=ORANGE, markersize=9, markeredgewidth=1.6)[0],
+        axes.plot([], [], "x", color=ORANGE, markersize=5, markeredgewidth=1.4)[0],
     ]
-    named = ["from scratch", "pre-trained", "chance"]
-    figure.legend(handles, named, loc="outside upper left", ncols=3, frameon=False, handletextpad=0.2)
+    named = ["from scratch", "pre-trained", "chance", "majority"]
+    figure.legend(
+        handles, named, loc="outside upper left", ncols=4, columnspacing=1.2, frameon=False, handletextpad=0.2
+    )
     return figure
 
 
@@ -138,6 +104,8 @@ def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
         axes.plot([means["scratch"], means["pretrained"]], [place, place], zorder=1, **line)  # type: ignore[arg-type]
     if (chance := row.ground.get("chance")) is not None:
         axes.plot([chance, chance], [place - 0.36, place + 0.36], color=ORANGE, linewidth=1.6, zorder=1)
+    if (majority := row.ground.get("majority")) is not None:
+        axes.plot(majority, place, "x", color=ORANGE, markersize=5, markeredgewidth=1.4, zorder=1)
     for arm, colour, face in (("scratch", GREY, PAPER), ("pretrained", BLUE, BLUE)):
         scores = row.scores[arm]
         if not scores:
@@ -166,7 +134,6 @@ def curves(model: ModelResults) -> list[tuple[str, str, "Figure"]]:
             ("held out", BLUE, "-", _scaled(held_out(curve, metric), factor)),
         ]
 
-    panel("loss", f"the whole loss, MLM + {weight:g} × discriminator", both("loss"), "Total loss")
     panel("mlm-loss", "generator's loss at the masked positions, nats", both("mlm_loss"), "MLM loss (generator)")
     panel("main-loss", "main network's loss on tokens, nats", both("main_loss"), "Loss on tokens (main network)")
     majority = (f"majority, {weight:g}·H(r)", ORANGE, (0, (4, 2)), baseline(curve, weight))
@@ -214,15 +181,6 @@ def curves(model: ModelResults) -> list[tuple[str, str, "Figure"]]:
         bottom=0,
         top=1,
     )
-    panel(
-        "disc-accuracy",
-        "share of tokens judged right, against always saying “original”",
-        [
-            ("discriminator", BLUE, "-", held_out(curve, "disc_accuracy")),
-            ("always original", ORANGE, (0, (4, 2)), held_out(curve, "disc_majority")),
-        ],
-        "Discriminator accuracy",
-    )
     return result
 
 
@@ -267,14 +225,5 @@ def _lines(
     return figure
 
 
-def _on(what: str, data: str) -> str:
-    """An axis label that names its data, on a line of its own where it is long."""
-    return f"{what} ({data})" if len(data) < 16 else f"{what}\n({data})"
-
-
 def _any_scores(row: Measured) -> bool:
     return any(row.scores.values())
-
-
-def _average_title(model: ModelResults) -> str:
-    return model.average.title if model.average else "mean"

@@ -22,6 +22,7 @@ MEAN_WANTED, SQUAD_WANTED, TASK_WANTED = 38.0, 25.0, 20.0  # points over scratch
 SDS_WANTED = 3.0
 CEILING, CHANCE = 99.0, 2.0
 COLLAPSE_AUC = 0.55
+SIMPLE = ("chance", "majority", "bag_of_words", "word_overlap")  # what needs no network
 
 
 def spread(scores: Sequence[float]) -> str:
@@ -33,7 +34,7 @@ def spread(scores: Sequence[float]) -> str:
 
 
 def headline(model: ModelResults, *, named: bool = False) -> str:
-    """One sentence on the mean over the tasks; `named` puts the model's name in front."""
+    """How many tasks moved, by how much, and the mean; `named` puts the model's name in front."""
     sentence = _headline(model)
     return f"{model.name}: {sentence[0].lower()}{sentence[1:]}" if named else sentence
 
@@ -42,22 +43,31 @@ def _headline(model: ModelResults) -> str:
     if model.average is None or not any(model.average.scores.values()):
         return "No fine-tuning results yet."
     scores = model.average.scores
-    found = difference(scores["pretrained"], scores["scratch"])
     title = _labelled(model.average.title, model)
-    if found is None:
+    if not all(scores.values()):
         arm = "pretrained" if scores["pretrained"] else "scratch"
         return f"{title[:1].upper()}{title[1:]}: {spread(scores[arm])} {ARM_TITLES[arm]}; the other arm is missing."
-    ends = f"from {spread(scores['scratch'])} (from scratch) to {spread(scores['pretrained'])} (pre-trained)"
-    if found.verdict == "higher":
-        return f"Pre-training lifts the {title} {ends}: {size(found)}."
-    if found.verdict == "lower":
-        return f"Pre-training lowers the {title} {ends}: {size(found)}."
-    reason = {
-        "noise": "which is inside the noise",
-        "one seed": "from one seed an arm, so its spread is unknown",
-        "no spread": "with no spread over seeds to judge it by",
-    }[found.verdict]
-    return f"The {title} goes {ends}: {size(found)}, {reason}."
+    found = [difference(task.scores["pretrained"], task.scores["scratch"]) for task in model.tasks]
+    said = []
+    for verdict, verb in (("higher", "lifts"), ("lower", "lowers")):
+        points = sorted(abs(each.points) for each in found if each and each.verdict == verdict)
+        if points or verdict == "higher":
+            by = f" by {points[0]:.1f} to {points[-1]:.1f} points" if points else ""
+            said.append(f"{verb} {len(points) or 'none'} of {len(found)} tasks beyond the noise{by}")
+    claimed = f"Pre-training {' and '.join(said)}"
+    if all(each and each.verdict == "one seed" for each in found):
+        claimed = "One fine-tuning an arm, so the spread is unknown and no difference is claimed"
+    text = (
+        f"{claimed}. The {title} goes from {spread(scores['scratch'])} from scratch to {spread(scores['pretrained'])}"
+    )
+    for row in (
+        row for rows in model.squad.values() for row in rows if row.metric == "f1" and all(row.scores.values())
+    ):
+        never = f" (never answering: {row.ground['chance']:.1f})" if "chance" in row.ground else ""
+        text += (
+            f", {row.title} F1 from {mean(row.scores['scratch']):.1f} to {mean(row.scores['pretrained']):.1f}{never}"
+        )
+    return f"{text}."
 
 
 def _labelled(title: str, model: ModelResults) -> str:
@@ -79,6 +89,26 @@ def goals(model: ModelResults) -> list[tuple[bool, str]]:
         name = "mean of the tasks" if row is model.average else _name(row)
         mark = f"{'above' if met else 'below'} the mark of {points:g} points and {SDS_WANTED:g} standard deviations"
         result.append((met, f"{model.name}, {name}: pre-trained minus from scratch is {size(found)}; {mark}."))
+    return result
+
+
+def learnt(model: ModelResults) -> list[str]:
+    """What stands: marks reached, and what the discriminator has learnt."""
+    found = goals(model)
+    met = sum(reached for reached, _ in found)
+    result = [f"{model.name}: {met} of {len(found)} marks set for the sample world are reached."] if found else []
+    simple = [(row, [row.ground[name] for name in SIMPLE if name in row.ground]) for row in model.tasks]
+    above = [row.title for row, of in simple if of and (mean(row.scores["pretrained"]) or 0) > max(of)]
+    if above:
+        result.append(
+            f"{model.name}: above chance, the majority, a bag of words and word overlap on {', '.join(above)}."
+        )
+    auc, recall = held_out(model.curve, "disc_auc"), held_out(model.curve, "disc_recall")
+    if auc and recall:
+        result.append(
+            f"{model.name}: the discriminator ranks a replaced token above an original one {100 * auc[1][-1]:.0f} times in "
+            f"100, and finds {100 * recall[1][-1]:.0f} % of the replaced ones, on held-out text."
+        )
     return result
 
 

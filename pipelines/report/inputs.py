@@ -3,6 +3,7 @@
     results/M/{pretrain.json, pretrain.csv, glue.json, squad.json}   one model
     results/ablations/A.json                                        one experiment (experiments.py: its record elsewhere)
     benchmarks/results/*.json                                       recorded runs of other models (records.py)
+    benchmarks/results/M-marks.json                                 one model over several pre-trainings, as recorded
     results/{corpus,tokens,tasks}/N.json                            its data
     build/models/M/examples.json, build/{glue,squad}/M/**           what a person can read
 
@@ -18,7 +19,7 @@ from typing import Any
 
 from electra.errors import UserError
 from electra.files import as_written, read_json
-from electra.finetuning.tasks import GLUE
+from electra.finetuning.tasks import GLUE, SQUAD
 from electra.storage.manifest import MANIFEST, verify_manifest
 from pipelines.report import experiments, records
 from pipelines.report.experiments import Ablation, number
@@ -79,6 +80,9 @@ class ModelResults:
     average: Measured | None
     squad: dict[str, tuple[Measured, ...]]  # version -> exact match, F1
     examples: list[dict[str, Any]]
+    recorded: dict[tuple[str, str], tuple[float, ...]] = field(
+        default_factory=dict
+    )  # by task and metric, one per pre-training
 
     @property
     def flops(self) -> float | None:
@@ -201,7 +205,20 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
             for version, values in sorted(squad.get("versions", {}).items())
         },
         examples=examples if isinstance(examples, list) else [],
+        recorded=_recorded(reader, name),
     )
+
+
+def _recorded(reader: Reader, name: str) -> dict[tuple[str, str], tuple[float, ...]]:
+    """The pre-trained arm over several pre-trainings, from the record that stands beside a model's name, if there is one."""
+    values = reader.json(f"benchmarks/results/{name}-marks.json", optional=True)
+    rows = {**values.get("tasks", {}), "average": values.get("mean_of_nine")}
+    names = {task: (f"squad {version}", "f1") for version, task in SQUAD.items()} | {"average": ("average", "")}
+    return {
+        names.get(task, (task, row.get("metric", ""))): tuple(map(float, row["pretrained"]["scores"]))
+        for task, row in rows.items()
+        if row
+    }
 
 
 def _measured(

@@ -12,7 +12,8 @@ from typing import Any
 from pipelines.report import claims, examples, findings, paper, provenance
 from pipelines.report.experiments import Ablation, number
 from pipelines.report.figures import Drawn
-from pipelines.report.inputs import Inputs, ModelResults, held_out
+from pipelines.report.inputs import Inputs, ModelResults
+from pipelines.report.records import Record
 from pipelines.report.table import MISSING, Table, flops, integer
 from pipelines.report.tables import parameters
 
@@ -21,6 +22,8 @@ SAMPLE_WORLD = (
     "only have the form of GLUE and SQuAD. Its scores say whether the method works here; they are not GLUE or SQuAD scores."
 )
 
+PLAY = "http://127.0.0.1:8008/"
+TELLING = ("disc-loss", "auc", "precision-recall")  # curves that are shown; the others are folded away
 OTHER_SETTINGS = "Its settings were others than params.yaml has now: its arms compare with each other, and with nothing else on this page."
 
 SCRIPT = """
@@ -67,15 +70,11 @@ def render(report: Report) -> str:
     pills = "".join(f'<span class="pill">{escape(label)}</span>' for label in labels)
     sections = [
         ("results", "Results by task", _results(report)),
-        ("answers", "Question answering", _question_answering(report)),
+        ("learnt", "What was learnt, what not", _learnt(report)),
+        ("examples", "Examples to read", _examples(report)),
         ("pretraining", "Pre-training", _pretraining(report)),
-        ("ablations", "Ablations", "".join(_ablation(report, ablation) for ablation in inputs.ablations)),
-        ("records", "Recorded runs", _records(report)),
-        ("short", "What fell short, what is missing", _short(report)),
-        ("examples", "Examples", _examples(report)),
-        ("paper", "Beside the paper", _paper(report)),
-        ("data", "Data", "".join(report.table(name) for name in report.tables if name.startswith("data-"))),
-        ("provenance", "Provenance", _provenance(report)),
+        ("paper", "The paper's statements", _paper(report)),
+        ("provenance", "Where the numbers come from", _provenance(report)),
     ]
     sections = [section for section in sections if section[2]]
     links = "".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title, _ in sections)
@@ -91,14 +90,16 @@ def render(report: Report) -> str:
         f"<style>\n{css}</style>\n</head>\n<body>\n<header><h1>ELECTRA, pre-trained and measured {pills}</h1>"
         f'<nav aria-label="Sections">{links}</nav></header>\n<main>{_first_page(report)}\n{body}</main>\n'
         f"<footer><p>The method and the published numbers: {escape(paper.CITATION)}. Figures and tables also stand beside "
-        "this page as PNG, SVG, CSV and Markdown.</p></footer>\n"
+        "this page as SVG, CSV and Markdown.</p></footer>\n"
         f'<script src="run.js"></script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n'
     )
 
 
 def data_labels(inputs: Inputs) -> list[str]:
-    """What data the numbers are of."""
-    return list(dict.fromkeys([*(m.data for m in inputs.models), *(a.data for a in inputs.ablations)]))
+    """What data this run's numbers are of."""
+    return list(
+        dict.fromkeys(one.data for one in (*inputs.models, *inputs.ablations) if not getattr(one, "record", None))
+    )
 
 
 def figure(drawn: Drawn | None, owner: str = "") -> str:
@@ -116,72 +117,61 @@ def bullets(sentences: Sequence[str], empty: str) -> str:
     return f"<ul class=plainlist>{''.join(f'<li>{escape(sentence)}</li>' for sentence in sentences)}</ul>"
 
 
+def folded(title: str, inner: str, more: str = "", anchor: str = "") -> str:
+    """What is there for those who look for it: a line that opens."""
+    named = f' id="{anchor}"' if anchor else ""
+    line = f"{escape(title)} <span>{escape(more)}</span>"
+    return f"<details{named}><summary>{line}</summary>{inner}</details>" if inner else ""
+
+
 def _first_page(report: Report) -> str:
     models = report.inputs.models
     several = len(models) > 1
     said = "".join(f'<p class="say">{escape(findings.headline(model, named=several))}</p>' for model in models)
-    hero = figure(headline_figure(report) or _tasks_figure(report), models[0].name if len(models) == 1 else "")
+    hero = figure(headline_figure(report), models[0].name if len(models) == 1 else "")
     sample = f"<p>{escape(SAMPLE_WORLD)}</p>" if any(model.sample for model in models) else ""
     return (
         f'<div class="hero"><div>{said or "<p class=say>No model is selected in params.yaml: run.models.</p>"}{sample}{_runs(report)}'
-        f'<div class="run" id="run"><span class="none">When, how long, on what machine: not recorded.</span></div></div>'
-        f"{hero}</div>"
+        f"</div>{hero}</div>"
     )
 
 
 def headline_figure(report: Report) -> Drawn | None:
-    """This run's own picture: each task of its model; of several models the score against FLOPs."""
-    models = report.inputs.models
-    return report.figures.get("score-by-flops") if len(models) > 1 else _tasks_figure(report)
-
-
-def _tasks_figure(report: Report) -> Drawn | None:
+    """This run's own picture: each task of its first model that has scores."""
     return next((drawn for model in report.inputs.models if (drawn := report.figures.get(f"{model.name}-tasks"))), None)
 
 
 def _runs(report: Report) -> str:
-    """What was run: a list for one model, a column each for several."""
-    runs = [what_was_run(report, model) for model in report.inputs.models]
-    if len(runs) == 1:
-        return f'<dl class="facts">{"".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in runs[0])}</dl>'
-    keys = list(dict.fromkeys(key for run in runs for key, _ in run))
-    rows = "".join(
-        f"<tr><th scope=row class=left>{escape(key)}</th>"
-        + "".join(f"<td class=left>{escape(dict(run).get(key, MISSING))}</td>" for run in runs)
-        + "</tr>"
-        for key in keys
-    )
-    return f'<div class="scroll runs"><table><tbody>{rows}</tbody></table></div>' if runs else ""
+    """What was run, a list for each model."""
+    facts = [what_was_run(report, model) for model in report.inputs.models]
+    inner = ("".join(f"<dt>{escape(key)}</dt><dd>{escape(said)}</dd>" for key, said in rows) for rows in facts)
+    return "".join(f'<dl class="facts">{rows}</dl>' for rows in inner)
 
 
 def what_was_run(report: Report, model: ModelResults) -> list[tuple[str, str]]:
     """The facts a reader asks first."""
     config = report.params.models[model.name]
-    encoder = config.encoder
-    steps = number(model.pretrain, "steps") or number(vars(config.pretrain), "steps")
-    batches = [(phase.batch or config.pretrain.batch, phase.length) for phase in config.pretrain.phases]
-    batches = batches or [(config.pretrain.batch, config.pretrain.length)]
-    size = parameters(model)
+    encoder, trained = config.encoder, config.pretrain
+    steps = number(model.pretrain, "steps") or number(vars(trained), "steps")
+    batches = [(phase.batch or trained.batch, phase.length) for phase in trained.phases] or [
+        (trained.batch, trained.length)
+    ]
+    read = ", then ".join(f"{rows} × {length}" for rows, length in batches)
+    size = f", {known} parameters" if (known := parameters(model)) else ""
     rows = [
-        (
-            "model",
-            f"{model.name}: {encoder.layers} layers, hidden {encoder.hidden}"
-            + (f", {size} parameters" if size else ""),
-        ),
-        (
-            "pre-training",
-            f"{integer(steps)} steps of {', then '.join(f'{rows} × {length}' for rows, length in batches)} tokens, "
-            f"objective {config.objective.name}",
-        ),
+        ("model", f"{model.name}: {encoder.layers} layers, hidden {encoder.hidden}{size}"),
+        ("pre-training", f"{integer(steps)} steps of {read} tokens, objective {config.objective.name}"),
         ("FLOPs", f"{flops(model.flops)} (the authors' way of counting)" if model.flops else MISSING),
         ("text", _corpus(report, model)),
         ("tasks", model.data),
     ]
     seeds = max((len(scores) for task in model.tasks for scores in task.scores.values()), default=0)
     if seeds:
-        rows.append(("seeds", f"{seeds} fine-tunings a task and arm, of 1 pre-training"))
-    if auc := held_out(model.curve, "disc_auc"):
-        rows.append(("discriminator", f"AUC {auc[1][-1]:.3f} on held-out text at the end"))
+        told = f"{seeds} fine-tunings a task and arm, of 1 pre-training"
+        if over := model.recorded.get(("average", "")):
+            told += f"; a record of {len(over)} pre-trainings has a mean of {findings.spread(over)}"
+        rows.append(("spread", told))
+    rows.append(("try it", f"electra play {model.name}"))
     return rows
 
 
@@ -200,49 +190,43 @@ def _results(report: Report) -> str:
     parts = []
     for model in report.inputs.models:
         drawn = report.figures.get(f"{model.name}-tasks")
-        drawn = None if drawn is (headline_figure(report) or _tasks_figure(report)) else drawn
-        more = report.table(f"{model.name}-metrics")
-        hidden = f"<details><summary>Every metric</summary>{more}</details>" if more else ""
-        parts.append(f"{report.table(f'{model.name}-tasks')}{figure(drawn, model.name)}{hidden}")
+        drawn = None if drawn is headline_figure(report) else drawn
+        more = folded("Every metric", report.table(f"{model.name}-metrics"))
+        parts.append(f"{report.table(f'{model.name}-tasks')}{figure(drawn, model.name)}{more}")
     return "".join(parts)
-
-
-def _question_answering(report: Report) -> str:
-    return "".join(report.table(f"{model.name}-squad") for model in report.inputs.models)
 
 
 def _pretraining(report: Report) -> str:
     parts = []
     for model in report.inputs.models:
-        panels = [
-            d
-            for name, d in report.figures.items()
-            if name.startswith(f"{model.name}-") and name != f"{model.name}-tasks"
-        ]
-        if panels:
+        panels = {name: drawn for name, drawn in report.figures.items() if name.startswith(f"{model.name}-")}
+        panels.pop(f"{model.name}-tasks", None)
+        first = [panels.pop(name) for telling in TELLING if (name := f"{model.name}-{telling}") in panels]
+        shown, more = (
+            f'<div class="grid">{"".join(figure(one, model.name) for one in of)}</div>' if of else ""
+            for of in (first, panels.values())
+        )
+        if shown or more:
             title = f"<h3>{escape(model.name)}</h3>" if len(report.inputs.models) > 1 else ""
             lead = f'<p class="lead">Measured on held-out text of {escape(model.corpus.replace("_", " "))} with the same masks each time; grey: training.</p>'
-            parts.append(
-                f'{title}{lead}<div class="grid">{"".join(figure(panel, model.name) for panel in panels)}</div>'
-            )
+            parts.append(f"{title}{lead}{shown}{folded('More curves', more)}")
     return "".join(parts)
 
 
 def _ablation(report: Report, ablation: Ablation) -> str:
+    """One line, which opens to figure, statements and tables."""
     name = f"ablation-{ablation.name}"
-    shown = [report.figures.get(name), report.figures.get(f"{name}-points")]
-    drawn = "".join(figure(one, ablation.title) for one in shown)
+    drawn = "".join(figure(report.figures.get(f"{name}{part}"), ablation.title) for part in ("", "-points"))
     orders = claims.orders(ablation)
     said = f"<div><h4>What the paper says, pair by pair</h4>{bullets(orders, '')}</div>" if orders else ""
-    lead = f'<p class="lead">{escape(recorded(ablation.record))}</p>' if ablation.record else ""
+    lead = f'<p class="lead">{escape(f"{ablation.title}. {recorded(ablation.record)}")}</p>' if ablation.record else ""
     tables = "".join(report.table(f"{name}{part}") for part in ("", "-points", "-tasks"))
-    over = [
-        drawn for key, drawn in report.figures.items() if key.startswith(f"{name}-") and not key.endswith("-points")
-    ]
-    panels = "".join(figure(one, ablation.title) for one in over)
-    if panels:
-        panels = f'<details><summary>Training curves</summary><div class="grid">{panels}</div></details>'
-    return f'<h3 id="{name}">{escape(ablation.title)}</h3>{lead}<div class="pair">{drawn}{said}</div>{tables}{panels}'
+    return folded(
+        ablation.title.partition(" (")[0],
+        f'{lead}<div class="pair">{drawn}{said}</div>{tables}',
+        claims.line(ablation),
+        name,
+    )
 
 
 def recorded(record: dict[str, Any]) -> str:
@@ -253,14 +237,14 @@ def recorded(record: dict[str, Any]) -> str:
     return f"{said} {OTHER_SETTINGS}" if record.get("other_settings") else said
 
 
-def _records(report: Report) -> str:
-    """Runs of other models, as recorded."""
-    parts = []
-    for record in report.inputs.records:
-        facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(said)}</dd>" for key, said in record.facts)
-        inner = f'<dl class="facts">{facts}</dl>{report.table(f"record-{record.name}")}'
-        parts.append(f"<h3>{escape(record.name)} <small>{escape(record.data)}</small></h3>{inner}")
-    return "".join(parts)
+def _record(report: Report, record: Record) -> str:
+    """A run of another model, as recorded."""
+    facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(said)}</dd>" for key, said in record.facts)
+    return folded(
+        record.name,
+        f'<dl class="facts">{facts}</dl>{report.table(f"record-{record.name}")}',
+        f"recorded, {record.data}",
+    )
 
 
 def _examples(report: Report) -> str:
@@ -268,43 +252,60 @@ def _examples(report: Report) -> str:
     for model in report.inputs.models:
         title = f"{model.name}, {model.data}"
         if inner := examples.sentences(model):
-            parts.append(f"<h3>Replaced or original? <small>{escape(title)}, held-out text</small></h3>{inner}")
+            play = (
+                f'<p class="lead"><code>electra play {escape(model.name)}</code> judges any text so, and answers any question, '
+                f'in the browser (<a href="{PLAY}">{PLAY}</a> while it runs). This is what it shows of the first held-out texts and questions.</p>'
+            )
+            parts.append(f"<h3>Replaced or original? <small>{escape(title)}, held-out text</small></h3>{play}{inner}")
         if inner := examples.answers(model, report.root):
             parts.append(f"<h3>Answers <small>{escape(title)}, pre-trained, first seed</small></h3>{inner}")
         if inner := examples.mistakes(model, report.root):
-            lead = '<p class="lead">The mistakes the model was surest of, so the worst ones, not typical ones.</p>'
+            lead = '<p class="lead">The mistake of each task that the model was surest of, so the worst ones, not typical ones.</p>'
             parts.append(f"<h3>Mistakes <small>{escape(title)}, pre-trained, first seed</small></h3>{lead}{inner}")
     return "".join(parts)
 
 
 def _paper(report: Report) -> str:
-    names = [name for name in report.tables if name.startswith("paper-")]
-    lead = "The published numbers, with ours in rows and columns of their own. Only orders and gaps can be compared."
-    return f'<p class="lead">{lead}</p>' + "".join(map(report.table, names))
-
-
-def _short(report: Report) -> str:
-    met = [sentence for model in report.inputs.models for reached, sentence in findings.goals(model) if reached]
-    sample = any(model.sample for model in report.inputs.models)
-    marks = bullets(met, "None of the marks set for the sample world is reached (or it was not run).")
+    inputs = report.inputs
+    published = "".join(report.table(name) for name in report.tables if name.startswith("paper-"))
+    lead = '<p class="lead">The published numbers, with ours in rows and columns of their own. Only orders and gaps can be compared.</p>'
+    experiments = "".join(_ablation(report, ablation) for ablation in inputs.ablations)
+    records = "".join(_record(report, record) for record in inputs.records)
     return (
-        (f"<h3>Marks reached</h3>{marks}" if sample else "")
-        + "<h3>Fell short</h3>"
-        + bullets(findings.all_shortfalls(report.inputs), "Nothing that these results show.")
-        + "<h3>Missing or failed</h3>"
-        + bullets(report.inputs.missing, "Nothing: every stage, arm and seed that was asked for has a result.")
-        + ("<h3>Not run</h3>" + bullets(report.inputs.unrun, "") if report.inputs.unrun else "")
+        report.table("claims")
+        + (f"<h3>The experiments, one by one</h3>{experiments}" if experiments else "")
+        + (f"<h3>Recorded runs of other models</h3>{records}" if records else "")
+        + "<h3>The paper's tables</h3>"
+        + folded("Tables 1, 2 and 4, and ours beside them", published and lead + published)
+    )
+
+
+def _learnt(report: Report) -> str:
+    inputs = report.inputs
+    learnt = [sentence for model in inputs.models for sentence in findings.learnt(model)]
+    missing, unrun = (bullets(sentences, "") if sentences else "" for sentences in (inputs.missing, inputs.unrun))
+    short = bullets(findings.all_shortfalls(inputs), "Nothing that these results show.")
+    return (
+        f'<div class="pair"><div><h3>Learnt</h3>{bullets(learnt, "Nothing that these results show.")}</div>'
+        f"<div><h3>Fell short</h3>{short}</div></div>"
+        + (
+            folded("Missing or failed", missing, str(len(inputs.missing)))
+            or '<p class="none">Every stage, arm and seed has a result.</p>'
+        )
+        + folded("Not run", unrun, str(len(inputs.unrun)))
     )
 
 
 def _provenance(report: Report) -> str:
-    parts = []
+    data = "".join(report.table(name) for name in report.tables if name.startswith("data-"))
+    facts: dict[str, str] = {"Text, rows and tasks": data}
     for table in provenance.facts(report.inputs, report.params, report.root):
-        inner = table.html().replace('<figure class="table"', '<figure class="table facts"')
-        parts.append(f"<details><summary>{escape(table.title)}</summary>{inner}</details>")
+        title = "Experiments: settings of each arm" if table.name.startswith("facts-ablation") else table.title
+        facts[title] = facts.get(title, "") + table.html().replace('class="table"', 'class="table facts"')
     return (
-        '<p class="lead">Settings, data and code as recorded by the stages; clock, commit and machine are in the box at the top.</p>'
-        + "".join(parts)
+        '<div class="run" id="run"><span class="none">When, how long, on what machine: not recorded.</span></div>'
+        '<p class="lead">Settings, data and code as recorded by the stages.</p>'
+        + "".join(folded(title, inner) for title, inner in facts.items())
     )
 
 
@@ -318,22 +319,22 @@ def markdown(report: Report) -> str:
         if model.sample:
             lines += [SAMPLE_WORLD, ""]
     first = headline_figure(report)
-    shown = [*([first] if first else []), *(drawn for drawn in report.figures.values() if drawn is not first)]
-    pictures = [escape(f"![{drawn.caption}](figures/{drawn.name}.png)", quote=False) for drawn in shown]
-    lines = [*(escape(line, quote=False) for line in lines), *pictures[:1], ""]
-    tables = [table.markdown() for table in report.tables.values()]
-    for part in (*tables[:1], "\n".join(pictures[1:]), *tables[1:]):
-        lines += [part, ""]
-    orders = [
-        f"{ablation.title} ({ablation.origin}): {said}"
-        for ablation in inputs.ablations
-        for said in claims.orders(ablation)
+    lines = [escape(line, quote=False) for line in lines]
+    if first:
+        lines += [escape(f"![{first.caption}](figures/{first.name}.svg)", quote=False), ""]
+    shown = [f"{model.name}-tasks" for model in inputs.models]
+    lines += [report.tables[name].markdown() for name in (*shown, "claims") if name in report.tables]
+    lines += [
+        "## Experiments",
+        "",
+        *(f"- {escape(a.title, quote=False)}: {claims.line(a)}" for a in inputs.ablations),
+        "",
     ]
     for title, sentences in (
-        ("What the paper says, pair by pair", orders),
+        ("Learnt", [sentence for model in inputs.models for sentence in findings.learnt(model)]),
         ("Fell short", findings.all_shortfalls(inputs)),
         ("Missing or failed", inputs.missing),
         ("Not run", inputs.unrun),
     ):
         lines += [f"## {title}", "", *(f"- {escape(said, quote=False)}" for said in sentences or ["nothing"]), ""]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(lines).rstrip() + "\n\nEvery table stands in `tables/`, every figure in `figures/`.\n"

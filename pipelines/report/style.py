@@ -84,18 +84,13 @@ def context() -> Any:
 
 
 def save(figure: "Figure", folder: Path, name: str) -> str:
-    """Write name.svg and name.png (the same bytes each time) and return the SVG text."""
+    """Write name.svg (the same bytes each time) and return its text."""
     import matplotlib as mpl
 
     with mpl.rc_context({**RC, "svg.hashsalt": name}):
-        figure.draw_without_rendering()  # lays out; once is enough for both files
-        figure.set_layout_engine("none")
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-        image = io.BytesIO()
-        figure.savefig(image, format="png", dpi=200, metadata={"Software": None})
     write_atomic(folder / f"{name}.svg", text.getvalue())
-    write_atomic(folder / f"{name}.png", image.getvalue())
     return text.getvalue()
 
 

@@ -20,6 +20,10 @@ SPREAD = (
     "± is the standard deviation over fine-tuning seeds of one pre-training; it leaves out how much one pre-training "
     "differs from the next."
 )
+RECORD = (
+    "The last column is no part of this run: the pre-trained arm of a recorded one with several pre-trainings, ± their standard "
+    "deviation (benchmarks/results)."
+)
 GROUND = (
     "Chance guesses without looking (for SQuAD: answers nothing), majority gives the commonest training label, bag of words and "
     "word overlap are linear models of which words occur and of how many two texts share, from the same rows. Frozen: the "
@@ -39,8 +43,6 @@ def all_tables(inputs: Inputs) -> list[Table]:
             tables.append(tasks(model))
         if any(task.others for task in model.tasks):
             tables.append(metrics(model))
-        if model.squad:
-            tables.append(squad(model))
     ours = [model for model in inputs.models if model.tasks]
     tables += [
         table_1(ours),
@@ -81,11 +83,16 @@ _ARMS = (
 def tasks(model: ModelResults) -> Table:
     """Each task, both arms, and the ground that they stand on."""
     rows = [*model.tasks, *([model.average] if model.average else [])]
-    cells = []
-    for row in rows:
+    cells: list[tuple[Cell, ...]] = []
+    for row in [*rows, *(row for metrics in model.squad.values() for row in metrics)]:
         official = GLUE[row.name].train_rows if not model.sample and is_subset(row) else None
         seen = row.train_rows, official, row.dev_rows
-        cells.append((row.title, row.metric_title or None, *seen, *_ground(row), *_comparison(row)))
+        metric = (
+            f"{row.metric_title}, chance: never answering" if row.name.startswith("squad") else row.metric_title or None
+        )
+        recorded = (Spread(model.recorded.get((row.name, row.metric), ())),) if model.recorded else ()
+        cells.append((row.title, metric, *seen, *_ground(row), *_comparison(row), *recorded))
+    pretrainings = max(map(len, model.recorded.values()), default=0)
     return Table(
         name=f"{model.name}-tasks",
         title=f"{model.name}: tasks, both arms, points on dev ({model.data})",
@@ -97,9 +104,10 @@ def tasks(model: ModelResults) -> Table:
             Column("dev rows", under="task", suffix=" dev"),
             *_GROUND,
             *_ARMS,
+            *((Column(f"a record, {pretrainings} pre-trainings", 1),) if pretrainings else ()),
         ),
         rows=tuple(cells),
-        notes=(SPREAD, GROUND, RULE),
+        notes=(SPREAD, *((RECORD,) if pretrainings else ()), GROUND, RULE),
         strong=frozenset({len(rows) - 1}) if model.average else frozenset(),
     )
 
@@ -109,7 +117,7 @@ _GROUND = (
     Column("majority", 1, under="chance", suffix=" majority"),
     Column("bag of words", 1),
     Column("word overlap", 1, under="bag of words", suffix=" overlap"),
-    Column("frozen", 1),
+    Column("frozen", 1, under="pre-trained", suffix=" frozen"),
     Column("pre-trained, on train", 1, under="pre-trained", suffix=" on train"),
     Column("from scratch, on train", 1, under="from scratch", suffix=" on train"),
 )
@@ -139,34 +147,13 @@ def metrics(model: ModelResults) -> Table:
     )
 
 
-def squad(model: ModelResults) -> Table:
-    """Question answering, both arms."""
-    rows = [
-        (row.title, row.metric_title, *_ground(row)[:1], *_ground(row)[-2:], *_comparison(row))
-        for metrics in model.squad.values()
-        for row in metrics
-    ]
-    return Table(
-        name=f"{model.name}-squad",
-        title=f"{model.name}: question answering in SQuAD's form, both arms, points on dev ({model.data})",
-        columns=(
-            Column("set", align="left"),
-            Column("metric", under="set", align="left"),
-            Column("never answering", 1),
-            *_GROUND[-2:],
-            *_ARMS,
-        ),
-        rows=tuple(rows),
-        notes=(RULE,),
-    )
-
-
 def table_1(models: Sequence[ModelResults]) -> Table:
     """Score against pre-training FLOPs; experiments, whose means are over other tasks, have tables of their own."""
     rows: list[tuple[Cell, ...]] = [(name, size, cost, score, "") for name, cost, size, score in paper.TABLE_1]
     for model in models:
         scores = model.average.scores["pretrained"] if model.average else ()
-        rows.append((f"{model.name} (ours)", parameters(model), model.flops, "", Spread(scores)))
+        name = f"{model.name} (ours, {len(model.tasks)} tasks)"
+        rows.append((name, parameters(model), model.flops, "", Spread(scores)))
     return Table(
         name="paper-1",
         title=_title("Paper, Table 1: score and pre-training FLOPs", models),
@@ -175,18 +162,12 @@ def table_1(models: Sequence[ModelResults]) -> Table:
             Column("parameters"),
             Column("pre-training FLOPs"),
             Column("GLUE dev", 1, group="paper"),
-            Column(_mean_title(models), 1, group=_ours(models)),
+            Column("mean of the tasks", 1, group=_ours(models)),
         ),
         rows=tuple(rows),
         notes=caution(models),
         strong=frozenset(range(len(paper.TABLE_1), len(rows))),
     )
-
-
-def _mean_title(models: Sequence[ModelResults]) -> str:
-    """What the column is a mean over; of several models the same tasks, or it does not say how many."""
-    counts = {len(model.tasks) for model in models}
-    return f"mean of {counts.pop()} tasks" if len(counts) == 1 else "mean of the tasks"
 
 
 def table_2(models: Sequence[ModelResults]) -> Table:

@@ -16,7 +16,7 @@ def run(name: str, params: Any, tracker: "Tracker") -> None:
 
     index = report.build(params, OUT)
     found = inputs.load(params)
-    for path in sorted((OUT / "figures").glob("*.png")):
+    for path in sorted((OUT / "figures").glob("*.svg")):
         tracker.figure(path)
     for path in (index, OUT / "report.md"):
         tracker.artifact(path)

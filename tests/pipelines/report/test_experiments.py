@@ -1,6 +1,6 @@
 """Experiments in the report: grids and points drawn, claims judged by the rule, what is not run said in one line."""
 
-from dataclasses import field, make_dataclass
+from dataclasses import field, make_dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -46,14 +46,12 @@ def write(root: Path, name: str, config: dict, scores: dict[str, list[float]], *
         points = [
             {"fraction": f, "step": 1, "flops": f * 1e12, "scores": [f * s for s in scores[arm]]} for f in (0.5, 1.0)
         ]
-        curve = [{"step": i, "flops": i * 1e11, "disc_auc": 0.5 + 0.04 * i} for i in range(5)]
         arms[arm] = {
             **part,
             "status": "ok",
             "steps": 10,
             "flops": 1e12,
             "parameters": {"discriminator": 10_000 * int("h128" in arm) + 5_000},
-            "curve": curve,
             "glue": {"cola": scores[arm]},
             "points": points if config.get("points") else [],
             "average": {"scores": scores[arm]},
@@ -79,33 +77,32 @@ SCORES = {
 
 def test_a_pair_inside_the_noise_is_not_said_to_have_come_out(tmp_path):
     said = claims.orders(only(tmp_path, write(tmp_path, "sizes", GRID, SCORES)))
-    assert any("ELECTRA, 64 wide above BERT, 64 wide" in line and "came out here" in line for line in said)
+    assert any("ELECTRA, 64 wide above BERT, 64 wide" in line and "came out" in line for line in said)
     assert any("ELECTRA, 128 wide above BERT, 128 wide" in line and "too close, would need" in line for line in said)
-    assert said[-1].endswith("from small to large: 64 wide +10.1; 128 wide −0.1 points.")
+    assert said[-1].endswith("(64 wide +10.1; 128 wide −0.1).")
 
 
 def test_one_seed_and_a_reversal_are_said(tmp_path):
     scores = {**SCORES, "electra-h64": [50.0], "electra-h128": [40.0, 40.2]}
     said = claims.orders(only(tmp_path, write(tmp_path, "sizes", GRID, scores)))
-    assert not any("four times in five" in line for line in said)  # one arm has one seed
     assert "cannot be judged from one seed" in said[0]
-    assert "reversed here" in said[1]
+    assert "reversed" in said[1]
 
 
 def test_what_should_not_help_is_told_when_it_does(tmp_path):
     config = {**GRID, "grid": {}, "labels": {}, "reference": "", "points": []}
     config["arms"] = {"electra": {}, "hot": {"objective.temperature": 2.0}}
-    for hot, expected in (([50.0, 50.2], "reversed here"), ([40.0, 40.4], "came out here")):
+    for hot, expected in (([50.0, 50.2], "reversed"), ([40.0, 40.4], "came out")):
         made = write(tmp_path, "negatives", config, {"electra": [40.1, 40.3], "hot": hot})
-        assert expected in claims.orders(only(tmp_path, made))[1]
+        assert expected in claims.orders(only(tmp_path, made))[0]
 
 
-def test_points_lines_and_curves_are_drawn(tmp_path):
+def test_points_and_lines_are_drawn(tmp_path):
     drawn = {
         name: figure
         for name, _, figure in ablation_figures.all_figures(only(tmp_path, write(tmp_path, "a", GRID, SCORES)))
     }
-    assert set(drawn) == {"ablation-a-points", "ablation-a-disc-auc"}
+    assert set(drawn) == {"ablation-a-points"}
     assert len(drawn["ablation-a-points"].axes[0].containers) == 4
     flat = {**GRID, "points": []}
     drawn = {
@@ -139,9 +136,27 @@ def test_a_record_of_other_settings_is_called_so(tmp_path):
         made = write(tmp_path, "sizes", GRID, SCORES, **facts)
         page = report.build(made, tmp_path / "out", tmp_path).read_text(encoding="utf-8")
         assert ("Its settings were others" in page) is shown, told
-        text = (tmp_path / "out/report.md").read_text(encoding="utf-8")
-        said = "(sample world, recorded with other settings)" if shown else "(sample world, recorded)"
-        assert f"**Sizes: each task {said}**" in text and f"- Sizes {said}: " in text
+        said = "sample world, recorded with other settings" if shown else "sample world, recorded"
+        assert f"**Sizes: each task ({said})**" in (tmp_path / "out/tables/ablation-sizes-tasks.md").read_text("utf-8")
+        assert f"- Sizes: {said}; 4 arms of 2 seeds; 1 of 3 statements decided" in (
+            tmp_path / "out/report.md"
+        ).read_text("utf-8")
+
+
+def test_one_table_holds_all_statements_and_never_mixes_data(tmp_path):
+    """A mean over nine tasks of the sample world and one over other tasks have columns of their own."""
+    made = write(tmp_path, "sizes", GRID, SCORES)
+    sample = only(tmp_path, made)
+    this = replace(sample, record={})
+    real = replace(sample, data="GLUE", arms=tuple(replace(arm, scores=arm.scores[:1]) for arm in sample.arms))
+    table = claims.table([this, sample, sample, real])
+    assert [column.title for column in table.columns] == [
+        *("claim", "paper", "this run: sample world", "recorded: sample world", "recorded: GLUE"),
+    ]
+    rows = {row[0]: row[1:] for row in table.rows}
+    twice = "−0.1 to +10.1: came out 1×, too close 1×"
+    assert rows["ELECTRA above BERT"] == ("Figures 1, 4", twice, twice, "+0.1 to +10.0: one seed 2×")
+    assert "2 seeds an arm: 5.7" in table.notes[0]
 
 
 def test_a_setting_that_is_added_later_makes_no_record_one_of_other_settings():

@@ -1,0 +1,33 @@
+"""The committed report in a real browser: ten screens at most, no wider than a phone, nothing fetched from anywhere."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser import DESKTOP, PHONE, Tab, browser, needs_browser
+from tests.conftest import ROOT
+
+pytestmark = [needs_browser, pytest.mark.slow]
+PAGE = ROOT / "results/report/index.html"
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with browser(tmp_path_factory.mktemp("profile")) as tab:
+        yield tab
+        assert tab.said == []
+        assert not [url for url in tab.asked if not url.startswith("file://")]
+
+
+@pytest.mark.skipif(not PAGE.is_file(), reason="no report was drawn")
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_page_fits(tab: Tab, size: tuple[int, int], dark: bool) -> None:
+    tab.open(PAGE.as_uri(), size, dark=dark)
+    assert tab.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    if size == DESKTOP:
+        assert tab.run("document.documentElement.scrollHeight") <= 10 * size[1]
+        assert tab.run("document.querySelector('section').getBoundingClientRect().top") > 0.9 * size[1]
+        assert tab.run("document.querySelector('.hero figure').getBoundingClientRect().bottom") <= size[1]
+        tables = "[...document.querySelectorAll('.scroll')].filter(each => !each.closest('details'))"
+        assert tab.run(f"{tables}.every(each => each.scrollWidth <= each.clientWidth)"), "a table is cut off"
