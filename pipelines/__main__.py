@@ -99,7 +99,8 @@ def run_stage(options: argparse.Namespace) -> int:
     told = params.tracking if processes.is_main() else "none"
     started = time.monotonic()
     module = importlib.import_module(f"pipelines.stages.{stage}")
-    record = tracking.open_run(stage, name, facts, {}, tracking=told, run_folder=Path("runs") / key)
+    rests = {"tags": {"data": params.data(stage, name)}, "upstream": params.upstream(stage, name)}
+    record = tracking.open_run(stage, name, facts, **rests, tracking=told, run_folder=Path("runs") / key)
     with stopping.interruptible(), record as tracker:
         module.run(name, params, tracker)
     if processes.is_main():
@@ -220,7 +221,8 @@ def sync_tracking(options: argparse.Namespace) -> int:
     """Tell MLflow what stages could not."""
     from pipelines.tracking import FOLDER, recorder
 
-    if left := recorder.sync(Path("runs") / FOLDER):
+    places = [Path("runs") / FOLDER, *sorted(Path("runs/flows").glob(f"*/runs/{FOLDER}"))]  # of flows' checkouts, too
+    if left := [spool for place in places for spool in recorder.sync(place)]:
         do = "start it, or set MLFLOW_TRACKING_URI for new runs; nothing is lost"
         raise SourceUnreachable(left[0], f"MLflow's store does not answer ({len(left)} runs wait)", "", do)
     print("MLflow has been told everything")

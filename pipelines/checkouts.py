@@ -64,9 +64,13 @@ class Request:
         digest = hashlib.sha256(json.dumps(self.settings).encode()).hexdigest()[:8]
         return "-".join([self.model.replace("+", "p"), self.commit[:12], *([digest] if self.settings else [])])
 
+    @property
+    def changes(self) -> list[str]:
+        """The settings, short: `steps=1000`."""
+        return [f"{key.rpartition('.')[2]}={value}" for key, value in self.settings]
+
     def __str__(self) -> str:
-        changes = (f"{key.rpartition('.')[2]}={value}" for key, value in self.settings)
-        return " ".join([self.model, *filter(None, [self.commit[:8]]), *changes])
+        return " ".join([self.model, *filter(None, [self.commit[:8]]), *self.changes])
 
 
 def resolve(commit: str) -> str:

@@ -14,13 +14,14 @@ from electra.files import lock_folder, remove
 from electra.storage import checkpoint
 from electra.storage.runs import ASIDE, VARIABLE
 
-RUNS = Path("runs")
+RUNS, FLOWS = Path("runs"), "flows"
 
 
 def table() -> str:
     """One line for each folder in runs/: its size, the step of its newest checkpoint, whether it is in use or set aside."""
     rows = [("run", "size", "step", "")]
-    for folder in sorted(path for path in RUNS.glob("[!.]*") if path.is_dir()):
+    found = [*RUNS.glob("[!.]*"), *(RUNS / FLOWS).glob("[!.]*")]
+    for folder in sorted(path for path in found if path.is_dir() and path != RUNS / FLOWS):
         steps = checkpoint.steps(folder)
         notes = [
             "in use" if _in_use(folder) else "",
@@ -28,7 +29,9 @@ def table() -> str:
             "holds damaged checkpoints" if any(folder.glob("bad-step-*")) else "",
         ]
         size = f"{_bytes(folder) / 1e6:,.1f} MB"
-        rows.append((folder.name, size, f"{steps[-1]:,}" if steps else "", ", ".join(filter(None, notes))))
+        rows.append(
+            (str(folder.relative_to(RUNS)), size, f"{steps[-1]:,}" if steps else "", ", ".join(filter(None, notes)))
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = (f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}".rstrip() for row in rows)
     return "\n".join(lines) + "\n"
@@ -44,18 +47,19 @@ def wish_to_continue(origin: str, key: str) -> None:
 def delete(names: Sequence[str], *, sure: bool) -> None:
     """Delete folders of runs/ after a question, or without one where the user is `sure`; all of them or none.
 
-    Raises BadInput for what is no folder directly in runs/, and where nobody can be asked; Busy for one in use.
+    Raises BadInput for what is no folder directly in runs/ or runs/flows/, and where nobody can be asked; Busy for one in use.
     """
     folders = [RUNS / name for name in names]
     for name, folder in zip(names, folders, strict=True):
-        if name in {"", ".", ".."} or Path(name).name != name or folder.is_symlink() or not folder.is_dir():
+        parts = Path(name).parts[Path(name).parts[:1] == (FLOWS,) :]
+        if len(parts) != 1 or parts[0].startswith(".") or folder.is_symlink() or not folder.is_dir():
             raise BadInput(
                 folder, "is no run", "the name of a folder in runs/", "`python -m pipelines runs` lists them"
             )
     with contextlib.ExitStack() as held:
         for folder in folders:
-            for lock in sorted(folder.rglob(".lock")):
-                held.enter_context(lock_folder(lock.parent))
+            for lock in _locks(folder):
+                held.enter_context(lock_folder(lock))
         if not sure and not _agreed(folders):
             print("nothing was removed")
             return
@@ -76,12 +80,18 @@ def _agreed(folders: Sequence[Path]) -> bool:
 
 def _in_use(folder: Path) -> bool:
     try:
-        for lock in folder.rglob(".lock"):
-            with lock_folder(lock.parent):
+        for lock in _locks(folder):
+            with lock_folder(lock):
                 pass
     except Busy:
         return True
     return False
+
+
+def _locks(folder: Path) -> list[Path]:
+    """The folders by whose locks a run holds it: those inside, and the one beside a flow's checkout."""
+    inside = [lock.parent for lock in sorted(folder.rglob(".lock"))]
+    return [*inside, folder.parent / ".locks" / folder.name] if folder.parent.name == FLOWS else inside
 
 
 def _bytes(folder: Path) -> int:

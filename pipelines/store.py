@@ -46,7 +46,8 @@ def _push(repo: Any, name: str, made: set[Any]) -> None:
     do = "everything is kept in the cache here; mend it and start the same run again"
     try:
         refused = repo.cloud.push(made).failed
-        repo.stage_cache.push(None)
+        if not refused:
+            repo.stage_cache.push(None)
     except Exception as error:  # of boto, ssh, the disk: whatever carries the bytes
         raise SourceUnreachable(f"the store {name} ({url})", f"does not answer ({error})", "", do) from error
     if refused:

@@ -52,3 +52,12 @@ def of_model(pretrain: dict[str, Any], glue: dict[str, Any], squad: dict[str, An
 def of_ablation(ablation: dict[str, Any]) -> dict[str, Any]:
     """The mean over tasks of each arm that was trained."""
     return {arm: facts["average"]["mean"] for arm, facts in ablation["arms"].items() if facts.get("average")}
+
+
+def headline(stage: str, values: dict[str, Any]) -> dict[str, Any]:
+    """The few numbers of one stage's results that a page begins with."""
+    nothing: dict[str, Any] = {"tasks": {}, "average": {}}
+    if stage == "ablation":
+        return of_ablation(values)
+    pretrain = values if stage == "pretrain" else {}
+    return of_model(pretrain, values if stage == "glue" else nothing, values if stage == "squad" else {})

@@ -1,5 +1,6 @@
-"""The examples for Slurm and Kubernetes: files that their tools read, commands that ours reads, numbers that agree."""
+"""The examples for Slurm, Kubernetes and systemd: files that their tools read, commands that ours reads, numbers that agree."""
 
+import configparser
 import re
 import shlex
 import subprocess
@@ -35,6 +36,25 @@ def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> Non
     found = layout(words[words.index("python") :])
     assert found == Layout(nproc_per_node=8, nnodes=4, rdzv_endpoint="node1:29400", max_restarts=3)
     assert f'"$code" -eq {errors.Stopped.exit_code}' in text and "scontrol requeue" in text
+
+
+def test_systemd_starts_a_worker_a_gpu_which_takes_one_run_at_a_time() -> None:
+    text = (ROOT / "deploy" / "electra-worker@.service").read_text(encoding="utf-8")
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(text)
+    service = unit["Service"]
+    words = shlex.split(service["ExecStart"])
+    folder = service["WorkingDirectory"]
+    assert words[:4] == [f"{folder}/.venv/bin/prefect", "worker", "start", "--pool"] and words[4:7] == [
+        "electra",
+        "--limit",
+        "1",
+    ]
+    made = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert f"\t{' '.join(['prefect', *words[1:7]])}\n" in made, "as `make worker` does"
+    assert "Environment=CUDA_VISIBLE_DEVICES=%i" in text and "%i" in words[-1]
+    assert service["Restart"] == "always" and service["KillMode"] == "control-group"
 
 
 def documents() -> dict[str, Any]:

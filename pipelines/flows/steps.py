@@ -12,26 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prefect import get_run_logger, task
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 
-from electra.errors import BadConfig, UserError
-from electra.files import read_json
+from electra.errors import BadConfig, Stopped, UserError
 from pipelines import ROOT, checkouts, tracking
 from pipelines.checkouts import Request
-from pipelines.flows import ALONE, ending
+from pipelines.flows import ALONE, ending, pages
 from pipelines.flows.watch import watching
 from pipelines.processes import Layout
-from pipelines.repro import Outcome, Place, StageFailed, join, repro, run
+from pipelines.repro import Place, StageFailed, join, repro, run
 
 ALONE_HERE = Layout()
-DETAILS = {
-    "pretrain": "results/{}/pretrain.json",
-    "glue": "results/{}/glue.json",
-    "squad": "results/{}/squad.json",
-    "ablation": "results/ablations/{}.json",
-}
 
 
 def worth_a_retry(_task: Any, _run: Any, state: Any) -> bool:
@@ -112,7 +104,7 @@ def run_stage(stage: str, name: str, running: Running, single: bool = False, lay
     running.targets.append(target)
     if running.request.commit:
         keep(target, outcome.ran, place)
-    return show(stage, name, outcome, place)
+    return pages.show(stage, name, outcome, running)
 
 
 @task(
@@ -147,39 +139,6 @@ def run_finetunings(model: str, running: Running, layout: Layout) -> dict[str, s
     return done
 
 
-def show(stage: str, name: str, outcome: Outcome, place: Place) -> str:
-    """Make the result page of a stage and say whether it ran."""
-    word = "ran" if f"{stage}@{name}" in outcome.ran or (stage == "report" and "report" in outcome.ran) else "cached"
-    pattern = DETAILS.get(stage)
-    if pattern is None or not (place.folder / pattern.format(name)).exists():
-        return word
-    ending.tell(leave_pages, stage, name, word, pattern.format(name), place)
-    return word
-
-
-def leave_pages(stage: str, name: str, word: str, path: str, place: Place) -> None:
-    """A table and a page of a stage's numbers."""
-    rows = table(read_json(place.folder / path))
-    key = f"{stage}-{name}".lower().replace("+", "p").replace("_", "-")
-    create_table_artifact(key=f"{key}-numbers", table=rows, description=f"`{path}`")
-    lines = [f"# {stage}@{name}", "", f"{word} · numbers from `{path}`", "", "| | |", "|-|-|"]
-    lines += [f"| {row['number']} | {row['value']} |" for row in rows[:60]]
-    create_markdown_artifact(key=key, markdown="\n".join(lines), description=f"{stage} of {name}")
-
-
-def table(values: Any, prefix: str = "") -> list[dict[str, Any]]:
-    """The scalars of a result file as rows, dotted; lists (seeds, curves) are left to the file."""
-    rows: list[dict[str, Any]] = []
-    for key, value in values.items():
-        if isinstance(value, dict):
-            rows.extend(table(value, f"{prefix}{key}."))
-        elif isinstance(value, float):
-            rows.append({"number": f"{prefix}{key}", "value": f"{value:.4g}"})
-        elif isinstance(value, int | str):
-            rows.append({"number": f"{prefix}{key}", "value": str(value)})
-    return rows
-
-
 @contextlib.contextmanager
 def begun(
     flow: str, model: str, hours: float | None, commit: str = "", settings: Mapping[str, Any] | None = None
@@ -206,14 +165,23 @@ def parent_run(flow: str, running: Running) -> Iterator[None]:
         try:
             from pipelines.tracking import recorder
 
-            facts = {"flow": flow, "model": running.request.model}
-            running.parent = recorder.open_parent(f"{flow} {running.request}", facts, f"prefect-{flow_run.id}")
+            request, facts = running.request, recorder.about() | tags(running.request)
+            params = {"flow": flow, "model": request.model, **dict(request.settings)}
+            running.place = running.place.also({tracking.TAGS: json.dumps(tags(request))})
+            if request.commit:
+                facts |= {"mlflow.source.git.commit": request.commit}
+            title = " ".join([flow, request.model, *request.changes])
+            running.parent = recorder.open_parent(title, params, f"prefect-{flow_run.id}", facts=facts)
         except Exception as error:
             tracking.warn(error)
-    status = "FAILED"
+    status = "KILLED"
     try:
         yield
         status = "FINISHED"
+    except Exception as error:
+        if getattr(error, "exit_code", 0) != Stopped.exit_code:
+            status = "FAILED"
+        raise
     finally:
         limit()  # first: telling MLflow is part of it
         if running.parent:
@@ -232,6 +200,15 @@ def tell_end(parent: str, status: str, place: Place) -> None:
         tracking.end_workflow(parent, status, place.folder)
     except Exception as error:
         tracking.warn(error)
+
+
+def tags(request: Request) -> dict[str, str]:
+    """What each MLflow run of a flow run says of it: where to look, whose it is (its tag `user:NAME`), of which experiment."""
+    users = [tag.partition(":")[2] for tag in flow_run.tags or [] if tag.startswith("user:")]
+    found = {"prefect.url": flow_run.ui_url or "", "mlflow.source.type": "JOB", "mlflow.user": (users or [""])[0]}
+    if request.commit:  # whole with its settings: what differs from the commit is named
+        found |= {"git.dirty": "false", "dvc.experiment": request.name, "settings": json.dumps(dict(request.settings))}
+    return {key: value for key, value in found.items() if value}
 
 
 def named() -> str:

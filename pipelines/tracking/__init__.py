@@ -23,12 +23,14 @@ from typing import Any
 
 from electra.config import digest
 from electra.errors import Stopped
+from electra.stopping import Interrupted
 from pipelines import ROOT
 from pipelines.tracking.spool import Spool
 
 FOLDER = "tracking"  # in runs/: what the store has not got yet
 PARENT = "ELECTRA_MLFLOW_PARENT"  # environment variable: the run id of the workflow
 WORKFLOW_SECONDS = 20.0  # that a flow waits for its own end to be told; the rest of its time is Prefect's
+TAGS = "ELECTRA_TAGS"  # environment variable: what a flow says of each of its runs, a JSON object
 CLOSE_SECONDS = 90.0  # only a recorder that does not even start takes so long; it gives a store a few seconds
 
 
@@ -149,12 +151,13 @@ def open_run(
     folder = run_folder.absolute().parent / FOLDER / f"{run_folder.name}-{fingerprint[:12]}"
     pipe = Pipe(Spool(folder)) if tracking == "mlflow" else None
     tracker = Tracker(pipe)
+    source = {"mlflow.source.name": " ".join(filter(None, ["python -m pipelines", stage, name]))}
     dvc = {"dvc.stage": os.environ["DVC_STAGE"]} if "DVC_STAGE" in os.environ else {}
     tracker._send(
         "open",
         name=key,
         params=flatten(params),
-        tags={"stage": stage, "name": name, **dvc, **tags},
+        tags={"stage": stage, "name": name, **source, **dvc, **tags},
         uri=store,
         upstream=list(upstream),
         parent=os.environ.get(PARENT, ""),
@@ -190,7 +193,7 @@ def uri() -> str:
 
 
 def _status(error: BaseException) -> str:
-    return "KILLED" if isinstance(error, Stopped | KeyboardInterrupt) else "FAILED"
+    return "KILLED" if isinstance(error, Stopped | Interrupted | KeyboardInterrupt) else "FAILED"
 
 
 def _record(folder: Path) -> subprocess.Popen[bytes]:

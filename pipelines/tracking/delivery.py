@@ -54,9 +54,11 @@ class Delivery:
         ended: threading.Event,
         *,
         git: Callable[[], dict[str, str]] = dict,
+        hashes: Callable[[], dict[str, Any]] | None = None,
         system: Callable[[], Callable[[], dict[str, float]]] | None = None,
     ) -> None:
         self.spool, self.make, self.ended, self.git, self.system = spool, teller, ended, git, system
+        self.hashes = hashes  # of DVC in the stage's checkout: who tells the rest later may run in another
         self.said: list[str] = []
         self.out = self.flushing = False  # whether the store is out of reach; whether points are being written
         self.refused = 0  # times that the store has refused the message at hand
@@ -68,6 +70,8 @@ class Delivery:
         with self._held(patience):
             self.state = self.spool.state()
             self.state.setdefault("git", self.git())
+            if self.hashes:
+                self.state["hashes"] = self.hashes()
             self.spool.save(
                 self.state
             )  # before anything is sent: what finds it again must not be lost with this process

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -18,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import Busy
-from pipelines import ROOT
 from pipelines.tracking import flatten, uri
 from pipelines.tracking.delivery import BATCH, Delivery
+from pipelines.tracking.facts import dvc_hashes, git_facts, whereabouts
 from pipelines.tracking.spool import Spool
 
 EXPERIMENT = "electra"
@@ -52,16 +51,24 @@ def client(store: str = "") -> Any:
     raise problem
 
 
-def open_parent(name: str, params: dict[str, Any], key: str, store: Any = None) -> str:
-    """The run of a whole workflow: the one tagged with `key`, else a new one. Returns its id."""
+def about() -> dict[str, str]:
+    """Tags of every run."""
+    return {**git_facts(), **whereabouts()}
+
+
+def open_parent(
+    name: str, params: dict[str, Any], key: str, store: Any = None, facts: dict[str, str] | None = None
+) -> str:
+    """The run of a whole workflow: the one tagged with `key`, else a new one, whose name tells the commit. Returns its id."""
     mlflow, experiment = store or client()
     text = "".join(character for character in key if character not in "'\"\\")
     found = mlflow.search_runs([experiment], f"tags.`electra.workflow` = '{text}'", max_results=1)
     if found:
         mlflow.update_run(found[0].info.run_id, status="RUNNING")
         return str(found[0].info.run_id)
-    tags = {"electra.workflow": text, "electra.kind": "workflow", **git_facts()}
-    run_id = mlflow.create_run(experiment, tags=tags, run_name=name).info.run_id
+    tags = {"electra.workflow": text, "electra.kind": "workflow", **(about() if facts is None else facts)}
+    commit = tags.get("mlflow.source.git.commit", "")[:8]
+    run_id = mlflow.create_run(experiment, tags=tags, run_name=f"{name} {commit}".strip()).info.run_id
     _log_params(mlflow, run_id, flatten(params))
     return str(run_id)
 
@@ -73,33 +80,6 @@ def tag_outs(mlflow: Any, experiment: str, parent: str, hashes: dict[str, dict[s
         for path, md5 in hashes.get(run.info.run_name, {}).items():
             if run.info.status == "FINISHED" and f"dvc.out.{path}" not in run.data.tags:
                 mlflow.set_tag(run.info.run_id, f"dvc.out.{path}", md5)
-
-
-def git_facts() -> dict[str, str]:
-    """The commit, and whether code or parameters differ from it."""
-
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    try:
-        commit = git("rev-parse", "HEAD")
-        dirty = bool(git("status", "--porcelain", "--", "electra", "pipelines/*.py", "pipelines/*/*.py", "params.yaml"))
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    return {"mlflow.source.git.commit": commit, "git.dirty": str(dirty).lower()} if commit else {}
-
-
-def dvc_hashes(folder: Path = ROOT) -> dict[str, dict[str, str]]:
-    """{stage: {out: md5}} as DVC's lock files know them now."""
-    from ruamel.yaml import YAML
-
-    found: dict[str, dict[str, str]] = {}
-    for lock in (folder / "dvc.lock", folder / "pipelines" / "dvc.lock"):
-        if lock.is_file():
-            for stage, facts in (YAML(typ="safe").load(lock.read_text()).get("stages") or {}).items():
-                found[stage] = {out["path"]: str(out.get("md5", "")) for out in facts.get("outs", [])}
-    return found
 
 
 class Recorder:
@@ -154,7 +134,12 @@ class Recorder:
             state["data"] = {"data": message["tags"]["data"]} if message["tags"].get("data") else {}
             state["found_parent"], state["closed"] = not message["parent"], ""
             key, title = message["workflow"] or ("", "")
-            state["parent"] = message["parent"] or open_parent(title, {}, key, (self.mlflow, self.experiment))
+            state["parent"] = message["parent"] or open_parent(
+                title, {}, key, (self.mlflow, self.experiment), state["git"]
+            )
+            tags = message["tags"]  # a flow's run and a `dvc repro`'s tell the headline numbers of their stages, too
+            of = [tags.get("stage", "")] + [tags.get("name", "")] * (tags.get("stage") == "ablation")
+            state["headline"] = "" if key.startswith("by-hand") else "/".join(of)
         above = self.runs[path.rpartition("/")[0]] if path else state["parent"]
         if found := self._find(path):
             self.runs[path] = found.info.run_id
@@ -179,6 +164,9 @@ class Recorder:
     def _metrics(self, run_id: str, message: dict[str, Any]) -> None:
         from mlflow.entities import Metric
 
+        if message["step"] is None and not message["run"] and (prefix := self.state.get("headline")):
+            numbers = {f"{prefix}/{key}": value for key, value in message["values"].items()}
+            self._metrics(self.state["parent"], {**message, "run": "above", "values": numbers})
         when = int(message["time"] * 1000)
         for key, value in message["values"].items():
             key = re.sub(r"[^\w\-./ ]", "_", key)
@@ -228,7 +216,7 @@ class Recorder:
 
     def _lineage(self, run_id: str, upstream: list[str]) -> None:
         """DVC's hashes as tags: of what this stage reads, and of what the workflow's earlier stages have written."""
-        hashes = dvc_hashes()
+        hashes = self.state.get("hashes") or dvc_hashes()
         for stage in upstream:
             for path, md5 in hashes.get(stage, {}).items():
                 self.mlflow.set_tag(run_id, f"dvc.in.{path}", md5)
@@ -281,7 +269,7 @@ def main(folder: Path) -> None:
             pass
         ended.set()
 
-    delivery = Delivery(Spool(folder), Recorder, ended, git=git_facts, system=system_load)
+    delivery = Delivery(Spool(folder), Recorder, ended, git=about, hashes=dvc_hashes, system=system_load)
     for task in (wait_for_end, delivery.limit):
         threading.Thread(target=task, daemon=True).start()
     delivery.run()
@@ -297,7 +285,7 @@ def sync(folder: Path) -> list[Path]:
         if state["offset"] == spool.size and state["closed"]:
             continue
         try:
-            if not Delivery(spool, Recorder, ended, git=git_facts).run(patience=0.0):
+            if not Delivery(spool, Recorder, ended, git=about).run(patience=0.0):
                 left.append(spool.folder)
         except Busy as error:
             print(f"{error.where}: a stage is sending it", flush=True)

@@ -51,7 +51,14 @@ def dvc(prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     copy_text(tmp_path)
     for path in ("smoke/pretrain", "smoke/glue", "smoke/squad", "ablations/a", "ablations/b"):
         (tmp_path / "results" / path).parent.mkdir(parents=True, exist_ok=True)
-        numbers = {"loss": 1.23456, "tasks": {"cola": {"mean": 0.5, "scores": [0.4, 0.6]}}, "label": "smoke"}
+        numbers = {
+            "average": {"pretrained": {"mean": 91.25}},
+            "arms": {"one": {"average": {"mean": 90.5}}},
+            "label": "smoke",
+            "loss": 1.23456,
+            "mlm_accuracy": 0.625,
+            "tasks": {"cola": {"mean": 0.5, "scores": [0.4, 0.6]}},
+        }
         (tmp_path / "results" / f"{path}.json").write_text(json.dumps(numbers))
     monkeypatch.chdir(tmp_path)
     for module in (steps, checkouts):
@@ -79,6 +86,8 @@ def test_pretrain_checks_runs_and_leaves_a_page(dvc: Dvc) -> None:
     pages = artifacts()
     assert "results/smoke/pretrain.json" in pages["pretrain-smoke"]
     assert "tasks.cola.mean" in pages["pretrain-smoke-numbers"]
+    lines = pages["pretrain-smoke"].splitlines()
+    assert lines[0] == "# pretrain@smoke: ran" and lines[4] == "| mlm_accuracy | 0.625 |", "the headline comes first"
 
 
 @pytest.mark.slow
@@ -135,6 +144,9 @@ def test_the_workflow_is_the_whole_road_of_a_model(dvc: Dvc) -> None:
         *("pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b", "report"),
     ]
     assert set(done.values()) == {"ran"}
+    pages = artifacts()
+    first = {key: pages[key].splitlines()[4] for key in ("glue-smoke", "ablation-a")}
+    assert first == {"glue-smoke": "| pretrained.average | 91.25 |", "ablation-a": "| one | 90.5 |"}
 
 
 @pytest.mark.slow
@@ -151,21 +163,35 @@ def test_ablations_share_their_ancestors_and_then_run_alone(dvc: Dvc) -> None:
 
 @pytest.mark.slow
 def test_stages_hang_below_the_flows_run(dvc: Dvc, monkeypatch: pytest.MonkeyPatch) -> None:
+    import prefect
+
     from pipelines.flows.finetune import finetune
     from pipelines.tracking import recorder
 
     params = Path("params.yaml")
     params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
     closed: list[tuple[str, str]] = []
-    monkeypatch.setattr(recorder, "open_parent", lambda name, params, key: f"parent of {name}")
+    opened: list[dict[str, str]] = []
+
+    def open_parent(name: str, params: Any, key: str, facts: dict[str, str]) -> str:
+        opened.append(facts)
+        return f"parent of {name}"
+
+    monkeypatch.setattr(recorder, "open_parent", open_parent)
     monkeypatch.setattr(tracking, "end_workflow", lambda run, status, folder: closed.append((run, status)))
-    finetune("smoke")
+    with prefect.tags("user:anna", "trial"):
+        finetune("smoke")
+    assert opened[0]["mlflow.user"] == "anna" and opened[0]["mlflow.source.type"] == "JOB"
     assert dvc.parents == ["parent of finetune smoke"] * 3
     assert closed == [("parent of finetune smoke", "FINISHED")]
     dvc.failures = [StageFailed("pretrain@smoke", "no", 65)]
     with pytest.raises(StageFailed):
         finetune("smoke")
     assert closed[1] == ("parent of finetune smoke", "FAILED")
+    dvc.failures = [StageFailed("pretrain@smoke", "stopped", 75)] * 3
+    with pytest.raises(StageFailed):
+        finetune("smoke")
+    assert closed[2] == ("parent of finetune smoke", "KILLED")
 
 
 @pytest.mark.slow
@@ -173,7 +199,7 @@ def test_a_dead_tracking_store_does_not_stop_a_flow(dvc: Dvc, monkeypatch: pytes
     from pipelines.flows.pretrain import pretrain
     from pipelines.tracking import recorder
 
-    def dead(*_: Any) -> str:
+    def dead(*_: Any, **__: Any) -> str:
         raise OSError("no store")
 
     Path("params.yaml").write_text(ABLATION.replace("tracking: none", "tracking: mlflow"))

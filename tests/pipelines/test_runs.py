@@ -67,3 +67,17 @@ def test_a_run_in_use_is_left_alone(inside: str, capsys: pytest.CaptureFixture[s
         assert main(["runs", "remove", "pretrain-a", "corpus-a", "--yes"]) == 73
     assert "is in use by pid" in capsys.readouterr().err
     assert Path("runs/pretrain-a").is_dir() and Path("runs/corpus-a").is_dir()
+
+
+def test_checkouts_of_flows_are_runs_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("base-1a2b3c4d5e6f", "tiny-1a2b3c4d5e6f"):
+        (Path("runs/flows") / name / "runs").mkdir(parents=True)
+    with lock_folder(Path("runs/flows/.locks/tiny-1a2b3c4d5e6f")):
+        assert main(["runs"]) == 0
+        assert main(["runs", "remove", "flows/tiny-1a2b3c4d5e6f", "--yes"]) == 73
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[2] == ["flows/base-1a2b3c4d5e6f", "0.0", "MB"] and lines[3][-2:] == ["in", "use"]
+    for name in ("flows", "flows/.locks", "flows/..", "flows/base-1a2b3c4d5e6f/runs"):
+        assert main(["runs", "remove", name, "--yes"]) == 65
+    assert main(["runs", "remove", "flows/base-1a2b3c4d5e6f", "--yes"]) == 0
+    assert [path.name for path in Path("runs/flows").glob("[!.]*")] == ["tiny-1a2b3c4d5e6f"]

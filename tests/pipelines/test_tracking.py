@@ -1,6 +1,7 @@
 """Tracking: what a stage says arrives, a resumed stage goes on in its run, and no failure reaches the stage."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from electra.stopping import Interrupted
 from pipelines import tracking
 from pipelines.tracking import PARENT, Tracker, flatten, open_run, recorder
 from pipelines.tracking.delivery import Delivery
 from pipelines.tracking.spool import Spool
-from tests.conftest import ROOT, environment
+from tests.conftest import ROOT, copy_project, environment
 
 
 @pytest.fixture(scope="session")
@@ -43,8 +45,9 @@ def store(migrated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def runs(store: Any) -> dict[str, Any]:
+    """By name; without the commit, which the name of a workflow ends with."""
     client, experiment = store
-    return {run.info.run_name: run for run in client.search_runs([experiment])}
+    return {re.sub(r" [0-9a-f]{8}$", "", run.info.run_name): run for run in client.search_runs([experiment])}
 
 
 def points(store: Any, run: Any, key: str) -> list[tuple[int, float]]:
@@ -67,7 +70,7 @@ def told(messages: list[dict[str, Any]], folder: Path) -> bool:
     for message in messages:
         spool.append(message)
     ended.set()
-    return Delivery(spool, recorder.Recorder, ended, git=recorder.git_facts).run()
+    return Delivery(spool, recorder.Recorder, ended, git=recorder.about).run()
 
 
 def opening(**more: Any) -> dict[str, Any]:
@@ -118,6 +121,8 @@ def test_a_tracker_says_what_happened() -> None:
         seed.metrics(3, {"loss": 1, "text": "dropped"})  # type: ignore[dict-item]
     with pytest.raises(RuntimeError), tracker.child("rte", {}):
         raise RuntimeError
+    with pytest.raises(Interrupted), tracker.child("mnli", {}):
+        raise Interrupted(15)
     said = [(message["what"], message["run"]) for message in lines.sent]
     assert said == [
         ("open", "cola"),
@@ -127,10 +132,12 @@ def test_a_tracker_says_what_happened() -> None:
         ("close", "cola"),
         ("open", "rte"),
         ("close", "rte"),
+        ("open", "mnli"),
+        ("close", "mnli"),
     ]
     assert lines.sent[0]["params"] == {"rate.peak": "0.001"}
     assert lines.sent[2]["values"] == {"loss": 1.0}
-    assert lines.sent[-1]["status"] == "FAILED"
+    assert [message["status"] for message in lines.sent[-3::2]] == ["FAILED", "KILLED"]
 
 
 def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
@@ -144,6 +151,7 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
             {"what": "artifact", "run": "", "file": str(tmp_path / "curve.csv"), "folder": ""},
             {"what": "open", "run": "cola", "name": "cola", "params": {"rate": "0.1"}},
             metric(None, run="cola", **{"score, %": 0.5}),
+            metric(None, auc=0.75),
             {"what": "tags", "run": "cola", "values": {"status": "ok"}},
             {"what": "close", "run": "cola", "status": "FINISHED"},
             CLOSE,
@@ -152,7 +160,11 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
     )
     found = runs(store)
     assert set(found) == {"dvc repro", "pretrain@tiny", "cola"}
-    stage, child = found["pretrain@tiny"], found["cola"]
+    stage, child, above = found["pretrain@tiny"], found["cola"], found["dvc repro"]
+    assert above.info.run_name.endswith(f" {above.data.tags['mlflow.source.git.commit'][:8]}")
+    assert above.data.metrics == {"pretrain/auc": 0.75} and stage.data.metrics["auc"] == 0.75
+    for run in found.values():
+        assert run.data.tags["mlflow.user"] and run.data.tags["host"]
     assert stage.data.tags["mlflow.parentRunId"] == found["dvc repro"].info.run_id
     assert child.data.tags["mlflow.parentRunId"] == stage.info.run_id
     assert child.data.tags["status"] == "ok"
@@ -343,6 +355,32 @@ def test_a_stage_that_is_killed_is_recorded_as_killed(store: Any, tmp_path: Path
             break
         time.sleep(0.3)
     assert run.info.status == "KILLED"
+
+
+@pytest.mark.slow
+def test_a_run_of_dvc_tells_what_it_stands_on(store: Any, tmp_path: Path) -> None:
+    """Through the real command line: what docs/operate.md promises of a run's tags."""
+    folder = copy_project(tmp_path / "project")
+    params = folder / "params.yaml"
+    params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
+    values = environment(
+        folder, MLFLOW_TRACKING_URI=os.environ["MLFLOW_TRACKING_URI"], ELECTRA_TAGS='{"mlflow.user": "anna"}'
+    )
+    command = [sys.executable, "-m", "dvc", "repro", "pipelines/dvc.yaml:pretrain@smoke"]
+    done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    recorder.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
+    found = runs(store)
+    stage, above = found["pretrain@smoke"], found["dvc repro pretrain@smoke"]
+    lock = recorder.dvc_hashes(folder)
+    tags = stage.data.tags
+    assert tags["data"] == "smoke" and tags["mlflow.user"] == "anna"
+    assert tags["mlflow.source.name"] == "python -m pipelines pretrain smoke"
+    assert tags["dvc.in.build/tokens/smoke"] == lock["tokens@smoke"]["build/tokens/smoke"]
+    assert found["tokens@smoke"].data.tags["dvc.out.build/tokens/smoke"] == lock["tokens@smoke"]["build/tokens/smoke"]
+    assert [each.dataset.name for each in stage.inputs.dataset_inputs] == ["tokens/smoke"]
+    assert {key for key in above.data.metrics if key.startswith("pretrain/")}
+    assert tags["mlflow.parentRunId"] == above.info.run_id and above.info.status == "FINISHED"
 
 
 def test_a_workflow_is_the_dvc_that_runs_or_the_day() -> None:

@@ -1,0 +1,51 @@
+"""What a record says that its stage does not tell: whose run it is, where, of which commit, and what DVC knows of it."""
+
+import getpass
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+from pipelines import ROOT
+from pipelines.tracking import TAGS
+
+
+def whereabouts() -> dict[str, str]:
+    """Tags of every run: who, on which machine and GPUs, and what a flow says of itself (`TAGS`), which wins."""
+    found = {"mlflow.user": getpass.getuser(), "mlflow.source.type": "LOCAL", "host": platform.node()}
+    only = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", *([f"--id={only}"] if only else [])]
+    if told := _run(*command):
+        found["gpu"] = ", ".join(told.splitlines())
+    return found | json.loads(os.environ.get(TAGS) or "{}")
+
+
+def git_facts() -> dict[str, str]:
+    """The commit, and whether code or parameters differ from it."""
+    git = ("git", "-C", str(ROOT))
+    commit = _run(*git, "rev-parse", "HEAD")
+    code = ("electra", "pipelines/*.py", "pipelines/*/*.py", "params.yaml")
+    dirty = bool(_run(*git, "status", "--porcelain", "--", *code))
+    return {"mlflow.source.git.commit": commit, "git.dirty": str(dirty).lower()} if commit else {}
+
+
+def dvc_hashes(folder: Path = ROOT) -> dict[str, dict[str, str]]:
+    """{stage: {out: md5}} as DVC's lock files know them now."""
+    from ruamel.yaml import YAML
+
+    found: dict[str, dict[str, str]] = {}
+    for lock in (folder / "dvc.lock", folder / "pipelines" / "dvc.lock"):
+        if lock.is_file():
+            for stage, facts in (YAML(typ="safe").load(lock.read_text()).get("stages") or {}).items():
+                found[stage] = {out["path"]: str(out.get("md5", "")) for out in facts.get("outs", [])}
+    return found
+
+
+def _run(*command: str) -> str:
+    """What a command prints; nothing where it fails, or is not there."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
