@@ -100,7 +100,13 @@ def opened(request: Request, log: Log) -> Iterator[Place]:
     folder = ROOT / FOLDER / request.name
     with _alone(folder, request, log):
         if not folder.exists():
-            _make(folder, request, log)
+            beside = folder.with_name(f".{folder.name}.new")
+            try:
+                remove(beside)
+                _make(beside, request, log)
+                rename(beside, folder)
+            finally:
+                remove(beside)
         yield Place(folder, _variables(folder))
         if not any((folder / "runs" / TRACKING).glob("*")):  # else `python -m pipelines sync` needs its figures
             remove(folder)
@@ -144,10 +150,9 @@ def _alone(folder: Path, request: Request, log: Log) -> Iterator[None]:
             time.sleep(EVERY)
 
 
-def _make(folder: Path, request: Request, log: Log) -> None:
-    """Clone beside, then give it its name: what was killed before that, or whose settings are refused, is no checkout."""
-    commit, beside = request.commit, folder.with_name(f".{folder.name}.new")
-    remove(beside)
+def _make(beside: Path, request: Request, log: Log) -> None:
+    """Clone, and set: what is killed here, or whose settings are refused, has no name yet and is no checkout."""
+    commit = request.commit
     git("clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(beside))
     origin = git("remote", "get-url", "origin", check=False) or str(ROOT)
     if "://" not in origin and (ROOT / origin).exists():
@@ -164,7 +169,6 @@ def _make(folder: Path, request: Request, log: Log) -> None:
     if store.share(ROOT, beside):
         write_atomic(beside / ".git" / MARK, "")
     _set(Place(beside, _variables(beside)), request, log)
-    rename(beside, folder)
 
 
 def _variables(folder: Path) -> dict[str, str]:
