@@ -118,6 +118,15 @@ def note_duration(key: str, seconds: float) -> None:
     write_sealed(TIMINGS, timings)
 
 
+def add_entries(options: argparse.Namespace) -> int:
+    """Add what a user's own files need to params.yaml."""
+    from pipelines.new import new
+
+    columns = {key: getattr(options, key) for key in ("a", "b", "label")}
+    print(new(options.name, options.text, options.task, columns, options.encoder, options.model), end="")
+    return 0
+
+
 def show_params(options: argparse.Namespace) -> int:
     """Print params.yaml as a run would use it, defaults filled in."""
     from electra.config import plain
@@ -142,7 +151,8 @@ def estimate_cost(options: argparse.Namespace) -> int:
     from pipelines.params import load
 
     params = load()
-    if options.name in params.models:
+    if options.name not in params.ablations:
+        params.require("models", options.name)
         from pipelines.budget import budget
 
         print(budget(options.name, params), end="")
@@ -281,6 +291,7 @@ def complete_words(options: argparse.Namespace) -> int:
 
 COMMANDS = {
     "completion": complete_words,
+    "new": add_entries,
     "inputs": note_inputs,
     "play": play,
     "predict": predict,

@@ -30,6 +30,7 @@ HELP = {
     "ablation": "pre-train and fine-tune the arms of an ablation",
     "report": "draw the report of what params.yaml: run selects",
     "summary": "note the headline numbers of a model or ablation for `dvc metrics`",
+    "new": "add text or a task of your own to params.yaml",
     "params": "check params.yaml and print what a run would use",
     "estimate": "tell what a model would take on a GPU, and what its experiments would take here",
     "compare": "set two models, or two runs of one, side by side",
@@ -48,6 +49,7 @@ HELP = {
 }
 PRINTING = {
     "completion",
+    "new",
     "params",
     "estimate",
     "compare",
@@ -69,6 +71,20 @@ def parser() -> argparse.ArgumentParser:
         sub = commands.add_parser(command, help=text, description=text)
         if command == "params":
             sub.add_argument("name", nargs="?", default="", help="a model or ablation; all of params.yaml without it")
+        elif command == "new":
+            sub.add_argument("name", help="what its entries are to be called")
+            sub.add_argument(
+                "--text", nargs="+", default=[], metavar="FILES", help="text to pre-train on: paths, folders, globs"
+            )
+            sub.add_argument(
+                "--task", nargs="+", default=[], metavar="FILE", help="labelled rows: train, dev and perhaps test"
+            )
+            for column, text_of in (("a", "the text"), ("b", "the second text of a pair"), ("label", "the label")):
+                sub.add_argument(f"--{column}", default="", metavar="COLUMN", help=f"column of {text_of}")
+            sub.add_argument("--encoder", default="small", help="to pre-train: a name under encoders (default: small)")
+            sub.add_argument(
+                "--model", default="tiny", help="to fine-tune without --text: under models or published (default: tiny)"
+            )
         elif command == "completion":
             sub.add_argument("shell", choices=["bash", "zsh"])
         elif command == "flow":

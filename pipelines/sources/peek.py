@@ -69,6 +69,12 @@ def _items(paths: list[Path], source: LocalCorpus) -> Iterator[Document | Reject
                 return
 
 
+def hints(source: LocalCorpus, paths: list[Path], markup: bool) -> list[str]:
+    """What is probably not meant of one source."""
+    found = list(islice(_items(paths, source), DOCUMENTS))
+    return list(_notice(source, paths, [item for item in found if isinstance(item, Document)], markup))
+
+
 def _notice(source: LocalCorpus, paths: list[Path], documents: list[Document], markup: bool) -> Iterator[str]:
     """What is probably not meant."""
     texts = [document.text for document in documents]
@@ -78,8 +84,9 @@ def _notice(source: LocalCorpus, paths: list[Path], documents: list[Document], m
         if source.documents == "file" and headings > 2:
             yield f"{headings:,} lines are headings as ` = Title = `; `documents: headings` makes each article a document"
         elif source.documents == "file" and any(len(text) > LARGE for text in texts):
-            longest = max(map(len, texts))
-            yield f"a file is one document of {longest:,} characters or more; `documents: blank_lines` or `lines` parts it"
+            longest = max(texts, key=len)
+            way = "blank_lines" if "\n\n" in longest else "lines"
+            yield f"a file is one document of {len(longest):,} characters or more; `documents: {way}` parts it"
         if not source.hard_wrapped and source.documents != "lines" and _wrapped(lines):
             yield "lines seem to be wrapped at a fixed width; `hard_wrapped: true` joins paragraphs again"
     marked = sum(map(looks_marked_up, texts))

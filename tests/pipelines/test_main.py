@@ -169,7 +169,7 @@ def test_commands_and_options_are_these_and_no_others() -> None:
     assert set(choices) == {
         *("corpus", "tasks", "tokens", "pretrain", "published", "glue", "squad", "ablation", "report"),
         *("params", "summary", "compare", "predict", "score", "estimate", "check", "replay", "runs", "flow", "serve"),
-        *("inputs", "sync", "gpu-check", "completion"),
+        *("inputs", "sync", "gpu-check", "completion", "play", "new"),
     }
     more = {
         "pretrain": {"--nproc-per-node", "--nnodes", "--rdzv-endpoint", "--max-restarts", "--continue"},
@@ -177,6 +177,8 @@ def test_commands_and_options_are_these_and_no_others() -> None:
         "predict": {"--output"},
         "score": {"--split"},
         "gpu-check": {"--device", "--output", "--seconds"},
+        "play": {"--host", "--port", "--remote"},
+        "new": {"--text", "--task", "--a", "--b", "--label", "--encoder", "--model"},
     }
     for name, sub in choices.items():
         options = {option for action in sub._actions for option in action.option_strings}
