@@ -83,7 +83,7 @@ def line(ablation: Ablation) -> str:
     found = held(ablation)
     seeds = max((len(arm.scores) for arm in ablation.arms), default=0)
     sure = sum(one.verdict in {"came out", "reversed", "not level"} for one in found)
-    told = f"{sure} of {len(found)} statements decided" if found else "no statement of the paper"
+    told = f"{sure} of {len(found)} claims decided" if found else "no claim of the paper"
     return f"{ablation.origin}; {len(ablation.arms)} arms of {seeds} seed{'s' * (seeds != 1)}; {told}"
 
 

@@ -138,7 +138,7 @@ def test_a_record_of_other_settings_is_called_so(tmp_path):
         assert ("Its settings were others" in page) is shown, told
         said = "sample world, recorded with other settings" if shown else "sample world, recorded"
         assert f"**Sizes: each task ({said})**" in (tmp_path / "out/tables/ablation-sizes-tasks.md").read_text("utf-8")
-        assert f"- Sizes: {said}; 4 arms of 2 seeds; 1 of 3 statements decided" in (
+        assert f"- Sizes: {said}; 4 arms of 2 seeds; 1 of 3 claims decided" in (
             tmp_path / "out/report.md"
         ).read_text("utf-8")
 
