@@ -138,9 +138,9 @@ def test_a_record_of_other_settings_is_called_so(tmp_path):
         assert ("Its settings were others" in page) is shown, told
         said = "sample world, recorded with other settings" if shown else "sample world, recorded"
         assert f"**Sizes: each task ({said})**" in (tmp_path / "out/tables/ablation-sizes-tasks.md").read_text("utf-8")
-        assert f"- Sizes: {said}; 4 arms of 2 seeds; 1 of 3 claims decided" in (
-            tmp_path / "out/report.md"
-        ).read_text("utf-8")
+        assert f"- Sizes: {said}; 4 arms of 2 seeds; 1 of 3 claims decided" in (tmp_path / "out/report.md").read_text(
+            "utf-8"
+        )
 
 
 def test_one_table_holds_all_statements_and_never_mixes_data(tmp_path):
