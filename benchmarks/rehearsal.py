@@ -52,6 +52,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "adversarial": {"objective.training": "adversarial"},
     "accumulate 4": {"pretrain.accumulate": 4},
     "faithful masking": {"objective.faithful_masking": True},
+    "muon": {"pretrain.optimizer": "muon"},
     "deterministic": {"pretrain.deterministic": True},
     "fsdp asked of one process": {"pretrain.parallel": "fsdp"},
 }
