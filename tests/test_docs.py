@@ -13,9 +13,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from electra.config import merge
+from electra.files import read_json
 from electra.pretraining.phases import phases_of
 from pipelines.arguments import parser
 from pipelines.params import Params, load, read
+from pipelines.report.comparison import decided, difference
+from pipelines.report.table import signed
 from tests.conftest import ROOT, environment
 from tests.pipelines.test_prefect import DEPLOYMENTS
 
@@ -245,3 +248,26 @@ def test_the_readme_names_every_file_of_the_science() -> None:
         named |= {f"{folder}{below}{name}" for name in re.findall(r"(?<![\w.])(\w+\.py)", line)}
     there = {path.relative_to(ROOT).as_posix() for path in (ROOT / "electra").rglob("*.py")}
     assert named == {path for path in there if not path.endswith("__init__.py")}
+
+
+def test_the_page_of_ablations_says_what_the_records_say() -> None:
+    text = (ROOT / "docs/ablations.md").read_text(encoding="utf-8")
+    table = text[text.index("## What came out at tiny scale") : text.index("What earlier runs found")]
+    rows = re.findall(r"^\| .* \| ([+−][\d.]+) \| (came out|reversed|too close.*?) \|$", table, re.M)
+    arms = {
+        name: {arm: values["average"]["scores"] for arm, values in record["arms"].items()}
+        for name in ("training", "tying")
+        for record in [read_json(ROOT / f"benchmarks/results/ablations/{name}.json")]
+    }
+    ways, shared = arms["training"], arms["tying"]
+    pairs = [(ways["joint"], ways[other]) for other in ("two_stage", "adversarial")]
+    pairs += [(ways["adversarial"], ways["mlm"]), (ways["joint"], ways["mlm"])]
+    pairs += [
+        (shared["tokens"], shared["none"]),
+        (shared["all"], shared["tokens"]),
+        (ways["joint"], shared["embeddings"]),
+    ]
+    for (points, said), (upper, lower) in zip(rows, pairs, strict=True):
+        found = difference(upper, lower)
+        assert found is not None
+        assert (points, said) == (signed(found.points), decided(found).removesuffix(" an arm"))
