@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from ruamel.yaml import YAML
 
 from electra.config import build, plain
@@ -15,6 +16,8 @@ from electra.errors import BadConfig
 from electra.finetuning.tasks import FinetuneConfig, ScratchConfig, SquadConfig
 from electra.nn.config import ModernConfig
 from electra.pretraining.config import Flops
+from electra.pretraining.corruption import SpecialIds
+from electra.pretraining.model import Pretraining
 from pipelines.experiments import AblationConfig
 from pipelines.params import Params, load
 from pipelines.sources import OwnTask
@@ -64,6 +67,24 @@ def test_the_published_models_carry_all_of_their_published_settings() -> None:
         assert (objective.name, objective.sharing, objective.training) == ("electra", "embeddings", "joint")
         assert (objective.discriminator_weight, objective.written, objective.temperature) == (50, (0.85, 0.0), 1)
         assert (generator.kind, generator.depth, encoder.positions, encoder.token_types) == ("network", 1, 512, 2)
+
+
+def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alone() -> None:
+    models = load(SHIPPED).models
+    for paper in ("small", "base"):
+        counts = []
+        for name in (paper, f"modern-{paper}"):
+            with torch.device("meta"):
+                networks = Pretraining(models[name].electra(), 30522, SpecialIds(0, 101, 102, 103))
+            encoder = networks.discriminator.encoder
+            counts.append([sum(p.numel() for p in part.parameters()) for part in (encoder, networks)])
+        assert counts[1] == pytest.approx(counts[0], rel=0.02)
+        ours, theirs = models[f"modern-{paper}"], models[paper]
+        assert (ours.pretrain, ours.generator, ours.tokens) == (theirs.pretrain, theirs.generator, theirs.tokens)
+        assert dataclasses.replace(ours.objective, sharing="embeddings") == theirs.objective
+        assert isinstance(ours.encoder, ModernConfig)
+        longer = dataclasses.replace(ours.electra().pretrain, length=1024)
+        assert dataclasses.replace(ours.electra(), pretrain=longer).encoder.positions == 1024
 
 
 def test_the_shipped_file_states_every_section_that_dvc_reads() -> None:

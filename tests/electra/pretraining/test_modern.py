@@ -127,9 +127,9 @@ class Counted(torch.utils._python_dispatch.TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         name = str(function.overloadpacket)
-        if name in {"aten.mm", "aten.addmm"}:
+        if name in {"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm"}:
             left, right = args[-2:]
-            self.total += 2 * left.shape[0] * left.shape[1] * right.shape[1]
+            self.total += 2 * left.numel() * right.shape[-1]
         elif "scaled_dot_product" in name:
             rows, heads, length, size = args[0].shape
             self.total += 4 * rows * heads * length * length * size

@@ -1,0 +1,96 @@
+"""The comparison's own parts: pairs that differ in one word, operations of Muon as they are run, arms that build."""
+
+import lzma
+
+import pytest
+import torch
+
+from benchmarks.modern import ARMS, Rows, fixed_rows, judged, minimal_pairs, muon_flops, read, seen, settings
+from benchmarks.modern import summary as summarised
+from electra.data import tokenizer as tokenizers
+from electra.files import dump_json
+from electra.optim.muon import orthogonal
+from electra.pretraining.model import Pretraining
+from electra.pretraining.trainer import Data
+from tests.electra.helpers import SPECIAL
+from tests.electra.pretraining.test_modern import Counted
+
+
+def test_pairs_differ_in_one_place():
+    pairs = minimal_pairs(["The old cat walks near a river today"], {"walk", "walks", "river", "cat"})
+    ((left, right),) = pairs["swapped"]
+    assert sorted(left.split()) == sorted(right.split()) and left != right
+    ((left, right),) = pairs["dropped"]
+    assert len(left.split()) == len(right.split()) + 1
+    assert pairs["inflected"] == [("the old cat walks near a river today", "the old cat walk near a river today")]
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_arm_builds_and_is_judged(arm):
+    torch.manual_seed(0)
+    model = Pretraining(settings(arm, 1, 40), 60, SPECIAL).eval()
+    ids = torch.randint(5, 60, (128, 32))
+    ids[:, 0] = SPECIAL.cls
+    rows = Rows(ids.numpy().astype("uint16"), torch.tensor([[32, 32]] * 128).numpy())
+    fixed = fixed_rows(model, type("Text", (), {"data": Data(rows, rows, SPECIAL, 60)}))
+    found = judged(model, fixed)
+    assert 0.3 < found["auc"] < 0.7 and found["loss_over_entropy"] > 1
+    assert len(fixed[0]) == 128 and 0 < float(fixed[2].float().mean()) < 0.2
+
+
+def test_a_discriminator_that_sees_the_changed_word_wins_every_pair():
+    pieces = tokenizers.from_pieces([*tokenizers.SPECIALS, "good", "bad"], lowercase=True, strip_accents=None)
+
+    class Sees:
+        def discriminator(self, rows, segments, lengths):
+            return (rows == pieces.encode_lines(["bad"])[0][0]).float()
+
+    assert seen(Sees(), [("good good", "good bad"), ("good", "bad")], pieces) == 1
+    assert seen(Sees(), [("good", "good")], pieces) == 0.5
+
+
+def test_operations_of_muon_are_those_that_are_run():
+    model = Pretraining(settings("modern, Muon", 1, 40), 60, SPECIAL)
+    matrices = []
+    for name, parameter in model.named_parameters():
+        if ".layers." in name and parameter.ndim == 2:
+            matrices += parameter.detach().chunk(3) if "qkv" in name else [parameter.detach()]
+    total = 0
+    for matrix in matrices:
+        with Counted() as counted:
+            orthogonal([matrix])
+        total += counted.total
+    assert total == muon_flops(model) > 0
+
+
+def test_text_becomes_rows_and_sentences_that_are_in_none(tmp_path):
+    path = tmp_path / "text.jsonl.xz"
+    words = [
+        "the",
+        "old",
+        "cat",
+        "sleeps",
+        "near",
+        "a",
+        "river",
+        "and",
+        "the",
+        "young",
+        "dog",
+        "runs",
+        "over",
+        "green",
+        "hills",
+    ]
+    with lzma.open(path, "wt") as file:
+        for number in range(60):
+            text = " ".join(words[(number + i) % len(words)] for i in range(10)).capitalize() + f" {number}."
+            file.write(dump_json({"text": text}).replace("\n", "") + "\n")
+    text = read(path, 1.0)
+    assert len(text.data.train) == 57 and len(text.data.valid) == len(text.sentences) == 3
+    assert [each.rstrip(".").split()[-1] for each in text.sentences] == ["0", "20", "40"]
+
+
+def test_means_and_deviations_are_over_seeds():
+    runs = {"a": [{"seed": 1, "auc": 0.5}, {"seed": 2, "auc": 0.7}]}
+    assert summarised(runs)["a"]["auc"] == pytest.approx([0.6, 0.1414], abs=1e-4)
