@@ -1,0 +1,71 @@
+"""Start what the Dockerfile has made, and say how each command in it ended: `python benchmarks/image.py IMAGE`, by buildah.
+
+The image is built beforehand: `buildah build --isolation chroot --tag electra .`, with `--build-arg BASE=…` where no registry is
+to be had. The tests are not in it (.dockerignore) and are mounted. Writes benchmarks/results/image.json.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.provenance import provenance
+from electra.files import write_json
+from pipelines import ROOT
+
+OUTPUT = Path("benchmarks/results/image.json")
+COMMANDS = (
+    "id -un",
+    "python -c 'import torch; print(torch.__version__, torch.version.cuda)'",
+    "gcc --version",
+    "electra --help",
+    "python -m pipelines params small",
+    "python -m pytest -q -p no:cacheprovider tests/electra/nn",
+    "dvc repro --dry",  # ends at the first stage whose input has not been made yet: DVC hashes it, dry or not
+    "dvc repro",
+    "dvc repro --dry",
+)
+
+
+def buildah(*words: str) -> str:
+    return subprocess.run(["buildah", *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def ended(container: str, command: str) -> dict[str, Any]:
+    """Exit code, seconds, the first and the last line of what a command printed (of its errors, where it failed)."""
+    mounts = ["--volume", f"{ROOT / 'tests'}:/app/tests:ro"]
+    words = ["buildah", "run", "--isolation", "chroot", *mounts, container, "--", "sh", "-c", command]
+    begun = time.monotonic()
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    told = done.stderr if done.returncode else done.stdout
+    lines = [line for line in told.splitlines() if line.strip()] or [""]
+    return {
+        "exit code": done.returncode,
+        "seconds": round(time.monotonic() - begun),
+        "first": lines[0],
+        "last": lines[-1],
+    }
+
+
+def main() -> int:
+    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse.add_argument("image")
+    parse.add_argument("--built", required=True, help="a sentence: on which base, with which packages")
+    options = parse.parse_args()
+    container = buildah("from", "--pull=never", options.image)
+    try:
+        found = [{"command": command, **ended(container, command)} for command in COMMANDS]
+    finally:
+        buildah("rm", container)
+    write_json(OUTPUT, {"what": __doc__, "built": options.built, **provenance(), "commands": found})
+    for result in found:
+        print(f"{result['exit code']}  {result['command']}: {result['last']}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
