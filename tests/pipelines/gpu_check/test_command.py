@@ -75,6 +75,19 @@ def test_without_transformers_ours_is_measured_and_the_table_says_so(
     assert not any("peer" in word for words in started for word in words)
 
 
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        ({"loss at step 0": {"ours": 60.0}, "errors": {}}, "skipped"),  # the time was over before any arm
+        ({"loss at step 0": {"error": "out of memory"}, "errors": {}}, "FAILED"),
+        ({"loss at step 0": {"ours": 60.0}, "errors": {"ours-bf16": "out of memory"}}, "FAILED"),
+    ],
+)
+def test_speed_that_was_not_measured_says_why(found: dict[str, Any], verdict: str) -> None:
+    row = command.rate("small", found, "ours-bf16")
+    assert row["verdict"] == verdict and ("out of memory" in row["found"] or "give more --seconds" in row["found"])
+
+
 def test_a_gpu_that_is_asked_for_and_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one")
