@@ -9,7 +9,7 @@ from benchmarks import real_text
 from pipelines.params import load
 from tests.conftest import SMOKE
 
-MLM = SMOKE.replace("  base:\n", "  more:\n")
+MLM = SMOKE.replace("  base:\n", "  more:\n").replace("model: base,", "model: more,")
 
 
 def write(path: Path, values: object) -> None:

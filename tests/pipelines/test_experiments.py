@@ -66,7 +66,7 @@ def test_a_mistake_is_a_sentence_that_names_the_key(values, expected) -> None:
 
 def test_the_example_in_the_documentation_is_one(tmp_path) -> None:
     page = (ROOT / "docs" / "ablations.md").read_text(encoding="utf-8")
-    example = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)[0]
+    example = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)[0].removeprefix("ablations:\n")
     (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text(encoding="utf-8") + example)
     params = load(tmp_path / "params.yaml")
     names = list(params.ablations["my_grid"].settings)

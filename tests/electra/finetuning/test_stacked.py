@@ -174,7 +174,7 @@ def test_the_models_weights_are_views_of_the_stack(model, tokenizer):
     networks, _, _ = case("mnli", model, tokenizer)
     before = [network.head.weight.detach().clone() for network in networks]
     joint = stack(networks)
-    assert [name for name, _ in joint.named_parameters()] == [name for name, _ in networks[0].named_parameters()]
+    assert {name for name, _ in joint.named_parameters()} == {name for name, _ in networks[0].named_parameters()}
     assert torch.equal(joint.head.weight, torch.stack(before))
     with torch.no_grad():
         joint.head.weight += 1
@@ -277,7 +277,7 @@ def test_auto_means_gpus_and_too_little_memory_is_a_sentence(task_rows, model, t
 
     monkeypatch.setattr("electra.finetuning.runs.solve.train_together", full)
     with pytest.raises(
-        BadConfig, match=r"finetune\.stack: 2 seeds of cola do not fit into memory together.*stack: off"
+        BadConfig, match=r"recipes\.paper\.stack: 2 seeds of cola do not fit into memory together.*stack: off"
     ):
         run_all(jobs_of("cola", JOBS, task_rows, model, tmp_path), 1)
     assert [path for path in Path(tmp_path).rglob("*") if path.is_file()] == []

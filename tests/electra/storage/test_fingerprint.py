@@ -6,7 +6,12 @@ from electra.pretraining.config import NO_BEARING, PretrainConfig, of_config
 from electra.storage.fingerprint import describe, differences, of_code
 from tests.electra.helpers import config
 
-BEARING = {  # adding a setting means deciding here, or in NO_BEARING, whether it bears on the result
+BEARING = {
+    "optimizer",
+    "momentum",
+    "decay_share",
+    "phases",
+    "phase_schedule",  # adding a setting means deciding here, or in NO_BEARING, whether it bears on the result
     *(
         "length",
         "batch",

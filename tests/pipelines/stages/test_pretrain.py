@@ -25,7 +25,11 @@ PARAMS = SMOKE.replace("  base:\n", "  more:\n").replace(
     "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3}",
     f"{PRETRAIN.replace('20', f'{{flops: {BUDGET}}}')} init_from: start, eval_batches: 2, precision: fp32}}",
 )
-PARAMS = PARAMS.replace("tokens: absent", "tokens: smoke").replace("generator: {}", "generator: {width: 0.5}")
+PARAMS = (
+    PARAMS.replace("model: base,", "model: more,")
+    .replace("tokens: absent", "tokens: smoke")
+    .replace("generator: {}", "generator: {width: 0.5}")
+)
 
 
 @pytest.fixture(scope="module")
