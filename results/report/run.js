@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-22 20:00:15 UTC",
-  "commit": "9880474db45c with changes",
+  "date": "2026-11-22 23:32:30 UTC",
+  "commit": "387e8e2fecd4 with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,13 +14,13 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-table5": 192.5,
-    "corpus-sample_world": 5.6,
-    "glue-tiny": 299.4,
-    "pretrain-tiny": 339.4,
-    "report": 16.7,
-    "squad-tiny": 46.4,
-    "tasks-sample_world": 4.1,
-    "tokens-sample_world": 3.8
+    "ablation-table5": 176.3,
+    "corpus-sample_world": 9.6,
+    "glue-tiny": 181.5,
+    "pretrain-tiny": 235.4,
+    "report": 6.3,
+    "squad-tiny": 60.9,
+    "tasks-sample_world": 4.8,
+    "tokens-sample_world": 4.6
   }
 };
