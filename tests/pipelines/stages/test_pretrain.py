@@ -180,7 +180,7 @@ def test_weights_that_do_not_fit_are_one_sentence(trained: Path, capsys: pytest.
     Path("start/discriminator/tokenizer.json").write_text(good)
 
     Path("params.yaml").write_text(PARAMS.replace("generator: {width: 0.5}", "generator: {width: 1.0}"))
-    assert "start/generator: has embeddings_project" in refused(capsys)
+    assert "start/generator/config.json: has num_attention_heads 1; expected 2" in refused(capsys)
     Path("params.yaml").write_text(PARAMS)
 
     shutil.rmtree("start/generator")
