@@ -116,9 +116,10 @@ class PhaseConfig(Checked):
 
 
 # Keys of PretrainConfig that bear on no result: how a run is computed, printed and kept. They may change in mid-run, up to
-# the rounding of sums (threads, parallel, compile, deterministic). The hashes of the weights in `init_from` stand for its path.
-NO_BEARING = frozenset(
-    {"parallel", "threads", "compile", "deterministic", "log_every", "save_every", "save_minutes", "keep", "init_from"}
+# the rounding of sums (threads, parallel, compile, deterministic) and to which points of its curve a run has (eval_minutes).
+# The hashes of the weights in `init_from` stand for its path.
+NO_BEARING = frozenset({"parallel", "threads", "compile", "deterministic", "log_every", "eval_minutes"}) | frozenset(
+    {"save_every", "save_minutes", "keep", "init_from"}
 )
 
 
@@ -158,7 +159,8 @@ class PretrainConfig(Checked):
     compile: Literal["auto", "on", "off"] = "auto"
     deterministic: bool = False  # on a GPU: the same bytes in every run of one machine, by slower kernels
     log_every: Count = 100
-    eval_every: Count = 1000
+    eval_every: Count = 1000  # steps
+    eval_minutes: Annotated[float, Interval(0, 10_000)] = 0.0  # and no sooner than so long after the last one
     eval_batches: Count = 16
     save_every: Count = 1000  # steps
     save_minutes: Annotated[float, Interval(0, 10_000)] = 0.0  # and no sooner than so long after the last one

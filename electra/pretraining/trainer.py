@@ -183,8 +183,8 @@ class Trainer:
     def train(self, stop: StopRequest) -> Trained:
         """From where the run stands to its end, or to the first signal."""
         settings, world, steps = self.config.pretrain, self.world, self.steps
-        self.saved, self.clock, self.logged = time.monotonic(), time.monotonic(), self.first
-        self.collapse_told = False
+        self.saved = self.evaluated = self.clock = time.monotonic()
+        self.logged, self.collapse_told = self.first, False
         self.model.train()
         if self.first == 0:
             self.evaluate(0)
@@ -194,7 +194,8 @@ class Trainer:
                     self.begin_phase(step)
                 sums, norm = self.train_step(step)
                 done = step + 1
-                due, looked_at = self.is_due(done), done % settings.log_every == 0
+                due = self.is_due(done, settings.save_every, settings.save_minutes, self.saved)
+                looked_at = done % settings.log_every == 0
                 self.announce(done)
                 if due or looked_at or self.device.type == "cpu":
                     self.require_finite(done, sums, norm)
@@ -202,7 +203,7 @@ class Trainer:
                     bar.update(done, loss=self.log(done))
                 else:
                     bar.update(done)
-                if done % settings.eval_every == 0 or done == steps:
+                if self.is_due(done, settings.eval_every, settings.eval_minutes, self.evaluated):
                     self.evaluate(done)
                 stopping = world.any(bool(stop))  # asked once: a signal may come at any line
                 if stopping:
@@ -242,11 +243,9 @@ class Trainer:
         """Which networks learn at a step; after the last one, as at it."""
         return stage_of(self.config, min(step, self.steps - 1), self.steps)
 
-    def is_due(self, done: int) -> bool:
-        """Whether a checkpoint is."""
-        settings = self.config.pretrain
-        late = time.monotonic() - self.saved >= settings.save_minutes * 60
-        return done == self.steps or (done % settings.save_every == 0 and self.world.any(late))
+    def is_due(self, done: int, every: int, minutes: float, last: float) -> bool:
+        """Whether it is time for what is done every so many steps, and no sooner than `minutes` after `last`."""
+        return done == self.steps or (done % every == 0 and self.world.any(time.monotonic() - last >= minutes * 60))
 
     def announce(self, done: int) -> None:
         """Once all is compiled and recorded: put the rows on the GPU if there is room, and say what to expect."""
@@ -292,7 +291,8 @@ class Trainer:
         self.send(done, {f"valid/{name}": value for name, value in numbers.items()})
         self.warn_of_collapse(done, numbers)
         if done:
-            self.state.sums["eval"], self.clock, self.logged = {}, time.monotonic(), done
+            self.evaluated = self.clock = time.monotonic()
+            self.state.sums["eval"], self.logged = {}, done
 
     def send(self, done: int, numbers: dict[str, float]) -> None:
         """To whoever listens to the main process."""

@@ -246,6 +246,7 @@ NOTHING = {  # fields for which 0 makes sense
     "head_dropout": "none of it",
     "weight_decay": "none of it",
     "save_minutes": "at every multiple of save_every",
+    "eval_minutes": "at every multiple of eval_every",
     "warmup": "none of it",
     "mask_token_rate": "other tokens only",
     "random_token_rate": "none of them",

@@ -1,4 +1,4 @@
-"""When a run saves: at the multiples of `save_every` that lie far enough apart by the clock, and at its end."""
+"""When a run saves or evaluates: at multiples of so many steps that lie far enough apart by the clock, and at its end."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from electra.storage import checkpoint
 from tests.electra.helpers import config, data
 
 
-@pytest.mark.parametrize(("minutes", "expected"), [(0, [6, 12, 18, 20]), (0.75, [12, 20])])
-def test_checkpoints_are_minutes_apart(minutes, expected, tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def slow_steps(monkeypatch):
     now = [0.0]
 
     def at_each_step(optimizer, rate, original=trainer.set_rate):
@@ -18,6 +18,27 @@ def test_checkpoints_are_minutes_apart(minutes, expected, tmp_path, monkeypatch)
 
     monkeypatch.setattr(trainer, "set_rate", at_each_step)
     monkeypatch.setattr(trainer.time, "monotonic", lambda: now[0])
-    settings = config(pretrain__save_minutes=minutes, pretrain__keep=10)
-    pretrain(settings, data(), tmp_path, {}, log=lambda step, numbers: None)
+
+
+def train(run, **settings):
+    return pretrain(config(pretrain__keep=10, **settings), data(), run, {}, log=lambda step, numbers: None)
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(0, [6, 12, 18, 20]), (0.75, [12, 20])])
+def test_checkpoints_are_minutes_apart(minutes, expected, tmp_path):
+    train(tmp_path, pretrain__save_minutes=minutes)
     assert checkpoint.steps(tmp_path) == expected
+
+
+def test_evaluations_are_minutes_apart_and_bear_on_no_weight(tmp_path):
+    """The curve has other points; those it shares, the networks and all that a resume reads are the same to the byte."""
+    often = train(tmp_path / "often", pretrain__eval_every=3)
+    rare = train(tmp_path / "rare", pretrain__eval_every=3, pretrain__eval_minutes=0.5)
+    found = [{record.pop("step"): record for record in run.history} for run in (often, rare)]
+    assert list(found[0]) == [0, 3, 6, 9, 12, 15, 18, 20] and list(found[1]) == [0, 9, 18, 20]
+    for step, record in found[1].items():
+        assert all(value == found[0][step][name] for name, value in record.items() if name != "train_loss")
+    for step in checkpoint.steps(tmp_path / "rare"):
+        for file in ("model", "optimizer"):
+            ours, theirs = (tmp_path / run / f"step-{step}/{file}.safetensors" for run in ("often", "rare"))
+            assert ours.read_bytes() == theirs.read_bytes()
