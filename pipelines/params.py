@@ -278,8 +278,8 @@ class Params:
 def settings_digest(ablation: str, params: Params) -> str:
     """One hash of all settings that an ablation's record stands on."""
     config = params.ablations[ablation]
-    always = {"generator": {}, "objective": {}}  # so that a record's hash is the same whether or not they are written
-    model = always | written(params.models[config.model])
+    # both always, so that a record's hash is the same whether or not they are written
+    model = {"generator": {}, "objective": {}} | written(params.models[config.model])
     model |= {"tasks": config.data, "finetune": params.recipe(config.recipe)}
     return digest({key: value for key, value in written(config).items() if key != "recipe"}, model)
 
