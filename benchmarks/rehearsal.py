@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from pipelines import ROOT
 
 OUTPUT, NEEDED = Path("benchmarks/results/rehearsal.json"), ("venv/bin/python", "libfakegpu.so", "libcuda.so.1")
 PRESETS, MODES = ("small", "small_plus", "base", "large"), ("eager", "recorded", "compiled recorded", "compiled")
+MODERN = ("modern-small", "modern-base")  # on one GPU of 80 GB
 MEMORY = {"80 GB": 79.2, "141 GB": 140.0}  # GiB that torch sees
 SECONDS = 1800  # of a case
 QUICK: dict[str, Any] = {"encoder.layers": 4, "generator.width": 1.0}
@@ -79,10 +81,8 @@ class Case:
 def cases() -> Iterator[Case]:
     """All of them, those without a compiler first, then the default way."""
     for mode in MODES:
-        for preset in PRESETS:
-            for memory in MEMORY:
-                for gpus in (1, 2):
-                    yield Case(f"{preset}, {mode}, {memory}, {gpus} GPU", "pretrain", preset, mode, memory, gpus)
+        for preset, memory, gpus in (*product(PRESETS, MEMORY, (1, 2)), *product(MODERN, ["80 GB"], [1])):
+            yield Case(f"{preset}, {mode}, {memory}, {gpus} GPU", "pretrain", preset, mode, memory, gpus)
         if mode in {"eager", "compiled recorded"}:
             for name, changes in VARIANTS.items():
                 yield Case(f"{name}, {mode}", "pretrain", "small", mode, changes=QUICK | changes)

@@ -99,15 +99,8 @@ def run_stage(options: argparse.Namespace) -> int:
     told = params.tracking if processes.is_main() else "none"
     started = time.monotonic()
     module = importlib.import_module(f"pipelines.stages.{stage}")
-    record = tracking.open_run(
-        stage,
-        name,
-        facts,
-        tags={"data": params.data(stage, name)},
-        upstream=params.upstream(stage, name),
-        tracking=told,
-        run_folder=Path("runs") / key,
-    )
+    rests = {"tags": {"data": params.data(stage, name)}, "upstream": params.upstream(stage, name)}
+    record = tracking.open_run(stage, name, facts, **rests, tracking=told, run_folder=Path("runs") / key)
     with stopping.interruptible(), record as tracker:
         module.run(name, params, tracker)
     if processes.is_main():

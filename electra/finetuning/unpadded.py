@@ -22,7 +22,7 @@ from electra.finetuning.batches import Batch
 from electra.nn import varlen
 from electra.nn.dropout import dropout
 from electra.nn.encoder import Encoder, Layer
-from electra.nn.modern import ModernEmbeddings, ModernEncoder, ModernLayer, turn
+from electra.nn.modern import ModernEmbeddings, ModernEncoder, ModernLayer, View, turn
 
 
 def hidden(encoder: Encoder, batch: Batch) -> Tensor:
@@ -43,7 +43,10 @@ def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
     *lower, (last, sight) = _layers(encoder, batch)
     for layer, its in lower:
         hidden_PH = _layer(layer, hidden_PH, batch, its)
-    attention, mask = last.attention, sight
+    attention, seen = last.attention, _seen(sight)
+    by_rows = isinstance(seen, varlen.Rows)
+    if by_rows and seen.reach is not None:  # the kernel would take a single query for its row's last token
+        return _end(encoder, _layer(last, hidden_PH, batch, sight).index_select(0, batch.first_B))
     size = hidden_PH.shape[1]
     weight, bias = attention.qkv.weight, attention.qkv.bias
     query_bias, both_bias = (None, None) if bias is None else (bias[..., :size], bias[..., size:])
@@ -54,20 +57,21 @@ def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
     query_BH = linear(read_PH.index_select(0, batch.first_B), weight[..., :size, :], query_bias)
     query = query_BH.view(len(batch), 1, *heads).transpose(1, 2)
     both_PX = linear(read_PH, weight[..., size:, :], both_bias)
-    if isinstance(sight, varlen.Rows):
-        single = varlen.Rows(torch.arange(len(batch) + 1, dtype=torch.int32, device=sight.ends.device), 1)
+    if by_rows:
+        single = varlen.Rows(torch.arange(len(batch) + 1, dtype=torch.int32, device=seen.ends.device), 1)
         key, value = both_PX.view(-1, 2, *heads).unbind(1)
+        if isinstance(last, ModernLayer):  # the first position is not turned
+            (key,) = turn(key[None], sight.cos_TD, sight.sin_TD)
         rate = attention.dropout if encoder.training else 0.0
-        context = varlen.attend(query_BH.view(len(batch), *heads), key, value, single, sight, rate)
+        context = varlen.attend(query_BH.view(len(batch), *heads), key, value, single, seen, rate)
         return _end(encoder, _after(last, first_BH, context.flatten(1)))
     both_BT2H = _Spread.apply(both_PX, batch)  # type: ignore[no-untyped-call]
     key, value = both_BT2H.view(len(batch), -1, 2, *heads).permute(2, 0, 3, 1, 4)
-    if isinstance(last, ModernLayer):  # the first position is not turned
+    if isinstance(last, ModernLayer):
         key = turn(key.transpose(1, 2), sight.cos_TD, sight.sin_TD).transpose(1, 2)
-        mask = None if sight.mask is None else sight.mask[:, :, :1]
     scores = (query @ key.transpose(-2, -1)) / math.sqrt(heads[1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
+    if seen is not None:
+        scores = scores.masked_fill(~seen[:, :, :1], float("-inf"))
     context = dropout(scores.softmax(-1), attention.dropout, encoder.training) @ value
     return _end(encoder, _after(last, first_BH, context.reshape(len(batch), size)))
 
@@ -116,18 +120,24 @@ def _embed(encoder: Encoder, batch: Batch) -> Tensor:
 
 def _layers(encoder: Encoder, batch: Batch) -> list[tuple[Any, Any]]:
     """Every layer, and what its attention is told: BERT's its rows or a mask, a modern one's a view."""
-    if not isinstance(encoder, ModernEncoder):
-        rows = varlen.usable(batch.ends.device, encoder.config.hidden // encoder.config.heads)
-        mask = None if batch.real_BT is None else batch.real_BT[:, None, None]
-        return [(layer, varlen.Rows(batch.ends, batch.longest) if rows else mask) for layer in encoder.layers]
-    views = encoder.views(batch.token_C.view(len(batch), -1), batch.real_BT)
-    return [(layer, views[layer.sees_all]) for layer in encoder.layers]  # type: ignore[index]
+    rows = varlen.usable(batch.ends.device, encoder.config.hidden // encoder.config.heads)
+    seen = varlen.Rows(batch.ends, batch.longest) if rows else batch.real_BT
+    if isinstance(encoder, ModernEncoder):
+        column_T = torch.arange(batch.longest, device=batch.ends.device)
+        views = encoder.views(batch.positions_P if rows else column_T, seen)
+        return [(layer, views[layer.sees_all]) for layer in encoder.layers]  # type: ignore[index]
+    mask = seen[:, None, None] if isinstance(seen, Tensor) else seen
+    return [(layer, mask) for layer in encoder.layers]
+
+
+def _seen(sight: Any) -> Any:
+    return sight.seen if isinstance(sight, View) else sight
 
 
 def _layer(layer: Any, hidden_PH: Tensor, batch: Batch, sight: Any) -> Tensor:
     read_PH = layer.attention_norm(hidden_PH) if isinstance(layer, ModernLayer) else hidden_PH
     qkv_P3H = layer.attention.qkv(read_PH)
-    if isinstance(sight, varlen.Rows):
+    if isinstance(_seen(sight), varlen.Rows):
         return _after(layer, hidden_PH, layer.attention.context(qkv_P3H, sight))
     qkv_BT3H = _Spread.apply(qkv_P3H, batch)  # type: ignore[no-untyped-call]
     context_BTH = layer.attention.context(qkv_BT3H, sight)

@@ -170,9 +170,9 @@ def real_tokens(ids_BT: Tensor, lengths_B: Tensor | None, mask_BT: Tensor | None
     return mask_BT
 
 
-def added(mask: Tensor | None) -> Tensor | None:
-    """On a GPU the mask as what is added to scores, made once: its kernels add it, and each layer would make its own."""
-    if mask is None or mask.device.type != "cuda":
+def added(mask: Seen) -> Seen:
+    """On a GPU a mask as what is added to scores, made once: its kernels add it, and each layer would make its own."""
+    if not isinstance(mask, Tensor) or mask.device.type != "cuda":
         return mask
     half = torch.is_autocast_enabled("cuda")
     zero = torch.zeros((), device=mask.device, dtype=torch.get_autocast_dtype("cuda") if half else torch.float32)
@@ -200,18 +200,18 @@ class Encoder(nn.Module):
         `mask_BT` (true = real token) is for layouts that a length cannot tell.
         """
         seen = self._seen(ids_BT, lengths_B, mask_BT)
+        seen = added(seen[:, None, None, :]) if isinstance(seen, Tensor) else seen
         hidden_BTH = self.project(self.embeddings(ids_BT, segments_BT))
         for layer in self.layers:
             hidden_BTH = layer(hidden_BTH, seen)
         return hidden_BTH  # type: ignore[no-any-return]
 
     def _seen(self, ids_BT: Tensor, lengths_B: Tensor | None, mask_BT: Tensor | None) -> Seen:
-        """Rows to keep to, where the device can; else a mask."""
+        """Rows to keep to, where the device can; else which tokens are no padding (B, T), or None."""
         kernel = varlen.usable(ids_BT.device, self.config.hidden // self.config.heads)
         if kernel and mask_BT is None and lengths_B is not None:
             return varlen.padded(lengths_B, ids_BT.shape[1])
-        mask_BT = real_tokens(ids_BT, lengths_B, mask_BT)
-        return added(None if mask_BT is None else mask_BT[:, None, None, :])
+        return real_tokens(ids_BT, lengths_B, mask_BT)
 
 
 def initialise(module: nn.Module, config: EncoderConfig) -> None:

@@ -12,23 +12,25 @@ How it differs from `encoder.py`, which is BERT's:
 Shapes: B rows, T positions, V vocabulary, E embedding size, H hidden size, F feed-forward size, A heads, D head size.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from electra.nn import varlen
 from electra.nn.attention import attend
 from electra.nn.config import ModernConfig
 from electra.nn.dropout import Dropout, dropout
-from electra.nn.encoder import Block, Embeddings, Encoder, added, difference, real_tokens
+from electra.nn.encoder import Block, Embeddings, Encoder, Seen, added, difference
 
 
 class View(NamedTuple):
     """What a layer's attention is told beside its tokens."""
 
-    mask: Tensor | None  # broadcastable to (B, A, T, T): true where a key may be seen, or what is added to the scores
-    cos_TD: Tensor  # of half a head's size
+    seen: Seen
+    cos_TD: Tensor  # of half a head's size; of tokens end to end, each one's own (P, D)
     sin_TD: Tensor
 
 
@@ -123,17 +125,21 @@ class ModernAttention(nn.Module):
         self.dropout = config.attention_dropout
 
     def context(self, qkv_BT3H: Tensor, view: View) -> Tensor:
-        """What each position gathers (B, T, H), before the output matrix."""
-        rows, length, width = qkv_BT3H.shape
-        qkv_BT3AD = qkv_BT3H.view(rows, length, 3, self.heads, width // (3 * self.heads))
+        """What each position gathers (B, T, H), before the output matrix; tokens end to end (P, 3H) give (P, H)."""
+        heads = (3, self.heads, qkv_BT3H.shape[-1] // (3 * self.heads))
+        qkv_BT3AD = qkv_BT3H.view(-1, len(view.cos_TD), *heads)
         turned_BT2AD = turn(qkv_BT3AD[:, :, :2], view.cos_TD, view.sin_TD)
-        rate = self.dropout if self.training else 0.0
+        rate, seen = self.dropout if self.training else 0.0, view.seen
+        if isinstance(seen, varlen.Rows):
+            query, key = turned_BT2AD.flatten(0, 1).unbind(1)
+            value = qkv_BT3AD[:, :, 2].flatten(0, 1)
+            return varlen.attend(query, key, value, seen, seen, rate).view(*qkv_BT3H.shape[:-1], -1)
         if rate and qkv_BT3H.device.type == "cpu":
-            mask = None if view.mask is None else view.mask.expand(rows, -1, -1, -1)
+            mask = None if seen is None else seen.expand(len(qkv_BT3AD), -1, -1, -1)
             return attend(torch.cat([turned_BT2AD, qkv_BT3AD[:, :, 2:]], 2), mask, rate)
         query, key = turned_BT2AD.permute(2, 0, 3, 1, 4)
         value = qkv_BT3AD[:, :, 2].transpose(1, 2)
-        context = F.scaled_dot_product_attention(query, key, value, attn_mask=view.mask, dropout_p=rate)
+        context = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=rate)
         return context.transpose(1, 2).flatten(2)
 
 
@@ -183,30 +189,42 @@ class ModernEncoder(Encoder):
         self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None = None, *, mask_BT: Tensor | None = None
     ) -> Tensor:
         """Hidden states (B, T, H) after the final norm; `Encoder.forward` has the arguments."""
-        mask_BT = real_tokens(ids_BT, lengths_B, mask_BT)
-        views = {kind: view._replace(mask=added(view.mask)) for kind, view in self.views(ids_BT, mask_BT).items()}
+        place_T = torch.arange(ids_BT.shape[1], device=ids_BT.device)
+        views = self.views(place_T, self._seen(ids_BT, lengths_B, mask_BT))
+        views = {kind: view._replace(seen=added(view.seen)) for kind, view in views.items()}
         hidden_BTH = self.embeddings(ids_BT, segments_BT)
         for layer in self.layers:
             hidden_BTH = layer(hidden_BTH, views[layer.sees_all])  # type: ignore[index]
         return self.final_norm(hidden_BTH)  # type: ignore[no-any-return]
 
-    def views(self, like_BT: Tensor, real_BT: Tensor | None) -> dict[bool, View]:
-        """The view of layers that see the whole row (True), and of those that see their neighbours (False)."""
-        config, (_, length), device = self.config, like_BT.shape, like_BT.device
-        whole = None if real_BT is None else real_BT[:, None, None, :]
-        local, place_T = whole, torch.arange(length, device=device)
-        if length > config.window // 2 + 1:
-            distance_TT = (place_T[:, None] - place_T).abs()
-            local = (distance_TT <= config.window // 2)[None, None]
-            if whole is not None:  # padding far from all words sees itself: a softmax over nothing is no number
-                local = (local & whole) | (distance_TT == 0)
+    def views(self, place_T: Tensor, real: Seen) -> dict[bool, View]:
+        """The view of layers that see the whole row (True), and of those that see their neighbours (False).
+
+        `place_T` is where in its row each token stands. `real` are rows to keep to; or which tokens are no padding (B, T),
+        None for all of them.
+        """
+        config, device, whole, local = self.config, place_T.device, real, real
+        if isinstance(real, varlen.Rows):
+            local = replace(real, reach=config.window // 2)
+        else:
+            whole, local = self._masks(place_T, real)
         size = config.hidden // config.heads
         share_D = torch.arange(0, size, 2, device=device).float() / size
         angles = [place_T[:, None] / theta**share_D for theta in (config.global_theta, config.local_theta)]
         return {
-            kind: View(mask, angle_TD.cos(), angle_TD.sin())
-            for kind, mask, angle_TD in zip((True, False), (whole, local), angles, strict=True)
+            kind: View(seen, angle_TD.cos(), angle_TD.sin())
+            for kind, seen, angle_TD in zip((True, False), (whole, local), angles, strict=True)
         }
+
+    def _masks(self, place_T: Tensor, real_BT: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        """Where a key may be seen in the whole row and nearby, broadcastable to (B, A, T, T); None: everywhere."""
+        whole = local = None if real_BT is None else real_BT[:, None, None, :]
+        if len(place_T) > self.config.window // 2 + 1:
+            distance_TT = (place_T[:, None] - place_T).abs()
+            local = (distance_TT <= self.config.window // 2)[None, None]
+            if whole is not None:  # padding far from all words sees itself: a softmax over nothing is no number
+                local = (local & whole) | (distance_TT == 0)
+        return whole, local
 
 
 def initialise_modern(module: nn.Module, config: ModernConfig) -> None:

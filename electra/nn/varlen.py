@@ -26,6 +26,7 @@ class Rows:
 
     ends: Tensor  # (R + 1,), int32: 0, then where each row ends
     longest: int  # no row has more tokens
+    reach: int | None = None  # how far a token sees to either side; None: its whole row
 
 
 def usable(device: torch.device, head_size: int) -> bool:
@@ -53,7 +54,9 @@ def padded(lengths_B: Tensor, length: int) -> Rows:
 
 def attend(query_QAD: Tensor, key_PAD: Tensor, value_PAD: Tensor, asking: Rows, asked: Rows, rate: float) -> Tensor:
     """softmax(Q Kᵀ / √D) V (Q, A, D), each row of `asking` over its row of `asked`, probabilities dropped at `rate`."""
+    assert asked.reach is None or asking is asked, "the kernel counts neighbours from the ends of rows"
     where = (asking.ends, asked.ends, asking.longest, asked.longest)
+    near = {"window_size_left": asked.reach, "window_size_right": asked.reach}
     forward = torch.ops.aten._flash_attention_forward
-    context_QAD: Tensor = forward(query_QAD, key_PAD, value_PAD, *where, rate, False, False)[0]
+    context_QAD: Tensor = forward(query_QAD, key_PAD, value_PAD, *where, rate, False, False, **near)[0]
     return context_QAD

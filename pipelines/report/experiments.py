@@ -182,9 +182,8 @@ def _arm(name: str, part: dict[str, Any], settings: dict[str, Any]) -> Arm:
 def number(values: dict[str, Any], name: str) -> float | None:
     """The value of a key, if it is a finite number."""
     value = values.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        return None
-    return float(value)
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if fits else None
 
 
 def by_cell(ablation: Ablation) -> dict[tuple[str, ...], Arm]:

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from electra.finetuning import batches
+from electra.finetuning import batches, unpadded
 from electra.finetuning.batches import parts, stack, training_order
 from electra.finetuning.examples import encode
 from electra.finetuning.tasks import GLUE
 from electra.finetuning.unpadded import first_hidden, hidden, pooled_hidden
+from electra.nn import varlen
 from electra.nn.weights import load_encoder
+from tests.electra.nn.test_varlen import by_rows
 
 from .conftest import glue_rows, padded
 
@@ -106,6 +108,26 @@ def test_hidden_states_and_gradients_equal_the_padded_encoders(model, examples, 
     for name, parameter in encoder.named_parameters():
         assert torch.allclose(parameter.grad, expected[name], atol=1e-4), name
     assert torch.allclose(first_hidden(encoder, batch), whole[batch.first_B], atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
+def test_rows_of_their_own_see_what_the_grid_lets_them_see(model, examples, rows, monkeypatch):
+    """Where the device has the operator, which is played here, neither a grid nor a mask is made."""
+    encoder, batch = load_encoder(model, dropout=0.0), examples.batch(np.array(rows))
+    weights = torch.randn(len(batch.ids_P), 32, generator=torch.Generator().manual_seed(1))
+    found = []
+    for usable in (False, True):
+        monkeypatch.setattr(varlen, "usable", lambda device, size, usable=usable: usable)
+        if usable:
+            monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", by_rows)
+            monkeypatch.setattr(unpadded, "_Spread", None)
+        encoder.zero_grad()
+        states, firsts = hidden(encoder, batch), first_hidden(encoder, batch)
+        ((states * weights).sum() + (firsts * weights[: len(rows)]).sum()).backward()
+        gradients = [each.grad for each in encoder.parameters() if each.grad is not None]
+        found.append([states.detach(), firsts.detach(), *gradients])
+    for grid, own in zip(*found, strict=True):
+        assert torch.allclose(own, grid, atol=1e-4)
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])

@@ -42,6 +42,20 @@ def test_hidden_states_and_gradients_equal_the_padded_encoders(modern_model, exa
     batches.test_hidden_states_and_gradients_equal_the_padded_encoders(modern_model, examples, rows)
 
 
+@pytest.mark.parametrize("last", ["global", "local"])
+def test_rows_of_their_own_see_what_the_grid_lets_them_see(modern_model, examples, last, monkeypatch):
+    from_here = dataclasses.replace(MODERN, layers=4 if last == "global" else 3)
+    monkeypatch.setattr(batches, "load_encoder", lambda *_, **__: encoder_of(from_here))
+    batches.test_rows_of_their_own_see_what_the_grid_lets_them_see(modern_model, examples, [0, 1, 2, 3], monkeypatch)
+
+
+def encoder_of(config):
+    torch.manual_seed(0)
+    encoder = make_encoder(config, 1000).eval()
+    initialise(encoder, config)
+    return encoder
+
+
 @pytest.mark.parametrize("where", ["attention", "elsewhere"])
 def test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where):
     batches.test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where)
