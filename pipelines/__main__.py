@@ -99,8 +99,15 @@ def run_stage(options: argparse.Namespace) -> int:
     told = params.tracking if processes.is_main() else "none"
     started = time.monotonic()
     module = importlib.import_module(f"pipelines.stages.{stage}")
-    rests = {"tags": {"data": params.data(stage, name)}, "upstream": params.upstream(stage, name)}
-    record = tracking.open_run(stage, name, facts, **rests, tracking=told, run_folder=Path("runs") / key)
+    record = tracking.open_run(
+        stage,
+        name,
+        facts,
+        tags={"data": params.data(stage, name)},
+        upstream=params.upstream(stage, name),
+        tracking=told,
+        run_folder=Path("runs") / key,
+    )
     with stopping.interruptible(), record as tracker:
         module.run(name, params, tracker)
     if processes.is_main():

@@ -7,6 +7,7 @@ whether the beginning of each holds what its stage expects. Small corpora and ta
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
@@ -84,7 +85,7 @@ def check_text(model: ModelConfig, params: Params) -> Iterator[str]:
 def check_tokens(tokens: TokensConfig, where: str, seen: peek.Look) -> None:
     """Raise BadInput for a vocabulary that cannot be, and for a small corpus that has nothing to hold out or to train on."""
     settings = tokens.tokenizer
-    cased = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
+    cased: dict[str, Any] = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
     if isinstance(settings, VocabTokenizer):
         wordpiece.from_vocab(Path(settings.file), **cased)
     if isinstance(settings, TrainTokenizer) and seen.texts:

@@ -185,7 +185,7 @@ def _set(place: Place, request: Request, log: Log) -> None:
     """Put settings into params.yaml as `dvc exp run -S` does, and have the commit's own reader check them."""
     if not request.settings:
         return
-    from pipelines.params import read
+    from pipelines.settings_file import read
 
     values = read(place.folder / "params.yaml")
     changes = []

@@ -7,7 +7,7 @@ Unknown and duplicate keys are refused with the nearest valid one, and every nam
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,8 +53,8 @@ class ModelConfig:
     tokens: str
     encoder: AnyEncoderConfig
     pretrain: PretrainConfig
-    generator: GeneratorConfig
-    objective: ObjectiveConfig
+    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
 
     def __post_init__(self) -> None:
         self.electra()
@@ -278,7 +278,9 @@ class Params:
 def settings_digest(ablation: str, params: Params) -> str:
     """One hash of all settings that an ablation's record stands on."""
     config = params.ablations[ablation]
-    model = written(params.models[config.model]) | {"tasks": config.data, "finetune": params.recipe(config.recipe)}
+    # both always, so that a record's hash is the same whether or not they are written
+    model = {"generator": {}, "objective": {}} | written(params.models[config.model])
+    model |= {"tasks": config.data, "finetune": params.recipe(config.recipe)}
     return digest({key: value for key, value in written(config).items() if key != "recipe"}, model)
 
 

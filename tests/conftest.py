@@ -49,14 +49,11 @@ models:
     tokens: smoke
     encoder: smoke
     generator: {width: 0.5}
-    objective: {}
     pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1, precision: fp32,   # auto asks the processor
                log_every: 2, eval_every: 10, eval_batches: 2, save_every: 5}
   base:
     tokens: absent
     encoder: smoke
-    generator: {}
-    objective: {}
     pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3}
 published: {}
 finetunings:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from electra.config import merge
+from electra.config import merge, plain
 from electra.files import read_json
+from electra.finetuning.tasks import GLUE
 from electra.pretraining.phases import phases_of
 from pipelines.arguments import parser
 from pipelines.params import Params, load, read
@@ -271,3 +272,25 @@ def test_the_page_of_ablations_says_what_the_records_say() -> None:
         found = difference(upper, lower)
         assert found is not None
         assert (points, said) == (signed(found.points), decided(found).removesuffix(" an arm"))
+
+
+def test_the_sample_world_page_lists_every_setting_of_tiny_that_is_not_published() -> None:
+    text = (ROOT / "docs/sample-world.md").read_text(encoding="utf-8")
+    table = text[text.index("## What tiny does otherwise than the paper") : text.index("## What did not help")]
+    listed = {
+        word for cell in re.findall(r"^\| (.*?) \|", table, re.M) for word in re.findall(r"`(?:\w+\.)?(\w+)`", cell)
+    }
+    size = {"layers", "hidden", "ffn", "length", "batch", "steps", "warmup", "stride", "question_length"}
+    no_matter = {"log_every", "eval_every", "eval_minutes", "save_every", "save_minutes", "precision", "seeds"}
+    changed = set[str]()
+    for mine, published in zip(*(everything_of(model) for model in ("tiny", "small")), strict=True):
+        changed |= {key for key, value in mine.items() if value != published[key]}
+    assert changed - size - no_matter == listed
+
+
+def everything_of(model: str) -> list[dict[str, Any]]:
+    """A model's settings: its networks', its objective's, its pre-training's, each task's."""
+    params = load(ROOT / "params.yaml")
+    changes, whole = params.recipe(params.finetunings[model].recipe), plain(params.models[model].electra())
+    tasks = [plain(params.finetune.resolve(task, changes)) for task in GLUE]
+    return [*whole.values(), *tasks, plain(params.finetune.resolve_squad(changes))]

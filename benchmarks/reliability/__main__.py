@@ -36,6 +36,7 @@ ATTACKS: dict[str, tuple[Attack, float]] = {  # name -> what it does, tries a ro
     "power": (writes.power_cuts, 4),
     "changed": (changes.settings, 2),
     "servers": (servers.vanished, 0.1),
+    "prefect": (servers.prefect, 0.2),
     "settings": (generated.settings, 70),
     "rows": (generated.rows, 340),
     "corpora": (generated.corpora, 480),

@@ -8,7 +8,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pipelines.flows import steps
 
 
-@flow(name="ablations", flow_run_name=steps.named, task_runner=ThreadPoolTaskRunner(max_workers=1))
+@flow(name="ablations", flow_run_name=steps.named, task_runner=ThreadPoolTaskRunner(max_workers=1))  # type: ignore[arg-type]
 def ablations(
     model: str = "tiny", hours: float | None = None, commit: str = "HEAD", settings: dict[str, Any] | None = None
 ) -> dict[str, str]:

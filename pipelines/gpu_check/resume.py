@@ -44,7 +44,7 @@ def wait_for(path: Path, seconds: float = 60) -> None:
 
 def settings(config: ElectraConfig, deterministic: bool) -> ElectraConfig:
     """Saves before the kill, a log line at it."""
-    often = {"save_every": SAVED, "log_every": KILLED - SAVED, "eval_every": KILLED, "eval_batches": 2}
+    often: dict[str, Any] = {"save_every": SAVED, "log_every": KILLED - SAVED, "eval_every": KILLED, "eval_batches": 2}
     return replace(config, pretrain=replace(config.pretrain, **often, deterministic=deterministic))
 
 

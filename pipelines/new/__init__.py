@@ -77,6 +77,6 @@ def _written(values: Entries) -> list[str]:
     from ruamel.yaml import YAML
 
     yaml, text = YAML(typ="safe"), io.StringIO()
-    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output, yaml.width = None, False, 1000
+    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output, yaml.width = None, False, 1000  # type: ignore[assignment]
     yaml.dump(values, text)
     return text.getvalue().splitlines()

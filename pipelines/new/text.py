@@ -33,7 +33,7 @@ def entries(name: str, files: Sequence[str], encoder: str) -> dict[str, Any]:
             "lengths": [LENGTH],
             "valid_fraction": 0.01 if size > 2e7 else 0.05,
         },
-        "models": {"tokens": name, "encoder": encoder, "generator": {}, "objective": {}, "pretrain": pretrain},
+        "models": {"tokens": name, "encoder": encoder, "pretrain": pretrain},
     }
 
 

@@ -15,7 +15,7 @@ here does not help), and a body must be JSON, which a browser sends to a strange
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,7 @@ def _text(body: Body) -> str:
     return text
 
 
-def _shares(pieces: Sequence[str], probability: Sequence[float]) -> list[tuple[str, float]]:
+def _shares(pieces: Sequence[str], probability: Iterable[float]) -> list[tuple[str, float]]:
     return [(piece, float(share)) for piece, share in zip(pieces, probability, strict=True)]
 
 
@@ -149,7 +149,9 @@ def _judged(shelf: Shelf, text: str, places: Sequence[tuple[int, int]], original
     """The tokens of a text: place, suspicion, and whether one of the `places` that were written in lies there."""
     if "discriminator" in shelf.models:
         (judged,) = shelf.models["discriminator"].replaced([text])
-        found = zip(judged.offsets.tolist(), judged.probability.tolist(), strict=True)
+        found: Iterable[tuple[Any, float | None]] = zip(
+            judged.offsets.tolist(), judged.probability.tolist(), strict=True
+        )
     else:
         encoding = shelf.need("generator").tokenizer.raw.encode(text, add_special_tokens=False)
         found = ((place, None) for place in encoding.offsets)

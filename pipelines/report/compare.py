@@ -75,7 +75,7 @@ def _committed(root: Path, revision: str, path: str) -> Any:
 
 
 def _rows(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[Cell, ...]]:
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     scores = [_scores(first), _scores(second)]
     for key in dict.fromkeys([*scores[0], *scores[1]]):
         pair = [of.get(key, ()) for of in scores]

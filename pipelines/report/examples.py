@@ -104,8 +104,23 @@ def sentences(model: ModelResults) -> str:
             ("alarm", "word", 75, "original, but suspected"),
         )
     )
-    rows = "".join(f"<p>{_line(row)}</p>" for row in shown)
+    rows = "".join(
+        f"<p>{_line(row)}</p>{_proposed(example)}"
+        for row, example in zip(shown, model.examples[:SENTENCES], strict=True)
+    )
     return f'<p class="lead">{escape(summary)}</p><p class="legend">{legend}</p><div class="tokens">{rows}</div>'
+
+
+def _proposed(example: dict[str, Any]) -> str:
+    """What the generator found likeliest in place of the first word that it replaced in a row."""
+    for each in example.get("proposals", []):
+        place = each["place"]
+        if place < TOKENS and example["replaced"][place]:
+            pairs = zip(each["pieces"], each["probability"], strict=True)
+            likely = ", ".join(f"{escape(piece)} {round(100 * share)} %" for piece, share in pairs)
+            was, wrote = escape(example["original"][place]), escape(example["tokens"][place])
+            return f"<p class=proposed>For <i>{was}</i> the generator proposed {likely}; it drew <i>{wrote}</i>.</p>"
+    return ""
 
 
 def _line(row: Sequence[Word]) -> str:

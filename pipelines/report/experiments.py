@@ -182,8 +182,9 @@ def _arm(name: str, part: dict[str, Any], settings: dict[str, Any]) -> Arm:
 def number(values: dict[str, Any], name: str) -> float | None:
     """The value of a key, if it is a finite number."""
     value = values.get(name)
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if fits else None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return None
+    return float(value)
 
 
 def by_cell(ablation: Ablation) -> dict[tuple[str, ...], Arm]:

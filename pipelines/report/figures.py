@@ -73,7 +73,7 @@ def tasks(model: ModelResults) -> "Figure":
         place += 1
     axes.set_yticks(places, labels, color=INK)
     if model.average in rows:
-        axes.get_yticklabels()[rows.index(model.average)].set_fontweight("bold")  # type: ignore[arg-type]
+        axes.get_yticklabels()[rows.index(model.average)].set_fontweight("bold")
     axes.set_ylim(place - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     low = min(min(scores) for row in [*rows, *squad] for scores in row.scores.values() if scores)
@@ -107,14 +107,12 @@ def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
     if (majority := row.ground.get("majority")) is not None:
         axes.plot(majority, place, "x", color=ORANGE, markersize=5, markeredgewidth=1.4, zorder=1)
     for arm, colour, face in (("scratch", GREY, PAPER), ("pretrained", BLUE, BLUE)):
-        scores = row.scores[arm]
-        if not scores:
+        scores, middle = row.scores[arm], means[arm]
+        if middle is None:
             continue
-        axes.errorbar(means[arm], place, xerr=sd(scores) or 0.0, color=colour, linewidth=1.2, zorder=2)
+        axes.errorbar(middle, place, xerr=sd(scores) or 0.0, color=colour, linewidth=1.2, zorder=2)
         axes.plot(scores, [place + 0.26] * len(scores), "|", color=colour, markersize=4, markeredgewidth=1, zorder=2)
-        axes.plot(
-            means[arm], place, "o", color=colour, markerfacecolor=face, markersize=6.2, markeredgewidth=1.4, zorder=3
-        )
+        axes.plot(middle, place, "o", color=colour, markerfacecolor=face, markersize=6.2, markeredgewidth=1.4, zorder=3)
 
 
 def curves(model: ModelResults) -> list[tuple[str, str, "Figure"]]:

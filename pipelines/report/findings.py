@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from electra.finetuning.tasks import GLUE
 from pipelines.report.claims import size
 from pipelines.report.comparison import difference, mean, sd
+from pipelines.report.experiments import Ablation
 from pipelines.report.inputs import (
     ARM_TITLES,
     ARMS,
-    Ablation,
     Inputs,
     Measured,
     ModelResults,
@@ -82,8 +82,7 @@ def goals(model: ModelResults) -> list[tuple[bool, str]]:
     wanted = [(model.average, MEAN_WANTED), *((row, SQUAD_WANTED) for row in squad)]
     result = []
     for row, points in (*wanted, *((task, TASK_WANTED) for task in model.tasks)):
-        found = row and difference(row.scores["pretrained"], row.scores["scratch"])
-        if row is None or found is None:
+        if row is None or (found := difference(row.scores["pretrained"], row.scores["scratch"])) is None:
             continue
         met = found.points >= points and (found.sds or 0) >= SDS_WANTED and found.counts
         name = "mean of the tasks" if row is model.average else _name(row)

@@ -97,9 +97,8 @@ def render(report: Report) -> str:
 
 def data_labels(inputs: Inputs) -> list[str]:
     """What data this run's numbers are of."""
-    return list(
-        dict.fromkeys(one.data for one in (*inputs.models, *inputs.ablations) if not getattr(one, "record", None))
-    )
+    ablations = (ablation.data for ablation in inputs.ablations if not ablation.record)
+    return list(dict.fromkeys([*(model.data for model in inputs.models), *ablations]))
 
 
 def figure(drawn: Drawn | None, owner: str = "") -> str:

@@ -13,6 +13,7 @@ from electra.files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.typing import RcKeyType
 
 INK, MUTED, RULE, PAPER = "#1b1f24", "#5b6471", "#d8dde3", "#fefefe"
 BLUE, ORANGE, GREEN, GREY = "#0b66b0", "#c2500c", "#0b7f68", "#767f8b"
@@ -27,7 +28,7 @@ _VARIABLES = {
     GREY: "--grey",
 }
 
-RC: dict[str, Any] = {
+RC: "dict[RcKeyType, Any]" = {
     "svg.fonttype": "none",
     "font.family": "DejaVu Sans",
     "font.size": 9,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from electra.finetuning.tasks import GLUE
 from pipelines.report import paper
 from pipelines.report.comparison import WORDS, Difference, difference, mean
-from pipelines.report.experiments import number
-from pipelines.report.inputs import ARM_TITLES, ARMS, METRIC_TITLES, Ablation, Inputs, Measured, ModelResults, is_subset
+from pipelines.report.experiments import Ablation, number
+from pipelines.report.inputs import ARM_TITLES, ARMS, METRIC_TITLES, Inputs, Measured, ModelResults, is_subset
 from pipelines.report.table import Cell, Column, Mark, Spread, Table, signed
 
 NOT_COMPARABLE = "The paper's scores are on the real data sets, ours on the sample world: compare orders and gaps down a column, never across."
@@ -130,7 +130,7 @@ def _ground(row: Measured) -> tuple[Cell, ...]:
 
 def metrics(model: ModelResults) -> Table:
     """Every metric of every task, for those who want another than the one that counts."""
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (task.title, METRIC_TITLES.get(name, name.replace("_", " ")), *(Spread(arms.get(arm, ())) for arm in ARMS))
         for task in model.tasks
         for name, arms in task.others.items()

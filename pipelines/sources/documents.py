@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from electra.data.text import Document, Rejected
 from electra.errors import UserError
@@ -90,7 +91,7 @@ def _sample_files(source: SampleCorpus, folder: Path) -> LocalCorpus:
     """The sample world's articles as a file, written unless they are there, whole (the same settings write the same bytes)."""
     from pipelines.sources.sample_world import write_articles
 
-    facts = {"kind": "articles", "seed": source.seed, "without": list(source.without)}
+    facts: dict[str, Any] = {"kind": "articles", "seed": source.seed, "without": list(source.without)}
     try:
         verify_manifest(folder, **facts)
     except UserError as error:

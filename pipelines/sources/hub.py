@@ -61,6 +61,7 @@ def parts(source: HubCorpus, where: str) -> list[Part]:
             count = max(1, int(_stream(source).num_shards))
             return [Part(number, count) for number in range(count)]
         from huggingface_hub import HfApi
+        from huggingface_hub.hf_api import RepoFile
 
         by_split = _builder(source).config.data_files or {}
         if source.split not in by_split:
@@ -71,6 +72,7 @@ def parts(source: HubCorpus, where: str) -> list[Part]:
         for start in range(0, len(files), 500):
             some = files[start : start + 500]
             for fact in HfApi().get_paths_info(source.dataset, some, revision=source.revision, repo_type="dataset"):
+                assert isinstance(fact, RepoFile)
                 promised = f"sha256:{fact.lfs.sha256}" if fact.lfs else f"git:{fact.blob_id}"
                 facts[fact.path] = (fact.size, promised)
         return [Part(number, len(files), file, *facts[file]) for number, file in enumerate(files)]
@@ -113,7 +115,7 @@ def download(dataset: str, revision: str, part: Part, where: str) -> Path:
 
 def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
     """One file, from the cache unless `again`; a server that stumbles is asked twice more, after a second and two."""
-    from huggingface_hub import errors, hf_hub_download
+    from huggingface_hub import hf_hub_download
 
     for pause in (1, 2, 0):
         try:
@@ -127,7 +129,7 @@ def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
                     force_download=again,
                 )
             )
-        except (errors.HfHubHTTPError, *_transport_errors(), OSError) as error:
+        except _unreachable() as error:
             status = getattr(getattr(error, "response", None), "status_code", 503)
             if not pause or status < 500:
                 raise
@@ -212,7 +214,7 @@ def reaching(name: str, where: str) -> Iterator[None]:
         raise SourceUnreachable(
             where, f"{name} has no such file or part ({_first_line(error)})", "", "check its name"
         ) from None
-    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, *_transport_errors(), OSError) as error:
+    except _unreachable() as error:
         raise SourceUnreachable(
             where, f"cannot reach the hub for {name} ({_first_line(error)})", "an answer within seconds", WAYS
         ) from None
@@ -222,11 +224,13 @@ def reaching(name: str, where: str) -> Iterator[None]:
         ) from None
 
 
-def _transport_errors() -> Iterator[type[Exception]]:
-    """What the library's HTTP client raises; which client it is depends on the library's version."""
-    for name in ("httpx2", "httpx", "requests"):
-        if module := sys.modules.get(name):
-            yield getattr(module, "HTTPError", None) or module.exceptions.RequestException
+def _unreachable() -> tuple[type[Exception], ...]:
+    """What is raised where the hub does not answer: by its library, or by the HTTP client of the library's version."""
+    from huggingface_hub import errors
+
+    clients = filter(None, map(sys.modules.get, ("httpx2", "httpx", "requests")))
+    of_clients = (getattr(client, "HTTPError", None) or client.exceptions.RequestException for client in clients)
+    return (errors.HfHubHTTPError, OSError, *of_clients)
 
 
 def _first_line(error: Exception) -> str:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from electra.errors import BadInput, SourceUnreachable
 
@@ -209,7 +209,7 @@ def _lines(stream: IO[bytes], piece: Piece) -> Iterator[tuple[int, bytes | None]
 
 def _open(path: Path) -> IO[bytes]:
     if path.suffix == ".gz":
-        return gzip.open(path, "rb")
+        return cast("IO[bytes]", gzip.open(path, "rb"))
     if path.suffix == ".xz":
         return lzma.open(path, "rb")
     if path.suffix == ".zst":
@@ -226,7 +226,7 @@ class _Joined(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         some = self._front[: len(buffer)] or self._more(len(buffer))
         self._front = self._front[len(buffer) :]
         buffer[: len(some)] = some
@@ -248,7 +248,7 @@ class _Recoded(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         while not self._ready and not self._ended:
             raw = self._stream.read(PIECE) or b""
             self._ended = not raw
@@ -280,7 +280,7 @@ class _ZstdFile(io.RawIOBase):
         self._file.close()
         super().close()
 
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         while not self._ready:
             # small pieces: a piece may decompress to many times its size
             compressed = (self._frame.unused_data if self._frame.eof else b"") or self._file.read(1 << 14)

@@ -46,9 +46,8 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[Piec
                 raise BadInput(path, "changed while it was read", "a file that stands still", "run the same command")
             note = {"stamp": now, "sha256": sha256, "cuts": cuts}
         found[key] = note
-        cuts = [*note["cuts"], (None, 0)]
-        for (start, line), (end, _) in itertools.pairwise(cuts):
-            size = (end or now[0]) - start if path.suffix != ".parquet" else now[0] // (len(cuts) - 1)
+        for (start, line), (end, _) in itertools.pairwise([*note["cuts"], (None, 0)]):
+            size = (end or now[0]) - start if path.suffix != ".parquet" else now[0] // len(note["cuts"])
             yield Piece(path, start, end, line, note["sha256"], now, size)
     if found != known:
         write_sealed(notes, {**known, **found})
@@ -62,8 +61,8 @@ def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
         cuts = _row_groups(path)
     elif not (path.suffix in COMPRESSIONS or mark_of(first_bytes(path)) or path.stat().st_size <= RANGE_BYTES * 3 // 2):
         with path.open("rb") as file:
-            end = ENDS[source.documents if kind == "text" and source.documents in ENDS else kind]
-            starts += _places(file, path.stat().st_size, re.compile(end))
+            pattern = ENDS[source.documents if kind == "text" and source.documents in ENDS else kind]
+            starts += _places(file, path.stat().st_size, re.compile(pattern))
     state = hashlib.sha256()
     lines, counted = 1, [(0, 1)]
     with path.open("rb") as file:
@@ -71,7 +70,7 @@ def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
             left = end - start if end else None
             while block := file.read(BLOCK if left is None else min(BLOCK, left)):
                 state.update(block)
-                if end:
+                if left is not None:
                     lines += block.count(b"\n")
                     left -= len(block)
             if end:

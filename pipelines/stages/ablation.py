@@ -21,7 +21,8 @@ from electra.progress import Progress
 from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
 from pipelines import rooms, verified
-from pipelines.params import AblationConfig, Params, settings_digest
+from pipelines.experiments import AblationConfig
+from pipelines.params import Params, settings_digest
 from pipelines.stages.arms import END, Arm, Result, Task, keeping, slots, try_one
 from pipelines.stages.pretrain import ModelRows
 

@@ -61,7 +61,7 @@ def collect(
     for count in counts:
         total.update({key: value for key, value in count.items() if isinstance(value, int)})
         reasons.update(count["reasons"])
-    first = next((count["first_bad"] for count in counts if count["first_bad"]), {})
+    first: dict[str, Any] = next((count["first_bad"] for count in counts if count["first_bad"]), {})
     bad = reasons.total()
     check_quarantine(first, bad, total["rows"], config.quarantine)
     dropped = Counter({key: total[key] for key in TEXTS if total[key]} | {"duplicate_documents": 0})

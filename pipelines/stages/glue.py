@@ -59,7 +59,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
             tasks[task]["baselines"]["replaced_tokens"] = found
     for task, figures in ensembles.items():
         tasks[task]["ensemble"] = figures
-    result = {
+    result: dict[str, Any] = {
         **label(params, config.tasks),
         "tasks": tasks,
         "average": summary.average(tasks, sample=is_sample(params, config.tasks)),

@@ -25,11 +25,11 @@ from electra.nn.weights import (
     write_folder,
 )
 from electra.pretraining.config import ElectraConfig, of_config
-from electra.pretraining.corruption import SpecialIds
+from electra.pretraining.corruption import SpecialIds, mask
 from electra.pretraining.feed import Data, Feed, part
 from electra.pretraining.flops import inference_flops, training_flops
 from electra.pretraining.generator import Generator
-from electra.pretraining.model import Pretraining
+from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.phases import phases_of
 from electra.pretraining.trainer import Log, Trained, pretrain
 from electra.storage.fingerprint import Fingerprint
@@ -40,7 +40,7 @@ from pipelines.params import Params
 from pipelines.processes import is_main
 from pipelines.stages import again
 
-EXAMPLES = 12
+EXAMPLES, PROPOSALS = 12, 3
 _USES: dict[str, Use] = {"encoder": "embed", "discriminator": "replaced"}  # others are generators
 
 
@@ -242,7 +242,7 @@ def write_model(
 
 @torch.no_grad()
 def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list[dict[str, Any]]:
-    """Held-out rows as the discriminator saw them: replacements, originals and its verdicts (paper, Figure 2)."""
+    """Held-out rows as the discriminator saw them: proposals, replacements, originals and its verdicts (paper, Figure 2)."""
     if config.objective.name not in {"electra", "electra_15"}:
         return []
     device = next(model.parameters()).device
@@ -252,16 +252,35 @@ def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list
     assert outputs.logits_BT is not None
     pieces = rows.tokenizer.pieces()
     shown = []
-    for row, length in enumerate(batch.lengths_B.tolist()):
+    for row, (length, proposed) in enumerate(
+        zip(batch.lengths_B.tolist(), proposals(model, batch, pieces), strict=True)
+    ):
         shown.append(
             {
                 "tokens": [pieces[i] for i in outputs.corrupted_BT[row, :length].tolist()],
                 "original": [pieces[i] for i in batch.ids_BT[row, :length].tolist()],
                 "replaced": outputs.replaced_BT[row, :length].tolist(),
                 "probability": [round(p, 4) for p in outputs.logits_BT[row, :length].float().sigmoid().tolist()],
+                "proposals": proposed,
             }
         )
     return shown
+
+
+def proposals(model: Pretraining, batch: Batch, pieces: list[str]) -> list[list[dict[str, Any]]]:
+    """What the generator finds likeliest at each hidden place of each row."""
+    assert model.generator is not None
+    masked = mask(batch.ids_BT, batch.lengths_B, model.special, model.config.objective, batch.noise, model.vocab_size)
+    logits_MV, _ = model.generator(masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
+    best = logits_MV[:, : len(pieces)].float().softmax(-1).topk(PROPOSALS)
+    found: list[list[dict[str, Any]]] = [[] for _ in batch.lengths_B]
+    hidden = zip(masked.positions_BN.view(-1).tolist(), best.indices.tolist(), best.values.tolist(), strict=True)
+    for slot, (place, ids, shares) in enumerate(hidden):
+        row, number = divmod(slot, masked.positions_BN.shape[1])
+        if masked.weights_BN[row, number]:
+            each = {"pieces": [pieces[i] for i in ids], "probability": [round(share, 4) for share in shares]}
+            found[row].append({"place": place} | each)
+    return [sorted(row, key=lambda each: int(each["place"])) for row in found]
 
 
 def curve_csv(history: list[dict[str, Any]]) -> str:

@@ -97,7 +97,7 @@ def prepare_tokenizer(
 ) -> dict[str, Any]:
     """Train the tokenizer or take the published one, and leave it in `folder` for the workers."""
     settings, counts = config.tokenizer, Counter[str](long_words=0)
-    cased = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
+    cased: dict[str, Any] = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
     if isinstance(settings, TrainTokenizer):
         lines = SampleLines(corpus, hashes, settings.megabytes << 20)
         made = wordpiece.train_wordpiece(lines, settings.vocab_size, alphabet=settings.alphabet, counts=counts, **cased)

@@ -18,7 +18,8 @@ def whereabouts() -> dict[str, str]:
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", *([f"--id={only}"] if only else [])]
     if told := _run(*command):
         found["gpu"] = ", ".join(told.splitlines())
-    return found | json.loads(os.environ.get(TAGS) or "{}")
+    told_by_flow: dict[str, str] = json.loads(os.environ.get(TAGS) or "{}")
+    return found | told_by_flow
 
 
 def git_facts() -> dict[str, str]:

@@ -5,7 +5,19 @@ import lzma
 import pytest
 import torch
 
-from benchmarks.modern import ARMS, Rows, fixed_rows, judged, minimal_pairs, muon_flops, read, seen, settings
+from benchmarks.modern import (
+    ARMS,
+    HALF,
+    Rows,
+    fixed_rows,
+    judged,
+    minimal_pairs,
+    muon_flops,
+    read,
+    seen,
+    settings,
+    steps_for,
+)
 from benchmarks.modern import summary as summarised
 from electra.data import tokenizer as tokenizers
 from electra.files import dump_json
@@ -89,6 +101,12 @@ def test_text_becomes_rows_and_sentences_that_are_in_none(tmp_path):
     text = read(path, 1.0)
     assert len(text.data.train) == 57 and len(text.data.valid) == len(text.sentences) == 3
     assert [each.rstrip(".").split()[-1] for each in text.sentences] == ["0", "20", "40"]
+
+
+def test_a_budget_pays_for_steps_and_half_of_it_for_half_as_many():
+    steps = steps_for(600.0, {arm: 2.0 if "Muon" in arm else 1.0 for arm in ARMS if not arm.endswith(HALF)})
+    assert steps.keys() == ARMS.keys()
+    assert [steps["modern"], steps["modern, Muon"], steps["modern, Muon" + HALF]] == [600, 300, 150]
 
 
 def test_means_and_deviations_are_over_seeds():

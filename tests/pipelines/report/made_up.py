@@ -281,7 +281,9 @@ def write_examples(root: Path, model: str) -> None:
             row["original"].append(token)
             row["replaced"].append(replaced)
             row["probability"].append(round(chance.betavariate(5, 2) if replaced else chance.betavariate(0.5, 12), 4))
-        rows.append(row)
+        places = [place for place, replaced in enumerate(row["replaced"]) if replaced]
+        likely = {"pieces": ["<b>", "kept"], "probability": [0.375, 0.25]}
+        rows.append(row | {"proposals": [{"place": place} | likely for place in places]})
     write_json(root / f"build/models/{model}/examples.json", rows)
     write_manifest(root / f"build/models/{model}", name=model)
 

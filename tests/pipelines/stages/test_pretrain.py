@@ -28,7 +28,7 @@ PARAMS = SMOKE.replace("  base:\n", "  more:\n").replace(
 PARAMS = (
     PARAMS.replace("model: base,", "model: more,")
     .replace("tokens: absent", "tokens: smoke")
-    .replace("generator: {}", "generator: {width: 0.5}")
+    .replace("encoder: smoke\n    pretrain", "encoder: smoke\n    generator: {width: 0.5}\n    pretrain")
 )
 
 
@@ -45,6 +45,17 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for path in Path("start").rglob("MANIFEST.json"):  # a folder from elsewhere has none
             path.unlink()
         yield folder
+
+
+def test_examples_hold_what_the_generator_proposed_wherever_it_replaced_a_word(trained: Path) -> None:
+    rows = json.loads(Path("build/models/smoke/examples.json").read_text())
+    assert any(any(row["replaced"]) for row in rows)
+    for row in rows:
+        proposed = {each["place"]: each for each in row["proposals"]}
+        assert list(proposed) == sorted(proposed) and max(proposed) < len(row["tokens"])
+        assert {place for place, replaced in enumerate(row["replaced"]) if replaced} <= set(proposed)
+        for each in proposed.values():
+            assert len(each["pieces"]) == 3 and each["probability"] == sorted(each["probability"], reverse=True)
 
 
 def test_transformers_loads_all_three_folders_whole(trained: Path) -> None:

@@ -35,8 +35,6 @@ models:
   small:
     tokens: t
     encoder: small
-    generator: {}
-    objective: {}
     pretrain: {length: 16, batch: 8, steps: 10, warmup: 1, learning_rate: 1.0e-3, threads: 1}
 finetunings:
   small: {model: small, tasks: made_up, recipe: paper, arms: [pretrained, scratch]}
