@@ -5,10 +5,16 @@ files of `local_wiki_books`, then on four times as much, and records time, proce
 disk. A hundredth of 3.3 B tokens is 33 M, a hundredth of 33 B is 330 M; the text has 99 M. The fourfold size is not four
 times as much real text: it is the text and three copies, in which every paragraph begins with a word of the copy's own, so
 that none is dropped as repeated. Writes benchmarks/results/scale.json, after each size.
+
+`python benchmarks/scale.py scheduler` simulates the other side: a Dask scheduler with 64 workers gives out a hundredth of the
+units of 33 B and of 1 T tokens, and loses a worker on the way. A unit sleeps as long as one of its kind takes by the largest
+size, and leaves a folder of one small file. All workers are threads of one process, so its processor time is the
+scheduler's, the client's and the workers' together.
 """
 
 import json
 import lzma
+import math
 import os
 import re
 import resource
@@ -26,14 +32,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import psutil
 
 from benchmarks.provenance import provenance
-from electra.files import write_json
+from electra.files import lock_folder, read_json, write_json
 from electra.workers import worker_count
+from pipelines import cluster, units
 from pipelines.params import load
 from pipelines.sources.local import find_files
-from pipelines.stages.corpus import gather
+from pipelines.sources.survey import RANGE_BYTES
+from pipelines.stages.corpus import PART_BYTES, gather
 from pipelines.stages.tokens import make_rows
 
 SIZES = {"a third": ("wiki-0", ()), "all": ("", ()), "four times": ("", ("once", "twice", "thrice"))}  # files; copies
+RESULT = Path("benchmarks/results/scale.json")
+WORKERS, SHARE = 64, 0.01  # of the simulated cluster; of the units
 
 
 class Watch:
@@ -143,14 +153,62 @@ def record(sizes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def pretend(seconds: float, folder: Path) -> dict[str, int]:
+    """A unit that takes as long as a real one and no processor."""
+    time.sleep(seconds)
+    (folder / "file").write_text("a unit")
+    return {"units": 1}
+
+
+def schedule(tokens: float, size: dict[str, Any]) -> dict[str, Any]:
+    """Give out a hundredth of both stages' units of a corpus of so many tokens, with rates as the `size` measured."""
+    from distributed import LocalCluster
+
+    found: dict[str, Any] = {}
+    for stage, unit in (("corpus", RANGE_BYTES), ("rows", PART_BYTES)):
+        unit_tokens = unit * size["tokens"] / size["text_bytes"]
+        seconds = unit_tokens / size["tokens_per_cpu_second"][stage]
+        jobs = [seconds] * math.ceil(SHARE * tokens / unit_tokens)
+        options = {"processes": False, "threads_per_worker": 1, "dashboard_address": None}
+        with tempfile.TemporaryDirectory() as folder, LocalCluster(WORKERS, local_directory=folder, **options) as local:
+            os.environ[cluster.VARIABLE] = local.scheduler_address
+            ideal = math.ceil(len(jobs) / WORKERS) * seconds
+            lost = threading.Timer(ideal / 2, lambda: local.sync(local.workers[0].close, executor_wait=False))
+            lost.start()
+            work = Path(folder) / "work"
+            with Watch(work) as watch, lock_folder(work):
+                made = units.finish_units(
+                    work, "simulated", pretend, jobs, title=stage, sizes=[1] * len(jobs), shown="units"
+                )
+            lost.join()
+        found[stage] = {
+            "units": len(made),
+            "unit_seconds": round(seconds, 2),
+            "seconds": round(watch.seconds, 1),
+            "ideal_seconds": round(ideal, 1),
+            "cpu_milliseconds_per_unit": round(1000 * watch.cpu / len(jobs), 1),
+            "peak_megabytes": round(watch.parent / 1e6, 1),
+        }
+    return found
+
+
 def main() -> None:
+    if sys.argv[1:] == ["scheduler"]:
+        os.nice(19)
+        result = read_json(RESULT)
+        origin = provenance(("distributed",))
+        size = result["sizes"]["four times"]
+        runs = {f"{tokens:.1e} tokens": schedule(tokens, size) for tokens in (3.3e10, 1e12)}
+        result["scheduler"] = {"workers": WORKERS, "share_of_units": SHARE, "hundredth_of": runs, **origin}
+        write_json(RESULT, result)
+        return
     origin = provenance()
     sizes: dict[str, Any] = {}
     for name, (part, words) in SIZES.items():
         with tempfile.TemporaryDirectory() as folder:
             sizes[name] = measure(part, words, Path(folder))
         print(name, json.dumps(sizes[name], indent=2), flush=True)
-        write_json(Path("benchmarks/results/scale.json"), {**record(sizes), **origin})
+        write_json(RESULT, {**read_json(RESULT), **record(sizes), **origin})
 
 
 if __name__ == "__main__":

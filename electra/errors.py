@@ -53,6 +53,12 @@ class SourceUnreachable(UserError):
     exit_code = 69
 
 
+class NoAccess(UserError):
+    """A server that asks for credentials, and none were given or they are not let in."""
+
+    exit_code = 77
+
+
 class BadDevice(UserError):
     """A GPU that is there and cannot be used."""
 
@@ -99,7 +105,3 @@ class Stopped(UserError):
     """A stop was asked for (SIGTERM, SIGINT); all progress is saved and the same command goes on from there."""
 
     exit_code = 75
-
-
-class ShareDone(Stopped):
-    """The units of this machine are made; the stage ends where the units of all machines are brought together."""

@@ -21,6 +21,7 @@ from typing import Any
 from electra.errors import BadInput, Busy, CorruptFile, OutOfRoom
 
 AGAIN = "run the stage that makes it again"
+LOCK = ".lock"  # in a folder that is held: by whom
 REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 IN_THE_WAY = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP}
 
@@ -307,9 +308,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """Hold a folder for this process; a second process is refused with the holder's pid and host."""
     with room(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        handle = (folder / ".lock").open(
-            "ab+", buffering=0
-        )  # else a full disk would be met once more when it is closed
+        handle = (folder / LOCK).open("ab+", buffering=0)  # else a full disk would be met once more when it is closed
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -19,7 +19,6 @@ from electra.errors import BadConfig, Stopped
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 VARIABLE = "ELECTRA_WORKERS"
-SHARE = "ELECTRA_SHARE"  # "2/3": this is the second of three machines that make the units of one stage
 
 
 def worker_count() -> int:
@@ -30,15 +29,6 @@ def worker_count() -> int:
     if not text.isdecimal() or int(text) < 1:
         raise BadConfig(VARIABLE, f"is {text!r}", "a number of processes above 0")
     return int(text)
-
-
-def share() -> tuple[int, int]:
-    """(which machine this is, counted from 0; how many there are)."""
-    text = os.environ.get(SHARE, "") or "1/1"
-    mine, _, machines = text.partition("/")
-    if not (mine.isdecimal() and machines.isdecimal() and 1 <= int(mine) <= int(machines)):
-        raise BadConfig(SHARE, f"is {text!r}", "machine/machines, such as 1/2 on the first of two")
-    return int(mine) - 1, int(machines)
 
 
 def rank() -> tuple[int, int]:

@@ -1,20 +1,22 @@
 """Units of work that survive a kill: each leaves a finished folder, and a second run does only what is missing.
 
 A unit's folder carries its own manifest: the hash of every file, and the fingerprint of the settings, the code and the
-input that it was made of. So it may as well have been made on another machine and been copied here.
+input that it was made of. So it may as well be made on another machine: by a Dask cluster, where one is named.
 """
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from electra.errors import CorruptFile, ShareDone
-from electra.files import atomic_folder, remove
+from electra.errors import CorruptFile
+from electra.files import LOCK, atomic_folder, remove
 from electra.progress import Progress
 from electra.storage.manifest import verify_manifest, write_manifest
-from electra.workers import SHARE, run_units, share, worker_count
+from electra.workers import run_units, worker_count
+from pipelines import cluster
 
 Job = TypeVar("Job")
 Counts = dict[str, Any]
@@ -34,7 +36,7 @@ def finish_units(
 
     `function` writes its files into an empty folder and returns JSON values. Folders made under another `fingerprint`
     are removed first. `sizes` are bytes for the progress bar (1 each where unknown), `shown` the count shown beside it.
-    The caller holds the work folder's lock. With ELECTRA_SHARE=i/n every n-th unit is made, and then ShareDone is raised.
+    The caller holds the work folder's lock. Units are made by this machine's processes, or by the cluster of ELECTRA_DASK.
     """
     for leftover in work.glob(".unit-*.tmp-*"):
         remove(leftover)
@@ -42,23 +44,21 @@ def finish_units(
     for folder in set(work.glob("unit-[0-9]*")) - set(folders):
         remove(folder)
     found = [finished(folder, fingerprint) for folder in folders]
-    mine, machines = share()
-    todo = [index for index, counts in enumerate(found) if counts is None and index % machines == mine]
+    todo = [index for index, counts in enumerate(found) if counts is None]
     tasks = [(function, jobs[index], folders[index], fingerprint) for index in todo]
+    address = os.environ.get(cluster.VARIABLE, "") if todo else ""
+    made = (
+        cluster.run_units(_finish, tasks, address, work / LOCK)
+        if address
+        else run_units(_finish, tasks, worker_count())
+    )
     done = sum(size for size, counts in zip(sizes, found, strict=True) if counts is not None)
     with Progress(title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards") as progress:
         progress.update(done)
-        for position, result in run_units(_finish, tasks, worker_count()):
+        for position, result in made:
             found[todo[position]] = result
             done += sizes[todo[position]]
             progress.update(done, **{shown: sum(counts.get(shown, 0) for counts in found if counts)})
-    if machines > 1:
-        raise ShareDone(
-            work,
-            f"holds {sum(counts is not None for counts in found)} of {len(found)} units, share {mine + 1}/{machines} is done",
-            "",
-            f"bring the unit folders of the other machines here, then run the same command without {SHARE}",
-        )
     return [counts for counts in found if counts is not None]
 
 

@@ -1,6 +1,7 @@
 """Every command in the documentation: the cheap ones are run, the others are held to what their tool would accept."""
 
 import functools
+import importlib
 import json
 import re
 import shlex
@@ -41,6 +42,7 @@ TOOLS = (
     "torchrun",
     "sbatch",
     "kubectl",
+    "dask",
 )
 CHEAP = {  # commands that are run as they stand, in a second or two each
     "python -m pipelines --help",
@@ -124,7 +126,14 @@ def test_a_command_is_one_that_its_tool_knows(page: str, command: str, folder: P
     words = shlex.split(command)
     if words[0] == "electra":
         words = ["python", "-m", "pipelines", *words[1:]]
-    check = {"make": check_make, "python": check_python, "dvc": check_dvc, "prefect": check_prefect}.get(words[0])
+    checks = {
+        "make": check_make,
+        "python": check_python,
+        "dvc": check_dvc,
+        "prefect": check_prefect,
+        "dask": check_dask,
+    }
+    check = checks.get(words[0])
     if check in {check_python, check_dvc}:
         check(words[1:], settings(ROOT / page, folder))
     elif check is not None:
@@ -202,6 +211,11 @@ def check_prefect(words: list[str]) -> None:
         assert words[2] in names
     else:
         assert words[0] in {"--no-prompt", "server", "worker", "work-pool", "flow-run", "deploy"}
+
+
+def check_dask(words: list[str]) -> None:
+    command = importlib.import_module(f"distributed.cli.dask_{words[0]}").main
+    command.make_context(words[0], words[1:])  # exits for what it does not know
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -10,7 +10,6 @@ import pytest
 from electra.errors import BadConfig, SourceUnreachable
 from pipelines import ROOT, checkouts, repro, tracking
 from pipelines.repro import Outcome, StageFailed
-from pipelines.sources import documents
 from tests.conftest import SMOKE, copy_text
 
 ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace("ablations: []", "ablations: [a]").removesuffix(
@@ -308,23 +307,6 @@ def test_nothing_of_prefect_is_cached_or_persisted() -> None:
         assert task.persist_result is False
     assert steps.run_stage.retries == 2
     assert str(uuid.uuid4()) and repro.ROOT == ROOT
-
-
-def test_workers_make_shares_that_one_of_them_brings_together(dvc: Dvc, tmp_path: Path) -> None:
-    from pipelines.flows import share as module
-    from pipelines.flows.share import share
-
-    (tmp_path / "text" / "a.txt").write_text("some text")
-    for name in "bcd":
-        (tmp_path / f"text/{name}.txt").write_text(f"text of {name}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "ROOT", tmp_path)
-        patch.setattr(documents, "GROUP_BYTES", 0)
-        patch.setenv("ELECTRA_WORKERS", "1")
-        assert "runs/corpus-smoke/work: holds 2 of 4 units, share 1/2 is done" in share("corpus", "smoke", "1/2")
-        assert not (tmp_path / "build").exists()
-        assert share("corpus", "smoke", "1/1") == "corpus@smoke is finished: build/corpus/smoke"
-    assert json.loads((tmp_path / "results/corpus/smoke.json").read_text())["documents"] == 4
 
 
 def test_a_watched_experiment_renews_its_table_when_an_arm_has_ended(

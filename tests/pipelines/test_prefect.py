@@ -35,9 +35,6 @@ def test_deployments_name_flows_and_models_that_exist() -> None:
         module, _, flow = deployment["entrypoint"].rpartition(".")
         path = ROOT / Path(*module.split(".")).with_suffix(".py")
         assert f"def {flow}(" in path.read_text(encoding="utf-8")
-        if flow == "share":
-            assert deployment["parameters"]["name"] in params.corpora
-            continue
         model = deployment["parameters"]["model"]
         assert deployment["name"] == f"electra-{model}"
         assert model in params.models
