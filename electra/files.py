@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import socket
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -301,6 +302,22 @@ def safe_join(folder: Path, name: str, do: str = AGAIN) -> Path:
         if path.is_symlink():
             raise CorruptFile(path, "is a link", "a file of its own", do)
     return path
+
+
+@contextlib.contextmanager
+def hold_folder(folder: Path, patience: float, every: float = 0.1) -> Iterator[None]:
+    """`lock_folder`, but wait up to `patience` seconds for who holds it."""
+    deadline = time.monotonic() + patience
+    with contextlib.ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(lock_folder(folder))
+                break
+            except Busy:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(every)
+        yield
 
 
 @contextlib.contextmanager

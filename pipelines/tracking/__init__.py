@@ -177,12 +177,10 @@ def open_run(
 
 def end_workflow(run_id: str, status: str, folder: Path | None = None) -> None:
     """End the run of a workflow and tag its stages with the hashes that DVC gave their outs; `sync` does it where no store answers."""
-    from pipelines.tracking.facts import dvc_hashes
+    from pipelines.tracking.facts import here
 
     pipe = Pipe(Spool((folder or Path()).absolute() / "runs" / FOLDER / f"workflow-{run_id}"))
-    outs = dvc_hashes(folder) if folder else dvc_hashes()
-    end = {"what": "end", "run": "", "workflow": run_id, "status": status, "uri": uri(), "outs": outs}
-    pipe.send(end)
+    pipe.send({"what": "end", "run": "", "workflow": run_id, "status": status, "uri": uri(), **here(folder or ROOT)})
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         pipe.leave(WORKFLOW_SECONDS)
 

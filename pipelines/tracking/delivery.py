@@ -10,11 +10,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from electra.errors import Busy
-from electra.files import lock_folder
+from electra.files import hold_folder
 from pipelines.tracking.spool import Spool
 
 FLUSH_SECONDS = 3.0  # between two looks at the spool
@@ -54,11 +53,11 @@ class Delivery:
         ended: threading.Event,
         *,
         git: Callable[[], dict[str, str]] = dict,
-        hashes: Callable[[], dict[str, Any]] | None = None,
+        here: Callable[[], dict[str, Any]] = dict,
         system: Callable[[], Callable[[], dict[str, float]]] | None = None,
     ) -> None:
         self.spool, self.make, self.ended, self.git, self.system = spool, teller, ended, git, system
-        self.hashes = hashes  # of DVC in the stage's checkout: who tells the rest later may run in another
+        self.here = here  # what is known in the stage's checkout: who tells the rest later may run in another
         self.said: list[str] = []
         self.out = self.flushing = False  # whether the store is out of reach; whether points are being written
         self.refused = 0  # times that the store has refused the message at hand
@@ -67,11 +66,10 @@ class Delivery:
 
     def run(self, patience: float = START_SECONDS) -> bool:
         """Deliver until the stage has ended and all is told; whether it is. Raises Busy when another does the same."""
-        with self._held(patience):
+        with hold_folder(self.spool.folder, patience):
             self.state = self.spool.state()
             self.state.setdefault("git", self.git())
-            if self.hashes:
-                self.state["hashes"] = self.hashes()
+            self.state |= self.here()
             self.spool.save(
                 self.state
             )  # before anything is sent: what finds it again must not be lost with this process
@@ -192,20 +190,6 @@ class Delivery:
         with contextlib.suppress(OSError):
             step = self.state["system_step"] = self.state.get("system_step", -1) + 1
             self.spool.append({"what": "metrics", "run": "", "step": step, "values": load(), "time": time.time()})
-
-    @contextlib.contextmanager
-    def _held(self, patience: float) -> Iterator[None]:
-        deadline = time.monotonic() + patience
-        with contextlib.ExitStack() as stack:
-            while True:
-                try:
-                    stack.enter_context(lock_folder(self.spool.folder))
-                    break
-                except Busy:
-                    if time.monotonic() >= deadline:
-                        raise
-                    time.sleep(0.1)
-            yield
 
 
 def _short(error: object) -> str:

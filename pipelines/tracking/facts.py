@@ -6,9 +6,11 @@ import os
 import platform
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from pipelines import ROOT
 from pipelines.tracking import TAGS
+from pipelines.tracking.registry import networks
 
 
 def whereabouts() -> dict[str, str]:
@@ -31,7 +33,12 @@ def git_facts() -> dict[str, str]:
     return {"mlflow.source.git.commit": commit, "git.dirty": str(dirty).lower()} if commit else {}
 
 
-def dvc_hashes(folder: Path = ROOT) -> dict[str, dict[str, str]]:
+def here(folder: Path = ROOT) -> dict[str, Any]:
+    """What DVC knows in a checkout, and the folders of networks there."""
+    return {"hashes": dvc_hashes(folder), "networks": networks(folder)}
+
+
+def dvc_hashes(folder: Path) -> dict[str, dict[str, str]]:
     """{stage: {out: md5}} as DVC's lock files know them now."""
     from ruamel.yaml import YAML
 

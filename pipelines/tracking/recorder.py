@@ -11,19 +11,21 @@ import re
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from electra.errors import Busy
+from electra.files import hold_folder, remove, rename
 from pipelines.tracking import flatten, uri
 from pipelines.tracking.delivery import BATCH, Delivery
-from pipelines.tracking.facts import dvc_hashes, git_facts, whereabouts
+from pipelines.tracking.facts import git_facts, here, whereabouts
+from pipelines.tracking.registry import register
 from pipelines.tracking.spool import Spool
 
 EXPERIMENT = "electra"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # the UI then opens on the runs and not on LLM traces
+FIRST_SECONDS = 300.0  # for another process to make a new database
 KEY = "electra.run"  # the tag by which a run is found again
 
 
@@ -39,16 +41,33 @@ def client(store: str = "") -> Any:
     mlflow.set_tracking_uri(store)
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    made = mlflow.MlflowClient()
-    for _attempt in range(3 if "://" not in store or store.startswith("sqlite") else 1):
-        # two processes that meet at a new database: one makes the tables, the other looks again
-        try:
-            found = made.get_experiment_by_name(EXPERIMENT)
-            return made, found.experiment_id if found else made.create_experiment(EXPERIMENT, tags=KIND)
-        except Exception as error:
-            problem = error
-            time.sleep(1.0)
-    raise problem
+    with database(store) as files:
+        made = mlflow.MlflowClient()
+        found = made.get_experiment_by_name(EXPERIMENT)
+        return made, found.experiment_id if found else made.create_experiment(EXPERIMENT, files, tags=KIND)
+
+
+@contextlib.contextmanager
+def database(store: str) -> Iterator[str | None]:
+    """Hold a store that is a file, beside which the files of runs lie, and make it if it is not there.
+
+    Two processes that met at a new one would both make its tables, and one that is killed while it does leaves a file that MLflow
+    never opens again: so it gets its name when it is whole.
+    """
+    scheme, _, name = store.partition(":///")
+    path, files = Path(name), Path(name).with_name("mlruns")
+    if scheme != "sqlite" or not path.parent.is_dir():
+        yield None
+        return
+    with hold_folder(files, FIRST_SECONDS):
+        if not path.exists():
+            from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+            new = path.with_name(f"{path.name}.new")
+            remove(new)
+            SqlAlchemyStore(f"sqlite:///{new}", files.as_uri()).engine.dispose()
+            rename(new, path)
+        yield files.as_uri()
 
 
 def about() -> dict[str, str]:
@@ -73,12 +92,16 @@ def open_parent(
     return str(run_id)
 
 
-def tag_outs(mlflow: Any, experiment: str, parent: str, hashes: dict[str, dict[str, str]]) -> None:
-    """Tag a workflow's finished stages with the hashes of their outs: DVC knows them only after a stage has ended."""
+def tag_outs(mlflow: Any, experiment: str, parent: str, hashes: dict[str, dict[str, str]], folders: list[str]) -> None:
+    """Tag a workflow's finished stages with the hashes of their outs: DVC knows them only after a stage has ended.
+
+    Networks among the outs, which lie in `folders`, become versions of registered models.
+    """
     runs = mlflow.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{parent}'")
     for run in runs:
         for path, md5 in hashes.get(run.info.run_name, {}).items():
             if run.info.status == "FINISHED" and f"dvc.out.{path}" not in run.data.tags:
+                register(mlflow, run, path, md5, folders)
                 mlflow.set_tag(run.info.run_id, f"dvc.out.{path}", md5)
 
 
@@ -124,8 +147,8 @@ class Recorder:
         elif what == "close":
             self.close(message["run"], message["status"], message.get("error", ""))
         elif what == "end":
-            tag_outs(self.mlflow, self.experiment, message["workflow"], message["outs"])
             self.mlflow.set_terminated(message["workflow"], message["status"])
+            tag_outs(self.mlflow, self.experiment, message["workflow"], message["hashes"], message["networks"])
 
     def open(self, message: dict[str, Any]) -> None:
         """Begin a run, or go on in the one that a killed stage has left."""
@@ -216,11 +239,12 @@ class Recorder:
 
     def _lineage(self, run_id: str, upstream: list[str]) -> None:
         """DVC's hashes as tags: of what this stage reads, and of what the workflow's earlier stages have written."""
-        hashes = self.state.get("hashes") or dvc_hashes()
+        known = self.state if "hashes" in self.state else here()
+        hashes = known["hashes"]
         for stage in upstream:
             for path, md5 in hashes.get(stage, {}).items():
                 self.mlflow.set_tag(run_id, f"dvc.in.{path}", md5)
-        tag_outs(self.mlflow, self.experiment, self.state["parent"], hashes)
+        tag_outs(self.mlflow, self.experiment, self.state["parent"], hashes, known["networks"])
 
     def _dataset(self, run_id: str, name: str, digest: str, context: str) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -269,7 +293,10 @@ def main(folder: Path) -> None:
             pass
         ended.set()
 
-    delivery = Delivery(Spool(folder), Recorder, ended, git=about, hashes=dvc_hashes, system=system_load)
+    if uri().startswith("sqlite"):  # a new database takes long on a busy machine: its time is not the stage's
+        with contextlib.suppress(Exception):
+            client()
+    delivery = Delivery(Spool(folder), Recorder, ended, git=about, here=here, system=system_load)
     for task in (wait_for_end, delivery.limit):
         threading.Thread(target=task, daemon=True).start()
     delivery.run()

@@ -16,7 +16,7 @@ import pytest
 
 from electra.stopping import Interrupted
 from pipelines import tracking
-from pipelines.tracking import PARENT, Tracker, flatten, open_run, recorder
+from pipelines.tracking import PARENT, Tracker, facts, flatten, open_run, recorder
 from pipelines.tracking.delivery import Delivery
 from pipelines.tracking.spool import Spool
 from tests.conftest import ROOT, copy_project, environment
@@ -221,13 +221,13 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(
     assert set(found) == {"pretrain tiny", "pretrain@tiny"}
     assert found["pretrain tiny"].info.status == "RUNNING"
     hashes = {"pretrain@tiny": {"build/models/tiny": "abc.dir"}}
-    monkeypatch.setattr(recorder, "dvc_hashes", lambda: hashes)
+    monkeypatch.setattr(facts, "dvc_hashes", lambda folder: hashes)
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as away:
         away.setattr(tracking, "_record", lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE))
         tracking.end_workflow(parent, "FINISHED")  # the store does not answer
     assert runs(store)["pretrain tiny"].info.status == "RUNNING"
-    monkeypatch.setattr(recorder, "dvc_hashes", dict)  # by then another commit is checked out
+    monkeypatch.setattr(facts, "dvc_hashes", lambda folder: {})  # by then another commit is checked out
     assert recorder.sync(tmp_path / "runs" / tracking.FOLDER) == []
     assert not list((tmp_path / "runs" / tracking.FOLDER).iterdir())
     found = runs(store)
@@ -241,7 +241,7 @@ def test_a_recorder_that_takes_long_is_not_waited_for_at_a_flows_end(
     slow = [sys.executable, "-c", "import time; time.sleep(60)"]
     started = subprocess.Popen(slow, stdin=subprocess.PIPE)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(recorder, "dvc_hashes", dict)
+    monkeypatch.setattr(facts, "dvc_hashes", lambda folder: {})
     monkeypatch.setattr(tracking, "_record", lambda folder: started)
     monkeypatch.setattr(tracking, "WORKFLOW_SECONDS", 0.1)
     monkeypatch.setattr(tracking, "CLOSE_SECONDS", 30.0)
@@ -259,7 +259,7 @@ def test_a_recorder_that_takes_long_is_not_waited_for_at_a_flows_end(
 def test_what_a_stage_reads_is_tagged_with_dvcs_hashes(
     store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "dvc_hashes", lambda: {"tokens@x": {"build/tokens/x": "123.dir"}})
+    monkeypatch.setattr(facts, "dvc_hashes", lambda folder: {"tokens@x": {"build/tokens/x": "123.dir"}})
     told([opening(upstream=["tokens@x", "tasks@y"]), CLOSE], tmp_path / "spool")
     assert runs(store)["pretrain@tiny"].data.tags["dvc.in.build/tokens/x"] == "123.dir"
 
@@ -372,7 +372,7 @@ def test_a_run_of_dvc_tells_what_it_stands_on(store: Any, tmp_path: Path) -> Non
     recorder.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
     found = runs(store)
     stage, above = found["pretrain@smoke"], found["dvc repro pretrain@smoke"]
-    lock = recorder.dvc_hashes(folder)
+    lock = facts.dvc_hashes(folder)
     tags = stage.data.tags
     assert tags["data"] == "smoke" and tags["mlflow.user"] == "anna"
     assert tags["mlflow.source.name"] == "python -m pipelines pretrain smoke"

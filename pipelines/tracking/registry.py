@@ -1,0 +1,64 @@
+"""The model registry: each network that a stage has written, by name, with versions that say which bytes it is.
+
+    tiny-discriminator                  of build/models/tiny
+    tiny-cola-pretrained-seed1          of build/glue/tiny, kept by fine-tuning
+
+A version is `served.py` with a folder's name and DVC's hash, a few kilobytes; the alias `current` is the newest (`latest` is a word of
+MLflow's own). The same bytes, made again, are the version that there is.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import electra
+
+ALIAS = "current"
+WRITTEN = ("models", "glue", "squad")  # folders of build/ with networks
+
+
+def networks(folder: Path) -> list[str]:
+    """The folders of a checkout that hold a network, relative to it."""
+    found = [path for kind in WRITTEN for path in (folder / "build" / kind).glob("*/**/config.json")]
+    return sorted(path.parent.relative_to(folder).as_posix() for path in found)
+
+
+def register(mlflow: Any, run: Any, out: str, md5: str, folders: list[str]) -> None:
+    """A version for each network below an out of DVC that a run has made. May be called again."""
+    for folder in folders:
+        if folder.startswith(f"{out}/"):
+            _register(mlflow, run, "-".join(Path(folder).parts[2:]), {"folder": folder, "out": out, "md5": md5})
+
+
+def _register(mlflow: Any, run: Any, name: str, told: dict[str, str]) -> None:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        mlflow.create_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    known = [
+        each for each in mlflow.search_model_versions(f"name = '{name}'") if each.tags.get("dvc.md5") == told["md5"]
+    ]
+    tags = {"dvc.md5": told["md5"], "dvc.out": told["out"], "folder": told["folder"]}
+    tags |= {
+        key: run.data.tags[key] for key in ("mlflow.source.git.commit", "settings", "data") if key in run.data.tags
+    }
+    version = (
+        known[0] if known else mlflow.create_model_version(name, _saved(mlflow, run, name, told), run.info.run_id, tags)
+    )
+    mlflow.set_registered_model_alias(name, ALIAS, version.version)
+
+
+def _saved(mlflow: Any, run: Any, name: str, told: dict[str, str]) -> str:
+    """Leave the pyfunc among the run's files; returns where it lies."""
+    from mlflow.pyfunc import save_model
+
+    place = f"registered/{name}"
+    with tempfile.TemporaryDirectory() as folder:
+        code = str(Path(__file__).with_name("served.py"))
+        needed = [f"electra-workflow=={electra.__version__}"]
+        save_model(f"{folder}/model", python_model=code, model_config=told, pip_requirements=needed)
+        mlflow.log_artifacts(run.info.run_id, f"{folder}/model", place)
+    return f"{run.info.artifact_uri}/{place}"

@@ -1,0 +1,137 @@
+"""Registered models, through the real command line: versions that name bytes, answer rows, and refuse other bytes."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import tracking
+from pipelines.tracking import facts, recorder
+from tests.conftest import SMOKE, environment, git_project
+
+ONE_TASK = (
+    SMOKE.replace("tracking: none", "tracking: mlflow")
+    .replace("  smoke: {}\nmodels", "  smoke: {defaults: {epochs: 1, seeds: [1]}}\nmodels")
+    .replace("  paper: {}\n", "  paper: {run: [rte], defaults: {}, tasks: {}}\n")
+    .replace("arms: [pretrained, scratch]", "arms: [pretrained]")
+)
+ASK = """
+import json, sys, mlflow
+name, rows = sys.argv[1], json.loads(sys.argv[2])
+print(json.dumps(mlflow.pyfunc.load_model(f"models:/{name}@current").predict(rows)))
+"""
+ROWS = [{"a": "the old miller keeps a cat", "b": "the miller keeps bread"}, {"a": "a town", "b": "a river"}]
+
+
+def ask(folder: Path, values: dict[str, str], name: str, rows: Any) -> subprocess.CompletedProcess[str]:
+    """What a person does in the checkout, with nothing but the name of a registered model."""
+    command = [sys.executable, "-c", ASK, name, json.dumps(rows)]
+    return subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.slow
+def test_networks_are_registered_answer_rows_and_refuse_other_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = git_project(tmp_path / "project")
+    (folder / "params.yaml").write_text(ONE_TASK)
+    values = environment(folder, MLFLOW_TRACKING_URI=f"sqlite:///{folder / 'mlflow.db'}")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", values["MLFLOW_TRACKING_URI"])
+    command = [sys.executable, "-m", "dvc", "repro", "pipelines/dvc.yaml:glue@smoke"]
+    done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    recorder.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
+    mlflow, experiment = recorder.client()
+    runs = {run.info.run_name: run for run in mlflow.search_runs([experiment])}
+    parent = runs["pretrain@smoke"].data.tags["mlflow.parentRunId"]
+    for _ in range(2):  # what has been told once is told again after a crash
+        tracking.end_workflow(parent, "FINISHED", folder)
+        recorder.sync(folder / "runs" / tracking.FOLDER)
+
+    lock = facts.dvc_hashes(folder)
+    pretrained = {
+        f"smoke-{part}": ("pretrain", "build/models/smoke") for part in ("discriminator", "encoder", "generator")
+    }
+    expected = pretrained | {"smoke-rte-pretrained-seed1": ("glue", "build/glue/smoke")}
+    assert {model.name for model in mlflow.search_registered_models()} == set(expected)
+    for name, (stage, out) in expected.items():
+        (version,) = mlflow.search_model_versions(f"name = '{name}'")
+        assert version.tags["dvc.md5"] == lock[f"{stage}@smoke"][out], name
+        assert version.tags["mlflow.source.git.commit"] and version.tags["data"]
+        assert version.run_id == runs[f"{stage}@smoke"].info.run_id
+        assert mlflow.get_model_version_by_alias(name, "current").version == version.version
+        kept = Path(version.source.removeprefix("file://"))
+        assert kept.is_relative_to(folder / "mlruns") and sum(file.stat().st_size for file in kept.iterdir()) < 20_000
+
+    told = ask(folder, values, "smoke-rte-pretrained-seed1", ROWS)
+    assert told.returncode == 0, told.stderr
+    answers = json.loads(told.stdout.splitlines()[-1])
+    assert [set(answer) for answer in answers] == [{"id", "prediction", "probabilities"}] * 2
+    assert answers == served(folder, values, "smoke-rte-pretrained-seed1", ROWS)
+    (judged,) = json.loads(ask(folder, values, "smoke-discriminator", ["the old cat"]).stdout.splitlines()[-1])
+    assert len(judged["tokens"]) == len(judged["replaced"]) >= 3
+
+    (folder / "build/models/smoke/more.txt").write_text("other bytes")
+    refused = ask(folder, values, "smoke-discriminator", ["the old cat"])
+    assert refused.returncode == 1
+    last = refused.stderr.strip().splitlines()[-1]
+    assert f"{lock['pretrain@smoke']['build/models/smoke']}, which was registered" in last and "dvc pull" in last
+
+
+def served(folder: Path, values: dict[str, str], name: str, rows: Any) -> Any:
+    """The same by `mlflow models serve` and HTTP."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "mlflow", "models", "serve", "--model-uri", f"models:/{name}@current"]
+    command += ["--env-manager", "local", "--port", str(port), "--workers", "1"]
+    server = subprocess.Popen(command, cwd=folder, env=values, start_new_session=True)
+    url, body = f"http://127.0.0.1:{port}/invocations", json.dumps({"dataframe_records": rows}).encode()
+    deadline = time.monotonic() + 300
+    try:
+        while True:
+            try:
+                request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    return json.load(answer)["predictions"]
+            except OSError:
+                assert server.poll() is None and time.monotonic() < deadline
+                time.sleep(0.5)
+    finally:
+        os.killpg(server.pid, 9)
+        server.wait()
+
+
+@pytest.mark.slow
+def test_processes_that_meet_at_a_new_database_make_it_once(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db.new").write_bytes(b"of a process that was killed")
+    code = """
+import sys, time, mlflow.store.tracking.sqlalchemy_store
+from pathlib import Path
+from pipelines.tracking import facts, recorder
+folder = Path(sys.argv[1])
+(folder / f"ready-{sys.argv[2]}").touch()
+while len(list(folder.glob("ready-*"))) < 2:
+    time.sleep(0.001)
+print(recorder.client(f"sqlite:///{folder / 'mlflow.db'}")[1])
+"""
+    begun = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path), name],
+            env=environment(Path(recorder.__file__).parents[2]),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in "ab"
+    ]
+    ended = [process.communicate(timeout=300) for process in begun]
+    assert [process.returncode for process in begun] == [0, 0], ended
+    assert len({out for out, _ in ended}) == 1
