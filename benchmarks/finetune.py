@@ -37,7 +37,7 @@ from benchmarks.finetune_gpu import write_model
 from benchmarks.record import processor
 from electra.data import tokenizer as tokenizers
 from electra.files import write_json
-from electra.finetuning.examples import encode
+from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier, narrow
 from electra.finetuning.tasks import GLUE, FinetuneConfig
 from electra.finetuning.trainer import read_outputs, train

@@ -109,8 +109,8 @@ def whole(
             jobs += plan(task, config, rows=rows / task, model=model, state=Path(state), device=place, stack="on")
 
         def on_done(job: Job, record: dict[str, Any]) -> None:
-            ended[job.task] = round(time.perf_counter() - started, 1)
-            scores.setdefault(job.task, []).append(round(record["metrics"][GLUE[job.task].metrics[0]], 2))
+            ended[job.task.name] = round(time.perf_counter() - started, 1)
+            scores.setdefault(job.task.name, []).append(round(record["metrics"][job.task.metrics[0]], 2))
 
         run_all(jobs, workers, on_done)
         seconds = round(time.perf_counter() - started, 1)

@@ -39,8 +39,8 @@ def at_rate(params: Params, name: str, rate: float) -> dict[str, Any]:
     jobs += plan(task, squad, rows=rows / task, model=encoder, state=state)
     records = run_jobs(jobs, workers(params, config.model), f"{name} at {rate:g}", Tracker(None), first_metric)
     answers = summary.of_squad(records.pop(task))
-    facts = {job.task: job.facts for job in jobs}
-    tasks = {key: summary.of_task(facts[key], found) for key, found in records.items()}
+    by_name = {job.task.name: job.task for job in jobs}
+    tasks = {key: summary.of_task(by_name[key], found) for key, found in records.items()}
     return {
         **summary.average(tasks, sample=is_sample(params, config.tasks)),
         "tasks": {key: {arm: found[arm]["mean"] for arm in ARMS} for key, found in tasks.items()},

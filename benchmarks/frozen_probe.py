@@ -24,7 +24,7 @@ from benchmarks.provenance import provenance
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
 from electra.files import write_json
-from electra.finetuning.examples import read_rows, subset
+from electra.finetuning.reading import read_rows, subset
 from electra.finetuning.tasks import GLUE
 from electra.nn.encoder import Encoder
 from electra.nn.fresh import fresh_encoder

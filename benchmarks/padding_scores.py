@@ -104,7 +104,7 @@ def score(unit: tuple[Job, str, str]) -> float:
     first = padded(job.config.length) if arm == "padded" else first_hidden
     with shared_draws(job.config.length) if draws == "shared" else nullcontext(lambda same: same) as wrapper:
         heads.first_hidden = wrapper(first)
-        return float(solve(job).record["metrics"][GLUE[job.task].metrics[0]])
+        return float(solve(job).record["metrics"][job.task.metrics[0]])
 
 
 def main() -> None:
@@ -134,7 +134,7 @@ def main() -> None:
                 results[index] = value
                 progress.update(len(results))
     for index, (job, arm, _) in enumerate(work):
-        found[job.task][arm].append(results[index])
+        found[job.task.name][arm].append(results[index])
     facts: dict[str, Any] = {}
     for task, arms in found.items():
         means = {arm: statistics.fmean(values) for arm, values in arms.items()}

@@ -63,10 +63,10 @@ def finetuned(
         )
     scores, on_train = dict[str, dict[str, float]](), dict[str, dict[str, float]]()
     for job, record in zip(jobs, run_all(jobs, 1), strict=True):
-        metric = job.facts.metrics[0] if job.facts else "f1"
-        scores.setdefault(job.task, {})[job.arm] = record["metrics"][metric]
+        task, metric = job.task.name, job.task.metrics[0]
+        scores.setdefault(task, {})[job.arm] = record["metrics"][metric]
         if "train_metrics" in record:
-            on_train.setdefault(job.task, {})[job.arm] = record["train_metrics"][metric]
+            on_train.setdefault(task, {})[job.arm] = record["train_metrics"][metric]
     return scores, on_train
 
 

@@ -6,23 +6,17 @@ from typing import Any
 
 from electra.errors import BadInput, shown
 from electra.files import encodes
-from electra.finetuning import spans
+from electra.finetuning.registry import kind_of
+from electra.finetuning.task_kind import Row
 from electra.finetuning.tasks import Task
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a model reads: names for the columns of its texts, its own first; `task` is None for questions about a context."""
+    """What a model reads: its task, and names for the columns of its texts, its own first."""
 
     names: tuple[tuple[str, ...], ...]
-    task: Task | None = None
-
-    @property
-    def id(self) -> str:
-        """The column of the id."""
-        return self.task.id if self.task else "id"
+    task: Task
 
     @property
     def expected(self) -> str:
@@ -30,15 +24,9 @@ class Asked:
         return "the columns " + " or ".join(", ".join(choice) for choice in dict.fromkeys(self.names))
 
 
-def of(task: Task | None, official: Sequence[str] = ()) -> Asked:
+def of(task: Task, official: Sequence[str] = ()) -> Asked:
     """What the texts of a row may be called: as the task says, else as its `official` files do; `a` and `b` always."""
-    if task is None:
-        return Asked((("question", "context"),))
-    if task.tagging:
-        return Asked((task.columns or ("words",), ("words",)), task)
-    columns = task.columns or tuple(official)
-    short = ("a", "b")[: len(columns) or 1]
-    return Asked((columns or ("a",), short, *([] if columns else [("a", "b")])), task)
+    return Asked(kind_of(task).columns(task, official), task)
 
 
 def as_row(asked: Asked, record: Mapping[str, Any], number: str, where: str) -> Row:
@@ -46,21 +34,8 @@ def as_row(asked: Asked, record: Mapping[str, Any], number: str, where: str) -> 
     chosen = next((choice for choice in reversed(asked.names) if set(choice) <= set(record)), None)
     if chosen is None:
         raise BadInput(where, f"has {', '.join(map(str, record))[:80] or 'nothing'}", asked.expected)
-    identity = record.get(asked.id, record.get("id", number))
+    identity = record.get(asked.task.id, record.get("id", number))
     if not isinstance(identity, str | int) or isinstance(identity, bool) or not encodes(str(identity)):
         raise BadInput(where, f"has the id {shown(identity)}", "text or a whole number")
-    texts = [record[column] for column in chosen]
-    if asked.task is not None and asked.task.tagging:
-        words = texts[0].split() if isinstance(texts[0], str) else texts[0]
-        row: Row = {"id": str(identity), "words": words, "tags": None}
-        spans.check_row(row, asked.task, where, labelled=False)
-        if not encodes("".join(words)):
-            raise BadInput(where, f"has {chosen[0]} {shown(words)}", "text")
-        return row
-    for column, text in zip(chosen, texts, strict=True):
-        if not isinstance(text, str) or not text.strip() or not encodes(text):
-            raise BadInput(where, f"has {column} {shown(text)}", "text")
-    if asked.task is None:
-        return {"id": str(identity), "question": texts[0], "context": texts[1], "answers": [], "impossible": True}
-    second = texts[1].strip() if len(texts) > 1 else None
-    return {"id": str(identity), "a": texts[0].strip(), "b": second, "label": None}
+    values = {column: record[column] for column in chosen}
+    return {"id": str(identity), **kind_of(asked.task).row(values, asked.task, where)}

@@ -30,7 +30,6 @@ from torch import Tensor, nn
 
 from electra import asking
 from electra.answering import answer
-from electra.asking import Row
 from electra.data.tokenizer import Tokenizer
 from electra.devices import default_device
 from electra.errors import BadConfig, BadDevice, BadInput, shown
@@ -38,7 +37,9 @@ from electra.files import encodes
 from electra.finetuning.batches import Batch, stack
 from electra.finetuning.folder import Ready, architecture, is_finetuned, load_model, load_tokenizer
 from electra.finetuning.heads import Network, pooled
-from electra.finetuning.tasks import Pooling
+from electra.finetuning.registry import kind_of
+from electra.finetuning.task_kind import Row
+from electra.finetuning.tasks import Pooling, SquadTask
 from electra.finetuning.trainer import read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.config import ModernConfig
@@ -154,7 +155,7 @@ class Model:
         `prediction` is its text, "" where the model finds none; `best` the best span in any case, which begins at
         character `start` of the context; `n_best` has others with their probabilities.
         """
-        if self.ready is None or self.ready.squad is None:
+        if self.ready is None or not isinstance(self.ready.task, SquadTask):
             raise self.lacks("answer()", "a model that was fine-tuned on SQuAD")
         return self.predict([{"question": question, "context": context}])[0]
 
@@ -174,10 +175,7 @@ class Model:
 
     def lacks(self, method: str, needed: str) -> BadInput:
         """What is said of a method that the folder has no head for."""
-        task = self.ready.task if self.ready else None
-        found = (
-            f"was fine-tuned for {task.title if task else 'questions'}" if self.ready else f"is of the kind {self.kind}"
-        )
+        found = f"was fine-tuned for {self.ready.task.title}" if self.ready else f"is of the kind {self.kind}"
         return BadInput(self.folder, found, f"{needed}, which {method} needs", "load the folder of one")
 
 
@@ -225,7 +223,7 @@ def load(
     config, vocab_size = read_config(path)
     if is_finetuned(path):
         ready = load_model(path)
-        return Model(path, "fine-tuned", ready.network, ready.tokenizer, ready.length, place, precision, ready)
+        return Model(path, "fine-tuned", ready.network, ready.tokenizer, ready.config.length, place, precision, ready)
     heads = {name.partition(".")[0] for name in read_tensors(path)}
     kind: Any = next((kind for name, kind in _KINDS.items() if name in heads), "encoder")
     if isinstance(config, ModernConfig):
@@ -285,12 +283,8 @@ def _record(form: asking.Asked, row: Any, where: str) -> Mapping[str, Any]:
         return row
     if not isinstance(row, str | list | tuple):
         raise BadInput(where, f"is {shown(row)}", "a text, a pair of texts, words or a mapping")
-    names = form.names[0]
-    if form.task is not None and form.task.tagging:
-        return {names[0]: row if isinstance(row, str) else list(row)}
-    texts = [row] if isinstance(row, str) else list(row)
-    if form.task is not None and not form.task.columns:
-        names = ("a", "b")[: len(texts)]  # GLUE's tasks do not say how many texts they read
+    texts = kind_of(form.task).fields(row)
+    names = next((names for names in form.names if len(names) == len(texts)), form.names[0])
     if len(texts) != len(names):
         raise BadInput(where, f"has {len(texts)} texts", f"{len(names)}: {', '.join(names)}")
     return dict(zip(names, texts, strict=True))

@@ -8,16 +8,14 @@ written to `--output` unless all rows were answered.
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from electra.answering import answer
 from electra.errors import BadInput, SourceUnreachable
 from electra.files import dump_line, write_through
 from electra.finetuning import scoring
-from electra.finetuning.examples import read_rows
 from electra.finetuning.folder import load_model
-from electra.finetuning.squad import windows
-from electra.finetuning.tasks import SQUAD, find
+from electra.finetuning.reading import read_rows
+from electra.finetuning.tasks import find
 from pipelines import verified
 from pipelines.sources import asked
 
@@ -42,9 +40,5 @@ def predict(model: Path, files: Iterable[str], output: str | None) -> None:
 def score(rows: Path, task: str, path: Path, split: str) -> dict[str, float]:
     """Every metric of a file of predictions of one split of a task."""
     verified.task_rows(rows.name)
-    answers = scoring.read_predictions(path)
-    if task in SQUAD.values():
-        version: Any = next(version for version, name in SQUAD.items() if name == task)
-        return scoring.score_answers(windows.read_rows(rows / task / f"{split}.jsonl"), answers, version, path)
-    facts = find(rows / task, task)
-    return scoring.score_task(facts, read_rows(rows / task / f"{split}.jsonl", facts), answers, path)
+    predictions, found = scoring.read_predictions(path), find(rows / task, task)
+    return scoring.score(found, read_rows(rows / task / f"{split}.jsonl", found), predictions, path)

@@ -8,10 +8,12 @@ Shapes: B rows, H hidden size, C classes (1 for regression).
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from electra.finetuning.batches import Batch, Examples
@@ -19,6 +21,9 @@ from electra.finetuning.tasks import Pooling
 from electra.finetuning.unpadded import first_hidden, pooled_hidden
 from electra.nn.dropout import dropout
 from electra.nn.encoder import Encoder
+from electra.storage.tensors import Tensors
+
+Outputs = dict[str, NDArray[Any]]  # by name, rows first
 
 
 class Network(nn.Module):
@@ -92,3 +97,32 @@ class Classifier(Network):
     def outputs(self, batch: Batch) -> dict[str, Tensor]:
         """What prediction needs of each row: `logits` (B, C)."""
         return {"logits": self(batch)}
+
+    def dense_tensors(self, scale: float) -> Tensors:
+        """The head as transformers' dense -> gelu -> out_proj, by gelu(z) - gelu(-z) = z, its outputs times `scale`.
+
+        `dense` holds W and -W, `out_proj` 1 and -1: 2 C of the H hidden units are used (2 C <= H).
+        """
+        weight_CH, bias_C = self.head.weight.detach().cpu(), self.head.bias.detach().cpu()
+        classes, size = weight_CH.shape
+        dense_HH, out_CH = torch.zeros(size, size), torch.zeros(classes, size)
+        dense_HH[:classes], dense_HH[classes : 2 * classes] = weight_CH, -weight_CH
+        out_CH[:, :classes], out_CH[:, classes : 2 * classes] = torch.eye(classes) * scale, -torch.eye(classes) * scale
+        return {
+            "classifier.dense.weight": dense_HH,
+            "classifier.dense.bias": torch.zeros(size),
+            "classifier.out_proj.weight": out_CH,
+            "classifier.out_proj.bias": bias_C * scale,
+        }
+
+
+class DenseClassifier(Network):
+    """The classification head of transformers, dense -> gelu -> out_proj, whatever its weights: ours or others'."""
+
+    def __init__(self, encoder: Encoder, dense: nn.Linear, out: nn.Linear, pooling: Pooling = "cls") -> None:
+        super().__init__()
+        self.encoder, self.dense, self.out, self.pooling = encoder, dense, out, pooling
+
+    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+        """`logits` (B, C)."""
+        return {"logits": self.out(F.gelu(self.dense(pooled(self.encoder, batch, self.pooling))))}

@@ -4,6 +4,7 @@ A failed run (outputs that are not finite, or one answer to every row) keeps its
 is named beside it. Logits that are not finite count as 0, so such a run still has predictions: the first label.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,10 +51,14 @@ def lines(task: Task, rows: list[dict[str, Any]], logits_NC: Logits) -> list[dic
 
 def scores(task: Task, rows: list[dict[str, Any]], logits_NC: Logits) -> dict[str, float]:
     """Every metric of the task against the rows' labels, in points."""
-    index = {name: number for number, name in enumerate(task.labels)}
-    label_N = np.array([row["label"] if task.regression else index[row["label"]] for row in rows], dtype=np.float64)
-    predicted_N = answers(task, logits_NC)
+    predicted_N, label_N = answers(task, logits_NC), numbers(task, rows)
     return {name: score(name, predicted_N, label_N) for name in task.metrics}
+
+
+def numbers(task: Task, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+    """The labels of rows: class indices, or scores as they are."""
+    index: dict[Any, int] = {name: number for number, name in enumerate(task.labels)}
+    return np.array([row["label"] if task.regression else index[row["label"]] for row in rows], dtype=np.float64)
 
 
 def score_lines(task: Task, records: list[dict[str, Any]]) -> dict[str, float]:
@@ -61,10 +66,8 @@ def score_lines(task: Task, records: list[dict[str, Any]]) -> dict[str, float]:
     return scores(task, records, np.array([record["logits"] for record in records], dtype=np.float64))
 
 
-def fault(task: Task, rows: list[dict[str, Any]], logits_NC: Logits, trained: bool) -> str | None:
-    """Why a run counts as failed, in words; None if it does not."""
-    if not trained or not np.isfinite(logits_NC).all():
-        return "the loss or the outputs stopped being finite"
+def fault(task: Task, rows: list[dict[str, Any]], logits_NC: Logits) -> str | None:
+    """Why a run counts as failed though its outputs are finite, in words; None if it does not."""
     predicted_N = answers(task, logits_NC)
     if len({row["label"] for row in rows}) > 1 and np.ptp(predicted_N) == 0:
         answer = f"{predicted_N[0]:g}" if task.regression else task.labels[int(predicted_N[0])]

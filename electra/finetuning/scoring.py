@@ -1,20 +1,14 @@
 """Figures of a file of predictions beside a file of references: both must speak of the same rows."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from electra.errors import BadInput, shown
-from electra.finetuning import spans
-from electra.finetuning.labels import read_label
-from electra.finetuning.metrics import score
-from electra.finetuning.squad import metrics
+from electra.errors import BadInput
+from electra.finetuning.registry import kind_of
+from electra.finetuning.task_kind import Rows
 from electra.finetuning.tasks import Task
-
-Rows = Sequence[Mapping[str, Any]]
 
 
 def read_predictions(path: Path) -> dict[str, Any]:
@@ -61,34 +55,10 @@ def _parsed(text: str, where: object) -> Any:
         raise BadInput(where, f"is {text[:60]!r}, which is not JSON", "predictions") from None
 
 
-def score_task(task: Task, rows: Rows, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
+def score(task: Task, rows: Rows, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
     """Every metric of the task; raises BadInput for a row without a prediction, and for one that no row asked for."""
     _match(rows, answers, where)
-    if task.tagging:
-        for row in rows:
-            spans.check_row({**row, "tags": answers[row["id"]]}, task, f"{where} (id {row['id']})", labelled=True)
-        return spans.tag_scores([answers[row["id"]] for row in rows], [row["tags"] for row in rows])
-    index: dict[Any, int] = {name: number for number, name in enumerate(task.labels)}
-    predicted: list[Any] = []
-    for number, row in enumerate(rows, 1):
-        label, fault = read_label(answer := answers[row["id"]], task.labels)
-        if fault:
-            expected = "a finite number" if task.regression else f"one of {', '.join(task.labels)}"
-            raise BadInput(where, f"predicts {shown(answer)} for id {row['id']} (row {number})", expected)
-        predicted.append(label if task.regression else index[label])
-    predicted_N = np.array(predicted, dtype=np.float64)
-    label_N = np.array([row["label"] if task.regression else index[row["label"]] for row in rows], dtype=np.float64)
-    return {name: score(name, predicted_N, label_N) for name in task.metrics}
-
-
-def score_answers(rows: Rows, answers: Mapping[str, Any], version: metrics.Version, where: Path) -> dict[str, float]:
-    """Exact match and F1 as the official scripts give them; answers are as handed in, empty where there is none."""
-    _match(rows, answers, where)
-    for key, text in answers.items():
-        if not isinstance(text, str):
-            raise BadInput(where, f"answers {shown(text)} to {key}", "text")
-    figures = metrics.evaluate(rows, answers, dict.fromkeys(answers, 0.0), version, 0.0)
-    return {name: value for name, value in figures.items() if not name.startswith("best_")}
+    return kind_of(task).score(rows, answers, task, where)
 
 
 def _match(rows: Rows, answers: Mapping[str, Any], where: Path) -> None:

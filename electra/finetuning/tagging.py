@@ -5,38 +5,142 @@ The linear head learns BIOES tags; all segment ids are 1, as published, and the 
 Shapes: B rows, P tokens of all rows, C tags (O, and B I E S of every type), L longest row allowed.
 """
 
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.data.tokenizer import Tokenizer
+from electra.errors import BadConfig, BadInput, shown
+from electra.files import encodes
 from electra.finetuning.batches import NO_WORD, Batch, Examples, stack
-from electra.finetuning.heads import Network
-from electra.finetuning.spans import bioes, iob2, spans
-from electra.finetuning.tasks import Task
+from electra.finetuning.heads import Network, Outputs
+from electra.finetuning.predictions import finite
+from electra.finetuning.spans import bioes, check_row, iob2, spans, tag_scores
+from electra.finetuning.stored import Exported, Stored, named_outputs
+from electra.finetuning.task_kind import Encoded, Judged, Row, Rows, TaskKind
+from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.finetuning.unpadded import hidden
+from electra.nn.card import Use
+from electra.nn.config import AnyEncoderConfig, ModernConfig
 from electra.nn.encoder import Encoder
+from electra.nn.weights import POOLED
 
 
-def encode(rows: list[dict[str, Any]], task: Task, tokenizer: Tokenizer, length: int) -> Examples:
-    """Rows to arrays. The target `label` has one entry a token: the tag's index at a word's first piece, else -100."""
-    index = {name: number for number, name in enumerate(task.classes)}
-    pieces = iter(tokenizer.encode_lines([word for row in rows for word in row["words"]]))
-    sequences: list[list[int]] = []
-    labels: list[int] = []
-    for row in rows:
-        count = len(row["words"])
-        tags = bioes(spans(row["tags"]), count) if row.get("tags") else ["O"] * count
-        sequence, marks = [tokenizer.cls_id], [NO_WORD]
-        for tag, word in zip(tags, [next(pieces) or [tokenizer.unk_id] for _ in range(count)], strict=True):
-            sequence += word
-            marks += [index[tag], *[NO_WORD] * (len(word) - 1)]
-        sequences.append([*sequence[: length - 1], tokenizer.sep_id])
-        labels += [*marks[: length - 1], NO_WORD]
-    names = [row["id"] for row in rows]
-    return stack(sequences, [0] * len(rows), {"label": np.array(labels, dtype=np.int64)}, names)
+class Tagging(TaskKind):
+    """A tag for each word."""
+
+    architecture = "ElectraForTokenClassification"
+    label = "tags"
+    scores_training = False
+
+    def columns(self, task: Task, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        return task.columns or ("words",), ("words",)
+
+    def fields(self, row: str | Sequence[Any]) -> list[Any]:
+        return [row if isinstance(row, str) else list(row)]
+
+    def row(self, values: Mapping[str, Any], task: Task, where: str) -> Row:
+        ((column, words),) = values.items()
+        row = {"words": words.split() if isinstance(words, str) else words}
+        self.check_row(row, task, where, labelled=False)
+        if not encodes("".join(row["words"])):
+            raise BadInput(where, f"has {column} {shown(row['words'])}", "text")
+        return row
+
+    def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
+        return [" ".join(row["words"])], " ".join(row["tags"])
+
+    check_row = staticmethod(check_row)
+
+    def check_config(self, task: Task, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
+        super().check_config(task, config, encoder, keep)
+        if config.pooling != "cls":
+            expected = "cls: a tag is read from each token"
+            raise BadConfig(f"finetune of {task.name}", f"has pooling {config.pooling}", expected, "drop pooling")
+
+    def encode(self, rows: list[Row], task: Task, tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
+        """The target `label` has one entry a token: the tag's index at a word's first piece, else -100."""
+        index = {name: number for number, name in enumerate(task.classes)}
+        pieces = iter(tokenizer.encode_lines([word for row in rows for word in row["words"]]))
+        sequences: list[list[int]] = []
+        labels: list[int] = []
+        for row in rows:
+            count = len(row["words"])
+            tags = bioes(spans(row["tags"]), count) if row.get("tags") else ["O"] * count
+            sequence, marks = [tokenizer.cls_id], [NO_WORD]
+            for tag, word in zip(tags, [next(pieces) or [tokenizer.unk_id] for _ in range(count)], strict=True):
+                sequence += word
+                marks += [index[tag], *[NO_WORD] * (len(word) - 1)]
+            sequences.append([*sequence[: config.length - 1], tokenizer.sep_id])
+            labels += [*marks[: config.length - 1], NO_WORD]
+        names = [row["id"] for row in rows]
+        examples = stack(sequences, [0] * len(rows), {"label": np.array(labels, dtype=np.int64)}, names)
+        return Encoded(rows, examples)
+
+    def network(self, encoder: Encoder, task: Task, config: FinetuneConfig) -> Network:
+        return Tagger(encoder, len(task.classes), config.length)
+
+    def judge(
+        self, outputs: Outputs, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
+    ) -> Judged:
+        rows, tags = encoded.rows, tags_of(task, encoded, outputs["tags"])
+        lines = [
+            {"id": row["id"], "words": row["words"], "prediction": predicted, "label": row.get("tags")}
+            for row, predicted in zip(rows, tags, strict=True)
+        ]
+        if not labelled:
+            return Judged({".jsonl": lines}, {}, None)
+        gold = [row["tags"] for row in rows]
+        fault = "no span was predicted in any row" if any(map(spans, gold)) and not any(map(spans, tags)) else None
+        return Judged({".jsonl": lines}, tag_scores(tags, gold), fault, bool(outputs["finite"].all()))
+
+    def answers(self, outputs: Outputs, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
+        tags, marks = tags_of(task, encoded, outputs["tags"]), _marks(encoded.examples)
+        for row, each, mark_P, share_L in zip(encoded.rows, tags, marks, outputs["share"], strict=True):
+            shares = [float(f"{share:.6g}") for share in finite(share_L[: len(mark_P)][mark_P != NO_WORD])]
+            unread = [None] * (len(each) - len(shares))
+            yield {"id": row["id"], "words": row["words"], "tags": each, "probabilities": shares + unread}
+
+    def score(self, rows: Rows, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
+        for row in rows:
+            self.check_row({**row, "tags": answers[row["id"]]}, task, f"{where} (id {row['id']})", labelled=True)
+        return tag_scores([answers[row["id"]] for row in rows], [row["tags"] for row in rows])
+
+    def export(self, network: Any, task: Task, config: FinetuneConfig) -> Exported:
+        head = {f"classifier.{kind}": value for kind, value in network.head.state_dict().items()}
+        facts, outputs = {"task": dataclasses.asdict(task)}, named_outputs(task.classes)
+        if isinstance(network.encoder.config, ModernConfig):
+            return Exported("ElectraModel", facts, outputs, beside={POOLED: head})
+        types = network.encoder.embeddings.token_type.weight.detach()  # stock models are fed segment 0, and we feed 1
+        segments = {"electra.embeddings.token_type_embeddings.weight": types[1:2].expand_as(types)}
+        return Exported(self.architecture, facts, outputs, head | segments)
+
+    def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
+        tagger = Tagger(stored.encoder, len(task.classes), stored.length)
+        stored.fill({"classifier": tagger.head}, stored.heads | (stored.beside(POOLED) if stored.modern else {}))
+        if not stored.modern:
+            with torch.no_grad():
+                types = stored.encoder.embeddings.token_type.weight
+                types[1] = types[0]
+        return tagger, FinetuneConfig(length=stored.length)
+
+    def task_of(self, stored: Stored) -> Task:
+        name, labels = stored.folder.name, stored.labels()
+        types = tuple(dict.fromkeys(label[2:] for label in labels if label[:2] in {"B-", "I-", "E-", "S-"}))
+        task = Task(name=name, title=name, labels=types, metrics=("entity_f1",), tagging=True)
+        if task.classes != labels:
+            expected = "O and B-, I-, E-, S- tags of each type in this order"
+            raise BadInput(stored.folder / "config.json", f"has the labels {', '.join(labels)[:80]}", expected)
+        return task
+
+    def use(self, task: Task) -> Use:
+        return "words"
 
 
 class Tagger(Network):
@@ -57,37 +161,24 @@ class Tagger(Network):
         return loss_P.new_zeros(len(batch)).index_add(0, batch.row_P, loss_P)
 
     def outputs(self, batch: Batch) -> dict[str, Tensor]:
-        """`tags` (B, L): the best tag of each piece; `finite` (B,): whether a row's logits all are."""
+        """`tags` (B, L): the best tag of each piece; `share` (B, L): its probability; `finite` (B,): whether logits are."""
         logits_PC = self.head(hidden(self.encoder, batch))
-        tags_BT = batch.grid(logits_PC.argmax(-1), 0)
-        worst_BT = batch.grid(logits_PC.isfinite().all(-1).long(), 1)
-        return {"tags": F.pad(tags_BT, (0, self.length - tags_BT.shape[1])), "finite": worst_BT.amin(1)}
+        found = {"tags": logits_PC.argmax(-1), "share": logits_PC.float().softmax(-1).amax(-1)}
+        grids = {name: batch.grid(values_P, 0) for name, values_P in found.items()}
+        padded = {name: F.pad(values_BT, (0, self.length - values_BT.shape[1])) for name, values_BT in grids.items()}
+        return padded | {"finite": batch.grid(logits_PC.isfinite().all(-1).long(), 1).amin(1)}
 
 
-def tags_of(task: Task, rows: list[dict[str, Any]], examples: Examples, tags_NL: Any) -> list[list[str]]:
+def tags_of(task: Task, encoded: Encoded, tags_NL: Any) -> list[list[str]]:
     """Predicted IOB2 tags of every row's words; words beyond the length are O."""
-    ends = np.cumsum(examples.length_N)
     result = []
-    for number, (row, end) in enumerate(zip(rows, ends, strict=True)):
-        marks = examples.targets["label"][end - examples.length_N[number] : end]
-        best = [task.classes[tag] for tag in tags_NL[number][: len(marks)][marks != NO_WORD]]
+    for row, mark_P, tag_L in zip(encoded.rows, _marks(encoded.examples), tags_NL, strict=True):
+        best = [task.classes[tag] for tag in tag_L[: len(mark_P)][mark_P != NO_WORD]]
         count = len(row["words"])
         result.append(iob2(spans([*best, *["O"] * (count - len(best))]), count))
     return result
 
 
-def lines(rows: list[dict[str, Any]], predicted: list[list[str]]) -> list[dict[str, Any]]:
-    """One record for each row: id, words, predicted tags, gold tags (null if there are none)."""
-    return [
-        {"id": row["id"], "words": row["words"], "prediction": tags, "label": row.get("tags")}
-        for row, tags in zip(rows, predicted, strict=True)
-    ]
-
-
-def fault(rows: list[dict[str, Any]], predicted: list[list[str]], trained: bool) -> str | None:
-    """Why a run counts as failed, in words; None if it does not."""
-    if not trained:
-        return "the loss or the outputs stopped being finite"
-    if any(spans(row["tags"]) for row in rows) and not any(spans(tags) for tags in predicted):
-        return "no span was predicted in any row"
-    return None
+def _marks(examples: Examples) -> list[Any]:
+    """The targets of each row's tokens."""
+    return np.split(examples.targets["label"], np.cumsum(examples.length_N)[:-1])

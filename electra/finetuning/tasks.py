@@ -8,21 +8,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from electra.config import build, merge, nearest, require, require_once
-from electra.domains import (
-    BelowOne,
-    Checked,
-    Count,
-    Fraction,
-    Interval,
-    Positive,
-    Probability,
-    Rate,
-    Seed,
-    Weight,
-)
+from electra.domains import BelowOne, Checked, Count, Fraction, Interval, Positive, Probability, Rate, Seed, Weight
 from electra.errors import BadConfig, shown
 from electra.files import read_json
 
@@ -89,20 +78,33 @@ GLUE: dict[str, Task] = {
 DIAGNOSTIC: dict[str, tuple[str, ...]] = {"mnli": ("test_diagnostic",)}
 """Splits that a task's model predicts beside its own test sets: GLUE's diagnostic set (AX)."""
 
+PAPER_AVERAGE = tuple(name for name in GLUE if name != "wnli")
+"""The paper's GLUE average: the plain mean of these eight, each by its first metric, MNLI matched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquadTask(Task):
+    """Questions about a context, by the rules of one version of SQuAD."""
+
+    title: str = "SQuAD"
+    labels: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ("f1", "exact")
+    version: Literal["1.1", "2.0"]
+
+
+SQUAD: dict[str, str] = {"1.1": "squad1", "2.0": "squad2"}
+"""Version -> name of its task folder."""
+
+SQUAD_1, SQUAD_2 = SquadTask(name="squad1", version="1.1"), SquadTask(name="squad2", version="2.0")
+TASKS: dict[str, Task] = {**GLUE, "squad1": SQUAD_1, "squad2": SQUAD_2}
+
 FACTS = "task.json"
 """Beside the rows of a task of one's own: what it is."""
 
 
 def find(rows: Path, name: str) -> Task:
-    """A task by its name: one of GLUE's, or what `task.json` beside its rows says."""
-    return GLUE[name] if name in GLUE else build(Task, read_json(rows / FACTS), str(rows / FACTS))
-
-
-PAPER_AVERAGE = tuple(name for name in GLUE if name != "wnli")
-"""The paper's GLUE average: the plain mean of these eight, each by its first metric, MNLI matched."""
-
-SQUAD: dict[str, str] = {"1.1": "squad1", "2.0": "squad2"}
-"""Version -> name of its task folder."""
+    """A task by its name: one of GLUE's, SQuAD, or what `task.json` beside its rows says."""
+    return TASKS[name] if name in TASKS else build(Task, read_json(rows / FACTS), str(rows / FACTS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +173,11 @@ class FinetuneConfig(Checked):
             ensemble=False,
             keep="first",
         )
+
+    def layout(self, *, train: bool) -> Self:
+        """What of these settings bears on the arrays of a split."""
+        keys = ("length", "stride", "question_length", *(("both_orders", "max_train_rows") if train else ()))
+        return type(self)(**{key: getattr(self, key) for key in keys if hasattr(self, key)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,9 @@ from electra.answering import answer
 from electra.asking import Asked, Row, as_row
 from electra.errors import BadInput
 from electra.files import read_json
-from electra.finetuning.examples import read_rows
 from electra.finetuning.folder import is_finetuned
-from electra.finetuning.squad.windows import read_rows as read_questions
+from electra.finetuning.reading import read_rows
+from electra.finetuning.registry import kind_of
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.inference import Model
 from pipelines.params import load
@@ -94,8 +94,9 @@ class Shelf:
         """What a fine-tuned model is asked, and examples of it with the answers that are wanted."""
         form = form_of(self.load(tuned.folder))
         fields, task = form.names[0], form.task
-        labels = {} if task is None else {each: named(task.name, each) for each in task.labels}
-        kind = "question" if task is None else "words" if task.tagging else "classes" if task.labels else "number"
+        labels = {each: named(task.name, each) for each in task.labels}
+        kind = kind_of(task).use(task)
+        kind = kind if kind in {"question", "words"} else "classes" if task.labels else "number"
         return {"kind": kind, "fields": fields, "labels": labels, "examples": list(_examples(tuned, form))}
 
     def answer(self, tuned: Tuned, row: Row) -> Row:
@@ -155,15 +156,8 @@ def _examples(tuned: Tuned, form: Asked) -> Iterable[Row]:
     path = tuned.rows / "dev.jsonl" if tuned.rows else None
     if path is None or not path.is_file():
         return
-    task = form.task
-    rows = read_questions(path) if task is None else read_rows(path, task)
-    for row in islice(rows, ROWS):
-        if task is None:
-            wanted = row["answers"][0]["text"] if row["answers"] else "no answer"
-            texts = [row["question"], row["context"]]
-        elif task.tagging:
-            wanted, texts = " ".join(row["tags"]), [" ".join(row["words"])]
-        else:
-            wanted = named(task.name, row["label"]) if task.labels else f"{row['label']:.1f}"
-            texts = [row["a"], row["b"]]
+    for row in islice(read_rows(path, form.task), ROWS):
+        texts, wanted = kind_of(form.task).show(row)
+        if wanted is row.get("label"):
+            wanted = named(form.task.name, wanted) if form.task.labels else f"{wanted:.1f}"
         yield {"row": dict(zip(form.names[0], texts, strict=False)), "wanted": wanted}

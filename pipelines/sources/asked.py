@@ -18,7 +18,7 @@ from electra.asking import Asked, as_row
 from electra.asking import of as form_of
 from electra.data.text import Rejected
 from electra.errors import BadInput
-from electra.finetuning.tasks import Task
+from electra.finetuning.tasks import SquadTask, Task
 from pipelines.sources import own, squad
 from pipelines.sources.glue import LAYOUTS
 from pipelines.sources.local import Lines, decoded, decoded_lines
@@ -31,9 +31,9 @@ USUAL = {"text", "content", "body", "review", "title", "sentence", "sentence1", 
 OFFICIAL = re.compile(rb'\s*\{\s*"(version|data)"')
 
 
-def of(task: Task | None) -> Asked:
+def of(task: Task) -> Asked:
     """What the texts of a row may be called; GLUE's as in its official files."""
-    layout = LAYOUTS.get(task.name) if task is not None else None
+    layout = LAYOUTS.get(task.name)
     columns = () if layout is None else (layout.a,) if layout.b is None else (layout.a, layout.b)
     return form_of(task, columns)
 
@@ -58,10 +58,10 @@ def _records(asked: Asked, name: str) -> Iterator[tuple[str, Any]]:
             yield from _by_line(asked, decoded(read_stream(stream, name), name), name)
     elif (suffix := plain_suffix(path)) == ".parquet":
         also = [column for choice in asked.names for column in choice]
-        yield from _whole(own.parquet(path, [], also=[*also, asked.id]))
-    elif suffix == ".conll" and asked.task is not None and asked.task.tagging:
+        yield from _whole(own.parquet(path, [], also=[*also, asked.task.id]))
+    elif suffix == ".conll" and asked.task.tagging:
         yield from _whole(own.conll(decoded_lines(Piece(path)), name, asked.names[0][0], "tags"))
-    elif suffix == ".json" and asked.task is None and OFFICIAL.match(first_bytes(path, 4096)):
+    elif suffix == ".json" and isinstance(asked.task, SquadTask) and OFFICIAL.match(first_bytes(path, 4096)):
         for row in squad.read_json(path, answered=False):
             if isinstance(row, Rejected):
                 raise BadInput(row.where, row.reason, "a question with its context")

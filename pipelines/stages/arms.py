@@ -142,8 +142,7 @@ def do(arm: Arm, tasks: tuple[Task, ...], params: Params) -> Result:
                     task.name, config, rows=task.rows, model=model, state=state, device=device, code=rooms.finetuning()
                 )
                 (done,) = run_all([job], 1)
-                metric = job.facts.metrics[0] if job.facts else "f1"
-                scores.setdefault(f"{point:g}", {})[task.name] = done["metrics"][metric]
+                scores.setdefault(f"{point:g}", {})[task.name] = done["metrics"][job.task.metrics[0]]
                 seen[task.name] = done["train_rows"]
                 if done["failed"] and point == END:  # before that it need not have learnt anything
                     faults.append(f"{task.name}, seed {arm.seed}: {done['failed']}")

@@ -20,9 +20,11 @@ from torch import Tensor
 
 from electra.data import tokenizer as tokenizers
 from electra.finetuning.batches import Batch
-from electra.finetuning.examples import encode, read_rows, subset
+from electra.finetuning.classification import encode
 from electra.finetuning.heads import Network
 from electra.finetuning.metrics import score
+from electra.finetuning.predictions import numbers
+from electra.finetuning.reading import read_rows, subset
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.finetuning.trainer import read_outputs
 from electra.finetuning.unpadded import hidden
@@ -46,7 +48,7 @@ def of_task(task: Task, folder: Path, config: FinetuneConfig) -> dict[str, float
     if task.tagging:
         return {}
     train, dev = splits(task, folder, config)
-    label, dev_label = labels(task, train), labels(task, dev)
+    label, dev_label = numbers(task, train), numbers(task, dev)
     guess = label.mean() if task.regression else np.bincount(label.astype(int)).argmax()
     accuracy = task.metrics[0] == "accuracy"
     found = {
@@ -63,12 +65,6 @@ def splits(task: Task, folder: Path, config: FinetuneConfig) -> tuple[Rows, Rows
     """The rows that fine-tuning trains on, and those it is scored on."""
     train = subset(read_rows(folder / "train.jsonl", task), config.max_train_rows, seed=0)
     return train, read_rows(folder / f"{task.evaluation[0]}.jsonl", task)
-
-
-def labels(task: Task, rows: Rows) -> Numbers:
-    """Scores, or classes by number."""
-    names: dict[Any, int] = {name: number for number, name in enumerate(task.labels)}
-    return np.array([row["label"] if task.regression else names[row["label"]] for row in rows], dtype=np.float64)
 
 
 def bags(train: Rows, dev: Rows) -> tuple[Any, Any]:
@@ -141,7 +137,7 @@ def replaced_tokens(frozen: Frozen, task: Task, folder: Path, config: FinetuneCo
         return None
     rows = splits(task, folder, config)[1]
     if task.regression:
-        middle = np.median(label_N := labels(task, rows))
+        middle = np.median(label_N := numbers(task, rows))
         wrong_N, right_N = label_N < middle, label_N > middle
     else:
         wrong_N, right_N = (np.array([row["label"] == label for row in rows]) for label in FITS[task.name])

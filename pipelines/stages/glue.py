@@ -5,6 +5,7 @@ State is in runs/glue-M: one whole folder for each (task, arm, seed) that is don
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,12 +15,13 @@ import torch
 from electra.config import digest, plain
 from electra.files import atomic_folder, link_or_copy, lock_folder, read_jsonl, write_atomic, write_json, write_jsonl
 from electra.finetuning import predictions
+from electra.finetuning.registry import kind_of
 from electra.finetuning.runs import leaderboard, summary
 from electra.finetuning.runs.job import Job, splits_of
 from electra.finetuning.runs.plan import MODEL, plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.runs.solve import Record
-from electra.finetuning.tasks import SQUAD, FinetuneConfig, Stack, Task
+from electra.finetuning.tasks import FinetuneConfig, SquadTask, Stack, Task
 from electra.progress import Progress
 from electra.storage.manifest import write_manifest
 from electra.workers import worker_count
@@ -50,13 +52,13 @@ def run(name: str, params: Params, tracker: Any) -> None:
             gather(jobs, folder, SUFFIXES)
             ensembles = hand_in(jobs, folder, together)
             write_manifest(folder, kind="glue", name=name)
-    facts = {job.task: job for job in jobs}
-    tasks = {task: summary.of_task(known(facts[task]), parts) for task, parts in records.items()}
+    last = {job.task.name: job for job in jobs}
+    tasks = {task: summary.of_task(last[task].task, parts) for task, parts in records.items()}
     frozen = baselines.load_frozen(Path("build/models") / config.model)
-    for task, job in facts.items():
-        tasks[task]["baselines"] = baselines.of_task(known(job), job.rows, job.config)
-        if frozen and (found := baselines.replaced_tokens(frozen, known(job), job.rows, job.config, job.model)):
-            tasks[task]["baselines"]["replaced_tokens"] = found
+    for task, job in last.items():
+        tasks[task]["baselines"] = baselines.of_task(job.task, job.rows, job.config)
+        if frozen and (auc := baselines.replaced_tokens(frozen, job.task, job.rows, job.config, job.model)):
+            tasks[task]["baselines"]["replaced_tokens"] = auc
     for task, figures in ensembles.items():
         tasks[task]["ensemble"] = figures
     result: dict[str, Any] = {
@@ -86,7 +88,7 @@ def plan_glue(
     jobs: list[Job] = []
     for task, config in configs.items():
         keep: Literal["all"] | None = "all" if task in starts else None
-        before = [job for job in jobs if job.task == config.start]
+        before = [job for job in jobs if job.task.name == config.start]
         jobs += plan(
             task,
             config,
@@ -102,71 +104,62 @@ def plan_glue(
     return jobs
 
 
-def known(job: Job) -> Task:
-    """What a job's task is; SQuAD, of which all is known, has no such record."""
-    assert job.facts is not None
-    return job.facts
-
-
 def hand_in(jobs: Sequence[Job], folder: Path, together: Sequence[str]) -> dict[str, Any]:
     """Leaderboard files of every arm and seed, and of the seeds of the tasks `together` as one; those's dev scores."""
     scores: dict[str, Any] = {}
-    groups: dict[tuple[str, str], list[Job]] = {}
+    groups: dict[tuple[Task, str], list[Job]] = {}
     for job in jobs:
         groups.setdefault((job.task, job.arm), []).append(job)
     for (task, arm), runs in groups.items():
-        facts = known(runs[0])
-        scored, unlabelled = splits_of(facts, runs[0].config)
+        scored, unlabelled = splits_of(task, runs[0].config)
         for split in (*unlabelled, *scored):
             if not (runs[0].folder / f"{split}.jsonl").is_file():
                 continue
             lines = {f"{arm}-seed{job.seed}": read_jsonl(job.folder / f"{split}.jsonl") for job in runs}
-            if task in together and len(runs) > 1 and not facts.tagging:
+            if task.name in together and len(runs) > 1 and not task.tagging:
                 name = f"{arm}-ensemble"
-                lines[name] = leaderboard.ensemble(facts, list(lines.values()))
-                write_jsonl(folder / task / f"{name}{SUFFIXES[f'{split}.jsonl']}", lines[name])
+                lines[name] = leaderboard.ensemble(task, list(lines.values()))
+                write_jsonl(folder / task.name / f"{name}{SUFFIXES[f'{split}.jsonl']}", lines[name])
                 if split == scored[0]:
-                    figures = predictions.score_lines(facts, lines[name])
-                    scores.setdefault(task, {})[arm] = {"seeds": [job.seed for job in runs], **figures}
-            if (file := leaderboard.FILES.get((task, split))) is not None:
+                    figures = predictions.score_lines(task, lines[name])
+                    scores.setdefault(task.name, {})[arm] = {"seeds": [job.seed for job in runs], **figures}
+            if (file := leaderboard.FILES.get((task.name, split))) is not None:
                 for run_name, rows in lines.items():
-                    write_atomic(folder / "leaderboard" / run_name / file, leaderboard.tsv(facts, rows))
+                    write_atomic(folder / "leaderboard" / run_name / file, leaderboard.tsv(task, rows))
     return scores
 
 
 def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any, score: Callable[[Record], float]) -> Records:
     """Run jobs with a progress line; each task becomes a child run of the tracker when its last job has ended."""
     done: Records = {}
-    expected = {task: sum(job.task == task for job in jobs) for task in dict.fromkeys(job.task for job in jobs)}
+    expected = Counter(job.task.name for job in jobs)
     with Progress(title, len(jobs), "runs") as progress:
         progress.update(0)
 
         def on_done(job: Job, record: Record) -> None:
-            if "beyond_pretraining" in record and not any(
-                "beyond_pretraining" in one for one in done.get(job.task, [])
-            ):
+            records = done.setdefault(job.task.name, [])
+            if "beyond_pretraining" in record and not any("beyond_pretraining" in before for before in records):
                 warn_of_positions(job.task, **record["beyond_pretraining"])
-            done.setdefault(job.task, []).append(record)
+            records.append(record)
             progress.update(sum(map(len, done.values())), last=f"{job.name} {score(record):.1f}")
-            if len(done[job.task]) == expected[job.task]:
-                track(tracker, job, done[job.task])
+            if len(records) == expected[job.task.name]:
+                track(tracker, job, records)
 
         run_all(jobs, count, on_done)
     return {task: sorted(done[task], key=lambda record: (record["arm"], record["seed"])) for task in expected}
 
 
-def warn_of_positions(task: str, positions: int, share: float) -> None:
+def warn_of_positions(task: Task, positions: int, share: float) -> None:
     """Tell, once a task, that some of its rows use positions whose vectors pre-training has left as they were drawn."""
-    rows = "windows" if task in SQUAD.values() else "rows"
     advice = f"a length of {positions}, or pre-training that goes on with longer rows (init_from), mends that"
-    told = f"{share:.1%} of its {rows} are longer than the {positions} tokens that pre-training has seen; {advice}"
-    print(f"{task}: WARNING: {told}", file=sys.stderr, flush=True)
+    told = f"{share:.1%} of its {kind_of(task).example} are longer than the {positions} tokens that pre-training has seen; {advice}"
+    print(f"{task.name}: WARNING: {told}", file=sys.stderr, flush=True)
 
 
 def track(tracker: Any, job: Job, records: Sequence[Record]) -> None:
     """One child run for a task: its settings, the loss curves and figures of every arm and seed."""
-    tracker.dataset(f"tasks/{job.task}", job.data, "fine-tune")
-    with tracker.child(job.task, plain(job.config)) as child:
+    tracker.dataset(f"tasks/{job.task.name}", job.data, "fine-tune")
+    with tracker.child(job.task.name, plain(job.config)) as child:
         for record in records:
             name = f"{record['arm']}-seed{record['seed']}"
             for step, loss in record["loss"]:
@@ -179,17 +172,22 @@ def gather(jobs: Sequence[Job], folder: Path, suffixes: dict[str, str]) -> None:
     for job in jobs:
         for name, suffix in suffixes.items():
             if (found := job.folder / name).is_file():
-                write_atomic(folder / job.place / f"{job.arm}-seed{job.seed}{suffix}", found.read_bytes())
+                write_atomic(folder / place(job) / f"{job.arm}-seed{job.seed}{suffix}", found.read_bytes())
         if job.keep:
-            kept = folder / job.place / f"{job.arm}-seed{job.seed}"
+            kept = folder / place(job) / f"{job.arm}-seed{job.seed}"
             kept.mkdir(parents=True, exist_ok=True)
             for file in sorted((job.folder / MODEL).iterdir()):
                 link_or_copy(file, kept / file.name)
 
 
+def place(job: Job) -> str:
+    """The folder of a job's predictions within a stage's: its task's name, or SQuAD's version."""
+    return job.task.version if isinstance(job.task, SquadTask) else job.task.name
+
+
 def score_in(jobs: Sequence[Job]) -> Callable[[Record], float]:
     """The figure that counts for a record's task."""
-    metric = {job.task: job.facts.metrics[0] for job in jobs if job.facts is not None}
+    metric = {job.task.name: job.task.metrics[0] for job in jobs}
     return lambda record: float(record["metrics"][metric[record["task"]]])
 
 
@@ -221,7 +219,7 @@ def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
     """What a reader needs to get the same numbers again; no clock, host or path."""
     return {
         "config_digest": digest({job.name: plain(job.config) for job in jobs}),
-        "rows_sha256": {job.task: job.data for job in jobs},
+        "rows_sha256": {job.task.name: job.data for job in jobs},
         "code_digest": rooms.finetuning(),
         "device": device(),
         "threads_per_run": 1,

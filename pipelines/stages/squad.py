@@ -17,7 +17,7 @@ from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
 from pipelines import rooms, verified
 from pipelines.params import Params
-from pipelines.stages.glue import device, gather, label, provenance, run_jobs, workers
+from pipelines.stages.glue import device, gather, label, place, provenance, run_jobs, score_in, workers
 
 FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbest.json": "-nbest.json"}
 
@@ -42,9 +42,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
             code=rooms.finetuning(),
         )
     with lock_folder(state):
-        records = run_jobs(
-            jobs, workers(params, config.model), f"squad {name}", tracker, lambda record: record["metrics"]["f1"]
-        )
+        records = run_jobs(jobs, workers(params, config.model), f"squad {name}", tracker, score_in(jobs))
         with atomic_folder(Path("build/squad") / name) as folder:
             gather(jobs, folder, FILES)
             together = ensembles(jobs, folder)
@@ -81,7 +79,7 @@ def ensembles(jobs: Sequence[Job], folder: Path) -> dict[str, dict[str, Any]]:
     groups: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
         if job.candidates:
-            groups.setdefault((job.place, job.arm), []).append(job)
+            groups.setdefault((place(job), job.arm), []).append(job)
     for (version, arm), runs in groups.items():
         figures, files = answer_together(runs)
         for name, content in files.items():

@@ -9,7 +9,7 @@ from electra.finetuning.folder import write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagger
-from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
+from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
 from electra.nn.card import model_card
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
@@ -58,4 +58,4 @@ def write_finetuned(root: Path) -> None:
     for task in (GLUE["cola"], GLUE["rte"], GLUE["stsb"], MOOD):
         write_model(root / task.name, Classifier(load_encoder(base), len(task.labels), 0.0), task, config, base)
     write_model(root / "chunks", Tagger(load_encoder(base), len(CHUNKS.classes), 40), CHUNKS, config, base)
-    write_model(root / "squad2", SpanFinder(load_encoder(base), SQUAD), None, SQUAD, base)
+    write_model(root / "squad2", SpanFinder(load_encoder(base), SQUAD), SQUAD_2, SQUAD, base)

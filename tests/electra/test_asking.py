@@ -4,7 +4,7 @@ import pytest
 
 from electra.asking import as_row, of
 from electra.errors import BadInput
-from electra.finetuning.tasks import GLUE, Task
+from electra.finetuning.tasks import GLUE, SQUAD_2, Task
 from tests.electra.made_up_models import CHUNKS, MOOD
 
 
@@ -17,10 +17,10 @@ from tests.electra.made_up_models import CHUNKS, MOOD
         (GLUE["rte"], ("left", "right"), {"left": "x", "right": "y"}, {"id": "5", "a": "x", "b": "y"}),
         (GLUE["cola"], (), {"a": "x", "id": "q"}, {"id": "q", "a": "x", "b": None}),
         (CHUNKS, (), {"words": "x y"}, {"id": "5", "words": ["x", "y"]}),
-        (None, (), {"question": "x", "context": "y"}, {"id": "5", "question": "x", "context": "y"}),
+        (SQUAD_2, (), {"question": "x", "context": "y"}, {"id": "5", "question": "x", "context": "y"}),
     ],
 )
-def test_records_become_rows(task: Task | None, official: tuple[str, ...], record: dict, found: dict) -> None:
+def test_records_become_rows(task: Task, official: tuple[str, ...], record: dict, found: dict) -> None:
     row = as_row(of(task, official), record, "5", "here")
     assert {key: value for key, value in row.items() if key in {*found, "b"}} == found
     assert row.get("label") is None and row.get("tags") is None

@@ -23,7 +23,7 @@ from electra.finetuning.folder import write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagger
-from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
+from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
 from electra.nn.config import EncoderConfig
 from electra.nn.fresh import fresh_encoder
 from electra.nn.weights import config_json, encoder_tensors, load_encoder, write_folder
@@ -96,7 +96,7 @@ def models(root: Path) -> list[Path]:
         network = Classifier(load_encoder(root / "base"), len(task.labels), 0.0)
         write_model(root / task.name, network, task, plain, root / "base")
     write_model(root / "chunks", Tagger(load_encoder(root / "base"), 5, 40), CHUNKS, plain, root / "base")
-    write_model(root / "squad2", SpanFinder(load_encoder(root / "base"), squad), None, squad, root / "base")
+    write_model(root / "squad2", SpanFinder(load_encoder(root / "base"), squad), SQUAD_2, squad, root / "base")
     return [root / name for name in ("cola", "rte", "stsb", "mood", "chunks", "squad2")]
 
 

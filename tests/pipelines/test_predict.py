@@ -21,7 +21,7 @@ from electra.finetuning.folder import write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagger
-from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
+from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
 from electra.nn.weights import load_encoder
 from electra.storage.manifest import write_manifest
 from pipelines.__main__ import main
@@ -60,7 +60,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mood = Task(name="mood", title="mood", labels=("a", "b"), metrics=("accuracy",), columns=("body",), id="number")
     write_model(root / "mood", Classifier(load_encoder(root / "base"), 2, 0.0), mood, CONFIG, root / "base")
     squad = SquadConfig(length=40, stride=12, question_length=10, beam=3)
-    write_model(root / "squad2", SpanFinder(load_encoder(root / "base"), squad), None, squad, root / "base")
+    write_model(root / "squad2", SpanFinder(load_encoder(root / "base"), squad), SQUAD_2, squad, root / "base")
     return root
 
 

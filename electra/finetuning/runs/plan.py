@@ -18,10 +18,10 @@ from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import atomic_folder, read_json, readable, remove, write_json, write_jsonl
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
+from electra.finetuning.registry import kind_of
 from electra.finetuning.runs.job import Job, splits_of
 from electra.finetuning.runs.solve import Record, Solved, solve, solve_together
-from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig, Stack, Task, find
-from electra.nn.config import AnyEncoderConfig
+from electra.finetuning.tasks import TASKS, FinetuneConfig, SquadTask, Stack, find
 from electra.nn.weights import read_config, verify_folder
 from electra.storage.manifest import read_manifest, sha256_once, verify_manifest, write_manifest
 from electra.storage.tensors import write_tensors
@@ -57,9 +57,9 @@ def plan(
     BadConfig at once for what no job could use: absent splits, a length beyond the model's positions.
     """
     encoder, vocab_size = read_config(model)
-    facts = None if task in SQUAD.values() else find(rows, task)
+    facts = find(rows, task)
     keep = keep or config.keep
-    check(task, facts, config, encoder, keep)
+    kind_of(facts).check_config(facts, config, encoder, keep)
     scored, unlabelled = splits_of(facts, config)
     for split in ("train", scored[0]):
         if not (rows / f"{split}.jsonl").is_file():
@@ -87,7 +87,7 @@ def plan(
         torch.__version__,
         device,
     )
-    if facts is not None and facts.name not in GLUE:
+    if task not in TASKS:
         common = (*common, facts)
     size = (rows / "train.jsonl").stat().st_size * config.epochs * (2 if config.both_orders else 1)
     stacked = stack == "on" or (stack == "auto" and device.startswith("cuda"))
@@ -96,7 +96,7 @@ def plan(
         common = (*common, "stacked", together)
     inputs = [(rows / f"{name}.jsonl", sha256) for name, sha256 in files.items()]
     inputs += [(model / name, sha256) for name, sha256 in hashes.items()]
-    candidates = facts is None and config.ensemble and len(config.seeds) > 1
+    candidates = isinstance(facts, SquadTask) and config.ensemble and len(config.seeds) > 1
     if candidates:
         common = (*common, "candidates")
     starts = {job.seed: job for job in before if job.arm == "pretrained"}
@@ -117,8 +117,7 @@ def plan(
             fingerprint = digest(*common, arm, seed, own, weights, kept, start.fingerprint if start else None)
             jobs.append(
                 Job(
-                    task=task,
-                    facts=facts,
+                    task=facts,
                     arm=arm,
                     seed=seed,
                     rows=rows,
@@ -138,19 +137,6 @@ def plan(
                 )
             )
     return jobs
-
-
-def check(task: str, facts: Task | None, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
-    """Refuse settings that do not fit the model or the task."""
-    where = f"finetune of {task}"
-    if config.length > encoder.positions:
-        raise BadConfig(where, f"has length {config.length}", f"at most the model's positions ({encoder.positions})")
-    if facts is not None and facts.tagging and config.pooling != "cls":
-        raise BadConfig(where, f"has pooling {config.pooling}", "cls: a tag is read from each token", "drop pooling")
-    if facts is not None and not facts.tagging and keep != "none" and 2 * len(facts.classes) > encoder.hidden:
-        raise BadConfig(
-            where, f"keeps a model of {len(facts.classes)} classes", f"at most {encoder.hidden // 2}", "set keep: none"
-        )
 
 
 def finished(job: Job) -> Record | None:
@@ -196,7 +182,7 @@ def run_together(jobs: Sequence[Job]) -> list[Record]:
         except torch.OutOfMemoryError as error:
             raise BadConfig(
                 "recipes.paper.stack",
-                f"{len(jobs)} seeds of {jobs[0].task} do not fit into memory together ({error})"[:300],
+                f"{len(jobs)} seeds of {jobs[0].task.name} do not fit into memory together ({error})"[:300],
                 "fewer seeds or a smaller batch",
                 "set stack: off to train one after the other",
             ) from None
@@ -208,13 +194,13 @@ def _leave(job: Job, solved: Solved) -> Record:
     """Write a job's folder, whole."""
     for stale in job.folder.parent.glob(f".{job.folder.name}.tmp-*"):  # of a process that was killed while it wrote
         remove(stale)
-    record = {"task": job.task, "arm": job.arm, "seed": job.seed, **solved.record}
+    record = {"task": job.task.name, "arm": job.arm, "seed": job.seed, **solved.record}
     with atomic_folder(job.folder) as folder:
         write_json(folder / _SCORE, record)
         for name, content in solved.files.items():
             _WRITERS[Path(name).suffix](folder / name, content)
         if job.keep:
             solved.widen()
-            write_model(folder / MODEL, solved.network, job.facts, job.config, job.model, name=job.name)
+            write_model(folder / MODEL, solved.network, job.task, job.config, job.model, name=job.name)
         write_manifest(folder, fingerprint=job.fingerprint)
     return record

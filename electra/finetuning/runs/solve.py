@@ -1,7 +1,4 @@
-"""The work of one job: read rows, train, predict, score. A function of the job alone.
-
-Three kinds of task take the same road: classes or numbers for texts, tags for words, answers to questions.
-"""
+"""The work of one job: read rows, train, predict, score. A function of the job alone."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -11,15 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from electra.finetuning import predictions, reading, spans, tagging
+from electra.finetuning import reading
 from electra.finetuning.batches import Examples
-from electra.finetuning.heads import Classifier, Network, narrow
+from electra.finetuning.heads import Network, narrow
 from electra.finetuning.reading import Split
+from electra.finetuning.registry import kind_of
 from electra.finetuning.runs.job import Job, splits_of
-from electra.finetuning.squad import answers, metrics, windows
-from electra.finetuning.squad.head import SpanFinder
+from electra.finetuning.squad.answers import Candidates, mean
+from electra.finetuning.squad.kind import judge as judge_squad
+from electra.finetuning.squad.windows import Reading
 from electra.finetuning.stacked import train_together
-from electra.finetuning.tagging import Tagger
+from electra.finetuning.task_kind import Encoded, Judged
 from electra.finetuning.tasks import FinetuneConfig, SquadConfig
 from electra.finetuning.trainer import Training, count_steps, read_outputs, train
 from electra.nn.encoder import Encoder
@@ -30,7 +29,7 @@ from electra.storage.tensors import read_tensors
 
 CANDIDATES = "dev-candidates.safetensors"
 Record = dict[str, Any]
-Rows = list[dict[str, Any]]
+NOT_FINITE = "the loss or the outputs stopped being finite"
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def solve(job: Job) -> Solved:
     if job.device.startswith("cuda"):
         return solve_together([job])[0]  # where steps are recorded
     ready = _prepare(job)
-    stream = f"finetune/{job.task}"
+    stream = f"finetune/{job.task.name}"
     return ready.finish(
         train(ready.network, ready.examples, job.config, seed=job.seed, stream=stream, device=job.device)
     )
@@ -72,7 +71,7 @@ def solve_together(jobs: Sequence[Job]) -> list[Solved]:
         ready[0].examples,
         first.config,
         seeds=[job.seed for job in jobs],
-        stream=f"finetune/{first.task}",
+        stream=f"finetune/{first.task.name}",
         device=first.device,
     )
     return [one.finish(training) for one, training in zip(ready, trainings, strict=True)]
@@ -80,132 +79,49 @@ def solve_together(jobs: Sequence[Job]) -> list[Solved]:
 
 def _prepare(job: Job) -> Ready:
     """The network with its head, as the seed draws it, and the rows; torch's global generator stands after the head."""
-    if job.facts is None:
-        return _answer(job)
-    task, config = job.facts, job.config
-    train_rows, ready = reading.rows(_split(job, "train"), task, config.both_orders)
+    task, config, kind = job.task, job.config, kind_of(job.task)
+    source = _read(job, "train")
     scored, unlabelled = splits_of(task, config)
     there = [split for split in (*scored, *unlabelled) if (job.rows / f"{split}.jsonl").is_file()]
-    held_out = {split: reading.rows(_split(job, split), task, labelled=split in scored) for split in there}
-    encoder = _encoder(job)
-    beyond = beyond_pretraining(job, ready, *(examples for _, examples in held_out.values()))
-    (ready, *narrowed), widen = narrow(encoder, [ready, *(examples for _, examples in held_out.values())])
-    torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
-    model: Network
-    if task.tagging:
-        model = Tagger(encoder, len(task.classes), config.length).to(job.device)
-    else:
-        model = Classifier(encoder, len(task.labels), config.head_dropout, config.pooling).to(job.device)
+    held_out = {split: _read(job, split, labelled=split in scored) for split in there}
+    encoder, splits = _encoder(job), [source.examples, *(encoded.examples for encoded in held_out.values())]
+    beyond = beyond_pretraining(job, *splits)
+    (ready, *narrowed), widen = narrow(encoder, splits)
+    torch.manual_seed(derive(job.seed, f"finetune/{task.name}/head"))
+    network = kind.network(encoder, task, config).to(job.device)
 
-    def finish(training: Training) -> Solved:
-        record = _record(training, len(train_rows), len(ready), config) | beyond
-        files: dict[str, Any] = {}
-        for (split, (rows, _)), examples in zip(held_out.items(), narrowed, strict=True):
-            labelled = split in scored or all(row.get("tags" if task.tagging else "label") is not None for row in rows)
-            lines, scores, fault = _judge(job, model, rows, examples, training.finite, labelled=labelled)
-            files[f"{split}.jsonl"] = lines
-            suffix = split.removeprefix(scored[0]) if split in scored else f"_{split}"  # "", "_mismatched" or "_test"
-            record["metrics"] |= {f"{name}{suffix}": value for name, value in scores.items()}
-            if split == scored[0]:
-                record["dev_rows"], record["failed"] = len(rows), fault
-                if not task.tagging:  # as many rows as are scored: whether it has learned them at all
-                    seen = train_rows[: len(rows)]
-                    outputs = read_outputs(model, ready, job.device, precision=config.precision, most=len(seen))
-                    record["train_metrics"] = predictions.scores(task, seen, outputs["logits"])
-        return Solved(record, files, model, widen)
-
-    return Ready(model, ready, finish)
-
-
-def _judge(
-    job: Job, model: Network, rows: Rows, examples: Examples, trained: bool, *, labelled: bool
-) -> tuple[Rows, dict[str, float], str | None]:
-    """Predictions of a split; its scores and what is wrong with them, if it has labels."""
-    assert job.facts is not None
-    task, outputs = job.facts, read_outputs(model, examples, job.device, precision=job.config.precision)
-    if not task.tagging:
-        logits_NC = outputs["logits"]
-        lines = predictions.lines(task, rows, logits_NC)
-        if not labelled:
-            return lines, {}, None
-        return lines, predictions.scores(task, rows, logits_NC), predictions.fault(task, rows, logits_NC, trained)
-    tags = tagging.tags_of(task, rows, examples, outputs["tags"])
-    lines = tagging.lines(rows, tags)
-    if not labelled:
-        return lines, {}, None
-    scores = spans.tag_scores(tags, [row["tags"] for row in rows])
-    return lines, scores, tagging.fault(rows, tags, trained and bool(outputs["finite"].all()))
-
-
-def _answer(job: Job) -> Ready:
-    """SQuAD: train, then answer and score the dev split."""
-    config = job.config
-    assert isinstance(config, SquadConfig)
-    source, dev = _questions(job, "train"), _questions(job, "dev")
-    encoder = _encoder(job)
-    beyond = beyond_pretraining(job, source.examples, dev.examples)
-    (ready, dev_examples), widen = narrow(encoder, [source.examples, dev.examples])
-    torch.manual_seed(derive(job.seed, f"finetune/{job.task}/head"))
-    model = SpanFinder(encoder, config).to(job.device)
+    def judge(encoded: Encoded, *, labelled: bool) -> Judged:
+        outputs = read_outputs(network, encoded.examples, job.device, precision=config.precision)
+        return kind.judge(outputs, encoded, task, config, labelled=labelled)
 
     def finish(training: Training) -> Solved:
         record = _record(training, len(source.rows), len(ready), config) | beyond
-        candidates, finite = _candidates(job, model, dev, dev_examples)
-        record["metrics"], files = _score_answers(job, dev, candidates)
-        seen = source.first(len(dev.rows))  # as many as are scored: whether it has learned them at all
-        learned, _ = _candidates(job, model, seen, ready.first(len(seen.windows)))
-        record["train_metrics"], _ = _score_answers(job, seen, learned)
-        record["dev_rows"], given = len(dev.rows), files["dev.json"]
-        if not (training.finite and finite):
-            record["failed"] = "the loss or the outputs stopped being finite"
-        elif len(given) > 1 and len(set(given.values())) == 1:
-            record["failed"] = f"{next(iter(given.values()))!r} was the answer to every question"
-        if job.candidates:
-            files[CANDIDATES] = candidates.tensors()
-        return Solved(record, files, model, widen)
+        files: dict[str, Any] = {}
+        for (split, wide), examples in zip(held_out.items(), narrowed, strict=True):
+            labelled = split in scored or all(row.get(kind.label) is not None for row in wide.rows)
+            judged = judge(dataclasses.replace(wide, examples=examples), labelled=labelled)
+            left = judged.files | (judged.ensemble if job.candidates else {})
+            files |= {f"{split}{suffix}": content for suffix, content in left.items()}
+            suffix = split.removeprefix(scored[0]) if split in scored else f"_{split}"  # "", "_mismatched" or "_test"
+            record["metrics"] |= {f"{name}{suffix}": value for name, value in judged.scores.items()}
+            if split == scored[0]:
+                record["dev_rows"] = len(wide.rows)
+                record["failed"] = judged.fault if training.finite and judged.finite else NOT_FINITE
+                if kind.scores_training:  # as many rows as are scored: whether it has learned them at all
+                    seen = dataclasses.replace(source, examples=ready).first(len(wide.rows))
+                    record["train_metrics"] = judge(seen, labelled=True).scores
+        return Solved(record, files, network, widen)
 
-    return Ready(model, ready, finish)
-
-
-def _candidates(
-    job: Job, model: SpanFinder, questions: windows.Reading, examples: Examples
-) -> tuple[answers.Candidates, bool]:
-    """What may be answers, and whether every output was finite."""
-    assert isinstance(job.config, SquadConfig)
-    outputs = read_outputs(model, examples, job.device, precision=job.config.precision)
-    finite = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
-    outputs = {key: predictions.finite(value) for key, value in outputs.items()}
-    return answers.candidates(questions, outputs, job.config), finite
+    return Ready(network, ready, finish)
 
 
 def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, Any]]:
     """Figures and files of finished SQuAD jobs answering as one: the dev split by the mean of their probabilities."""
-    config = jobs[0].config
-    assert isinstance(config, SquadConfig)
-    runs = [answers.Candidates.of_tensors(read_tensors(job.folder / CANDIDATES, "run the stage again")) for job in jobs]
-    return _score_answers(jobs[0], _questions(jobs[0], "dev"), answers.mean(runs, config))
-
-
-def _score_answers(
-    job: Job, dev: windows.Reading, candidates: answers.Candidates
-) -> tuple[dict[str, float], dict[str, Any]]:
-    """Every official figure, and the official files."""
-    assert isinstance(job.config, SquadConfig)
-    version: metrics.Version = "2.0" if job.task == "squad2" else "1.1"
-    threshold = job.config.null_threshold
-    chosen = answers.choose(dev, candidates, job.config)
-    n_best = {key: [list(pair) for pair in best] for key, best in chosen.n_best.items()}
-    files = {
-        "dev.json": chosen.given(threshold if version == "2.0" else None),
-        "dev-null-odds.json": chosen.null,
-        "dev-nbest.json": n_best,
-    }
-    return metrics.evaluate(dev.rows, chosen.spans, chosen.null, version, threshold), files
-
-
-def _questions(job: Job, split: str) -> windows.Reading:
-    assert isinstance(job.config, SquadConfig)
-    return reading.questions(_split(job, split), job.config.stride, job.config.question_length)
+    config, dev = jobs[0].config, _read(jobs[0], "dev")
+    assert isinstance(config, SquadConfig) and isinstance(dev, Reading)
+    runs = [Candidates.of_tensors(read_tensors(job.folder / CANDIDATES, "run the stage again")) for job in jobs]
+    judged = judge_squad(mean(runs, config), dev, jobs[0].task, config)
+    return judged.scores, {f"dev{suffix}": content for suffix, content in judged.files.items()}
 
 
 def _record(training: Training, rows: int, examples: int, config: FinetuneConfig) -> Record:
@@ -239,14 +155,20 @@ def _encoder(job: Job) -> Encoder:
     else:
         config, vocab_size = read_config(job.model)
         config = dataclasses.replace(config, dropout=job.config.dropout, attention_dropout=job.config.dropout)
-        encoder = fresh_encoder(config, vocab_size, derive(job.seed, f"finetune/{job.task}/scratch"))
-    add_fresh_layers(encoder, job.config.fresh_layers, derive(job.seed, f"finetune/{job.task}/fresh layers"))
+        encoder = fresh_encoder(config, vocab_size, derive(job.seed, f"finetune/{job.task.name}/scratch"))
+    add_fresh_layers(encoder, job.config.fresh_layers, derive(job.seed, f"finetune/{job.task.name}/fresh layers"))
     return encoder
 
 
-def _split(job: Job, name: str) -> Split:
-    most = job.config.max_train_rows if name == "train" else None
-    path = job.rows / f"{name}.jsonl"
-    return Split(
-        path=path, data=job.data, model=job.model, tokenizer=job.tokenizer, length=job.config.length, most=most
+def _read(job: Job, split: str, *, labelled: bool = True) -> Encoded:
+    return reading.read(
+        Split(
+            path=job.rows / f"{split}.jsonl",
+            data=job.data,
+            model=job.model,
+            tokenizer=job.tokenizer,
+            task=job.task,
+            layout=job.config.layout(train=split == "train"),
+            labelled=labelled,
+        )
     )

@@ -17,10 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from electra.finetuning.heads import Outputs
 from electra.finetuning.squad.windows import Reading
 from electra.finetuning.tasks import SquadConfig
-
-Outputs = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """SQuAD rows as windows of tokens.
 
-1. read and check the rows: ids once, text present, each answer where it says it stands
+1. check the rows: text present, each answer where it says it stands
 2. question and context -> word pieces, the context's with their places in the text
 3. long contexts -> windows `[CLS] question [SEP] part [SEP]` of bounded length, each starting `stride` pieces on
 4. the gold answer -> its first and last piece; a window that does not hold it whole points at [CLS]
@@ -10,7 +10,6 @@ there may an answer begin.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,9 @@ from numpy.typing import NDArray
 
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
-from electra.files import read_jsonl
-from electra.finetuning.batches import Examples, stack
+from electra.finetuning.batches import stack
+from electra.finetuning.task_kind import Encoded, Row
+from electra.finetuning.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,9 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A split, ready: `examples` has a row for each window; `places` has the pieces' (begin, end) in each context."""
+class Reading(Encoded):
+    """Questions: `examples` has a row for each window; `places` has the pieces' (begin, end) in each context."""
 
-    rows: list[dict[str, Any]]
-    examples: Examples
     windows: list[Window]
     places: list[NDArray[np.int64]]  # of each question's context, (pieces, 2)
 
@@ -48,36 +46,25 @@ class Reading:
         return Reading(self.rows[:count], self.examples.first(len(windows)), windows, self.places[:count])
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The questions of one split, checked. Raises BadInput naming line, id and value."""
-    rows = read_jsonl(path)
-    if not rows:
-        raise BadInput(path, "holds no rows", "questions", "check the task's source")
-    seen: dict[str, int] = {}
-    for line, row in enumerate(rows, 1):
-        where = f"{path}:{line}"
-        if not isinstance(row, dict) or not all(isinstance(row.get(key), str) for key in ("id", "question", "context")):
-            raise BadInput(where, f"is {row!r:.80}", 'an object with text under "id", "question" and "context"')
-        where += f" (id {row['id']})"
-        if row["id"] in seen:
-            raise BadInput(where, f"repeats the id of line {seen[row['id']]}", "each id once")
-        seen[row["id"]] = line
-        if not isinstance(row.get("answers"), list) or not isinstance(row.get("impossible"), bool):
-            raise BadInput(where, "lacks its answers", 'a list under "answers" and true or false under "impossible"')
-        for answer in row["answers"]:
-            text, start = answer.get("text"), answer.get("start")
-            found = row["context"][start : start + len(text)] if isinstance(text, str) and type(start) is int else None
-            if found is None or start < 0 or found != text or not text:
-                raise BadInput(
-                    where,
-                    f"has the answer {text!r} at {start!r}, where the context reads {found!r}",
-                    "an answer that stands in its context",
-                    "mend or remove the row",
-                )
-        if row["impossible"] == bool(row["answers"]):
-            found = "no answer" if row["impossible"] is False else "answers though it is impossible"
-            raise BadInput(where, f"has {found}", "answers, or impossible: true")
-    return rows
+def check_row(row: Row, task: Task, where: str, *, labelled: bool) -> None:
+    """Raise BadInput for a row without text, or with an answer that does not stand where it says."""
+    if not all(isinstance(row.get(key), str) for key in ("question", "context")):
+        raise BadInput(where, f"is {row!r:.80}", 'an object with text under "id", "question" and "context"')
+    if not isinstance(row.get("answers"), list) or not isinstance(row.get("impossible"), bool):
+        raise BadInput(where, "lacks its answers", 'a list under "answers" and true or false under "impossible"')
+    for answer in row["answers"]:
+        text, start = answer.get("text"), answer.get("start")
+        found = row["context"][start : start + len(text)] if isinstance(text, str) and type(start) is int else None
+        if found is None or start < 0 or found != text or not text:
+            raise BadInput(
+                where,
+                f"has the answer {text!r} at {start!r}, where the context reads {found!r}",
+                "an answer that stands in its context",
+                "mend or remove the row",
+            )
+    if row["impossible"] == bool(row["answers"]):
+        found = "no answer" if row["impossible"] is False else "answers though it is impossible"
+        raise BadInput(where, f"has {found}", "answers, or impossible: true")
 
 
 def encode(

@@ -8,7 +8,7 @@ import torch
 
 from electra.finetuning import batches, unpadded
 from electra.finetuning.batches import parts, stack, training_order
-from electra.finetuning.examples import encode
+from electra.finetuning.classification import encode
 from electra.finetuning.tasks import GLUE
 from electra.finetuning.unpadded import first_hidden, hidden, pooled_hidden
 from electra.nn import varlen

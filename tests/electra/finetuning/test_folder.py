@@ -13,15 +13,16 @@ import transformers
 from electra.errors import BadConfig, BadInput, CorruptFile, UserError
 from electra.files import read_jsonl, write_json, write_jsonl
 from electra.finetuning import folder as folders
-from electra.finetuning.examples import encode
+from electra.finetuning.classification import encode
 from electra.finetuning.folder import load_model, write_model
 from electra.finetuning.heads import Classifier
+from electra.finetuning.registry import TAGGING
 from electra.finetuning.runs.plan import MODEL, plan, run
 from electra.finetuning.spans import iob2
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger
-from electra.finetuning.tasks import FACTS, GLUE, FinetuneConfig, SquadConfig, Task
+from electra.finetuning.tasks import FACTS, GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
 from electra.finetuning.trainer import read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.fresh import add_fresh_layers
@@ -71,7 +72,7 @@ def test_classes_and_numbers(task, fresh, model, tokenizer, tmp_path):
         found = theirs(ids, attention_mask=seen, token_type_ids=segments).logits.numpy()
     assert np.abs(found - ours).max() < 1e-5
     ready = load_model(tmp_path / "m")
-    assert ready.task.labels == facts.labels and ready.length == 40
+    assert ready.task.labels == facts.labels and ready.config.length == 40
     assert np.abs(read_outputs(ready.network, examples)["logits"] - ours).max() < 1e-5
     config = json.loads((tmp_path / "m/config.json").read_text())
     assert list(config["id2label"].values()) == (list(facts.labels) or ["score"])
@@ -111,7 +112,7 @@ def test_tags_also_with_the_segments_that_stock_models_are_fed(model, tokenizer,
     rows = tagged_rows(6, 1)
     torch.manual_seed(1)
     network = Tagger(load_encoder(model, dropout=0.0), len(CHUNKS.classes), 40)
-    examples = encode(rows, CHUNKS, tokenizer, 40)
+    examples = TAGGING.encode(rows, CHUNKS, tokenizer, CONFIG).examples
     write_model(tmp_path / "m", network, CHUNKS, CONFIG, model)
     theirs = peer(transformers.ElectraForTokenClassification, tmp_path / "m")
     ids, segments, lengths = padded(examples.batch(np.arange(6)))
@@ -131,9 +132,9 @@ def test_answers(head, model, tokenizer, tmp_path):
     network = SpanFinder(load_encoder(model, dropout=0.0), config)
     reading = encode_questions(squad_rows(4, 1, impossible=True), tokenizer, length=40, stride=12, question_length=10)
     ours = read_outputs(network, reading.examples)
-    write_model(tmp_path / "m", network, None, config, model)
+    write_model(tmp_path / "m", network, SQUAD_2, config, model)
     ready = load_model(tmp_path / "m")
-    assert ready.squad.head == head and ready.squad.beam == 5
+    assert ready.config.head == head and ready.config.beam == 5
     again = read_outputs(ready.network, reading.examples)
     assert all(np.allclose(ours[name], again[name], atol=1e-5) for name in ("start_score", "end_score", "null"))
     if head == "independent":
@@ -168,7 +169,7 @@ def test_a_folder_that_others_fine_tuned(model, tokenizer, tmp_path):
 def answerer(model, tmp_path):
     """A fine-tuned folder with a head of its own."""
     config = SquadConfig(length=40, stride=12, question_length=10)
-    write_model(tmp_path / "m", SpanFinder(load_encoder(model, dropout=0.0), config), None, config, model, seed=1)
+    write_model(tmp_path / "m", SpanFinder(load_encoder(model, dropout=0.0), config), SQUAD_2, config, model, seed=1)
     return tmp_path / "m"
 
 
@@ -213,7 +214,7 @@ def test_damage_to_a_kept_model_is_one_sentence(answerer, name, how, capsys):
         ("config.json", b'{"model_type": "electra"', "is not JSON"),
         ("config.json", b"\xff\xfe", "is not JSON"),
         ("task.json", b"[]", "task.json: is a list"),
-        ("task.json", b'{"length": "long"}', "has length 'long'; expected 3 to the model's 64 positions"),
+        ("task.json", b'{"length": "long"}', "has length 'long'; expected 8 to the model's 64 positions"),
         ("task.json", b'{"length": 40, "squad": {"length": 40, "head": "both"}}', "squad.head: is 'both'"),
         ("task.json", b'{"length": 40}', "has no classifier.dense; expected a model that was fine-tuned"),
         ("tokenizer.json", b"[]", "tokenizer.json: cannot be read"),

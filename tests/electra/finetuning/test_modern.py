@@ -9,14 +9,15 @@ import transformers
 
 import electra
 from electra.finetuning.batches import stack as examples_of
-from electra.finetuning.examples import encode
+from electra.finetuning.classification import encode
 from electra.finetuning.folder import load_model, write_model
 from electra.finetuning.heads import Classifier
+from electra.finetuning.registry import TAGGING
 from electra.finetuning.runs.plan import plan, run
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger
-from electra.finetuning.tasks import GLUE, SquadConfig
+from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig
 from electra.finetuning.trainer import optimizer_for, read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.fresh import add_fresh_layers
@@ -111,14 +112,12 @@ def kinds(model, tokenizer):
         encode(glue_rows("stsb", 9, 1), GLUE["stsb"], tokenizer, 40),
     )
     yield "tags", tagger, CHUNKS, CONFIG, tags
-    yield "spans", SpanFinder(make(), squad), None, squad, rows.examples
-    yield "ends", SpanFinder(make(), independent), None, independent, rows.examples
+    yield "spans", SpanFinder(make(), squad), SQUAD_2, squad, rows.examples
+    yield "ends", SpanFinder(make(), independent), SQUAD_2, independent, rows.examples
 
 
 def encode_tags(tokenizer):
-    from electra.finetuning.tagging import encode as encode_words
-
-    return encode_words(tagged_rows(6, 1), CHUNKS, tokenizer, 40)
+    return TAGGING.encode(tagged_rows(6, 1), CHUNKS, tokenizer, FinetuneConfig(length=40)).examples
 
 
 def test_each_kind_of_model_is_a_folder_that_gives_its_outputs_again(modern_model, tokenizer, tmp_path):

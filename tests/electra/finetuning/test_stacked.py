@@ -13,9 +13,10 @@ from electra.errors import BadConfig
 from electra.files import remove
 from electra.finetuning import stacked
 from electra.finetuning.batches import stack as examples_of
-from electra.finetuning.examples import encode
+from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier
 from electra.finetuning.parts import even_parts, with_filler
+from electra.finetuning.registry import TAGGING
 from electra.finetuning.runs import plan as jobs_module
 from electra.finetuning.runs.plan import finished, plan, run, run_together
 from electra.finetuning.runs.pool import run_all
@@ -54,7 +55,7 @@ def case(kind, model, tokenizer):
             {"id": str(at), "words": each, "tags": ["B-NP" if word == "cat" else "O" for word in each]}
             for at, each in enumerate(words)
         ]
-        config, rows = CONFIG, encode(tagged, task, tokenizer, 40)
+        config, rows = CONFIG, TAGGING.encode(tagged, task, tokenizer, CONFIG).examples
         make = lambda encoder: Tagger(encoder, len(task.classes), 40)  # noqa: E731
     else:
         task, _, pooling = kind.partition("-")

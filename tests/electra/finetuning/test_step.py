@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from electra.finetuning import stacked, step
-from electra.finetuning.examples import encode
+from electra.finetuning.classification import encode
 from electra.finetuning.runs import solve
 from electra.finetuning.stacked import train_together
 from electra.finetuning.tasks import GLUE

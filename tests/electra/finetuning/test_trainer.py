@@ -8,7 +8,7 @@ import torch
 
 from electra.finetuning import batches, trainer
 from electra.finetuning.batches import steps_per_epoch, training_order
-from electra.finetuning.examples import encode
+from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier, narrow
 from electra.finetuning.tasks import GLUE, FinetuneConfig
 from electra.finetuning.trainer import count_steps, read_outputs, train

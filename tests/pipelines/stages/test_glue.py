@@ -12,7 +12,7 @@ from electra.data import tokenizer as tokenizers
 from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import read_jsonl, write_jsonl
 from electra.finetuning.runs import plan, summary
-from electra.finetuning.tasks import GLUE, PAPER_AVERAGE
+from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, TASKS
 from electra.nn.config import EncoderConfig
 from electra.nn.fresh import fresh_encoder
 from electra.nn.weights import config_json, encoder_tensors, write_folder
@@ -135,12 +135,12 @@ def test_the_stage_leaves_predictions_a_summary_and_a_record(workspace):
 
 
 def test_positions_that_pre_training_has_not_seen_are_told_once_a_task(monkeypatch, capsys):
-    jobs = [SimpleNamespace(task=task, name=task) for task in ("rte", "rte", "squad2", "cola")]
+    jobs = [SimpleNamespace(task=TASKS[task], name=task) for task in ("rte", "rte", "squad2", "cola")]
     beyond = {"beyond_pretraining": {"positions": 32, "share": 0.236}}
 
     def run_all(jobs, count, on_done):
         for seed, job in enumerate(jobs):
-            on_done(job, {"arm": "pretrained", "seed": seed} | ({} if job.task == "cola" else beyond))
+            on_done(job, {"arm": "pretrained", "seed": seed} | ({} if job.name == "cola" else beyond))
 
     monkeypatch.setattr(glue, "run_all", run_all)
     monkeypatch.setattr(glue, "track", lambda *anything: None)

@@ -6,8 +6,8 @@ import pytest
 
 from electra.errors import BadInput
 from electra.finetuning.runs.leaderboard import FILES, ensemble, tsv
-from electra.finetuning.scoring import read_predictions, score_answers, score_task
-from electra.finetuning.tasks import GLUE
+from electra.finetuning.scoring import read_predictions, score
+from electra.finetuning.tasks import GLUE, SQUAD_2
 
 
 def line(identity: str, prediction, logits, label=None) -> dict:
@@ -50,24 +50,24 @@ ROWS = [{"id": "0", "label": "1"}, {"id": "1", "label": "0"}]
 def test_predictions_that_do_not_fit_their_references(text, name, sentence, tmp_path):
     (tmp_path / name).write_text(text)
     with pytest.raises(BadInput, match=sentence):
-        score_task(GLUE["cola"], ROWS, read_predictions(tmp_path / name), tmp_path / name)
+        score(GLUE["cola"], ROWS, read_predictions(tmp_path / name), tmp_path / name)
 
 
 def test_a_score_that_is_no_number(tmp_path):
     rows = [{"id": "0", "label": 1.0}, {"id": "1", "label": 2.0}]
     with pytest.raises(BadInput, match=r"predicts 'nan' for id 0 \(row 1\); expected a finite number"):
-        score_task(GLUE["stsb"], rows, {"0": "nan", "1": "2"}, tmp_path / "p.tsv")
+        score(GLUE["stsb"], rows, {"0": "nan", "1": "2"}, tmp_path / "p.tsv")
 
 
 def test_files_are_scored_as_runs_are(tmp_path):
     (tmp_path / "p.tsv").write_text("index\tprediction\n1\t0\n0\t0\n")
-    assert score_task(GLUE["sst2"], ROWS, read_predictions(tmp_path / "p.tsv"), tmp_path)["accuracy"] == 50.0
+    assert score(GLUE["sst2"], ROWS, read_predictions(tmp_path / "p.tsv"), tmp_path)["accuracy"] == 50.0
     questions = [
         {"id": "a", "answers": [{"text": "The cat", "start": 0}], "impossible": False},
         {"id": "b", "answers": [], "impossible": True},
     ]
     (tmp_path / "p.json").write_text(json.dumps({"a": "cat", "b": ""}))
-    found = score_answers(questions, read_predictions(tmp_path / "p.json"), "2.0", tmp_path)
+    found = score(SQUAD_2, questions, read_predictions(tmp_path / "p.json"), tmp_path)
     assert found["exact"] == found["f1"] == found["HasAns_f1"] == found["NoAns_exact"] == 100.0
     with pytest.raises(BadInput, match="answers 3 to a; expected text"):
-        score_answers(questions, {"a": 3, "b": ""}, "2.0", tmp_path)
+        score(SQUAD_2, questions, {"a": 3, "b": ""}, tmp_path)

@@ -5,7 +5,9 @@ import pytest
 
 from electra.errors import BadInput
 from electra.files import write_jsonl
-from electra.finetuning.squad.windows import _cuts, encode, read_rows
+from electra.finetuning.reading import read_rows
+from electra.finetuning.squad.windows import _cuts, encode
+from electra.finetuning.tasks import SQUAD_2
 
 CONTEXT = "the red cat sleeps in the old house. the blue dog runs far."
 
@@ -45,7 +47,7 @@ def row(**values) -> dict:
 def test_a_bad_row_is_named(rows, sentence, tmp_path):
     write_jsonl(tmp_path / "train.jsonl", rows)
     with pytest.raises(BadInput, match=sentence):
-        read_rows(tmp_path / "train.jsonl")
+        read_rows(tmp_path / "train.jsonl", SQUAD_2)
 
 
 def text_of(reading, number: int, start: int, end: int) -> str:

@@ -6,13 +6,8 @@ import pytest
 
 from electra.errors import BadInput
 from electra.files import write_jsonl
-from electra.finetuning.examples import (
-    _cut,
-    both_orders,
-    encode,
-    read_rows,
-    subset,
-)
+from electra.finetuning.classification import _cut, both_orders, encode
+from electra.finetuning.reading import read_rows, subset
 from electra.finetuning.tasks import GLUE
 
 

@@ -1,0 +1,156 @@
+"""SQuAD as a kind of task: windows, the span head, answers and the official figures behind one door."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from electra.config import build, plain
+from electra.data.tokenizer import Tokenizer
+from electra.errors import BadInput, shown
+from electra.finetuning.heads import Network, Outputs
+from electra.finetuning.predictions import finite
+from electra.finetuning.squad import answers as spans
+from electra.finetuning.squad import metrics, windows
+from electra.finetuning.squad.head import SpanFinder
+from electra.finetuning.stored import DO, Exported, Stored
+from electra.finetuning.task_kind import Encoded, Judged, Row, Rows, TaskKind, require_texts
+from electra.finetuning.tasks import SQUAD_2, FinetuneConfig, SquadConfig, SquadTask, Task
+from electra.nn.card import Use
+from electra.nn.config import ModernConfig
+from electra.nn.encoder import Encoder
+from electra.nn.weights import SPANS, TASK
+from electra.storage.tensors import Tensors, fill
+
+_KEPT = (  # settings that a folder's answers depend on
+    "length",
+    "stride",
+    "question_length",
+    "head",
+    "beam",
+    "answer_length",
+    "n_best",
+    "answerability",
+    "null_threshold",
+)
+
+
+class Squad(TaskKind):
+    """Questions about a context: a span of it, or that it holds no answer."""
+
+    architecture = "ElectraForQuestionAnswering"
+    example = "windows"
+    label = "answers"
+
+    def columns(self, task: Task, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        return (("question", "context"),)
+
+    def row(self, values: Mapping[str, Any], task: Task, where: str) -> Row:
+        question, context = require_texts(values, where)
+        return {"question": question, "context": context, "answers": [], "impossible": True}
+
+    def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
+        return [row["question"], row["context"]], row["answers"][0]["text"] if row["answers"] else "no answer"
+
+    check_row = staticmethod(windows.check_row)
+
+    def encode(self, rows: list[Row], task: Task, tokenizer: Tokenizer, config: FinetuneConfig) -> windows.Reading:
+        assert isinstance(config, SquadConfig)
+        stride, question_length = config.stride, config.question_length
+        return windows.encode(rows, tokenizer, length=config.length, stride=stride, question_length=question_length)
+
+    def network(self, encoder: Encoder, task: Task, config: FinetuneConfig) -> Network:
+        assert isinstance(config, SquadConfig)
+        return SpanFinder(encoder, config)
+
+    def judge(
+        self, outputs: Outputs, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
+    ) -> Judged:
+        assert isinstance(config, SquadConfig) and isinstance(encoded, windows.Reading)
+        complete = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
+        clean = {name: finite(values) for name, values in outputs.items()}
+        candidates = spans.candidates(encoded, clean, config)
+        judged = judge(candidates, encoded, task, config)
+        return dataclasses.replace(judged, finite=complete, ensemble={"-candidates.safetensors": candidates.tensors()})
+
+    def answers(self, outputs: Outputs, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
+        assert isinstance(config, SquadConfig) and isinstance(encoded, windows.Reading)
+        outputs = {name: finite(values) for name, values in outputs.items()}
+        candidates = spans.candidates(encoded, outputs, config)
+        found = spans.choose(encoded, candidates, config)
+        n_best = spans.official(found, candidates, outputs)
+        given = found.given(config.null_threshold if config.answerability else None)
+        for number, row in enumerate(encoded.rows):
+            key, start = row["id"], None
+            if found.chosen[key]:
+                best = found.chosen[key][0]
+                window = encoded.windows[candidates.window_C[best]]
+                piece = candidates.start_C[best] + window.first - window.offset
+                start = int(encoded.places[number][piece, 0])
+            yield {
+                "id": key,
+                "prediction": given[key],
+                "best": found.spans[key],
+                "start": start,
+                "null_score": found.null[key],
+                "n_best": n_best[key],
+            }
+
+    def score(self, rows: Rows, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
+        """Exact match and F1 as the official scripts give them; answers are as handed in, empty where there is none."""
+        assert isinstance(task, SquadTask)
+        for key, text in answers.items():
+            if not isinstance(text, str):
+                raise BadInput(where, f"answers {shown(text)} to {key}", "text")
+        figures = metrics.evaluate(rows, answers, dict.fromkeys(answers, 0.0), task.version, 0.0)
+        return {name: value for name, value in figures.items() if not name.startswith("best_")}
+
+    def export(self, network: Any, task: Task, config: FinetuneConfig) -> Exported:
+        facts = {"squad": {key: value for key, value in plain(config).items() if key in _KEPT}}
+        beside: dict[str, Tensors] = {SPANS: _head(network).state_dict()}
+        if network.conditional or isinstance(network.encoder.config, ModernConfig):
+            return Exported("ElectraModel", facts, beside=beside)
+        parts = [part.state_dict() for part in (network.start, network.end_alone)]
+        pair = {f"qa_outputs.{kind}": torch.cat([part[kind] for part in parts]) for kind in ("weight", "bias")}
+        return Exported(self.architecture, facts, tensors=pair, beside=beside)
+
+    def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
+        """From the file of the head's own, or from transformers' two rows, which are the independent head."""
+        usual = {"head": "independent", "answerability": False, "length": stored.length}
+        config = build(SquadConfig, stored.facts.get("squad") or usual, f"{stored.folder / TASK}: squad")
+        network = SpanFinder(stored.encoder, config)
+        pair, head = nn.Linear(network.start.in_features, 2), _head(network)
+        beside = (stored.folder / SPANS).is_file()
+        if stored.heads or not beside:
+            stored.fill({"qa_outputs": pair}, stored.heads)
+        rows = {kind: value.chunk(2) for kind, value in pair.state_dict().items()}
+        both = {f"{name}.{kind}": rows[kind][i] for i, name in enumerate(("start", "end_alone")) for kind in rows}
+        fill(head, stored.beside(SPANS) if beside else both, stored.folder / SPANS, DO)
+        return network, config
+
+    def task_of(self, stored: Stored) -> Task:
+        return SQUAD_2
+
+    def use(self, task: Task) -> Use:
+        return "question"
+
+
+def judge(candidates: spans.Candidates, encoded: windows.Reading, task: Task, config: SquadConfig) -> Judged:
+    """Every official figure and file of the candidates."""
+    assert isinstance(task, SquadTask)
+    chosen = spans.choose(encoded, candidates, config)
+    given = chosen.given(config.null_threshold if task.version == "2.0" else None)
+    n_best = {key: [list(pair) for pair in best] for key, best in chosen.n_best.items()}
+    files = {".json": given, "-null-odds.json": chosen.null, "-nbest.json": n_best}
+    scores = metrics.evaluate(encoded.rows, chosen.spans, chosen.null, task.version, config.null_threshold)
+    first, *others = given.values()
+    alike = bool(others) and all(text == first for text in others)
+    return Judged(files, scores, f"{first!r} was the answer to every question" if alike else None)
+
+
+def _head(network: SpanFinder) -> nn.ModuleDict:
+    return nn.ModuleDict({name: part for name, part in network.named_children() if name != "encoder"})
