@@ -15,7 +15,6 @@ Shapes: S seeds, N rows of the split, B rows of a batch, R rows of a part.
 import copy
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -24,11 +23,10 @@ from electra.finetuning.batches import Examples, training_order
 from electra.finetuning.heads import Network
 from electra.finetuning.step import Step
 from electra.finetuning.tasks import FinetuneConfig
-from electra.finetuning.trainer import CHECK_EVERY, ROOM, Training, count_steps, optimizer_for, thinned
+from electra.finetuning.trainer import Training, optimizer_for, run_steps, tokens_of_a_part
 from electra.finetuning.unpadded import linear, lookup
-from electra.optim.optimizer import AdamW, set_rate
+from electra.optim.optimizer import AdamW
 from electra.optim.recording import CudaRecorder, Record
-from electra.optim.schedule import learning_rate
 from electra.seeds import derive
 
 
@@ -41,32 +39,14 @@ def train_together(
     stream: str,
     device: torch.device | str = "cpu",
 ) -> list[Training]:
-    """`loop.train` for each of S models, all at once and in place; one whose loss is no longer finite goes on alone."""
-    place = torch.device(device)
-    tokens = max(256, ROOM[place.type] // models[0].encoder.config.hidden)
-    steps = count_steps(len(examples), config)
-    warmup = int(steps * config.warmup)
-    joint = stack(models)
+    """`train` for each of S models, all at once and in place."""
+    place, joint = torch.device(device), stack(models)
     optimizer = _without_decay_of_vectors(optimizer_for(joint, config), config.weight_decay)
-    update = Step(joint, optimizer, examples, config, tokens=tokens, place=place, record=recorder(place))
+    tokens = tokens_of_a_part(models[0], place)
+    update = Step(joint, optimizer, examples, config, tokens=tokens, record=recorder(place))
     orders = [training_order(len(examples), config.batch, seed, stream) for seed in seeds]
     torch.manual_seed(derive(seeds[0], f"{stream}/stacked", *seeds))
-    finite_S = torch.ones(len(seeds), dtype=torch.bool, device=place)
-    curve: list[Tensor] = []
-    joint.train()
-    for step in range(steps):
-        set_rate(optimizer, learning_rate(step, peak=config.learning_rate, warmup=warmup, steps=steps))
-        rows_SB = np.stack([next(order) for order in orders])
-        total_S = update(rows_SB)
-        curve.append(total_S / rows_SB.shape[1])
-        if (step + 1) % CHECK_EVERY == 0:
-            finite_S &= total_S.isfinite()
-            if not bool(finite_S.any()):
-                break
-    for parameter in joint.parameters():
-        finite_S &= parameter.detach().flatten(1).isfinite().all(1)
-    points = torch.stack(curve).cpu().numpy()
-    return [Training(good, thinned(points[:, seed]) if good else []) for seed, good in enumerate(finite_S.tolist())]
+    return run_steps(joint, optimizer, update, orders, config, len(examples))
 
 
 def recorder(place: torch.device) -> Record | None:

@@ -40,20 +40,20 @@ class Step:
         config: FinetuneConfig,
         *,
         tokens: int,
-        place: torch.device,
         record: Record | None,
     ) -> None:
         self.network, self.optimizer, self.config = network, optimizer, config
         self.length_N, self.examples = examples.length_N, with_filler(examples)
-        self.tokens, self.place, self.record = tokens, place, record
-        self.precision = choose(config.precision, place)
+        self.tokens, self.record = tokens, record
         self.parameters = list(network.parameters())
+        self.place = self.parameters[0].device
+        self.precision = choose(config.precision, self.place)
         self.places: dict[Any, Tensor] | None = None
         self.times: Counter[Hashable] = Counter()
         self.recorded: dict[Hashable, Recorded] = {}
         if record:
             self.places, self.kept = {}, {parameter: torch.empty_like(parameter) for parameter in self.parameters}
-            optimizer.hold_rates(place)
+            optimizer.hold_rates(self.place)
 
     def __call__(self, rows_SB: NDArray[np.int64]) -> Tensor:
         """Train each seed on its rows; the sum of their losses before the update (S,)."""

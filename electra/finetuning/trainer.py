@@ -5,6 +5,7 @@ decay, the loss summed over the batch and then clipped to norm 1, the last step 
 A batch goes through in parts of bounded size; gradients add up, so parts bear on memory and on nothing else.
 """
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,25 +48,16 @@ def train(
     stream: str,
     device: torch.device | str = "cpu",
 ) -> Training:
-    """Train in place; a loss that is no longer finite ends it.
-
-    Batches follow from (seed, stream); dropout draws from torch's global generator, which the caller seeds.
-    """
+    """Train one model in place. Batches follow from (seed, stream); dropout draws from torch's global generator."""
     place = torch.device(device)
-    precision = choose(config.precision, place)
-    tokens = max(256, ROOM[place.type] // model.encoder.config.hidden)
-    steps = count_steps(len(examples), config)
-    warmup = int(steps * config.warmup)
+    precision, tokens = choose(config.precision, place), tokens_of_a_part(model, place)
     optimizer = optimizer_for(model, config)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    batches = training_order(len(examples), config.batch, seed, stream)
-    curve: list[Tensor] = []
-    model.train()
-    for step in range(steps):
-        set_rate(optimizer, learning_rate(step, peak=config.learning_rate, warmup=warmup, steps=steps))
-        rows_B = next(batches)
+
+    def update(rows_SB: NDArray[np.int64]) -> Tensor:
+        (rows_B,) = rows_SB
         optimizer.zero_grad(set_to_none=True)
-        total = torch.zeros((), device=device)
+        total = torch.zeros((), device=place)
         for part in parts(rows_B, examples.length_N, tokens):
             with autocast(precision, place):
                 loss = model.losses(examples.batch(part, place)).sum()
@@ -74,11 +66,48 @@ def train(
             loss.backward()  # type: ignore[no-untyped-call]
         clip_gradients(parameters, config.clip)
         optimizer.step()
-        curve.append(total / len(rows_B))
-        if (step + 1) % CHECK_EVERY == 0 and not bool(total.isfinite()):
-            return Training(False, [])
-    finite = all(bool(parameter.isfinite().all()) for parameter in parameters)
-    return Training(finite, thinned(torch.stack(curve).cpu().numpy()) if finite else [])
+        return total[None]
+
+    order = training_order(len(examples), config.batch, seed, stream)
+    return run_steps(model, optimizer, update, [order], config, len(examples))[0]
+
+
+def run_steps(
+    network: Network,
+    optimizer: AdamW,
+    update: Callable[[NDArray[np.int64]], Tensor],
+    orders: Sequence[Iterator[NDArray[np.int64]]],
+    config: FinetuneConfig,
+    rows: int,
+) -> list[Training]:
+    """The loop, for S seeds at once, each with its own order of the split's `rows`; `network` holds the weights of all.
+
+    `update` trains each seed on its rows (S, B) and gives the sums of their losses before that (S,). A seed whose loss is
+    no longer finite goes on alone; when none is left, training ends.
+    """
+    steps, seeds = count_steps(rows, config), len(orders)
+    warmup = int(steps * config.warmup)
+    finite_S = torch.ones(seeds, dtype=torch.bool, device=next(network.parameters()).device)
+    curve: list[Tensor] = []
+    network.train()
+    for step in range(steps):
+        set_rate(optimizer, learning_rate(step, peak=config.learning_rate, warmup=warmup, steps=steps))
+        rows_SB = np.stack([next(order) for order in orders])
+        total_S = update(rows_SB)
+        curve.append(total_S / rows_SB.shape[1])
+        if (step + 1) % CHECK_EVERY == 0:
+            finite_S &= total_S.isfinite()
+            if not bool(finite_S.any()):
+                break
+    for parameter in network.parameters():
+        finite_S &= parameter.detach().reshape(seeds, -1).isfinite().all(1)
+    points = torch.stack(curve).cpu().numpy()
+    return [Training(good, thinned(points[:, seed]) if good else []) for seed, good in enumerate(finite_S.tolist())]
+
+
+def tokens_of_a_part(network: Network, place: torch.device) -> int:
+    """How many tokens go through the network at once."""
+    return max(256, ROOM[place.type] // network.encoder.config.hidden)
 
 
 def optimizer_for(model: Network, config: FinetuneConfig) -> AdamW:

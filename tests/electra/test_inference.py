@@ -204,7 +204,7 @@ def test_a_model_of_another_type_and_a_damaged_one_are_sentences(models: Path, t
         ("generator", lambda m: m.replaced(["a"]), r"generator: is of the kind generator; expected a discriminator"),
         ("discriminator", lambda m: m.predict(["a"]), r"is of the kind discriminator; expected a fine-tuned model"),
         ("cola", lambda m: m.answer("a", "b"), r"was fine-tuned for CoLA; expected a model that was fine-tuned on SQuAD"),
-        ("squad2", lambda m: m.replaced(["a"]), r"was fine-tuned for questions; expected a discriminator"),
+        ("squad2", lambda m: m.replaced(["a"]), r"was fine-tuned for SQuAD; expected a discriminator"),
         ("encoder", lambda m: electra.corrupt("a", m), r"is of the kind encoder; expected a generator, which corrupt\(\)"),
         ("encoder", lambda m: m.embed([]), r"texts: is empty; expected a list, of one text or more"),
         ("encoder", lambda m: m.embed("a text"), r"texts: is 'a text'; expected a list, .*; put it in a list"),

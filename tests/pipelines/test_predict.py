@@ -122,7 +122,7 @@ def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
             ":1: begins with 'premise', 'hypothesis'; expected a header",
         ),
         ("rte", "id\ta\tb\n7\tx\ty\n7\tx\tz\n", 65, ":3: has the id '7' of"),
-        ("chunks", '{"words": [["the"]]}\n', 65, ":1: is {'id': '0'"),
+        ("chunks", '{"words": [["the"]]}\n', 65, ":1: is {'words': [['the']]}"),
         ("squad2", '{"question": "x"}\n', 65, "expected the columns question, context"),
         ("nowhere", "x\n", 69, "there is no such folder"),
         ("tokenizer", "x\n", 65, "config.json: there is no such file"),
