@@ -14,12 +14,13 @@ from typing import Any
 
 import electra
 from electra.answering import answer
-from electra.asking import Asked, Row, as_row
+from electra.asking import Asked, as_row
 from electra.errors import BadInput
 from electra.files import read_json
 from electra.finetuning.folder import is_finetuned
 from electra.finetuning.reading import read_rows
 from electra.finetuning.registry import kind_of
+from electra.finetuning.task_kind import Row
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.inference import Model
 from pipelines.params import load
@@ -95,8 +96,8 @@ class Shelf:
         form = form_of(self.load(tuned.folder))
         fields, task = form.names[0], form.task
         labels = {each: named(task.name, each) for each in task.labels}
-        kind = kind_of(task).use(task)
-        kind = kind if kind in {"question", "words"} else "classes" if task.labels else "number"
+        use = kind_of(task).use(task)
+        kind = use if use in {"question", "words"} else "classes" if task.labels else "number"
         return {"kind": kind, "fields": fields, "labels": labels, "examples": list(_examples(tuned, form))}
 
     def answer(self, tuned: Tuned, row: Row) -> Row:
