@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import pytest
@@ -282,10 +283,21 @@ def test_the_page_of_ablations_says_what_the_records_say() -> None:
         (shared["all"], shared["tokens"]),
         (ways["joint"], shared["embeddings"]),
     ]
-    for (points, said), (upper, lower) in zip(rows, pairs, strict=True):
+    curve = read_json(ROOT / "benchmarks/results/ablations/efficiency.json")["arms"]
+    points = list(zip(curve["electra"]["points"], curve["mlm"]["points"], strict=True))
+    pairs += [(electra["scores"], mlm["scores"]) for electra, mlm in points]
+    for (told, said), (upper, lower) in zip(rows, pairs, strict=True):
         found = difference(upper, lower)
         assert found is not None
-        assert (points, said) == (signed(found.points), decided(found).removesuffix(" an arm"))
+        assert (told, said) == (signed(found.points), decided(found).removesuffix(" an arm"))
+    shown = re.findall(r"^\| ([\d.]+) × 10¹¹ \| ([\d.]+) ± ([\d.]+) \| ([\d.]+) ± ([\d.]+) \|", table, re.M)
+    assert shown == [
+        (f"{both[0]['flops'] / 1e11:.1f}", *(f"{of(one['scores']):.1f}" for one in both for of in (mean, stdev)))
+        for both in points
+    ]
+    ahead = difference(points[1][0]["scores"], points[2][1]["scores"])
+    assert ahead is not None and f"{ahead.points:.1f} points above BERT with all, too close" in table
+    assert decided(ahead).startswith("too close")
 
 
 def test_the_sample_world_page_lists_every_setting_of_tiny_that_is_not_published() -> None:
