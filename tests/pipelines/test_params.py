@@ -80,7 +80,8 @@ def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alo
             counts.append([sum(p.numel() for p in part.parameters()) for part in (encoder, networks)])
         assert counts[1] == pytest.approx(counts[0], rel=0.02)
         ours, theirs = models[f"modern-{paper}"], models[paper]
-        assert (ours.pretrain, ours.generator, ours.tokens) == (theirs.pretrain, theirs.generator, theirs.tokens)
+        whole = dataclasses.replace(ours.pretrain, accumulate=1)  # how it is computed, not what
+        assert (whole, ours.generator, ours.tokens) == (theirs.pretrain, theirs.generator, theirs.tokens)
         assert dataclasses.replace(ours.objective, sharing="embeddings") == theirs.objective
         assert isinstance(ours.encoder, ModernConfig)
         longer = dataclasses.replace(ours.electra().pretrain, length=1024)
