@@ -19,6 +19,7 @@ import itertools
 import json
 import lzma
 import random
+import re
 import statistics
 import sys
 import time
@@ -67,8 +68,8 @@ ARMS: dict[str, dict[str, Any]] = {  # what differs from the paper's recipe
     "modern, local": {"encoder": {**MODERN, "window": 8}},
     "modern, Muon": merge({"encoder": MODERN}, MUON),
 }
-HALF = ", half the budget"
-ARMS |= {arm + HALF: ARMS[arm] for arm in ("paper's encoder", "paper's, Muon", "modern, Muon")}
+WHOLE, HALF = list(ARMS), ", half the budget"
+ARMS |= {arm + HALF: ARMS[arm] for arm in WHOLE}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,7 +241,7 @@ def seen(model: Pretraining, pairs: list[tuple[str, str]], tokenizer: Tokenizer)
 
 def one(arm: str, seed: int, steps: int, text: Text, home: Path) -> tuple[Pretraining, dict[str, Any]]:
     """Pre-train, or go on; what it took is kept beside the run."""
-    config, run = settings(arm, seed, steps), home / f"{list(ARMS).index(arm)}-{seed}"
+    config, run = settings(arm, seed, steps), home / re.sub(r"\W+", "-", f"{arm}-{seed}")
     known = run / "seconds.json"
     spent, started = (read_json(known)["seconds"] if known.is_file() else 0.0), time.process_time()
     torch.set_num_threads(1)
@@ -281,7 +282,7 @@ def main() -> int:
     asked.add_argument("--flops", type=float, help="operations in matrix products of each run, instead")
     asked.add_argument("--seeds", type=int, default=3)
     asked.add_argument(
-        "--arms", nargs="+", default=list(ARMS), choices=list(ARMS), help="the first one's generator judges"
+        "--arms", nargs="+", default=WHOLE, choices=list(ARMS), help="the first one's generator judges all"
     )
     chosen = asked.parse_args()
     if (chosen.seconds is None) == (chosen.flops is None):
@@ -289,7 +290,6 @@ def main() -> int:
     kind, budget = ("seconds", chosen.seconds) if chosen.flops is None else ("flops", chosen.flops)
     text = read(chosen.data, chosen.megabytes)
     what = {
-        "arms": ARMS,
         "base": BASE,
         "budget": {kind: budget},
         "megabytes": chosen.megabytes,
@@ -297,17 +297,16 @@ def main() -> int:
     }
     home = RUNS / f"{kind}-{budget:g}-{digest(what)}"
     if not (plan := home / "plan.json").is_file():
-        whole = [arm for arm in ARMS if not arm.endswith(HALF)]
-        times, costs = step_seconds(whole, text), {arm: flops_of(arm, text) for arm in whole}
-        steps = steps_for(budget, times if kind == "seconds" else costs)
-        write_json(plan, {"step_seconds": times, "step_flops": costs, "steps": steps, "begun": provenance(("torch",))})
+        times, costs = step_seconds(WHOLE, text), {arm: flops_of(arm, text) for arm in WHOLE}
+        write_json(plan, {"step_seconds": times, "step_flops": costs, "begun": provenance(("torch",))})
     planned = read_json(plan)
+    steps = steps_for(budget, planned[f"step_{kind}"])
     runs: dict[str, list[dict[str, Any]]] = {arm: [] for arm in chosen.arms}
     pairs = minimal_pairs(text.sentences, set(text.tokenizer.pieces()))
     rows = None
     try:
         for seed, arm in itertools.product(range(1, chosen.seeds + 1), chosen.arms):
-            model, facts = one(arm, seed, planned["steps"][arm], text, home)
+            model, facts = one(arm, seed, steps[arm], text, home)
             rows = rows or fixed_rows(model, text)
             facts |= {f"fixed_{name}": value for name, value in judged(model, rows).items()}
             facts |= {f"pairs_{name}": seen(model, each, text.tokenizer) for name, each in pairs.items()}
@@ -316,7 +315,7 @@ def main() -> int:
         sys.stderr.write(f"{stopped}\n")
         return stopped.exit_code
     result = {
-        "what": what,
+        "what": what | {"arms": {arm: ARMS[arm] for arm in chosen.arms}},
         "command": " ".join(["python", *sys.argv]),
         "plan": planned,
         "ended": provenance(("torch",)),

@@ -8,6 +8,7 @@ import torch
 from benchmarks.modern import (
     ARMS,
     HALF,
+    WHOLE,
     Rows,
     fixed_rows,
     judged,
@@ -37,7 +38,7 @@ def test_pairs_differ_in_one_place():
     assert pairs["inflected"] == [("the old cat walks near a river today", "the old cat walk near a river today")]
 
 
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("arm", WHOLE)
 def test_every_arm_builds_and_is_judged(arm):
     torch.manual_seed(0)
     model = Pretraining(settings(arm, 1, 40), 60, SPECIAL).eval()
@@ -104,7 +105,7 @@ def test_text_becomes_rows_and_sentences_that_are_in_none(tmp_path):
 
 
 def test_a_budget_pays_for_steps_and_half_of_it_for_half_as_many():
-    steps = steps_for(600.0, {arm: 2.0 if "Muon" in arm else 1.0 for arm in ARMS if not arm.endswith(HALF)})
+    steps = steps_for(600.0, {arm: 2.0 if "Muon" in arm else 1.0 for arm in WHOLE})
     assert steps.keys() == ARMS.keys()
     assert [steps["modern"], steps["modern, Muon"], steps["modern, Muon" + HALF]] == [600, 300, 150]
 
