@@ -7,7 +7,7 @@ times as much real text: it is the text and three copies, in which every paragra
 that none is dropped as repeated. Writes benchmarks/results/scale.json, after each size.
 
 `python benchmarks/scale.py scheduler` simulates the other side: a Dask scheduler with 64 workers gives out a hundredth of the
-units of 33 B and of 1 T tokens, and loses a worker on the way. A unit sleeps as long as one of its kind takes by the largest
+units of 33 B and of 1 T tokens. A unit sleeps as long as one of its kind takes by the largest
 size, and leaves a folder of one small file. All workers are threads of one process, so its processor time is the
 scheduler's, the client's and the workers' together.
 """
@@ -169,18 +169,15 @@ def schedule(tokens: float, size: dict[str, Any]) -> dict[str, Any]:
         unit_tokens = unit * size["tokens"] / size["text_bytes"]
         seconds = unit_tokens / size["tokens_per_cpu_second"][stage]
         jobs = [seconds] * math.ceil(SHARE * tokens / unit_tokens)
-        options = {"processes": False, "threads_per_worker": 1, "dashboard_address": None}
-        with tempfile.TemporaryDirectory() as folder, LocalCluster(WORKERS, local_directory=folder, **options) as local:
+        options = {"n_workers": WORKERS, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+        with tempfile.TemporaryDirectory() as folder, LocalCluster(**options) as local:
             os.environ[cluster.VARIABLE] = local.scheduler_address
             ideal = math.ceil(len(jobs) / WORKERS) * seconds
-            lost = threading.Timer(ideal / 2, lambda: local.sync(local.workers[0].close, executor_wait=False))
-            lost.start()
             work = Path(folder) / "work"
             with Watch(work) as watch, lock_folder(work):
                 made = units.finish_units(
                     work, "simulated", pretend, jobs, title=stage, sizes=[1] * len(jobs), shown="units"
                 )
-            lost.join()
         found[stage] = {
             "units": len(made),
             "unit_seconds": round(seconds, 2),

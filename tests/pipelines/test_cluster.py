@@ -108,7 +108,9 @@ def test_the_error_of_a_unit_comes_back_whole_and_what_is_done_is_kept(
 ) -> None:
     from distributed import LocalCluster
 
-    with LocalCluster(2, threads_per_worker=1, dashboard_address=None, local_directory=tmp_path / "dask") as local:
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=tmp_path / "dask"
+    ) as local:
         monkeypatch.setenv(cluster.VARIABLE, local.scheduler_address)
         with pytest.raises(BadInput, match="file:99: is bad; expected good"):
             finish(tmp_path / "work", [0, 1, 2, 99])
