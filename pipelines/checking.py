@@ -14,7 +14,7 @@ from electra.data.packing import TokensConfig
 from electra.data.text import Rejected, as_dict
 from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
 from electra.errors import BadInput
-from pipelines import sources
+from pipelines import remote, sources
 from pipelines.needed import check_tasks
 from pipelines.params import ModelConfig, Params
 from pipelines.sources import OwnTasks, own, peek
@@ -41,7 +41,8 @@ def check(name: str, params: Params) -> Iterator[str]:
         if isinstance(source, OwnTasks):
             yield from check_rows(source, f"tasks.{tasks}")
     if encoder in params.published:
-        check_published(Path(params.published[encoder].folder), f"published.{encoder}.folder")
+        where = f"published.{encoder}.folder"
+        check_published(remote.place(params.published[encoder].folder, where), where)
         yield f"{name}: its folder and its tasks are there, and can be read"
         return
     params.require("models", encoder)
@@ -87,7 +88,7 @@ def check_tokens(tokens: TokensConfig, where: str, seen: peek.Look) -> None:
     settings = tokens.tokenizer
     cased: dict[str, Any] = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
     if isinstance(settings, VocabTokenizer):
-        wordpiece.from_vocab(Path(settings.file), **cased)
+        wordpiece.from_vocab(remote.place(settings.file, f"{where}.tokenizer"), **cased)
     if isinstance(settings, TrainTokenizer) and seen.texts:
         wordpiece.letters_of(seen.texts, settings.vocab_size, alphabet=settings.alphabet, **cased)
     if not seen.whole:
@@ -102,7 +103,7 @@ def check_tokens(tokens: TokensConfig, where: str, seen: peek.Look) -> None:
 
 def check_rows(source: OwnTasks, where: str) -> Iterator[str]:
     """The beginning of every file of one's own tasks: columns, labels, ids."""
-    for task, each in source.tasks.items():
+    for task, each in sources.at_hand(source, where).tasks.items():
         for split, name in (("train", each.train), ("dev", each.dev), ("test", each.test)):
             if not name:
                 continue

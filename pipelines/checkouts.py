@@ -26,6 +26,8 @@ from typing import Any
 from electra.errors import BadConfig, Busy, UserError
 from electra.files import lock_folder, remove, rename, write_atomic
 from pipelines import ROOT, store
+from pipelines.remote import FOLDER as COPIES
+from pipelines.remote import VARIABLE as COPIES_IN
 from pipelines.repro import Place, StageFailed, run
 from pipelines.tracking import FOLDER as TRACKING
 from pipelines.tracking import flatten, uri
@@ -175,6 +177,7 @@ def _variables(folder: Path) -> dict[str, str]:
     """What the processes of a run find in their environment: its own code and state, this checkout's record of runs."""
     values = {
         "DVC_SITE_CACHE_DIR": str(folder / ".dvc-site"),
+        COPIES_IN: os.environ.get(COPIES_IN) or str(ROOT / COPIES),
         "MLFLOW_TRACKING_URI": uri(),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")])),
     }

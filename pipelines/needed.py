@@ -33,7 +33,7 @@ def check_tasks(params: Params, finetuning: str) -> None:
     source, where = params.tasks[name], f"tasks.{name}"
     sources.check(source, where)
     if isinstance(source, LocalTasks):
-        require_files(source, needed(params, name, finetuning), where)
+        require_files(sources.at_hand(source, where), needed(params, name, finetuning), where)
 
 
 def require_files(source: LocalTasks, tasks: dict[str, str], where: str) -> None:

@@ -6,11 +6,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import pipelines
 from pipelines import tracking
+
+if TYPE_CHECKING:
+    from tests.s3_server import S3
 
 ROOT = Path(__file__).resolve().parent.parent
 CARRIED = (
@@ -145,3 +149,11 @@ def prefect_server() -> Iterator[None]:
 
     with prefect_test_harness(server_startup_timeout=180):
         yield
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator["S3"]:
+    """A server that speaks S3."""
+    from tests.s3_server import opened
+
+    yield from opened(monkeypatch)

@@ -1,18 +1,19 @@
 """Where text and tasks come from, as settings: the sample world, local files, or a hub.
 
 Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows. `local.py` reads
-files, `hub.py` is the only code that reaches the network, `glue.py` and `squad.py` know the official layouts.
+files, `hub.py` reaches the hub, `glue.py` and `squad.py` know the official layouts; what URLs name, `pipelines/remote.py` copies.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from electra.config import require, require_once
 from electra.data.text import CleaningConfig, QuarantineConfig
 from electra.domains import Checked, Interval, Positive, Seed
 from electra.finetuning.labels import label_name
 from electra.finetuning.tasks import GLUE, SQUAD
+from pipelines import remote
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,7 @@ class SampleCorpus(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalCorpus(Checked):
-    """Your own files: paths and globs of txt, jsonl, parquet or WikiExtractor output, plain or .gz, .xz, .zst."""
+    """Your own files: paths, globs and URLs of txt, jsonl, parquet or WikiExtractor output, plain or .gz, .xz, .zst."""
 
     kind: Literal["local"]
     files: tuple[str, ...]
@@ -192,6 +193,7 @@ class OwnTasks:
 
 
 TaskSourceConfig = SampleTasks | LocalTasks | HubTasks | OwnTasks
+Tasks = TypeVar("Tasks", SampleTasks, LocalTasks, HubTasks, OwnTasks, TaskSourceConfig)
 
 
 def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
@@ -199,15 +201,35 @@ def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> Non
     from pipelines.sources import hub, local
 
     if isinstance(source, LocalCorpus):
-        local.find_files(source.files, where)
+        local.find_files(source.files, where, fetch=False)
     elif isinstance(source, HubCorpus):
         hub.resolve(source.dataset, source.revision, where)
     elif isinstance(source, LocalTasks):
-        for folder in filter(None, (source.glue, source.squad)):
-            local.require_folder(Path(folder), where)
+        for text in filter(None, (source.glue, source.squad)):
+            if remote.is_url(text):
+                remote.listing(text, where)
+            else:
+                local.require_folder(Path(text), where)
     elif isinstance(source, OwnTasks):
         for each in source.tasks.values():
-            local.find_files(tuple(filter(None, (each.train, each.dev, each.test))), where)
+            local.find_files(tuple(filter(None, (each.train, each.dev, each.test))), where, fetch=False)
     elif isinstance(source, HubTasks):
         for part in filter(None, (source.glue, source.squad1, source.squad2)):
             hub.resolve(part.dataset, part.revision, where)
+
+
+def at_hand(source: Tasks, where: str) -> Tasks:
+    """The same tasks with the copies of files and folders that URLs name; they are copied first."""
+
+    def here(text: str) -> str:
+        return str(remote.place(text, where))
+
+    if isinstance(source, LocalTasks):
+        return replace(source, glue=source.glue and here(source.glue), squad=source.squad and here(source.squad))
+    if isinstance(source, OwnTasks):
+        tasks = {
+            name: replace(each, train=here(each.train), dev=here(each.dev), test=each.test and here(each.test))
+            for name, each in source.tasks.items()
+        }
+        return replace(source, tasks=tasks)
+    return source

@@ -15,6 +15,7 @@ from typing import Any
 from electra.data.text import Document, Rejected, unwrap
 from electra.errors import BadInput, SourceUnreachable, shown
 from electra.files import encodes
+from pipelines import remote
 from pipelines.sources import LocalCorpus, streams
 from pipelines.sources.streams import Piece, first_bytes, mark_of, plain_suffix, read_lines, standing_still
 
@@ -25,13 +26,20 @@ LONGEST_DOCUMENT = 16 << 20  # characters: a longer text file is cut into severa
 EXCERPT = 120  # characters of a bad line that go into the quarantine
 
 
-def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
+def find_files(patterns: tuple[str, ...], where: str, *, fetch: bool = True) -> list[Path]:
     """The files that the patterns name, each once, in the order of the patterns and then of their names.
 
-    A pattern is a path, a folder (all files under it, but hidden ones) or a glob with ** for folders of any depth.
+    A pattern is a path, a folder (all files under it, but hidden ones), a glob with ** for folders of any depth, or a URL
+    of these: its files are copied here first, or with `fetch` false only asked after, and left out.
     """
     found: dict[Path, None] = {}
     for pattern in patterns:
+        if remote.is_url(pattern):
+            named = remote.copies(pattern, where) if fetch else remote.listing(pattern, where)
+            if not named:
+                raise BadInput(where, f"no file matches {pattern!r}", "at least one file", "change `files`")
+            found.update(dict.fromkeys(file for file in named if isinstance(file, Path)))
+            continue
         matches = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207 (absolute patterns too)
         files = [file for match in matches for file in (sorted(match.rglob("*")) if match.is_dir() else [match])]
         files = [file for file in files if file.is_file() and not file.name.startswith(".")]

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from electra.data.text import Document, Rejected, clean, looks_marked_up
+from pipelines import remote
 from pipelines.sources import CorpusConfig, LocalCorpus, local
 from pipelines.sources.local import HEADING
 from pipelines.sources.streams import Piece
@@ -43,8 +44,8 @@ def look(corpus: CorpusConfig, where: str) -> Look:
     """Read the beginning of every local source; raises what is wrong with a file as a whole."""
     texts, hints, bad, whole = list[str](), list[str](), list[Unreadable](), True
     for number, source in enumerate(corpus.sources):
-        if not isinstance(source, LocalCorpus):
-            whole = False
+        if not isinstance(source, LocalCorpus) or any(map(remote.is_url, source.files)):
+            whole = False  # what URLs name is copied by the stage, not for a look
             continue
         place = f"{where}.sources[{number}]"
         paths = local.find_files(source.files, place)

@@ -9,12 +9,9 @@ training; the folder inside after these with its data and code, so that other co
     runs/arms/<key>/<fingerprint>/tasks/     fine-tunings, each a finished folder (electra/finetuning/runs/plan.py)
 """
 
-import contextlib
 import dataclasses
 import math
 import sys
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +20,8 @@ import torch
 
 from electra.config import digest, plain
 from electra.devices import use_own_gpu
-from electra.errors import BadConfig, Busy, NonFinite, UserError
-from electra.files import lock_folder, remove
+from electra.errors import BadConfig, NonFinite, UserError
+from electra.files import remove, wait_for_folder
 from electra.finetuning.runs.plan import plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import FinetuneConfig
@@ -127,7 +124,7 @@ def slots(workers: int) -> int:
 
 def do(arm: Arm, tasks: tuple[Task, ...], params: Params) -> Result:
     """Train and fine-tune here whatever of it is not finished; scores by point and task, in points of 100."""
-    with alone(arm.folder):
+    with wait_for_folder(arm.folder):
         record = train(arm, params)
         home = arm.folder / record["fingerprint"]
         scores: dict[str, dict[str, float]] = {}
@@ -153,20 +150,6 @@ def scored_only(config: FinetuneConfig, seed: int) -> FinetuneConfig:
     """A task's settings for one run of which only the dev scores count: no test sets, no model kept."""
     alike = {"test": False, "start": None, "keep": "none", "ensemble": False, "arms": ("pretrained",)}
     return dataclasses.replace(config, seeds=(seed,), **alike)  # type: ignore[arg-type]
-
-
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold an arm's folder; wait while another experiment works on the same arm."""
-    while True:
-        with contextlib.ExitStack() as held:
-            try:
-                held.enter_context(lock_folder(folder))
-            except Busy:
-                time.sleep(0.5)
-                continue
-            yield
-            return
 
 
 def finished(arm: Arm, fingerprint: str) -> Result | None:

@@ -20,13 +20,15 @@ from electra.nn.weights import (
     write_folder,
 )
 from electra.storage.manifest import write_manifest
+from pipelines import remote
 from pipelines.params import Params
 from pipelines.sources.local import require_folder
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
     """The stage."""
-    folder = require_folder(Path(params.published[name].folder), f"published.{name}.folder")
+    where = f"published.{name}.folder"
+    folder = require_folder(remote.place(params.published[name].folder, where), where)
     encoder = load_encoder(folder)
     facts = {"source": verify_folder(folder)}
     note(folder, facts["source"], Path("runs") / f"published-{name}" / "source.json")

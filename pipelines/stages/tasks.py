@@ -17,7 +17,18 @@ from electra.finetuning.tasks import FACTS
 from electra.progress import Progress, tell_loss
 from electra.storage.manifest import MANIFEST, write_manifest
 from pipelines.needed import needed, require_files
-from pipelines.sources import HubTasks, LocalTasks, OwnTasks, SampleTasks, TaskSourceConfig, glue, hub, own, squad
+from pipelines.sources import (
+    HubTasks,
+    LocalTasks,
+    OwnTasks,
+    SampleTasks,
+    TaskSourceConfig,
+    at_hand,
+    glue,
+    hub,
+    own,
+    squad,
+)
 from pipelines.sources.local import require_folder
 
 if TYPE_CHECKING:
@@ -29,7 +40,7 @@ Split = tuple[str, str, Iterator[dict[str, Any] | Rejected]]  # task, split, row
 
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
     """The stage: params.yaml `tasks.<name>` → build/tasks/<name>, results/tasks/<name>.json."""
-    folder, source = Path("build/tasks") / name, params.tasks[name]
+    folder, source = Path("build/tasks") / name, at_hand(params.tasks[name], f"tasks.{name}")
     if isinstance(source, LocalTasks):
         require_files(source, needed(params, name), f"tasks.{name}")
     metrics = gather(source, f"tasks.{name}", folder)

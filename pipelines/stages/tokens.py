@@ -30,7 +30,7 @@ from electra.files import atomic_folder, lock_folder, readable, remove, room, sh
 from electra.progress import tell_loss
 from electra.seeds import derive, permute
 from electra.storage.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
-from pipelines import rooms
+from pipelines import remote, rooms
 from pipelines.sources import hub
 from pipelines.stages import again
 from pipelines.units import finish_unit, finish_units
@@ -105,7 +105,7 @@ def prepare_tokenizer(
         file = hub.fetch_file(settings.repo, settings.file, settings.revision, f"{where}.tokenizer")
         made = wordpiece.from_vocab(file, **cased)
     else:
-        made = wordpiece.from_vocab(Path(settings.file), **cased)
+        made = wordpiece.from_vocab(remote.place(settings.file, f"{where}.tokenizer"), **cased)
     wordpiece.save(made, folder)
     return {"identity": made.identity, **counts}
 
