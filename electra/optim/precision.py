@@ -20,7 +20,7 @@ def choose(asked: Asked, device: torch.device) -> Precision:
     if asked in {"fp32", "bf16"}:
         return asked
     if device.type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     if asked == "default":
         return "fp32"
     found = torch.cpu.get_capabilities()

@@ -1,6 +1,7 @@
 """Which number format is chosen: what is asked for, else by what the device has; no clock is asked, so every start answers alike."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -36,9 +37,13 @@ def test_what_is_asked_for_is_taken(monkeypatch):
 
 
 @pytest.mark.parametrize("asked", ["default", "auto"])
-@pytest.mark.parametrize(("half", "expected"), [(True, "bf16"), (False, "fp32")])
-def test_gpus_take_half_the_bits_if_they_have_them(monkeypatch, asked, half, expected):
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: half)
+@pytest.mark.parametrize(("major", "expected"), [(9, "bf16"), (8, "bf16"), (7, "fp32")])
+def test_gpus_take_half_the_bits_if_they_multiply_them(monkeypatch, asked, major, expected):
+    """Before Ampere torch has bf16 all the same, emulated: slower than fp32."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=major))
+    monkeypatch.setattr(torch.cuda, "_check_bf16_tensor_supported", lambda device: True)
     assert precision.choose(asked, torch.device("cuda")) == expected
 
 
