@@ -18,7 +18,9 @@ Recorded = tuple[Callable[[], None], Any]
 
 class CudaRecorder:
     """Records work into CUDA graphs of one memory pool. From here on this process works on a stream of its own,
-    since the default one cannot be recorded and a backward pass belongs on the stream of its forward pass."""
+    since the default one cannot be recorded and a backward pass belongs on the stream of its forward pass.
+
+    Only what this thread does can spoil a recording: NCCL's asks its events all the time."""
 
     def __init__(self, device: torch.device) -> None:
         if device.index is not None:  # else the current one is meant
@@ -32,7 +34,8 @@ class CudaRecorder:
         graph = torch.cuda.CUDAGraph()
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message="The CUDA Graph is empty")
-            with torch.cuda.graph(graph, pool=self.pool, stream=torch.cuda.current_stream()):
+            stream, mode = torch.cuda.current_stream(), "thread_local"
+            with torch.cuda.graph(graph, pool=self.pool, stream=stream, capture_error_mode=mode):
                 result = work()
         return graph.replay, result
 

@@ -2,7 +2,8 @@
 
 The main process reads and writes; under FSDP the others send and receive their parts, so a checkpoint is whole and does
 not depend on the number of processes. From a GPU a checkpoint is copied once and written by another thread while training
-goes on; what goes wrong there is raised at the next save, or by `written`.
+goes on; what goes wrong there is raised at the next save, or by `written`. The copies keep their place from save to save:
+pinned memory takes long to get, and that thread had better not give it back while a step is being recorded.
 """
 
 import copy
@@ -38,6 +39,7 @@ class State:
     aside: bool = False  # whether checkpoints are written by another thread
     writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint"))
     writing: Future[None] | None = None
+    copies: checkpoint.Groups = field(default_factory=dict)  # on the host, what is being written
 
     def require_room(self, keep: int) -> None:
         """Refuse at the start a disk that cannot take the checkpoints: one more than are kept, for a moment."""
@@ -71,7 +73,8 @@ class State:
         write = partial(checkpoint.save, self.run, step, keep=keep)
         progress = copy.deepcopy(progress) | {"fingerprint": self.fingerprint}  # the history goes on growing
         if self.aside:
-            self.writing = self.writer.submit(write, _off_the_device(groups), progress)
+            self._copy(groups)
+            self.writing = self.writer.submit(write, self.copies, progress)
         else:
             write(groups, progress)
 
@@ -80,6 +83,18 @@ class State:
         if self.writing is not None:
             writing, self.writing = self.writing, None
             writing.result()
+
+    def _copy(self, groups: checkpoint.Groups) -> None:
+        """Copy all to the host, from a GPU into pinned memory: the host waits for it once."""
+        for file, tensors in groups.items():
+            places, self.copies[file] = self.copies.get(file, {}), {}
+            for name, tensor in tensors.items():
+                place = places.get(name)
+                if place is None:
+                    place = torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda)
+                self.copies[file][name] = place.copy_(tensor, non_blocking=True)
+        if self.world.device.type == "cuda":
+            torch.cuda.synchronize(self.world.device)
 
     def check(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
         """Refuse a checkpoint of another run."""
@@ -125,18 +140,3 @@ class State:
             kind, _, key = name.partition("/")
             self.sums[kind][key] = value.to(self.world.device)
         return progress
-
-
-def _off_the_device(groups: checkpoint.Groups) -> checkpoint.Groups:
-    """Copies on the host, in pinned memory if they come from a GPU: the host waits for it once."""
-
-    def room(tensor: Tensor) -> Tensor:
-        return torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda)
-
-    copies = {file: {name: room(tensor) for name, tensor in tensors.items()} for file, tensors in groups.items()}
-    for file, tensors in groups.items():
-        for name, tensor in tensors.items():
-            copies[file][name].copy_(tensor, non_blocking=True)
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return copies
