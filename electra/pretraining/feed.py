@@ -19,6 +19,8 @@ from electra.pretraining.corruption import Noise, SpecialIds, chosen_per_row
 from electra.pretraining.model import Batch
 from electra.seeds import torch_generator
 
+_AT_ONCE = 1 << 18  # rows: 256 MB of 512 positions
+
 
 class RowSet(Protocol):
     """What the loop needs of `electra.data.shards.Rows`."""
@@ -73,7 +75,14 @@ class Feed:
 
     def hold(self) -> None:
         """Put the whole set on the device."""
-        self.resident = (_signed(self.rows.ids).to(self.device), _signed(self.rows.bounds).to(self.device))
+        self.resident = (self._whole(self.rows.ids), self._whole(self.rows.bounds))
+
+    def _whole(self, table: NDArray[Any]) -> Tensor:
+        """A table on the device, copied in parts: the host, where each GPU has its process, never holds all of it."""
+        place = torch.empty(table.shape, dtype=_signed(table[:0]).dtype, device=self.device)
+        for start in range(0, len(table), _AT_ONCE):
+            place[start : start + _AT_ONCE] = _signed(table[start : start + _AT_ONCE])
+        return place
 
     def batch(self, number: int) -> Batch:
         """The global batch of step `number`: rows, noise and denominators."""

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from electra.pretraining import feed as feed_module
 from electra.pretraining.feed import Feed
 from tests.electra.helpers import MadeUpRows, config
 
 
 @pytest.mark.parametrize("kind", [np.uint16, np.uint32])
-def test_resident_rows_give_the_same_batches(kind):
+def test_resident_rows_give_the_same_batches(kind, monkeypatch):
+    monkeypatch.setattr(feed_module, "_AT_ONCE", 7)
     rows = MadeUpRows(40)
     rows.ids = rows.ids.astype(kind)
     rows.ids[:, 5] = np.iinfo(kind).max - np.arange(40)  # beyond what the signed type of that width holds
@@ -20,6 +22,16 @@ def test_resident_rows_give_the_same_batches(kind):
         assert torch.equal(plain.ids_BT, resident.ids_BT) and plain.ids_BT.max() > np.iinfo(kind).max // 2
         assert torch.equal(plain.lengths_B, resident.lengths_B)
         assert torch.equal(plain.segments_BT, resident.segments_BT)
+
+
+def test_rows_go_to_a_gpu_a_part_at_a_time(monkeypatch):
+    """All of them as a copy on the host, once for each GPU's process, may be more than it has."""
+    rows, read = MadeUpRows(40), []
+    monkeypatch.setattr(feed_module, "_AT_ONCE", 7)
+    signed = feed_module._signed
+    monkeypatch.setattr(feed_module, "_signed", lambda table: read.append(len(table)) or signed(table))
+    Feed(rows, config(), torch.device("cpu"), "noise").hold()
+    assert max(read) == 7 and sum(read) == 2 * 40
 
 
 @pytest.mark.parametrize(("free", "held"), [(2, True), (1.9, False)])
