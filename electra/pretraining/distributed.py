@@ -177,11 +177,11 @@ def join(device: torch.device, kind: Literal["ddp", "fsdp"], title: str) -> Iter
     Raises Stopped when another process is gone: torchrun ends the rest, and the same command goes on from the last
     checkpoint.
     """
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)  # streams, memory that is pinned and waits are the current one's
     if not launched():
         yield World(0, 1, device, kind)
         return
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
     _end_with(os.getppid())
     try:
         dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")

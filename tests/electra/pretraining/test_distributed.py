@@ -11,7 +11,7 @@ import torch
 
 from electra.errors import BadConfig, UserError
 from electra.pretraining import gradients, step, trainer
-from electra.pretraining.distributed import World
+from electra.pretraining.distributed import World, join
 from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
 from tests.electra.helpers import config, data
@@ -166,3 +166,11 @@ def test_objectives_that_leave_parameters_without_a_gradient_train_too(tmp_path,
     found, codes = train(tmp_path / "two", 2, **changes)
     assert codes == [0, 0]
     agree(found, expected)
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cuda:1", [torch.device("cuda:1")]), ("cuda", []), ("cpu", [])])
+def test_a_single_process_makes_its_gpu_the_current_one(monkeypatch, device, expected):
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    with join(torch.device(device), "ddp", "test") as world:
+        assert world.size == 1 and chosen == expected
