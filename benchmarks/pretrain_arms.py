@@ -17,7 +17,7 @@ from electra.pretraining.distributed import World
 from electra.pretraining.feed import Feed
 from electra.pretraining.generator import Generator
 from electra.pretraining.model import Batch, Pretraining
-from electra.pretraining.step import Step, can_compile, compile_parts, keep_freed_memory
+from electra.pretraining.step import Step, compile_parts, keep_freed_memory, lacks_to_compile
 from pipelines.gpu_check.sample import SPECIAL, MadeUpRows
 
 VOCAB, RATE = 30_522, 1e-4
@@ -43,7 +43,7 @@ class Ours:
         if device.type == "cpu":
             keep_freed_memory()
         self.model = built(config).to(device).train(dropped)
-        if device.type == "cuda" and can_compile():
+        if device.type == "cuda" and not lacks_to_compile():
             compile_parts(self.model)
         self.optimizer = build_optimizer(self.model.named_parameters(), weight_decay=0.01)
         set_rate(self.optimizer, RATE)

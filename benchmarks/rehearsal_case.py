@@ -128,7 +128,7 @@ def train(settings: ElectraConfig, mode: str, folder: Path, stop_at: int = 0) ->
         set_rate(optimizer, rate)
 
     set_rate, trainer.set_rate = trainer.set_rate, at_step
-    trainer.can_compile = lambda: compiled
+    trainer.lacks_to_compile = lambda: "" if compiled else "compiler"
     trainer.CudaRecorder = Recorder if recorded else lambda device: None
     settings = replace(settings, pretrain=replace(settings.pretrain, compile="off" if mode == "eager" else "auto"))
     rows = MadeUpRows(settings.pretrain.batch + 64, settings.pretrain.length, VOCAB)

@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,21 +13,39 @@ import torch
 from electra.errors import BadDevice
 from electra.workers import rank
 
-DRIVER = Path("/proc/driver/nvidia/version")
+DRIVER, NODES = Path("/proc/driver/nvidia/version"), Path("/dev")
 
 
 def default_device() -> torch.device:
     """This process's GPU, else the CPU: the one that torchrun names, or the current one (see `use_own_gpu`)."""
-    if torch.cuda.is_available():
-        return torch.device("cuda", int(os.environ["LOCAL_RANK"] if rank()[1] > 1 else torch.cuda.current_device()))
-    refuse_unusable_driver()
-    return torch.device("cpu")
+    if not torch.cuda.is_available():
+        refuse_unusable_driver()
+        return torch.device("cpu")
+    if rank()[1] == 1:
+        return torch.device("cuda", torch.cuda.current_device())
+    mine, count = os.environ.get("LOCAL_RANK", ""), torch.cuda.device_count()
+    if not mine.isdecimal() or int(mine) >= count:
+        found = f"is {mine!r}, and torch sees {count} GPUs on this machine"
+        raise BadDevice(
+            "LOCAL_RANK", found, "a GPU for each process", f"start {count} processes on it (--nproc-per-node)"
+        )
+    return torch.device("cuda", int(mine))
+
+
+def driver_version() -> str:
+    """The NVIDIA driver's, such as 580.65.06; "" where there is none or it does not say."""
+    found = re.search(r"\b\d{3}\.[\d.]+", DRIVER.read_text()) if DRIVER.is_file() else None
+    return found[0] if found else ""
 
 
 def refuse_unusable_driver() -> None:
-    """Raise BadDevice if this is a CUDA build of torch on a machine whose NVIDIA driver it cannot work with."""
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if torch.version.cuda is None or not DRIVER.is_file() or hidden in {"", "-1"} or torch.cuda.is_available():
+    """Raise BadDevice if this is a CUDA build of torch on a machine whose NVIDIA driver it cannot work with.
+
+    A container sees the driver of its machine also where it was given no GPU: then there is no device node.
+    """
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}
+    there = DRIVER.is_file() and any(NODES.glob("nvidia[0-9]*"))
+    if torch.version.cuda is None or not there or hidden or torch.cuda.is_available():
         return
     raise BadDevice(
         "GPU",

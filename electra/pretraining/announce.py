@@ -1,17 +1,15 @@
 """The line that a run says once its first steps are done: what it runs on, in which way, and how long it will take."""
 
-import re
-import shutil
 import time
 
 import torch
 
-from electra.devices import DRIVER
+from electra.devices import driver_version
 from electra.optim.precision import Precision
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.distributed import World
 from electra.pretraining.feed import Feed
-from electra.pretraining.step import WARM_UP, Step, can_compile
+from electra.pretraining.step import WARM_UP, Step, lacks_to_compile
 
 SETTLED = WARM_UP + 2  # steps after which nothing is compiled or recorded any more
 TIMED = 5  # steps that the estimate is made from
@@ -40,8 +38,8 @@ def announce(
 def _device(world: World, settings: PretrainConfig) -> str:
     if world.device.type != "cuda":
         return f"{world.size} processes of {_threads(settings)}" if world.size > 1 else f"CPU with {_threads(settings)}"
-    version = re.search(r"\d{3}\.[\d.]+", DRIVER.read_text()) if DRIVER.is_file() else None
-    driver = f" (driver {version[0]})" if version else ""
+    version = driver_version()
+    driver = f" (driver {version})" if version else ""
     count = f"{world.size} × " if world.size > 1 else ""
     return f"{count}{torch.cuda.get_device_name(world.device)}{driver}"
 
@@ -53,9 +51,8 @@ def _threads(settings: PretrainConfig) -> str:
 def _compiled(settings: PretrainConfig) -> str:
     if settings.compile == "off":
         return "not compiled (pretrain.compile: off)"
-    if settings.compile == "on" or can_compile():
-        return "compiled"
-    return f"not compiled ({'no C compiler' if not any(map(shutil.which, ('cc', 'gcc', 'clang'))) else 'no Triton'})"
+    lacking = lacks_to_compile() if settings.compile == "auto" else ""
+    return f"not compiled (no {lacking})" if lacking else "compiled"
 
 
 def _recorded(settings: PretrainConfig, world: World, step: Step) -> str:

@@ -12,10 +12,13 @@ recording that fails costs speed and nothing else: the step is done again, and a
 
 import ctypes
 import importlib.util
+import os
 import shutil
+import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -145,9 +148,14 @@ def _clone(batch: Batch) -> Batch:
     return Batch(**own, noise=noise)
 
 
-def can_compile() -> bool:
-    """Whether torch's compiler finds what it needs for a GPU: Triton and a C compiler."""
-    return importlib.util.find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
+def lacks_to_compile() -> str:
+    """What torch's compiler does not find here of what it needs for a GPU, as Triton looks for it; "" if nothing."""
+    if importlib.util.find_spec("triton") is None:
+        return "Triton"
+    if not (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang")))):
+        return "C compiler: gcc or clang"
+    scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")
+    return "" if Path(sysconfig.get_paths(scheme)["include"], "Python.h").is_file() else "Python.h: Python's headers"
 
 
 def compile_parts(model: Pretraining, **options: Any) -> None:

@@ -35,7 +35,7 @@ from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.nonfinite import refuse
 from electra.pretraining.phases import phase_at, phases_of, rate, stage_of
 from electra.pretraining.state import State
-from electra.pretraining.step import Step, can_compile, compile_parts, keep_freed_memory
+from electra.pretraining.step import Step, compile_parts, keep_freed_memory, lacks_to_compile
 from electra.progress import Progress
 from electra.seeds import derive
 from electra.stopping import StopRequest
@@ -161,7 +161,7 @@ class Trainer:
         if self.stage(self.first) == "discriminator" and isinstance(self.model.generator, Generator):
             self.model.generator.requires_grad_(False)
         on_gpu = self.device.type == "cuda"
-        if settings.compile == "on" or (settings.compile == "auto" and on_gpu and can_compile()):
+        if settings.compile == "on" or (settings.compile == "auto" and on_gpu and not lacks_to_compile()):
             compile_parts(self.model)
         record = CudaRecorder(self.device) if on_gpu and not world.sharded and settings.compile != "off" else None
         clip, precision = settings.clip, self.precision

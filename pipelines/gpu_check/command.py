@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from electra.devices import DRIVER, refuse_unusable_driver
+from electra.devices import driver_version, refuse_unusable_driver
 from electra.errors import BadDevice
 from electra.files import read_json, write_json
-from electra.pretraining.step import can_compile
+from electra.pretraining.step import lacks_to_compile
 from pipelines import ROOT
 
 FAILED, PATIENCE = 1, 600  # exit code of a check that failed; seconds that one may take
@@ -73,9 +73,9 @@ def facts(device: str) -> dict[str, Any]:
     found["recorded"] = time.strftime("%Y-%m-%d", time.gmtime())
     if device == "cuda":
         gpu = torch.cuda.get_device_properties(0)
-        driver = DRIVER.read_text().splitlines()[0].split("Module", 1)[-1].split()[0] if DRIVER.is_file() else "unknown"
-        found |= {"gpu": gpu.name, "gib": round(gpu.total_memory / 2**30, 1), "driver": driver}
-        found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(), "compiler": can_compile()}
+        found |= {"gpu": gpu.name, "gib": round(gpu.total_memory / 2**30, 1), "driver": driver_version() or "unknown"}
+        found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+        found |= {"lacks to compile": lacks_to_compile()}
     return found
 
 
@@ -83,7 +83,8 @@ def headline(found: dict[str, Any]) -> str:
     """One line of that."""
     if found["device"] == "cpu":
         return f"gpu-check on the CPU, at a small size (torch {found['torch']})"
-    compiled = "" if found["compiler"] else ", no compiler: `cc` or triton is missing, so nothing is compiled"
+    lacking = found["lacks to compile"]
+    compiled = f", nothing is compiled: no {lacking}" if lacking else ""
     where = f"{found['gpu']} ({found['gib']} GiB), driver {found['driver']}"
     return f"gpu-check on {where}, torch {found['torch']} with CUDA {found['cuda']}{compiled}"
 

@@ -17,7 +17,7 @@ from electra.pretraining.corruption import Noise
 from electra.pretraining.distributed import World
 from electra.pretraining.feed import Feed
 from electra.pretraining.model import Batch, Pretraining
-from electra.pretraining.step import WARM_UP, Step, can_compile, compile_parts
+from electra.pretraining.step import WARM_UP, Step, compile_parts, lacks_to_compile
 from pipelines.gpu_check.sample import SPECIAL, MadeUpRows, Size, size, without_dropout
 
 STEPS, RATE, BATCHES = WARM_UP + 5, 2e-4, 2
@@ -47,7 +47,7 @@ def modes(device: torch.device) -> list[Mode]:
     """The plain one on the CPU, and all that the device has."""
     if device.type == "cpu":  # the compiler's capture without its code: building that takes minutes
         return [Mode(CPU, "fp32"), Mode(CPU, "fp32", compiled=True), Mode(CPU, "bf16")]
-    compilers = (False, True) if can_compile() else (False,)
+    compilers = (False,) if lacks_to_compile() else (False, True)
     records = (None, lambda: CudaRecorder(device))
     own = [Mode(device, p, c, r) for p in LIMITS for c in compilers for r in records]
     return [Mode(CPU, "fp32"), *own]

@@ -29,6 +29,16 @@ def test_torchrun_names_the_gpu(gpus, monkeypatch):
     assert devices.default_device() == torch.device("cuda", 3)
 
 
+@pytest.mark.parametrize("rank", ["4", None])
+def test_more_processes_than_gpus_are_a_sentence(gpus, monkeypatch, rank):
+    for name, value in {"WORLD_SIZE": "5", "RANK": "4", "MASTER_ADDR": "here", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    if rank:
+        monkeypatch.setenv("LOCAL_RANK", rank)
+    with pytest.raises(BadDevice, match=r"torch sees 4 GPUs on this machine; .* start 4 processes on it"):
+        devices.default_device()
+
+
 @pytest.mark.parametrize("worker", [1, 2, 4, 5])
 def test_a_worker_trains_on_the_gpu_that_it_took(gpus, monkeypatch, worker):
     monkeypatch.setattr(
@@ -47,10 +57,30 @@ def test_a_driver_that_torch_cannot_use_is_said_not_answered_by_the_cpu(tmp_path
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(devices, "DRIVER", tmp_path / "version")
+    monkeypatch.setattr(devices, "NODES", tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert devices.default_device() == torch.device("cpu")  # no driver: a machine without a GPU
     (tmp_path / "version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.1\nGCC version: 12\n")
+    (tmp_path / "nvidiactl").touch()
+    assert devices.default_device() == torch.device("cpu")  # a container that was given none of its machine's GPUs
+    (tmp_path / "nvidia0").touch()
     with pytest.raises(BadDevice, match=r"Kernel Module  535.1\); expected a driver that runs CUDA 13.0; update"):
         devices.default_device()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert devices.default_device() == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12\nGCC version: 12.2.0", "535.183.01"),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build", "580.65.06"),
+        ("something else", ""),
+        (None, ""),
+    ],
+)
+def test_the_drivers_version_is_read_from_either_of_its_forms(tmp_path, monkeypatch, text, expected):
+    monkeypatch.setattr(devices, "DRIVER", tmp_path / "version")
+    if text:
+        (tmp_path / "version").write_text(text)
+    assert devices.driver_version() == expected

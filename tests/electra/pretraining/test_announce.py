@@ -6,6 +6,7 @@ import types
 import pytest
 import torch
 
+from electra import devices
 from electra.pretraining import announce as module
 from electra.pretraining.announce import SETTLED, TIMED, Pace, announce
 from electra.pretraining.distributed import World
@@ -25,12 +26,11 @@ def test_a_run_says_once_what_it_runs_on(tmp_path, capsys):
 
 def line(monkeypatch, tmp_path, *, world=None, record=True, resident=True, compiler=True, **changes):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100 80GB HBM3")
-    monkeypatch.setattr(module, "can_compile", lambda: compiler)
-    monkeypatch.setattr(module.shutil, "which", lambda name: "/usr/bin/cc" if compiler else None)
+    monkeypatch.setattr(module, "lacks_to_compile", lambda: "" if compiler else "C compiler")
     (tmp_path / "version").write_text(
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27\nGCC version: 12"
     )
-    monkeypatch.setattr(module, "DRIVER", tmp_path / "version")
+    monkeypatch.setattr(devices, "DRIVER", tmp_path / "version")
     settings = config(**{f"pretrain__{key}": value for key, value in changes.items()}).pretrain
     feed = types.SimpleNamespace(resident=resident, nbytes=2 * 10**9, tokens=8 * 24)
     step = types.SimpleNamespace(record=object() if record else None)

@@ -9,6 +9,7 @@ from torch.nn.utils import clip_grad
 
 from electra.optim.optimizer import build_optimizer, set_rate
 from electra.pretraining import model
+from electra.pretraining import step as step_file
 from electra.pretraining.distributed import World
 from electra.pretraining.feed import Feed, part
 from electra.pretraining.model import Pretraining
@@ -148,3 +149,22 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients():
     for a, b in zip(ours, gradients, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
     assert len(graphs) <= GRAPHS, "each of the five layers was compiled for itself"
+
+
+@pytest.mark.parametrize(
+    ("triton", "found", "headers", "lacking"),
+    [
+        (True, "gcc", True, ""),
+        (True, "cc", True, "C compiler: gcc or clang"),  # Triton looks for no other
+        (True, "gcc", False, "Python.h: Python's headers"),
+        (False, "gcc", True, "Triton"),
+    ],
+)
+def test_what_the_compiler_lacks_is_known_before_the_first_step(triton, found, headers, lacking, monkeypatch, tmp_path):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(step_file.importlib.util, "find_spec", lambda name: triton or None)
+    monkeypatch.setattr(step_file.shutil, "which", lambda name: name if name == found else None)
+    monkeypatch.setattr(step_file.sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
+    if headers:
+        (tmp_path / "Python.h").touch()
+    assert step_file.lacks_to_compile() == lacking
