@@ -31,7 +31,7 @@ from electra.config import digest, plain
 from electra.data import tokenizer as tokenizers
 from electra.files import read_json, write_json
 from electra.finetuning.runs.job import Job
-from electra.finetuning.runs.plan import plan
+from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, FinetuneConfig
 from electra.nn.config import EncoderConfig
@@ -60,7 +60,7 @@ def measure(arm: str, task: str, config: FinetuneConfig, rows: Path, model: Path
     """All seeds of one task: wall time, the device's peak of memory, and each seed's dev score."""
     cuda = place.startswith("cuda")
     with tempfile.TemporaryDirectory() as state:
-        jobs = plan(task, config, rows=rows, model=model, state=Path(state), device=place, stack=ARMS[arm])
+        jobs = Plan(task, config, rows=rows, model=model, state=Path(state), device=place, stack=ARMS[arm]).jobs()
         if cuda:
             torch.cuda.reset_peak_memory_stats()
             torch.cuda.synchronize()
@@ -106,7 +106,9 @@ def whole(
         started = time.perf_counter()
         jobs: list[Job] = []
         for task, config in tasks:
-            jobs += plan(task, config, rows=rows / task, model=model, state=Path(state), device=place, stack="on")
+            jobs += Plan(
+                task, config, rows=rows / task, model=model, state=Path(state), device=place, stack="on"
+            ).jobs()
 
         def on_done(job: Job, record: dict[str, Any]) -> None:
             ended[job.task.name] = round(time.perf_counter() - started, 1)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.record import processor
 from electra.files import write_json
 from electra.finetuning.runs import summary
-from electra.finetuning.runs.plan import plan
+from electra.finetuning.runs.plan import Plan
 from electra.finetuning.tasks import SQUAD
 from pipelines.params import Params, load
 from pipelines.stages.glue import configs_of, is_sample, label, plan_glue, provenance, run_jobs, workers
@@ -36,7 +36,7 @@ def at_rate(params: Params, name: str, rate: float) -> dict[str, Any]:
     jobs = plan_glue(configs, rows, encoder, state)
     squad = dataclasses.replace(params.finetune.resolve_squad(params.changes(name)), learning_rate=rate)
     task = SQUAD[squad.versions[0]]
-    jobs += plan(task, squad, rows=rows / task, model=encoder, state=state)
+    jobs += Plan(task, squad, rows=rows / task, model=encoder, state=state).jobs()
     records = run_jobs(jobs, workers(params, config.model), f"{name} at {rate:g}", Tracker(None), first_metric)
     answers = summary.of_squad(records.pop(task))
     by_name = {job.task.name: job.task for job in jobs}

@@ -37,7 +37,7 @@ from electra.files import write_json
 from electra.finetuning import heads
 from electra.finetuning.batches import Batch
 from electra.finetuning.runs.job import Job
-from electra.finetuning.runs.plan import plan
+from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.solve import solve
 from electra.finetuning.tasks import GLUE
 from electra.finetuning.unpadded import first_hidden
@@ -125,7 +125,9 @@ def main() -> None:
             config = dataclasses.replace(
                 config, dropout=0.1, head_dropout=0.1, seeds=seeds, arms=("pretrained",), keep="none"
             )
-            jobs = plan(task, config, rows=Path("build/tasks") / source / task, model=encoder, state=Path(folder))
+            jobs = Plan(
+                task, config, rows=Path("build/tasks") / source / task, model=encoder, state=Path(folder)
+            ).jobs()
             work += [(job, arm, given.draws) for job in jobs for arm in ("unpadded", "padded")]
         found: dict[str, dict[str, list[float]]] = {task: {"unpadded": [], "padded": []} for task in tasks}
         results: dict[int, float] = {}

@@ -16,7 +16,7 @@ from electra.data.tokenizer import SPECIALS
 from electra.files import write_jsonl
 from electra.finetuning import stacked, step, trainer
 from electra.finetuning.runs import pool
-from electra.finetuning.runs.plan import plan
+from electra.finetuning.runs.plan import Plan
 from electra.finetuning.tasks import FinetuneConfig
 from electra.workers import run_units
 from pipelines.params import load
@@ -70,7 +70,7 @@ def run(folder: Path, *, stack: bool) -> list[dict[str, Any]]:
     seeds = (1, 2, 3, 4, 5) if stack else (1,)
     config = dataclasses.replace(FinetuneConfig(seeds=seeds, keep="none", batch=BATCH, length=128), epochs=1.0)
     model = write_model(folder, folder / "vocab.txt", load().models["small"].encoder)
-    jobs = plan("cola", config, rows=folder / "rows", model=model, state=folder / "state", device="cuda",
-                stack="on" if stack else "off")  # fmt: skip
+    jobs = Plan("cola", config, rows=folder / "rows", model=model, state=folder / "state", device="cuda",
+                stack="on" if stack else "off").jobs()  # fmt: skip
     units = run_units(observed, pool.units_of(jobs), 2, preload=("electra.finetuning.runs.preload",))
     return [found for _, found in sorted(units, key=lambda pair: pair[0])]

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.provenance import provenance
 from electra.config import plain
 from electra.files import write_json
-from electra.finetuning.runs.plan import plan
+from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import GLUE
 from pipelines import rooms
@@ -58,9 +58,9 @@ def finetuned(
         config = params.finetune.resolve_squad(changes) if task == SQUAD else params.finetune.resolve(task, changes)
         config = dataclasses.replace(config, seeds=(seed,), arms=tuple(arms), keep="none")  # type: ignore[arg-type]
         rows = Path("build/tasks") / source / task
-        jobs += plan(
+        jobs += Plan(
             task, config, rows=rows, model=home / "point-1", state=home / "tasks/marks", code=rooms.finetuning()
-        )
+        ).jobs()
     scores, on_train = dict[str, dict[str, float]](), dict[str, dict[str, float]]()
     for job, record in zip(jobs, run_all(jobs, 1), strict=True):
         task, metric = job.task.name, job.task.metrics[0]

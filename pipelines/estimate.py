@@ -15,7 +15,7 @@ import torch
 from electra.devices import default_device
 from electra.errors import UserError
 from electra.files import read_jsonl
-from electra.finetuning.runs.plan import plan, run
+from electra.finetuning.runs.plan import Plan, run
 from electra.nn.fresh import fresh_encoder
 from electra.nn.weights import config_json, encoder_tensors, write_folder
 from electra.pretraining.config import ElectraConfig
@@ -150,7 +150,7 @@ def time_task(task: Task, base: ElectraConfig, rows: ModelRows) -> float:
 
         def seconds(most: int, name: str) -> float:
             config = dataclasses.replace(scored_only(task.config, 1), max_train_rows=most)
-            (job,) = plan(task.name, config, rows=task.rows, model=model, state=Path(folder) / name)
+            (job,) = Plan(task.name, config, rows=task.rows, model=model, state=Path(folder) / name).jobs()
             started = time.process_time()
             run(job)
             return time.process_time() - started

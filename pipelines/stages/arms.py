@@ -22,7 +22,7 @@ from electra.config import digest, plain
 from electra.devices import use_own_gpu
 from electra.errors import BadConfig, NonFinite, UserError
 from electra.files import remove, wait_for_folder
-from electra.finetuning.runs.plan import plan
+from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import FinetuneConfig
 from electra.nn.card import model_card
@@ -135,9 +135,9 @@ def do(arm: Arm, tasks: tuple[Task, ...], params: Params) -> Result:
             for point in task.points:
                 state = home / "tasks" / f"{point:g}"
                 model = home / f"point-{point:g}"
-                (job,) = plan(
+                (job,) = Plan(
                     task.name, config, rows=task.rows, model=model, state=state, device=device, code=rooms.finetuning()
-                )
+                ).jobs()
                 (done,) = run_all([job], 1)
                 scores.setdefault(f"{point:g}", {})[task.name] = done["metrics"][job.task.metrics[0]]
                 seen[task.name] = done["train_rows"]

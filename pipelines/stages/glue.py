@@ -17,8 +17,8 @@ from electra.files import atomic_folder, link_or_copy, lock_folder, read_jsonl, 
 from electra.finetuning import predictions
 from electra.finetuning.registry import kind_of
 from electra.finetuning.runs import leaderboard, summary
-from electra.finetuning.runs.job import Job, splits_of
-from electra.finetuning.runs.plan import MODEL, plan
+from electra.finetuning.runs.job import MODEL, Job, splits_of
+from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.runs.solve import Record
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Stack, Task
@@ -89,7 +89,7 @@ def plan_glue(
     for task, config in configs.items():
         keep: Literal["all"] | None = "all" if task in starts else None
         before = [job for job in jobs if job.task.name == config.start]
-        jobs += plan(
+        jobs += Plan(
             task,
             config,
             rows=rows / task,
@@ -100,7 +100,7 @@ def plan_glue(
             keep=keep,
             stack=stack,
             code=rooms.finetuning(),
-        )
+        ).jobs()
     return jobs
 
 

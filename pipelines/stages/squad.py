@@ -11,7 +11,7 @@ from typing import Any
 from electra.files import atomic_folder, lock_folder, read_jsonl, write_json
 from electra.finetuning.runs import summary
 from electra.finetuning.runs.job import Job
-from electra.finetuning.runs.plan import plan
+from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.solve import answer_together
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
@@ -31,7 +31,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     asked = params.squad_versions(name)
     for version in asked:
         task = SQUAD[version]
-        jobs += plan(
+        jobs += Plan(
             task,
             params.finetune.resolve_squad(params.changes(name), f"recipes.{config.recipe}"),
             rows=rows / task,
@@ -40,7 +40,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
             device=device(),
             stack=params.finetune.stack,
             code=rooms.finetuning(),
-        )
+        ).jobs()
     with lock_folder(state):
         records = run_jobs(jobs, workers(params, config.model), f"squad {name}", tracker, score_in(jobs))
         with atomic_folder(Path("build/squad") / name) as folder:

@@ -1,32 +1,29 @@
-"""One job: fine-tune one arm on one task with one seed, and leave predictions, scores and model as a whole folder.
+"""The jobs of a task, and what one of them leaves: predictions, scores and model as a whole folder.
 
-A job's result is a function of its inputs alone, and these make its fingerprint: settings, rows, tokenizer, weights,
-source code, torch. A folder that already bears the fingerprint, and whose bytes are what its manifest says, is not
-computed again; so an interrupted stage goes on where it was.
+A job's result is a function of its inputs alone, which make its fingerprint. A folder that already bears it, and whose
+bytes are what its manifest says, is not computed again; so an interrupted stage goes on where it was.
 """
 
-import dataclasses
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from electra.config import digest
 from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import atomic_folder, read_json, readable, remove, write_json, write_jsonl
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
 from electra.finetuning.registry import kind_of
-from electra.finetuning.runs.job import Job, splits_of
+from electra.finetuning.runs.job import MODEL, Job, splits_of
 from electra.finetuning.runs.solve import Record, Solved, solve, solve_together
-from electra.finetuning.tasks import TASKS, FinetuneConfig, SquadTask, Stack, find
+from electra.finetuning.tasks import FinetuneConfig, SquadTask, Stack, Task, find
 from electra.nn.weights import read_config, verify_folder
 from electra.storage.manifest import read_manifest, sha256_once, verify_manifest, write_manifest
 from electra.storage.tensors import write_tensors
 
-MODEL = "model"
 _SCORE = "score.json"
 _WRITERS: dict[str, Callable[[Path, Any], None]] = {
     ".json": write_json,
@@ -35,108 +32,79 @@ _WRITERS: dict[str, Callable[[Path, Any], None]] = {
 }
 
 
-def plan(
-    task: str,
-    config: FinetuneConfig,
-    *,
-    rows: Path,
-    model: Path,
-    state: Path,
-    device: str = "cpu",
-    before: Sequence[Job] = (),
-    keep: Literal["none", "first", "all"] | None = None,
-    stack: Stack = "off",
-    code: str = "",
-) -> list[Job]:
-    """The jobs of one task: every arm with every seed, results under `state/<task>/<arm>-seed<k>-<digits>`.
+@dataclass(frozen=True)
+class Plan:
+    """One task's fine-tuning: every arm with every seed, results under `state/<task>`."""
 
-    The digits are the fingerprint's, so what was made of other settings, data or code stays for the day when they come back.
+    task: str
+    config: FinetuneConfig
+    _: KW_ONLY
+    rows: Path
+    model: Path
+    state: Path
+    device: str = "cpu"
+    before: Sequence[Job] = ()  # the jobs of the task that `config.start` names
+    keep: Literal["none", "first", "all"] | None = None  # wins over the config's
+    stack: Stack = "off"  # whether the seeds of an arm are trained as one, which makes other results (auto: on GPUs)
+    code: str = ""  # hash of the source files that a result depends on (the caller knows them: pipelines/rooms.py)
 
-    `code` is a hash of the source files that a result depends on (the caller knows them: pipelines/rooms.py). `before` are the jobs of the task that `config.start` names; `keep` wins over the config's; `stack` says whether the
-    seeds of an arm are trained as one (auto: on GPUs), which is part of their fingerprints. Raises BadInput or
-    BadConfig at once for what no job could use: absent splits, a length beyond the model's positions.
-    """
-    encoder, vocab_size = read_config(model)
-    facts = find(rows, task)
-    keep = keep or config.keep
-    kind_of(facts).check_config(facts, config, encoder, keep)
-    scored, unlabelled = splits_of(facts, config)
-    for split in ("train", scored[0]):
-        if not (rows / f"{split}.jsonl").is_file():
-            raise BadInput(
-                rows / f"{split}.jsonl",
-                "there is no such file",
-                f"the {split} rows of {task}",
-                f"give the source its {task} files and run the tasks stage",
+    def jobs(self) -> list[Job]:
+        """A job for each arm and seed.
+
+        Raises BadInput or BadConfig at once for what no job could use: absent splits, a length beyond the model's positions.
+        """
+        config, seeds = self.config, self.config.seeds
+        encoder, vocab_size = read_config(self.model)
+        task, keep = find(self.rows, self.task), self.keep or config.keep
+        kind_of(task).check_config(task, config, encoder, keep)
+        splits, files = self._splits(task), verify_folder(self.model)
+        if (pieces := reading.tokenizer(self.model, files.get("tokenizer.json", "")).vocab_size) != vocab_size:
+            found = f"holds a tokenizer of {pieces:,} pieces"
+            raise BadInput(self.model, found, f"the model's {vocab_size:,}", "pre-train again")
+        stacked = self.stack == "on" or (self.stack == "auto" and self.device.startswith("cuda"))
+        cost = (self.rows / "train.jsonl").stat().st_size * config.epochs * (2 if config.both_orders else 1)
+        return [
+            Job(
+                task=task,
+                arm=arm,
+                seed=seed,
+                config=config.of_arm(arm),
+                rows=self.rows,
+                splits=splits,
+                model=self.model,
+                files=files,
+                encoder=encoder,
+                vocab_size=vocab_size,
+                state=self.state,
+                cost=cost,
+                code=self.code,
+                device=self.device,
+                start=self._start(seed) if arm == "pretrained" and config.start else None,
+                together=seeds if stacked and len(seeds) > 1 else (),
+                keep=arm == "pretrained" and (keep == "all" or (keep == "first" and seed == seeds[0])),
+                candidates=isinstance(task, SquadTask) and config.ensemble and len(seeds) > 1,
             )
-    names = ("train", *scored, *unlabelled)
-    files = {name: sha256_once(path) for name in names if (path := rows / f"{name}.jsonl").is_file()}
-    hashes = verify_folder(model)
-    tokenizer = hashes.get("tokenizer.json", "")
-    if (pieces := reading.tokenizer(model, tokenizer).vocab_size) != vocab_size:
-        raise BadInput(
-            model, f"holds a tokenizer of {pieces:,} pieces", f"the model's {vocab_size:,}", "pre-train again"
-        )
-    common: tuple[object, ...] = (
-        task,
-        files,
-        tokenizer,
-        dataclasses.asdict(encoder),
-        vocab_size,
-        code,
-        torch.__version__,
-        device,
-    )
-    if task not in TASKS:
-        common = (*common, facts)
-    size = (rows / "train.jsonl").stat().st_size * config.epochs * (2 if config.both_orders else 1)
-    stacked = stack == "on" or (stack == "auto" and device.startswith("cuda"))
-    together = config.seeds if stacked and len(config.seeds) > 1 else ()
-    if together:
-        common = (*common, "stacked", together)
-    inputs = [(rows / f"{name}.jsonl", sha256) for name, sha256 in files.items()]
-    inputs += [(model / name, sha256) for name, sha256 in hashes.items()]
-    candidates = isinstance(facts, SquadTask) and config.ensemble and len(config.seeds) > 1
-    if candidates:
-        common = (*common, "candidates")
-    starts = {job.seed: job for job in before if job.arm == "pretrained"}
-    jobs = []
-    for arm in config.arms:
-        own = config.of_arm(arm)
-        weights = hashes.get("model.safetensors") if arm == "pretrained" else None
-        for seed in config.seeds:
-            start = starts.get(seed) if arm == "pretrained" else None
-            if config.start is not None and arm == "pretrained" and start is None:
-                raise BadConfig(
-                    f"finetune start of {task}",
-                    f"has no seed {seed} in {config.start}",
-                    "a run of each seed",
-                    "let both have the same `seeds`",
-                )
-            kept = arm == "pretrained" and (keep == "all" or (keep == "first" and seed == config.seeds[0]))
-            fingerprint = digest(*common, arm, seed, own, weights, kept, start.fingerprint if start else None)
-            jobs.append(
-                Job(
-                    task=facts,
-                    arm=arm,
-                    seed=seed,
-                    rows=rows,
-                    model=model,
-                    config=own,
-                    folder=state / task / f"{arm}-seed{seed}-{fingerprint[:8]}",
-                    fingerprint=fingerprint,
-                    start=start.folder / MODEL if start else None,
-                    keep=kept,
-                    data=digest(files),
-                    tokenizer=tokenizer,
-                    inputs=tuple(inputs),
-                    cost=size,
-                    device=device,
-                    together=together,
-                    candidates=candidates,
-                )
-            )
-    return jobs
+            for arm in config.arms
+            for seed in seeds
+        ]
+
+    def _splits(self, task: Task) -> dict[str, str]:
+        """The sha256 of each split that is there."""
+        scored, unlabelled = splits_of(task, self.config)
+        paths = {split: self.rows / f"{split}.jsonl" for split in ("train", *scored, *unlabelled)}
+        for split in ("train", scored[0]):
+            if not paths[split].is_file():
+                expected, do = f"the {split} rows of {task.name}", f"give the source its {task.name} files"
+                raise BadInput(paths[split], "there is no such file", expected, f"{do} and run the tasks stage")
+        return {split: sha256_once(path) for split, path in paths.items() if path.is_file()}
+
+    def _start(self, seed: int) -> Job:
+        """The job whose encoder a seed starts from."""
+        for job in self.before:
+            if job.arm == "pretrained" and job.seed == seed:
+                return job
+        found, do = f"has no seed {seed} in {self.config.start}", "let both have the same `seeds`"
+        raise BadConfig(f"finetune start of {self.task}", found, "a run of each seed", do)
 
 
 def finished(job: Job) -> Record | None:
@@ -156,7 +124,8 @@ def finished(job: Job) -> Record | None:
 
 def check_inputs(job: Job) -> None:
     """Refuse files that are others than when the job was planned, which may be hours ago."""
-    for path, sha256 in job.inputs:
+    inputs = {job.rows / f"{split}.jsonl": sha256 for split, sha256 in job.splits.items()}
+    for path, sha256 in (inputs | {job.model / name: sha256 for name, sha256 in job.files.items()}).items():
         with readable(path):
             if (found := sha256_once(path)) != sha256:
                 raise CorruptFile(path, f"has sha256 {found}", f"{sha256}, as when the stage began", "run it again")

@@ -149,7 +149,7 @@ def beyond_pretraining(job: Job, *splits: Examples) -> Record:
 
 def _encoder(job: Job) -> Encoder:
     if job.start is not None:
-        return load_encoder(job.start, dropout=job.config.dropout)
+        return load_encoder(job.weights, dropout=job.config.dropout)
     if job.arm == "pretrained":
         encoder = load_encoder(job.model, dropout=job.config.dropout)
     else:

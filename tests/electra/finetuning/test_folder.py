@@ -17,7 +17,8 @@ from electra.finetuning.classification import encode
 from electra.finetuning.folder import load_model, write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.registry import TAGGING
-from electra.finetuning.runs.plan import MODEL, plan, run
+from electra.finetuning.runs.job import MODEL
+from electra.finetuning.runs.plan import Plan, run
 from electra.finetuning.spans import iob2
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
@@ -265,7 +266,7 @@ def test_pooling_is_refused_where_each_token_is_read(model, tmp_path):
         write_jsonl(tmp_path / f"{split}.jsonl", tagged_rows(3, 1))
     config = dataclasses.replace(CONFIG, pooling="max")
     with pytest.raises(BadConfig, match="has pooling max; expected cls: a tag is read from each token"):
-        plan("chunks", config, rows=tmp_path, model=model, state=tmp_path / "s")
+        Plan("chunks", config, rows=tmp_path, model=model, state=tmp_path / "s").jobs()
 
 
 def test_a_job_on_tags_leaves_scores_predictions_and_a_model(model, tmp_path):
@@ -277,7 +278,7 @@ def test_a_job_on_tags_leaves_scores_predictions_and_a_model(model, tmp_path):
     config = dataclasses.replace(
         CONFIG, test=True, epochs=20, dropout=0.0, layer_decay=1.0, learning_rate=3e-3, bias_correction=True
     )
-    (job,) = plan("chunks", config, rows=rows, model=model, state=tmp_path / "state")
+    (job,) = Plan("chunks", config, rows=rows, model=model, state=tmp_path / "state").jobs()
     record = run(job)
     assert set(record["metrics"]) == {"entity_f1", "accuracy"} and record["failed"] is None
     assert record["metrics"]["entity_f1"] > 60
@@ -292,5 +293,5 @@ def test_more_classes_than_a_stock_head_can_hold_are_refused_unless_no_model_is_
     for split in ("train", "dev"):
         write_jsonl(tmp_path / f"{split}.jsonl", [{"id": "0", "a": "the cat", "b": None, "label": "3"}])
     with pytest.raises(BadConfig, match=r"keeps a model of 17 classes; expected at most 16; set keep: none"):
-        plan("many", CONFIG, rows=tmp_path, model=model, state=tmp_path / "s")
-    assert plan("many", CONFIG, rows=tmp_path, model=model, state=tmp_path / "s", keep="none")
+        Plan("many", CONFIG, rows=tmp_path, model=model, state=tmp_path / "s").jobs()
+    assert Plan("many", CONFIG, rows=tmp_path, model=model, state=tmp_path / "s", keep="none").jobs()

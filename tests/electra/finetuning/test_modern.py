@@ -13,7 +13,7 @@ from electra.finetuning.classification import encode
 from electra.finetuning.folder import load_model, write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.registry import TAGGING
-from electra.finetuning.runs.plan import plan, run
+from electra.finetuning.runs.plan import Plan, run
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger
@@ -143,7 +143,7 @@ def test_each_kind_of_model_is_a_folder_that_gives_its_outputs_again(modern_mode
 
 def test_a_job_runs_from_both_starts(task_rows, modern_model, tmp_path):
     config = dataclasses.replace(CONFIG, arms=("pretrained", "scratch"), fresh_layers=1, epochs=8, learning_rate=3e-3)
-    jobs = plan("rte", config, rows=task_rows / "rte", model=modern_model, state=tmp_path, keep="none")
+    jobs = Plan("rte", config, rows=task_rows / "rte", model=modern_model, state=tmp_path, keep="none").jobs()
     records = [run(job) for job in jobs]
     assert [record["failed"] for record in records] == [None, None]
     assert all(record["loss"][-1][1] < record["loss"][0][1] for record in records)

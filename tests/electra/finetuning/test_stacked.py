@@ -18,7 +18,7 @@ from electra.finetuning.heads import Classifier
 from electra.finetuning.parts import even_parts, with_filler
 from electra.finetuning.registry import TAGGING
 from electra.finetuning.runs import plan as jobs_module
-from electra.finetuning.runs.plan import finished, plan, run, run_together
+from electra.finetuning.runs.plan import Plan, finished, run, run_together
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_squad
@@ -207,7 +207,7 @@ def test_parts_hold_every_row_once_and_as_many_tokens_of_each_seed():
 
 
 def jobs_of(task, config, rows, model, state, **more):
-    return plan(task, config, rows=rows / task, model=model, state=state, stack="on", **more)
+    return Plan(task, config, rows=rows / task, model=model, state=state, stack="on", **more).jobs()
 
 
 def names_of(folder):
@@ -224,7 +224,7 @@ SQUAD_JOBS = dataclasses.replace(SQUAD_JOBS, seeds=(1, 2))
 def test_a_stack_leaves_each_seeds_folder_and_goes_on_to_the_same_bytes(task, config, task_rows, model, tmp_path):
     jobs = jobs_of(task, config, task_rows, model, tmp_path)
     assert {job.together for job in jobs} == {(1, 2)} and len({job.fingerprint for job in jobs}) == 4
-    alone = plan(task, config, rows=task_rows / task, model=model, state=tmp_path / "alone")
+    alone = Plan(task, config, rows=task_rows / task, model=model, state=tmp_path / "alone").jobs()
     assert not {job.fingerprint for job in jobs} & {job.fingerprint for job in alone}
     more = jobs_of(task, dataclasses.replace(config, seeds=(1, 2, 3)), task_rows, model, tmp_path)
     assert not {job.fingerprint for job in jobs} & {job.fingerprint for job in more}
@@ -264,13 +264,13 @@ def test_a_stack_starts_from_the_models_of_another(task_rows, model, tmp_path):
     before = jobs_of("mnli", config, task_rows, model, tmp_path)
     jobs = before + jobs_of("rte", dataclasses.replace(config, start="mnli"), task_rows, model, tmp_path, before=before)
     run_all(jobs, 2)
-    assert all(finished(job) for job in jobs) and jobs[-1].start == before[-1].folder / "model"
+    assert all(finished(job) for job in jobs) and jobs[-1].weights == before[-1].folder / "model"
 
 
 def test_auto_means_gpus_and_too_little_memory_is_a_sentence(task_rows, model, tmp_path, monkeypatch):
     rows = task_rows / "cola"
     for device, expected in (("cpu", ()), ("cuda", (1, 2))):
-        jobs = plan("cola", JOBS, rows=rows, model=model, state=tmp_path, device=device, stack="auto")
+        jobs = Plan("cola", JOBS, rows=rows, model=model, state=tmp_path, device=device, stack="auto").jobs()
         assert {job.together for job in jobs} == {expected}
 
     def full(*_, **__):

@@ -106,7 +106,7 @@ def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
         for job in glue.plan_glue(glue.configs_of("small", load()), ROWS, Path("build/models/small/encoder"), Path("runs/glue-small"))
         if job.task.name == "mrpc" and job.arm == "pretrained" and job.seed == 2
     )  # fmt: skip
-    assert str(job.start).startswith("runs/glue-small/mnli/pretrained-seed2-") and job.start.name == "model"
+    assert str(job.weights).startswith("runs/glue-small/mnli/pretrained-seed2-") and job.weights.name == "model"
     change("run: [mrpc, mnli]", "run: [mrpc]")
     with pytest.raises(BadConfig, match=r"tasks\.mrpc\.start: is 'mnli'; expected a task that is run as well"):
         load()

@@ -15,7 +15,8 @@ from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import read_json, read_jsonl, write_json
 from electra.finetuning.runs import plan as jobs_module
 from electra.finetuning.runs import solve, summary
-from electra.finetuning.runs.plan import MODEL, finished, plan, run
+from electra.finetuning.runs.job import MODEL
+from electra.finetuning.runs.plan import Plan, finished, run
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
 from electra.nn.weights import load_encoder
@@ -31,7 +32,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("task", GLUE)
 def test_every_glue_task_trains_predicts_and_scores_with_both_arms(task, task_rows, model, tmp_path):
-    jobs = plan(task, CONFIG, rows=task_rows / task, model=model, state=tmp_path)
+    jobs = Plan(task, CONFIG, rows=task_rows / task, model=model, state=tmp_path).jobs()
     assert [job.arm for job in jobs] == ["pretrained", "scratch"]
     for job in jobs:
         record = run(job)
@@ -47,7 +48,7 @@ def test_every_glue_task_trains_predicts_and_scores_with_both_arms(task, task_ro
 @pytest.mark.parametrize("head", ["conditional", "independent"])
 def test_squad_trains_answers_and_scores(version, head, task_rows, model, tmp_path):
     config = dataclasses.replace(SQUAD, head=head, arms=("pretrained",))
-    (job,) = plan(version, config, rows=task_rows / version, model=model, state=tmp_path)
+    (job,) = Plan(version, config, rows=task_rows / version, model=model, state=tmp_path).jobs()
     record = run(job)
     assert {"exact", "f1"} <= set(record["metrics"])
     assert ("best_f1" in record["metrics"]) == (version == "squad2")
@@ -61,15 +62,15 @@ def test_fresh_layers_go_on_top_of_both_arms_encoders_and_of_what_a_started_task
     task_rows, model, tmp_path
 ):
     config = dataclasses.replace(CONFIG, fresh_layers=1, keep="all")
-    before = plan("mnli", config, rows=task_rows / "mnli", model=model, state=tmp_path)
-    after = plan(
+    before = Plan("mnli", config, rows=task_rows / "mnli", model=model, state=tmp_path).jobs()
+    after = Plan(
         "rte",
         dataclasses.replace(config, start="mnli"),
         rows=task_rows / "rte",
         model=model,
         state=tmp_path,
         before=before,
-    )
+    ).jobs()
     for job in (*before, *after):
         encoder = solve._encoder(job)
         assert len(encoder.layers) == encoder.config.layers == 3
@@ -89,7 +90,7 @@ def test_the_same_job_leaves_the_same_bytes(task_rows, model, tmp_path):
     for task, config in (("mrpc", CONFIG), ("squad2", SQUAD)):
         folders = []
         for name in ("one", "two"):
-            for job in plan(task, config, rows=task_rows / task, model=model, state=tmp_path / name):
+            for job in Plan(task, config, rows=task_rows / task, model=model, state=tmp_path / name).jobs():
                 run(job)
             folders.append(bytes_of(tmp_path / name / task))
         assert folders[0] == folders[1]
@@ -103,9 +104,9 @@ def test_files_that_change_between_plan_and_work_are_noticed(task_rows, model, t
     shutil.copytree(task_rows / "mrpc", rows)
     shutil.copytree(model, weights)
     (weights / MANIFEST).unlink()  # as a folder from elsewhere has none
-    one, *_ = plan("mrpc", CONFIG, rows=rows, model=weights, state=tmp_path / "state")
+    one, *_ = Plan("mrpc", CONFIG, rows=rows, model=weights, state=tmp_path / "state").jobs()
     several = dataclasses.replace(CONFIG, seeds=(1, 2), arms=("pretrained",))
-    together = plan("mrpc", several, rows=rows, model=weights, state=tmp_path / "state", stack="on")
+    together = Plan("mrpc", several, rows=rows, model=weights, state=tmp_path / "state", stack="on").jobs()
     raw = bytearray((tmp_path / name).read_bytes())
     raw[-3] ^= 1
     (tmp_path / name).write_bytes(raw)
@@ -120,20 +121,22 @@ def test_half_the_precision_gives_much_the_same_losses(task, task_rows, model, t
     found = {}
     for precision in ("fp32", "bf16"):
         config = dataclasses.replace(SQUAD if task == "squad2" else CONFIG, precision=precision, arms=("pretrained",))
-        (job,) = plan(task, config, rows=task_rows / task, model=model, state=tmp_path / precision)
+        (job,) = Plan(task, config, rows=task_rows / task, model=model, state=tmp_path / precision).jobs()
         found[precision] = [loss for _, loss in run(job)["loss"]]
     assert found["fp32"] != found["bf16"] and found["bf16"] == pytest.approx(found["fp32"], rel=0.05)
 
 
 def test_seeds_differ(task_rows, model, tmp_path):
     config = dataclasses.replace(CONFIG, seeds=(1, 2), arms=("pretrained",))
-    first, second = (run(job) for job in plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path))
+    first, second = (
+        run(job) for job in Plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path).jobs()
+    )
     assert first["loss"] != second["loss"]
 
 
 def test_the_number_of_workers_bears_on_no_result(task_rows, model, tmp_path):
     for workers in (1, 2):
-        jobs = plan("rte", CONFIG, rows=task_rows / "rte", model=model, state=tmp_path / str(workers))
+        jobs = Plan("rte", CONFIG, rows=task_rows / "rte", model=model, state=tmp_path / str(workers)).jobs()
         heard = []
         records = run_all(jobs, workers, lambda job, record, heard=heard: heard.append(job.name))
         assert sorted(heard) == ["rte-pretrained-seed1", "rte-scratch-seed1"]
@@ -147,7 +150,7 @@ def test_a_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
     config = dataclasses.replace(CONFIG, arms=("pretrained",))
 
     def job(config=config):
-        return plan("wnli", config, rows=task_rows / "wnli", model=model, state=tmp_path)[0]
+        return Plan("wnli", config, rows=task_rows / "wnli", model=model, state=tmp_path).jobs()[0]
 
     record = run(job())
     assert finished(job()) == record
@@ -173,7 +176,7 @@ def test_an_interrupted_job_leaves_nothing(task_rows, model, tmp_path, monkeypat
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    (job, *_) = plan("sst2", CONFIG, rows=task_rows / "sst2", model=model, state=tmp_path)
+    (job, *_) = Plan("sst2", CONFIG, rows=task_rows / "sst2", model=model, state=tmp_path).jobs()
     monkeypatch.setattr(jobs_module, "write_manifest", stop)
     with pytest.raises(KeyboardInterrupt):
         run(job)
@@ -183,19 +186,21 @@ def test_an_interrupted_job_leaves_nothing(task_rows, model, tmp_path, monkeypat
 def test_a_diverged_run_is_scored_and_named(task_rows, model, tmp_path, monkeypatch):
     monkeypatch.setattr(Interval, "__contains__", lambda *_: True)  # no setting that is allowed diverges so soon
     config = dataclasses.replace(CONFIG, learning_rate=1e30, clip=1e30, arms=("pretrained",))
-    record = run(plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path)[0])
+    record = run(Plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path).jobs()[0])
     assert record["failed"] == "the loss or the outputs stopped being finite"
     assert record["metrics"] == {"accuracy": 50.0, "matthews": 0.0}
     squad = dataclasses.replace(SQUAD, learning_rate=1e30, clip=1e30, arms=("pretrained",))
-    record = run(plan("squad2", squad, rows=task_rows / "squad2", model=model, state=tmp_path)[0])
+    record = run(Plan("squad2", squad, rows=task_rows / "squad2", model=model, state=tmp_path).jobs()[0])
     assert record["failed"] and 0 <= record["metrics"]["f1"] <= 100
 
 
 def test_what_no_job_could_use_is_refused_at_once(task_rows, model, tmp_path):
     with pytest.raises(BadConfig, match="positions"):
-        plan("cola", dataclasses.replace(CONFIG, length=65), rows=task_rows / "cola", model=model, state=tmp_path)
+        Plan(
+            "cola", dataclasses.replace(CONFIG, length=65), rows=task_rows / "cola", model=model, state=tmp_path
+        ).jobs()
     with pytest.raises(BadInput, match="there is no such file"):
-        plan("cola", CONFIG, rows=tmp_path / "nowhere", model=model, state=tmp_path)
+        Plan("cola", CONFIG, rows=tmp_path / "nowhere", model=model, state=tmp_path).jobs()
 
 
 def test_a_workers_user_error_reaches_the_caller(task_rows, model, tmp_path):
@@ -204,13 +209,13 @@ def test_a_workers_user_error_reaches_the_caller(task_rows, model, tmp_path):
     text = (task_rows / "cola" / "train.jsonl").read_text()
     (rows / "train.jsonl").write_text(text.replace('"label": "1"', '"label": "maybe"', 1))
     (rows / "dev.jsonl").write_text(text)
-    jobs = plan("cola", CONFIG, rows=rows, model=model, state=tmp_path / "state")
+    jobs = Plan("cola", CONFIG, rows=rows, model=model, state=tmp_path / "state").jobs()
     with pytest.raises(BadInput, match=r"train\.jsonl:2 \(id cola-1\): has the label 'maybe'; expected one of 0, 1"):
         run_all(jobs, 2)
 
 
 def test_what_a_killed_writer_left_is_cleared_away(task_rows, model, tmp_path):
-    (job, *_) = plan("sst2", CONFIG, rows=task_rows / "sst2", model=model, state=tmp_path)
+    (job, *_) = Plan("sst2", CONFIG, rows=task_rows / "sst2", model=model, state=tmp_path).jobs()
     left = job.folder.with_name(f".{job.folder.name}.tmp-12345")
     left.mkdir(parents=True)
     (left / "dev.jsonl").write_text("half a li")
@@ -224,12 +229,14 @@ def test_rows_beyond_what_pre_training_has_seen_are_counted(task_rows, model, tm
     settings = read_json(model / "config.json")
     for seen, expected in ((9, {"positions": 9, "share": 0.4}), (32, None)):
         write_json(longer / "config.json", settings | {"trained_positions": seen})
-        jobs = plan("cola", CONFIG, rows=task_rows / "cola", model=longer, state=tmp_path)
+        jobs = Plan("cola", CONFIG, rows=task_rows / "cola", model=longer, state=tmp_path).jobs()
         splits = [SimpleNamespace(length_N=np.array(lengths)) for lengths in ([8, 9, 10], [32, 4])]
         found = [solve.beyond_pretraining(job, *splits) for job in jobs]
         assert found == [{"beyond_pretraining": expected} if expected else {}, {}]  # nothing is said of the scratch arm
     assert (
-        solve.beyond_pretraining(plan("cola", CONFIG, rows=task_rows / "cola", model=model, state=tmp_path)[0], *splits)
+        solve.beyond_pretraining(
+            Plan("cola", CONFIG, rows=task_rows / "cola", model=model, state=tmp_path).jobs()[0], *splits
+        )
         == {}
     )
 
@@ -240,7 +247,7 @@ def test_the_count_stands_in_the_record_and_in_the_summary(task, config, task_ro
     shutil.copytree(model, longer, ignore=shutil.ignore_patterns(MANIFEST))
     write_json(longer / "config.json", read_json(model / "config.json") | {"trained_positions": 1})
     few = dataclasses.replace(config, max_train_rows=16, epochs=1)
-    records = [run(job) for job in plan(task, few, rows=task_rows / task, model=longer, state=tmp_path)]
+    records = [run(job) for job in Plan(task, few, rows=task_rows / task, model=longer, state=tmp_path).jobs()]
     told = summary.of_squad(records) if task == "squad2" else summary.of_task(GLUE[task], records)
     assert told["beyond_pretraining"] == records[0]["beyond_pretraining"] == {"positions": 1, "share": 1.0}
     assert "beyond_pretraining" not in records[1]
