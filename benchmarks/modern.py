@@ -45,7 +45,7 @@ from electra.pretraining.evaluation import area_under_curve
 from electra.pretraining.feed import Data, Feed
 from electra.pretraining.flops import step_flops
 from electra.pretraining.model import Pretraining, optimizer_of
-from electra.pretraining.trainer import pretrain
+from electra.pretraining.trainer import Launch, pretrain
 
 RUNS, OUT = Path("runs/modern-benchmark"), Path("benchmarks/results")
 LENGTH, VOCABULARY, HELD_OUT, PAIRS, TIMED = 32, 4096, 512, 1000, 20
@@ -246,7 +246,9 @@ def one(arm: str, seed: int, steps: int, text: Text, home: Path) -> tuple[Pretra
     spent, started = (read_json(known)["seconds"] if known.is_file() else 0.0), time.process_time()
     torch.set_num_threads(1)
     try:
-        trained = pretrain(config, text.data, run, {"config": of_config(config)}, log=_quiet, title=f"{arm}, {seed}")
+        trained = pretrain(
+            config, text.data, run, {"config": of_config(config)}, log=_quiet, launch=Launch(title=f"{arm}, {seed}")
+        )
     finally:
         if run.is_dir() and not (known.is_file() and read_json(known).get("done")):
             write_json(known, {"seconds": spent + time.process_time() - started, "done": False})

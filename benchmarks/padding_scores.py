@@ -43,9 +43,9 @@ from electra.finetuning.tasks import GLUE
 from electra.finetuning.unpadded import first_hidden
 from electra.nn import attention, dropout
 from electra.nn.encoder import Encoder
-from electra.progress import Progress
 from electra.workers import run_units, worker_count
 from pipelines.params import load
+from pipelines.progress import Progress
 
 First = Callable[[Encoder, Batch], Tensor]
 

@@ -70,6 +70,7 @@ class Judged:
     probability: NDArray[np.float32]  # (T,): that the token was replaced
 
 
+@dataclass(eq=False, repr=False)
 class Model:
     """An ELECTRA in eval mode on its device; what its folder holds decides what it can do.
 
@@ -77,21 +78,17 @@ class Model:
     [SEP] among them; `ready` says of a fine-tuned one what its task is. A method that the folder has no head for raises BadInput.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        kind: Literal["discriminator", "generator", "encoder", "fine-tuned"],
-        network: nn.Module,
-        tokenizer: Tokenizer,
-        length: int,
-        device: torch.device,
-        precision: Precision,
-        ready: Ready | None = None,
-    ) -> None:
-        self.folder, self.kind, self.tokenizer, self.length = folder, kind, tokenizer, length
-        self.device, self.precision = device, precision
-        self.network = network.to(device).eval()
-        self.ready = ready
+    folder: Path
+    kind: Literal["discriminator", "generator", "encoder", "fine-tuned"]
+    network: nn.Module
+    tokenizer: Tokenizer
+    length: int
+    device: torch.device
+    precision: Precision
+    ready: Ready | None = None
+
+    def __post_init__(self) -> None:
+        self.network.to(self.device).eval()
 
     @property
     def encoder(self) -> Encoder:

@@ -21,8 +21,8 @@ from typing import Any
 
 from electra.errors import BadConfig, CorruptFile, NoAccess, SourceUnreachable, UserError
 from electra.files import remove, rename, room, safe_join, sha256_bytes, sha256_file, wait_for_folder
-from electra.progress import Progress
 from electra.storage.manifest import read_notes, sha256_once, write_sealed
+from pipelines.progress import Progress
 
 FOLDER = Path("runs") / "fetched"
 VARIABLE = "ELECTRA_FETCHED"

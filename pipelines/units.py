@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from electra.errors import CorruptFile
 from electra.files import LOCK, atomic_folder, remove
-from electra.progress import Progress
 from electra.storage.manifest import verify_manifest, write_manifest
 from electra.workers import run_units, worker_count
 from pipelines import cluster
+from pipelines.progress import Progress
 
 Job = TypeVar("Job")
 Counts = dict[str, Any]

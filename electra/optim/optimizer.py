@@ -25,7 +25,13 @@ class AdamW:
     """torch's fused AdamW over groups `{params, scale, weight_decay, lr}`; state as in torch.optim."""
 
     def __init__(
-        self, groups: list[dict[str, Any]], *, beta1: float, beta2: float, eps: float, bias_correction: bool
+        self,
+        groups: list[dict[str, Any]],
+        *,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-6,
+        bias_correction: bool = False,
     ) -> None:
         self.param_groups, first_step = groups, 0.0 if bias_correction else _NO_CORRECTION
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
@@ -105,18 +111,10 @@ def grouped(parameters: Named, *, weight_decay: float, scale: Callable[[str], fl
 
 
 def build_optimizer(
-    parameters: Named,
-    *,
-    weight_decay: float,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-6,
-    bias_correction: bool = False,
-    scale: Callable[[str], float] = lambda name: 1.0,
+    parameters: Named, *, weight_decay: float, scale: Callable[[str], float] = lambda name: 1.0, **adam: Any
 ) -> AdamW:
-    """Fused AdamW over named parameters; `scale` maps a name to its share of the learning rate."""
-    groups = grouped(parameters, weight_decay=weight_decay, scale=scale)
-    return AdamW(groups, beta1=beta1, beta2=beta2, eps=eps, bias_correction=bias_correction)
+    """Fused AdamW (`adam` are its settings) over named parameters; `scale` maps a name to its share of the learning rate."""
+    return AdamW(grouped(parameters, weight_decay=weight_decay, scale=scale), **adam)
 
 
 def set_rate(optimizer: AdamW, rate: float) -> None:

@@ -5,7 +5,6 @@ import time
 import torch
 
 from electra.devices import driver_version
-from electra.optim.precision import Precision
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.distributed import World
 from electra.pretraining.feed import Feed
@@ -15,24 +14,15 @@ SETTLED = WARM_UP + 2  # steps after which nothing is compiled or recorded any m
 TIMED = 5  # steps that the estimate is made from
 
 
-def announce(
-    title: str,
-    settings: PretrainConfig,
-    world: World,
-    precision: Precision,
-    step: Step,
-    feed: Feed,
-    pace: float,
-    left: int,
-) -> str:
+def announce(settings: PretrainConfig, world: World, step: Step, feed: Feed, pace: float, left: int) -> str:
     """`pace` is seconds a step, `left` the steps to go."""
-    parts = [_device(world, settings), f"torch {torch.__version__}", precision]
+    parts = [_device(world, settings), f"torch {torch.__version__}", step.precision]
     if world.device.type == "cuda":
         gigabytes = feed.nbytes / 1e9
         parts += [_compiled(settings), _recorded(settings, world, step)]
         parts += [f"rows {'on the GPU' if feed.resident else 'streamed from the disk'} ({gigabytes:.2g} GB)"]
         parts += ["deterministic"] if settings.deterministic else []
-    return f"{title}: {', '.join(parts)}; {feed.tokens / pace:,.0f} tokens/s, {left:,} steps in about {_duration(pace * left)}"
+    return f"{', '.join(parts)}; {feed.tokens / pace:,.0f} tokens/s, {left:,} steps in about {_duration(pace * left)}"
 
 
 def _device(world: World, settings: PretrainConfig) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from electra.nn.encoder import Encoder
 from electra.nn.token_heads import MaskedTokenHead
 from electra.pretraining.config import ObjectiveConfig
-from electra.pretraining.vocabulary import propose
+from electra.pretraining.vocabulary import Chosen, propose
 
 
 def gather_rows(hidden_BTH: Tensor, positions_BN: Tensor) -> Tensor:
@@ -25,17 +25,10 @@ class ProposingHead(MaskedTokenHead):
     """The masked-token head in training: loss and sample in one, without handing out logits."""
 
     def propose(
-        self,
-        hidden_MH: Tensor,
-        word_VE: Tensor,
-        targets_M: Tensor,
-        weights_M: Tensor,
-        uniform_M: Tensor | None,
-        config: ObjectiveConfig,
+        self, hidden_MH: Tensor, word_VE: Tensor, chosen: Chosen, config: ObjectiveConfig
     ) -> tuple[Tensor, Tensor]:
         """(L_MLM as a sum over positions, sampled ids (M,)) from `vocabulary.propose`."""
-        features_ME = self.features(hidden_MH)
-        return propose(features_ME, word_VE, self.bias, targets_M, weights_M, uniform_M, config)
+        return propose(self.features(hidden_MH), word_VE, self.bias, chosen, config)
 
 
 class Generator(nn.Module):

@@ -37,6 +37,7 @@ from electra.pretraining.objectives import (
     reinforce_losses,
     replaced_token_losses,
 )
+from electra.pretraining.vocabulary import Chosen
 
 TOKEN_OBJECTIVES = {"replace_mlm", "all_tokens_mlm", "mlm"}  # the main network predicts tokens
 
@@ -204,8 +205,8 @@ class Pretraining(nn.Module):
     def _propose(
         self, head: ProposingHead, hidden_MH: Tensor, encoder: Encoder, masked: Masked, uniform_M: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        word_VE, weights_M = encoder.embeddings.tables()[0], masked.weights_BN.view(-1)
-        return head.propose(hidden_MH, word_VE, masked.targets_M, weights_M, uniform_M, self.config.objective)
+        chosen = Chosen(masked.targets_M, masked.weights_BN.view(-1), uniform_M)
+        return head.propose(hidden_MH, encoder.embeddings.tables()[0], chosen, self.config.objective)
 
     def _chosen_loss(self, name: str, masked: Masked, hidden_BTH: Tensor, sums: dict[str, Tensor]) -> Tensor:
         """Sum of the main network's token losses at the chosen positions; `name` is what its hits are counted as."""

@@ -5,7 +5,6 @@ run that was killed and resumed ends with the same bytes as one that was not, on
 """
 
 import contextlib
-import io
 import sys
 import time
 from collections.abc import Callable
@@ -36,7 +35,7 @@ from electra.pretraining.nonfinite import refuse
 from electra.pretraining.phases import phase_at, phases_of, rate, stage_of
 from electra.pretraining.state import State
 from electra.pretraining.step import Step, compile_parts, keep_freed_memory, lacks_to_compile
-from electra.progress import Progress
+from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
 from electra.storage import checkpoint, runs
@@ -58,6 +57,16 @@ class Trained:
 Log = Callable[[int, dict[str, float]], None]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """How a run is started and shown, which bears on no number of it."""
+
+    title: str = "pretrain"
+    device: torch.device | None = None
+    origin: str = ""  # name of a run to continue (storage/runs.py)
+    bar: type[Bar] = Bar
+
+
 def pretrain(
     config: ElectraConfig,
     data: Data,
@@ -65,28 +74,26 @@ def pretrain(
     fingerprint: Fingerprint,
     *,
     log: Log,
-    title: str = "pretrain",
-    device: torch.device | None = None,
-    origin: str = "",
+    launch: Launch = Launch(),
 ) -> Trained:
     """Train to the end, from the newest good checkpoint of this fingerprint. `log` gets (step, numbers) as they come.
 
-    A run of another fingerprint that is found in `run` is set aside; `origin` names one to continue (runs.py). Under
-    torchrun every process calls this; only the main one touches `run` and logs.
+    A run of another fingerprint that is found in `run` is set aside. Under torchrun every process calls this; only the
+    main one touches `run` and logs.
     """
-    settings, device = config.pretrain, device or default_device()
+    settings, device = config.pretrain, launch.device or default_device()
     torch.set_num_threads(settings.threads)
     if device.type == "cpu":
         keep_freed_memory()
-    trainer = Trainer(config, data, run, fingerprint, log, title)
-    with join(device, settings.parallel, title) as world, contextlib.ExitStack() as held:
+    trainer = Trainer(config, data, run, fingerprint, log, launch)
+    with join(device, settings.parallel, launch.title) as world, contextlib.ExitStack() as held:
         stop = held.enter_context(StopRequest())
         held.enter_context(enough_memory(settings))
         held.enter_context(same_bytes(settings.deterministic and device.type == "cuda"))
         folder = held.enter_context(runs.Held(run)) if world.main else None
         trainer.setup(world)
         held.callback(trainer.state.writer.shutdown)
-        trainer.resume(folder, origin)
+        trainer.resume(folder, launch.origin)
         return trainer.train(stop)
 
 
@@ -99,10 +106,10 @@ class Trainer:
     run: Path
     fingerprint: Fingerprint
     listener: Log
-    title: str
+    launch: Launch
 
     def __post_init__(self) -> None:
-        config, data = self.config, self.data
+        config, data, self.title = self.config, self.data, self.launch.title
         self.steps = training_steps(config, data.vocab_size)
         self.phases = phases_of(config.pretrain, self.steps)
         self.flops = {phase: phase_flops(config, phase, data.vocab_size) for phase in self.phases}
@@ -116,12 +123,9 @@ class Trainer:
         config, data, settings = self.config, self.data, self.config.pretrain
         self.world, self.device = world, world.device
         if world.tell(self.fingerprint) != self.fingerprint:
-            raise BadInput(
-                self.run,
-                f"process {world.rank} finds other settings, data or code here than the main process",
-                "the same project folder on all machines",
-                "share the folder between the machines",
-            )
+            found = f"process {world.rank} finds other settings, data or code here than the main process"
+            do = "share the folder between the machines"
+            raise BadInput(self.run, found, "the same project folder on all machines", do)
         for phase in self.phases:
             self.slices, self.mine = world.slices(phase.batch, settings.accumulate)  # the same for batches of any size
         torch.manual_seed(derive(settings.seed, "init"))
@@ -172,11 +176,8 @@ class Trainer:
         self.state.check_shapes(groups)
         at, stage = progress["step"], progress["stage"]
         if at >= self.steps or stage != self.stage(at):
-            found, expected = (
-                f"step {at:,} ({stage}) of {self.steps:,}",
-                f"more steps than that, or a {stage} stage there",
-            )
-            raise BadInput(self.run, f"cannot go on at {found}", expected, "change the steps")
+            found = f"cannot go on at step {at:,} ({stage}) of {self.steps:,}"
+            raise BadInput(self.run, found, f"more steps than that, or a {stage} stage there", "change the steps")
 
     # ── train ──
 
@@ -188,7 +189,7 @@ class Trainer:
         self.model.train()
         if self.first == 0:
             self.evaluate(0)
-        with Progress(self.title, total=steps, unit="steps", stream=None if world.main else io.StringIO()) as bar:
+        with (self.launch.bar if world.main else Bar)(self.title, steps, "steps") as bar:
             for step in range(self.first, steps):
                 if step in {self.first, *(phase.first for phase in self.phases)}:
                     self.begin_phase(step)
@@ -255,9 +256,8 @@ class Trainer:
         if pace is not None and self.world.main:
             number, of = self.phases.index(self.phase) + 1, len(self.phases)
             title = f"{self.title}, phase {number} of {of} (rows of {self.phase.length})" if of > 1 else self.title
-            facts = (self.world, self.precision, self.step, self.feed)
-            line = announce(title, self.config.pretrain, *facts, pace, self.phase.last - done)
-            print(line, file=sys.stderr, flush=True)
+            line = announce(self.config.pretrain, self.world, self.step, self.feed, pace, self.phase.last - done)
+            print(f"{title}: {line}", file=sys.stderr, flush=True)
 
     def tell(self, sentence: str) -> None:
         """Say something once, whatever the number of processes."""
@@ -336,7 +336,7 @@ class Trainer:
         """Stop at a step whose loss or gradient is not finite; what replays it is left beside the last good checkpoint."""
         if not self.step.bad.item():
             return
-        facts = {
+        bundle = {
             "step": done,
             "finite_until": self.logged,
             "slices": self.slices,
@@ -347,4 +347,4 @@ class Trainer:
             "loss": str(read_sums(self.world.total(sums)).get("loss")),
             "gradient_norm": str(norm.item()),
         }
-        refuse(self.run, facts, write=self.world.main)
+        refuse(self.run, bundle, write=self.world.main)

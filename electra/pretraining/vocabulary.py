@@ -10,6 +10,8 @@ For CPUs: on a GPU the compiler fuses those passes, and its memory holds the log
 Shapes: M chosen positions, C rows of a chunk, E embedding size, V vocabulary.
 """
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -21,6 +23,14 @@ from electra.pretraining.objectives import masked_token_loss
 CHUNK = 256
 
 
+class Chosen(NamedTuple):
+    """The M chosen positions of a batch."""
+
+    targets_M: Tensor
+    weights_M: Tensor  # 0 where none is meant
+    uniform_M: Tensor | None  # numbers in [0, 1) that tokens are sampled by
+
+
 class _Proposal(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -28,11 +38,10 @@ class _Proposal(torch.autograd.Function):
         features_ME: Tensor,
         word_VE: Tensor,
         bias_V: Tensor,
-        targets_M: Tensor,
-        weights_M: Tensor,
-        uniform_M: Tensor | None,
+        chosen: Chosen,
         config: ObjectiveConfig,
     ) -> tuple[Tensor, Tensor]:
+        targets_M, weights_M, uniform_M = chosen
         half = torch.is_autocast_enabled("cpu")
         kind = torch.get_autocast_dtype("cpu") if half else features_ME.dtype
         features, word = features_ME.to(kind), word_VE.to(kind)
@@ -71,28 +80,23 @@ class _Proposal(torch.autograd.Function):
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         features, word, bias = ctx.saved_tensors  # type: ignore[attr-defined]
-        return (features * grad).to(ctx.kind), word * grad, bias * grad, None, None, None, None  # type: ignore[attr-defined]
+        return (features * grad).to(ctx.kind), word * grad, bias * grad, None, None  # type: ignore[attr-defined]
 
 
 def propose(
-    features_ME: Tensor,
-    word_VE: Tensor,
-    bias_V: Tensor,
-    targets_M: Tensor,
-    weights_M: Tensor,
-    uniform_M: Tensor | None,
-    config: ObjectiveConfig,
+    features_ME: Tensor, word_VE: Tensor, bias_V: Tensor, chosen: Chosen, config: ObjectiveConfig
 ) -> tuple[Tensor, Tensor]:
     """(L_MLM as a sum over weighted positions, one sampled token a position), both in fp32 from the logits on.
 
-    The same as `masked_token_loss` and `sample` of the logits; without `uniform_M` nothing is sampled and the ids mean
-    nothing. The logits are rounded to autocast's type, as those of a linear layer are.
+    The same as `masked_token_loss` and `sample` of the logits; without uniform numbers nothing is sampled and the ids
+    mean nothing. The logits are rounded to autocast's type, as those of a linear layer are.
     """
     if features_ME.device.type != "cpu" or torch.compiler.is_compiling():
+        targets_M, weights_M, uniform_M = chosen
         logits_MV = F.linear(features_ME, *_whole_tiles(word_VE, bias_V))
         sampled_M = targets_M if uniform_M is None else sample(logits_MV, uniform_M, config, targets_M)
         return masked_token_loss(logits_MV, targets_M, weights_M), sampled_M
-    return _Proposal.apply(features_ME, word_VE, bias_V, targets_M, weights_M, uniform_M, config)  # type: ignore[no-any-return, no-untyped-call]
+    return _Proposal.apply(features_ME, word_VE, bias_V, chosen, config)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _whole_tiles(word_VE: Tensor, bias_V: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ import torch
 from electra.files import read_json, sha256_file
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.feed import Data
-from electra.pretraining.trainer import pretrain
+from electra.pretraining.trainer import Launch, pretrain
 from pipelines.gpu_check.sample import SPECIAL, MadeUpRows, size
 
 SAVED, KILLED, CLOSE = 20, 30, 0.02  # steps; and how far apart two runs may end whose sums are not in one order
@@ -32,7 +32,7 @@ def train(folder: Path, device: torch.device, *, deterministic: bool, die: bool)
             os.kill(os.getpid(), signal.SIGKILL)
 
     train, valid = (MadeUpRows(count, config.pretrain.length, shape.vocab_size) for count in (512, 64))
-    pretrain(config, Data(train, valid, SPECIAL, shape.vocab_size), folder, {}, log=log, device=device)
+    pretrain(config, Data(train, valid, SPECIAL, shape.vocab_size), folder, {}, log=log, launch=Launch(device=device))
 
 
 def wait_for(path: Path, seconds: float = 60) -> None:

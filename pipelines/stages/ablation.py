@@ -17,12 +17,12 @@ from electra.files import atomic_folder, write_json, write_jsonl
 from electra.finetuning.tasks import SQUAD
 from electra.pretraining.config import ElectraConfig, Flops
 from electra.pretraining.flops import step_flops, training_flops, training_steps
-from electra.progress import Progress
 from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
 from pipelines import rooms, verified
 from pipelines.experiments import AblationConfig
 from pipelines.params import Params, settings_digest
+from pipelines.progress import Progress
 from pipelines.stages.arms import END, Arm, Result, Task, keeping, slots, try_one
 from pipelines.stages.pretrain import ModelRows
 

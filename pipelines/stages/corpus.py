@@ -22,8 +22,8 @@ from electra.config import digest
 from electra.data.text import CleaningConfig, Document, QuarantineConfig, as_dict, clean
 from electra.errors import OutOfRoom
 from electra.files import lock_folder, remove, room, sha256_file, write_json
-from electra.progress import tell_loss
 from pipelines import rooms
+from pipelines.progress import tell_loss
 from pipelines.sources import CorpusConfig, documents, peek
 from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
 from pipelines.units import finish_units
@@ -43,7 +43,7 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     noted = Path("results/corpus") / f"{name}.json"
     write_json(noted, metrics)
     bad, details, key = metrics["quarantined"], folder / "quarantine.jsonl", f"corpora.{name}"
-    tell_loss(key, bad, metrics["rows"], "rows", "cannot be read", details, f"{key}.quarantine")
+    tell_loss(key, bad, metrics["rows"], "rows", "cannot be read", f"see {details}, and {key}.quarantine to change it")
     flat = {key: value for key, value in metrics.items() if isinstance(value, int | float)}
     dropped = {f"{kind}/{key}": n for kind in ("dropped", "dropped_lines") for key, n in metrics[kind].items()}
     tracker.summary({**flat, **dropped})

@@ -22,11 +22,11 @@ from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.runs.solve import Record
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Stack, Task
-from electra.progress import Progress
 from electra.storage.manifest import write_manifest
 from electra.workers import worker_count
 from pipelines import rooms, verified
 from pipelines.params import Params
+from pipelines.progress import Progress
 from pipelines.stages import baselines
 
 Records = dict[str, list[Record]]  # by task

@@ -31,13 +31,14 @@ from electra.pretraining.flops import inference_flops, training_flops
 from electra.pretraining.generator import Generator
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.phases import phases_of
-from electra.pretraining.trainer import Log, Trained, pretrain
+from electra.pretraining.trainer import Launch, Log, Trained, pretrain
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, verify_manifest, write_manifest
 from electra.storage.runs import ASIDE, VARIABLE
 from pipelines import rooms
 from pipelines.params import Params
 from pipelines.processes import is_main
+from pipelines.progress import Progress
 from pipelines.stages import again
 
 EXAMPLES, PROPOSALS = 12, 3
@@ -117,7 +118,8 @@ class ModelRows:
         unigram = self._counts() if config.generator.kind == "unigram" else None
         data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others)
         owner = self.fingerprint(config) if owner is None else owner
-        return pretrain(config, data, run, owner, log=log, title=title, origin=origin)
+        launch = Launch(title=title, origin=origin, bar=Progress)
+        return pretrain(config, data, run, owner, log=log, launch=launch)
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:
         """What a run's result is a function of: settings, rows, tokenizer, first weights, code."""

@@ -14,9 +14,9 @@ from electra.data.text import QuarantineConfig, Rejected, as_dict
 from electra.errors import BadInput
 from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
-from electra.progress import Progress, tell_loss
 from electra.storage.manifest import MANIFEST, write_manifest
 from pipelines.needed import needed, require_files
+from pipelines.progress import Progress, tell_loss
 from pipelines.sources import (
     HubTasks,
     LocalTasks,
@@ -46,7 +46,9 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     metrics = gather(source, f"tasks.{name}", folder)
     bad, key = metrics["quarantined"], f"tasks.{name}"
     details = folder / "quarantine.jsonl"
-    tell_loss(key, bad, metrics["rows"] + bad, "rows", "cannot be read", details, f"{key}.quarantine")
+    tell_loss(
+        key, bad, metrics["rows"] + bad, "rows", "cannot be read", f"see {details}, and {key}.quarantine to change it"
+    )
     write_json(Path("results/tasks") / f"{name}.json", metrics)
     tracker.summary(
         {

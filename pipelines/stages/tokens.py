@@ -27,10 +27,10 @@ from electra.data.text import sentences
 from electra.data.tokenizer import HubTokenizer, Tokenizer, TrainTokenizer
 from electra.errors import BadInput, CorruptFile
 from electra.files import atomic_folder, lock_folder, readable, remove, room, sha256_file, write_json
-from electra.progress import tell_loss
 from electra.seeds import derive, permute
 from electra.storage.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
 from pipelines import remote, rooms
+from pipelines.progress import tell_loss
 from pipelines.sources import hub
 from pipelines.stages import again
 from pipelines.units import finish_unit, finish_units
@@ -68,9 +68,10 @@ def tell_losses(config: TokensConfig, where: str, metrics: dict[str, Any], noted
         read, lost = (sum(one[key] for one in splits.values()) for key in ("tokens_read", "tokens_discarded"))
         keys = "overflow: carry" if config.packing.lines == "sentences" else "lines: sentences or overflow: carry"
         why = f"did not fit rows of {length}"
-        tell_loss(where, lost, read, "tokens", why, noted, f"{where}.packing ({keys})")
+        tell_loss(where, lost, read, "tokens", why, f"see {noted}, and {where}.packing ({keys}) to change it")
     unknown, characters = metrics["unknown_characters"], metrics["characters"]
-    tell_loss(where, unknown, characters, "characters", "became [UNK]", noted, f"{where}.tokenizer")
+    more = f"see {noted}, and {where}.tokenizer to change it"
+    tell_loss(where, unknown, characters, "characters", "became [UNK]", more)
 
 
 def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work: Path) -> dict[str, Any]:

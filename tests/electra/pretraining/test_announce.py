@@ -10,14 +10,14 @@ from electra import devices
 from electra.pretraining import announce as module
 from electra.pretraining.announce import SETTLED, TIMED, Pace, announce
 from electra.pretraining.distributed import World
-from electra.pretraining.trainer import pretrain
+from electra.pretraining.trainer import Launch, pretrain
 from tests.electra.helpers import config, data
 
 GPU = torch.device("cuda", 0)
 
 
 def test_a_run_says_once_what_it_runs_on(tmp_path, capsys):
-    pretrain(config(), data(), tmp_path, {}, log=lambda step, numbers: None, title="demo")
+    pretrain(config(), data(), tmp_path, {}, log=lambda step, numbers: None, launch=Launch(title="demo"))
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "tokens/s," in line]
     assert re.fullmatch(
         r"demo: CPU with 1 thread, torch \S+, fp32; [\d,]+ tokens/s, 14 steps in about \d+ seconds", line
@@ -33,14 +33,14 @@ def line(monkeypatch, tmp_path, *, world=None, record=True, resident=True, compi
     monkeypatch.setattr(devices, "DRIVER", tmp_path / "version")
     settings = config(**{f"pretrain__{key}": value for key, value in changes.items()}).pretrain
     feed = types.SimpleNamespace(resident=resident, nbytes=2 * 10**9, tokens=8 * 24)
-    step = types.SimpleNamespace(record=object() if record else None)
-    return announce("small", settings, world or World(0, 1, GPU), "bf16", step, feed, 0.01, 1_000_000)
+    step = types.SimpleNamespace(record=object() if record else None, precision="bf16")
+    return announce(settings, world or World(0, 1, GPU), step, feed, 0.01, 1_000_000)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, r"small: NVIDIA H100 80GB HBM3 \(driver 580\.65\.06\), torch \S+, bf16, compiled, recorded, rows on the GPU \(2 GB\);"),
+        ({}, r"^NVIDIA H100 80GB HBM3 \(driver 580\.65\.06\), torch \S+, bf16, compiled, recorded, rows on the GPU \(2 GB\);"),
         ({}, r"; 19,200 tokens/s, 1,000,000 steps in about 2\.8 hours$"),
         ({"resident": False}, "rows streamed from the disk"),
         ({"compiler": False}, r"not compiled \(no C compiler\)"),

@@ -8,6 +8,7 @@ from electra.pretraining import vocabulary
 from electra.pretraining.config import ObjectiveConfig
 from electra.pretraining.corruption import draw, sample
 from electra.pretraining.objectives import masked_token_loss
+from electra.pretraining.vocabulary import Chosen
 
 M, E, V = 23, 8, 700
 
@@ -29,7 +30,7 @@ def both(config=None, bf16=False, learns=(True, True, True)):
         leaves = [t.clone().requires_grad_(flag) for t, flag in zip(tensors, learns, strict=True)]
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             if chunked:
-                loss, sampled = vocabulary.propose(*leaves, targets, weights, uniform, config)
+                loss, sampled = vocabulary.propose(*leaves, Chosen(targets, weights, uniform), config)
             else:
                 logits = F.linear(*leaves)
                 loss = masked_token_loss(logits, targets, weights)
@@ -83,7 +84,8 @@ def test_a_hopeless_target_costs_its_distance_not_infinity():
     """exp(-200) is 0 in fp32; its negative logarithm must still be 200."""
     features, word = torch.ones(1, 1), torch.zeros(5, 1)
     bias = torch.tensor([200.0, 0, 0, 0, 0])
-    loss, _ = vocabulary.propose(features, word, bias, torch.tensor([3]), torch.ones(1), None, ObjectiveConfig())
+    chosen = Chosen(torch.tensor([3]), torch.ones(1), None)
+    loss, _ = vocabulary.propose(features, word, bias, chosen, ObjectiveConfig())
     assert loss.item() == pytest.approx(200)
 
 
