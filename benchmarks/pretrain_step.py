@@ -52,7 +52,7 @@ from electra.pretraining.state import State
 from electra.pretraining.step import WARM_UP
 from pipelines.params import load
 
-RESULTS = Path("benchmarks/results")
+RESULTS, LATE = Path("benchmarks/results"), "stopped at the deadline"
 GPU_ROWS = {"base": 64, "large": 32}  # what every arm holds on a GPU of 80 GB; small's batch fits whole
 MARKS = {"cpu": {"peer-fp32": 3.0, "equal bf16": 2.3, "equal fp32": 1.6, "utilisation": 0.4, "memory": 0.5, "overhead": 0.02},
          "cuda": {"equal bf16": 3.0, "compiled bf16": 1.5, "first step seconds": 60,
@@ -197,7 +197,7 @@ def child(out: Path, options: argparse.Namespace, deadline: float, *more: str) -
         left = max(deadline - time.time(), 0) + 60
         done = subprocess.run(words, timeout=left, stderr=subprocess.PIPE, text=True, check=False)
     except subprocess.TimeoutExpired:
-        return {"error": "stopped at the deadline"}
+        return {"error": LATE}
     if done.returncode:
         return {"error": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]}
     found: Found = read_json(out)
