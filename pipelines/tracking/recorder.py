@@ -55,10 +55,11 @@ def database(store: str) -> Iterator[str | None]:
     never opens again: so it gets its name when it is whole.
     """
     scheme, _, name = store.partition(":///")
-    path, files = Path(name), Path(name).with_name("mlruns")
-    if scheme != "sqlite" or not path.parent.is_dir():
+    path = Path(name)
+    if scheme != "sqlite" or not path.name or not path.parent.is_dir():
         yield None
         return
+    files = path.with_name("mlruns")
     with hold_folder(files, FIRST_SECONDS):
         if not path.exists():
             from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
@@ -147,7 +148,8 @@ class Recorder:
         elif what == "close":
             self.close(message["run"], message["status"], message.get("error", ""))
         elif what == "end":
-            self.mlflow.set_terminated(message["workflow"], message["status"])
+            if message["status"]:
+                self.mlflow.set_terminated(message["workflow"], message["status"])
             tag_outs(self.mlflow, self.experiment, message["workflow"], message["hashes"], message["networks"])
 
     def open(self, message: dict[str, Any]) -> None:
@@ -244,7 +246,8 @@ class Recorder:
         for stage in upstream:
             for path, md5 in hashes.get(stage, {}).items():
                 self.mlflow.set_tag(run_id, f"dvc.in.{path}", md5)
-        tag_outs(self.mlflow, self.experiment, self.state["parent"], hashes, known["networks"])
+        if self.state["found_parent"]:  # a flow does it at its end: of its stages some ran elsewhere
+            tag_outs(self.mlflow, self.experiment, self.state["parent"], hashes, known["networks"])
 
     def _dataset(self, run_id: str, name: str, digest: str, context: str) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
