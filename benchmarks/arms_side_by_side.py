@@ -1,7 +1,8 @@
 """How many arms side by side pay: `python benchmarks/arms_side_by_side.py` → benchmarks/results/arms-side-by-side.json.
 
 The same four arms of tiny (20 steps, no fine-tuning; different seeds) with 1, 2, … processes of one thread each, one
-process a core at most, interleaved; and with one process that uses all cores as threads. Rates are relative to one process.
+process a core at most, interleaved; and with one process that uses all cores as threads. Rates
+are relative to one process.
 """
 
 import dataclasses

@@ -1,9 +1,9 @@
 """What a step costs beside other busy processes, by how OpenMP's threads wait: `python benchmarks/busy.py`.
 
 A model's steps on made-up rows, one process for each way of waiting, each measured in turn for a few seconds alone and
-beside so many processes that compute without end. Two ratios count, both within a turn: the rate of each way to that of the
-first one on the same load (above 1: faster), and how many times as long a step takes as on a quiet machine in the same way.
-Two threads beside N processes have a fair share of two processors when that is (N + 2) / 2. Writes
+beside so many processes that compute without end. Two ratios count, both within a turn: the rate of each way to that of
+the first one on the same load (above 1: faster), and how many times as long a step takes as on a quiet machine in the
+same way. Two threads beside N processes have a fair share of two processors when that is (N + 2) / 2. Writes
 benchmarks/results/busy.json.
 
 Linux shares a machine out by session first (`/proc/self/autogroup`), so the others are started in this one's.
@@ -34,7 +34,7 @@ WARM_UP = 10  # steps
 
 
 def serve(model: str, threads: int) -> None:
-    """Be one of the measured processes: train for as many seconds as each line of stdin says, and tell what came of it."""
+    """One of the measured processes: train for as many seconds as each line of stdin says, and tell what came of it."""
     import torch  # before pipelines, which chooses a way of waiting where none is set
 
     from electra.optim.optimizer import build_optimizer

@@ -2,11 +2,12 @@
 
     python benchmarks/corpus.py --rounds 4 --megabytes 12
 
-Reads real text (corpus `local_wiki_books`), cleans it once into slices of JSON lines, and turns every slice into rows of
-128 by both arms in turn, in one process on one thread; rates are tokens over process CPU time. `ours` is the work of a
-tokens worker: verify, parse, split sentences, tokenize, pack by ELECTRA's rule, write. `peer` loads the JSON lines,
+Reads real text (corpus `local_wiki_books`), cleans it once into slices of JSON lines, and turns every slice into rows
+of 128 by both arms in turn, in one process on one thread; rates are tokens over process CPU time. `ours` is the work of
+a tokens worker: verify, parse, split sentences, tokenize, pack by ELECTRA's rule, write. `peer` loads the JSON lines,
 maps the tokenizer over batches and maps `group_texts`, cache files written as by default. Peaks of memory are measured
-in a fresh process for each arm; `peer_lines` is the peer given one paragraph an example, where its batches are smallest.
+in a fresh process for each arm; `peer_lines` is the peer given one paragraph an example, where its batches are
+smallest.
 """
 
 import argparse
@@ -215,7 +216,7 @@ def main() -> None:
     ratios = [a / b for a, b in zip(rates["ours"], rates["peer"], strict=True)]
     result = {
         "command": f"python benchmarks/corpus.py --rounds {options.rounds} --megabytes {options.megabytes:g}",
-        "what": "clean documents (JSON lines) to rows of 128 on disk, one thread, tokens per second of process CPU time",
+        "what": "clean documents (JSON lines) to rows of 128 on disk, one thread, tokens per second of CPU time",
         "tokens_per_cpu_second": {arm: spread(values) for arm, values in rates.items()},
         "ratio": spread(ratios),
         "rounds": {arm: [round(value) for value in values] for arm, values in rates.items()},

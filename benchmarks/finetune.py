@@ -2,13 +2,13 @@
 
     python benchmarks/finetune.py ../shared/data/glue ../shared/data/vocab/bert-base-uncased-vocab.txt --fraction 0.02
 
-Arms: `ours`, and `ours-bf16` with `precision: bf16`; `pad-128`, Trainer with every row padded to 128 as run_glue does by
-default; `dynamic`, Trainer with rows padded to the longest of their batch. Each reads the same TSV rows, tokenises them
-with its own tokenizer, trains one epoch with dropout 0.1 and AdamW at batch 32 on one thread, in fp32 but for the arm
-named so, and predicts the dev rows. Arms take turns, each in a forked process of its own, so that its peak of memory is
-its own; imports are done before and count for none.
-`--fraction` cuts every task alike, so that their shares stay as they are; `--arms` leaves arms out (bf16 takes many times
-as long as fp32 where the processor has no products for it). Needs `pip install accelerate`.
+Arms: `ours`, and `ours-bf16` with `precision: bf16`; `pad-128`, Trainer with every row padded to 128 as run_glue does
+by default; `dynamic`, Trainer with rows padded to the longest of their batch. Each reads the same TSV rows, tokenises
+them with its own tokenizer, trains one epoch with dropout 0.1 and AdamW at batch 32 on one thread, in fp32 but for the
+arm named so, and predicts the dev rows. Arms take turns, each in a forked process of its own, so that its peak of
+memory is its own; imports are done before and count for none. `--fraction` cuts every task alike, so that their shares
+stay as they are; `--arms` leaves arms out (bf16 takes many times as long as fp32 where the processor has no products
+for it). Needs `pip install accelerate`.
 """
 
 import argparse
@@ -47,6 +47,7 @@ from pipelines.sources import glue
 
 TASKS = ("cola", "mrpc", "rte", "stsb")
 ARMS = ("ours", "ours-bf16", "pad-128", "dynamic")
+LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "numpy", "tokenizers")
 SMALL = EncoderConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
 LENGTH, BATCH = 128, 32
 Rows = dict[str, list[dict[str, Any]]]
@@ -193,8 +194,11 @@ def record(
         "ratios": ratios,
         "runs": runs,
         "load_average_at_end": os.getloadavg(),
-        "machine": {"processor": processor(), "instructions": torch.backends.cpu.get_cpu_capability(), "cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
-        "versions": {name: version(name) for name in ("torch", "transformers", "accelerate", "datasets", "numpy", "tokenizers")},
+        "machine": {
+            "processor": processor(), "instructions": torch.backends.cpu.get_cpu_capability(), "cores": os.cpu_count(),
+            "system": platform.platform(), "python": platform.python_version(),
+        },
+        "versions": {name: version(name) for name in LIBRARIES},
         "commit": commit,
         "recorded": time.strftime("%Y-%m-%d", time.gmtime()),
     }  # fmt: skip

@@ -1,13 +1,13 @@
-"""Seeds of a task in one stack of weights beside the same seeds one after the other, on real GLUE rows (made for a GPU).
+"""Seeds of a task in one stack of weights beside the same seeds one by one, on real GLUE rows (made for a GPU).
 
     python benchmarks/finetune_gpu.py ../shared/data/glue ../shared/data/vocab/bert-base-uncased-vocab.txt
 
-For each of the paper's eight tasks, with the recipe of the model in params.yaml (small) and five seeds: first both arms in
-turns on `--rows` training rows and one epoch, each in a process of its own: seconds from the first step to the last prediction,
-rows read and kernels loaded before. Then, with `--whole N`, all tasks in stacks on all rows and epochs, N tasks at a time in processes of their
-own, from the start of these to the last prediction. Weights are fresh unless `--encoder` names a folder that pre-training
-left; then the dev scores mean something, too. On CPUs ask for `--precision fp32`. What is measured is written at once, and a
-second start goes on with what is missing.
+For each of the paper's eight tasks, with the recipe of the model in params.yaml (small) and five seeds: first both arms
+in turns on `--rows` training rows and one epoch, each in a process of its own: seconds from the first step to the last
+prediction, rows read and kernels loaded before. Then, with `--whole N`, all tasks in stacks on all rows and epochs, N
+tasks at a time in processes of their own, from the start of these to the last prediction. Weights are fresh unless
+`--encoder` names a folder that pre-training left; then the dev scores mean something, too. On CPUs ask for `--precision
+fp32`. What is measured is written at once, and a second start goes on with what is missing.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def warmed(arm: str, task: str, config: FinetuneConfig, rows: Path, model: Path,
 def compare(
     task: str, config: FinetuneConfig, rows: Path, model: Path, place: str, most: int, rounds: int
 ) -> dict[str, Any]:
-    """Both arms in turns on `most` rows, each time in a process of its own; the ratio of each round, alone over stacked."""
+    """Both arms in turns on `most` rows, each in a process of its own; the ratio of each round, alone over stacked."""
     config = dataclasses.replace(config, max_train_rows=most, epochs=1.0)
     runs = [{arm: apart(arm, task, config, rows, model, place) for arm in ARMS} for _ in range(rounds)]
     ratios = [run["alone"]["seconds"] / run["stacked"]["seconds"] for run in runs]

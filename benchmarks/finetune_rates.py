@@ -1,8 +1,8 @@
 """Was either arm helped by its learning rate? `python benchmarks/finetune_rates.py tiny 2.5e-4 5e-4 1e-3 2e-3`.
 
 Fine-tunes a finished model and the same model from scratch on all its tasks and SQuAD at each rate, with the seeds of
-params.yaml, and writes benchmarks/results/finetune-rates-M.json: for each rate and arm the mean over the tasks and SQuAD's
-F1, seed by seed. What it has done it does not repeat (runs/finetune-rates-M).
+params.yaml, and writes benchmarks/results/finetune-rates-M.json: for each rate and arm the mean over the tasks and
+SQuAD's F1, seed by seed. What it has done it does not repeat (runs/finetune-rates-M).
 """
 
 import dataclasses

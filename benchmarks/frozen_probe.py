@@ -1,9 +1,9 @@
 """What do networks know before any fine-tuning? `python benchmarks/frozen_probe.py mini_plus mini_plus_mlm`.
 
-Of each model and of the first one's shape with fresh weights: the mean word vector, the mean hidden state and the state at
-[CLS] of every sentence, never trained further. CoLA and SST-2: logistic regression on standardised features of as many
-training rows as the model's `finetune` asks for, scored on dev. STS-B: Spearman of the cosine of a pair's two features
-(centred), with no training at all. Writes benchmarks/results/frozen-probe.json.
+Of each model and of the first one's shape with fresh weights: the mean word vector, the mean hidden state and the state
+at [CLS] of every sentence, never trained further. CoLA and SST-2: logistic regression on standardised features of as
+many training rows as the model's `finetune` asks for, scored on dev. STS-B: Spearman of the cosine of a pair's two
+features (centred), with no training at all. Writes benchmarks/results/frozen-probe.json.
 """
 
 import sys

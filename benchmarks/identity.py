@@ -1,7 +1,7 @@
 """Compare our token ids with transformers' BertTokenizer on real text: `python benchmarks/identity.py 110`.
 
-Reads that many megabytes from the files of the corpus `local_wiki_books`, as they are, and compares every line's ids with
-the published vocabulary. Writes benchmarks/results/identity.json; a difference ends it with the line.
+Reads that many megabytes from the files of the corpus `local_wiki_books`, as they are, and compares every line's ids
+with the published vocabulary. Writes benchmarks/results/identity.json; a difference ends it with the line.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""Start what the Dockerfile has made, and say how each command in it ended: `python benchmarks/image.py IMAGE`, by buildah.
+"""Start the Dockerfile's image and say how each command in it ended: `python benchmarks/image.py IMAGE`, by buildah.
 
-The image is built beforehand: `buildah build --isolation chroot --tag electra .`, with `--build-arg BASE=…` where no registry is
-to be had. The tests are not in it (.dockerignore) and are mounted. Writes benchmarks/results/image.json.
+The image is built beforehand: `buildah build --isolation chroot --tag electra .`, with `--build-arg BASE=…` where no
+registry is to be had. The tests are not in it (.dockerignore) and are mounted. Writes benchmarks/results/image.json.
 """
 
 import argparse

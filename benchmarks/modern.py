@@ -3,14 +3,17 @@
     python benchmarks/modern.py --data ../shared/data/corpus/wiki-0.jsonl.xz --seconds 600
     python benchmarks/modern.py --data ../shared/data/corpus/wiki-0.jsonl.xz --flops 2e13
 
-1. the first documents of a file (one JSON document with a `text` a line) become a vocabulary, rows, and held-out sentences
+1. the first documents of a file (one JSON document with a `text` a line) become a vocabulary,
+   rows, and held-out sentences
 2. each arm's step is timed in turn with the others'; its steps are what the budget, or half of it, pays for
-3. every arm and seed is pre-trained by the project's own loop, in `runs/modern-benchmark`: stopped, it goes on where it was
-4. all discriminators judge the same held-out rows, corrupted once by the generator of the first arm and seed, and the same
-   minimal pairs: a held-out sentence, and itself with two words swapped, one dropped, or one inflected
+3. every arm and seed is pre-trained by the project's own loop, in `runs/modern-benchmark`:
+   stopped, it goes on where it was
+4. all discriminators judge the same held-out rows, corrupted once by the generator of the first arm and seed, and the
+   same minimal pairs: a held-out sentence, and itself with two words swapped, one dropped, or one inflected
 5. when all are done, benchmarks/results/modern-<kind>-<budget>.json
 
-Operations are those of matrix products in networks; Muon's own are added (`muon_flops`). Processor seconds are the process's.
+Operations are those of matrix products in networks; Muon's own are added (`muon_flops`).
+Processor seconds are the process's.
 """
 
 import argparse

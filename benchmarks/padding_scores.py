@@ -1,17 +1,17 @@
 """Does fine-tuning without padding score like fine-tuning with it? `python benchmarks/padding_scores.py tiny`.
 
-Fine-tunes a finished model on GLUE's tasks (or those named) with some seeds, once as the project does and once with every row
-padded to the task's length and masked, by the encoder of pre-training. Settings are the model's, with dropout 0.1 in both
-arms. The means of the arms should lie within one pooled standard deviation. Which numbers dropout draws:
+Fine-tunes a finished model on GLUE's tasks (or those named) with some seeds, once as the project does and once with
+every row padded to the task's length and masked, by the encoder of pre-training. Settings are the model's, with dropout
+0.1 in both arms. The means of the arms should lie within one pooled standard deviation. Which numbers dropout draws:
 
-- `--draws shared` (the default): each number belongs to a cell of the padded grid, so that a seed drops the same in both
-  arms and padding is all that differs.
-- `--draws own`: each arm draws what it needs, as in use; a seed's numbers then fall on other tokens. By chance alone two
-  like arms of 5 seeds miss the mark once in nine times, of 20 seeds once in 600 (the difference of their means has a
-  standard error of sqrt(2 / seeds) standard deviations).
+- `--draws shared` (the default): each number belongs to a cell of the padded grid, so that a seed drops the same in
+  both arms and padding is all that differs.
+- `--draws own`: each arm draws what it needs, as in use; a seed's numbers then fall on other tokens. By chance alone
+  two like arms of 5 seeds miss the mark once in nine times, of 20 seeds once in 600 (the difference of their means has
+  a standard error of sqrt(2 / seeds) standard deviations).
 
-Without dropout, logits and gradients of both are compared in tests/electra/finetuning/test_batches.py, with shared draws in
-tests/benchmarks/test_padding_scores.py. Writes benchmarks/results/padding-scores-M-DRAWS.json, or
+Without dropout, logits and gradients of both are compared in tests/electra/finetuning/test_batches.py, with shared
+draws in tests/benchmarks/test_padding_scores.py. Writes benchmarks/results/padding-scores-M-DRAWS.json, or
 padding-scores-M-DRAWS-TASKS.json for the tasks named.
 """
 
@@ -65,7 +65,7 @@ def padded(length: int) -> First:
 
 @contextmanager
 def shared_draws(length: int) -> Iterator[Callable[[First], First]]:
-    """Meanwhile dropout draws for every cell of the grid of B rows of `length`, and what is dropped takes its cell's number.
+    """Meanwhile dropout draws for every cell of the grid of B rows of `length`, a cell's number for its token.
 
     Gives a wrapper for `first_hidden` and its like, which tells what batch is being read: what is dropped does not say.
     """

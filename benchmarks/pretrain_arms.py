@@ -1,4 +1,4 @@
-"""The arms of benchmarks/pretrain_step.py: the loop's own step and transformers' modules, from one state and for the same masks."""
+"""The arms of benchmarks/pretrain_step.py: our step and transformers' modules, from one state, with the same masks."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,19 +1,20 @@
 """The pre-training step beside transformers' modules: one script for CPU and GPU, one JSON.
 
-    python benchmarks/pretrain_step.py --models small --rows 8 --threads 1     # a CPU: minutes
-    python benchmarks/pretrain_step.py                                         # a GPU: small, base and large, in 10 minutes
+    python benchmarks/pretrain_step.py --models small --rows 8 --threads 1   # a CPU: minutes
+    python benchmarks/pretrain_step.py                                       # a GPU: small, base and large, 10 minutes
 
 Arms: `ours-P` is the loop's own step; `peer-P` is ElectraForMaskedLM and ElectraForPreTraining written as their docs
 suggest (SDPA, labels of -100, fused AdamW, autocast), with Gumbel sampling at the masked positions; `compiled-P` is the
 peer under torch.compile. P is the precision, fp32 (transformers' default) or bf16.
 
-Protocol: the same weights, rows, masks and rates in all arms; before anything is timed, all arms must give the same loss
-without dropout. Then each arm runs in a process of its own, so that none holds memory beside another, and arms take turns,
-round by round (A-B-A-B), with dropout 0.1 as published; what one round compiled the next one finds. A ratio is one of
-blocks at the same place in a round; reported are the median and the spread. On a CPU, process time counts (a busy machine
-stretches the wall's), which is given too. Utilisation is matrix products alone (electra/pretraining/flops.py, `matmul`) over the rate
-of a large bf16 product, probed before each block. Rows are synthetic. Peak memory is what an arm took above its imports
-(CPU) or above the rows (GPU: torch's allocator; `reserved` is what it asked of the driver).
+Protocol: the same weights, rows, masks and rates in all arms; before anything is timed, all arms must give the same
+loss without dropout. Then each arm runs in a process of its own, so that none holds memory beside another, and arms
+take turns, round by round (A-B-A-B), with dropout 0.1 as published; what one round compiled the next one finds. A ratio
+is one of blocks at the same place in a round; reported are the median and the spread. On a CPU, process time counts (a
+busy machine stretches the wall's), which is given too. Utilisation is matrix products alone
+(electra/pretraining/flops.py, `matmul`) over the rate of a large bf16 product, probed before each block. Rows are
+synthetic. Peak memory is what an arm took above its imports (CPU) or above the rows (GPU: torch's allocator; `reserved`
+is what it asked of the driver).
 """
 
 import argparse
@@ -54,7 +55,7 @@ from pipelines.params import load
 
 RESULTS, LATE = Path("benchmarks/results"), "stopped at the deadline"
 GPU_ROWS = {"base": 64, "large": 32}  # what every arm holds on a GPU of 80 GB; small's batch fits whole
-MARKS = {"cpu": {"peer-fp32": 3.0, "equal bf16": 2.3, "equal fp32": 1.6, "utilisation": 0.4, "memory": 0.5, "overhead": 0.02},
+MARKS = {"cpu": {"peer-fp32": 3.0, "equal bf16": 2.3, "equal fp32": 1.6, "utilisation": 0.4, "memory": 0.5, "overhead": 0.02},  # noqa: E501
          "cuda": {"equal bf16": 3.0, "compiled bf16": 1.5, "first step seconds": 60,
                   "tokens per second": {"small": 2.5e6, "base": 4.5e5}, "utilisation": {"large": 0.4}}}  # fmt: skip
 
@@ -188,7 +189,7 @@ def summary(config: ElectraConfig, rounds: list[dict[str, Found]], cpu: bool) ->
 
 
 def child(out: Path, options: argparse.Namespace, deadline: float, *more: str) -> Found:
-    """What this script found in a process of its own, which has a minute beyond the deadline to end; `error` says what went wrong."""
+    """What a process of its own found, which has a minute beyond the deadline to end; `error` says what went wrong."""
     words = [sys.executable, __file__, "--out", str(out), "--deadline", str(deadline), *more]
     for name in ("rows", "threads", "blocks", "steps"):
         if (value := getattr(options, name)) is not None:

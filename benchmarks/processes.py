@@ -1,8 +1,9 @@
-"""How far a run in several processes drifts from the same run in one: `python benchmarks/processes.py`, minutes on a CPU.
+"""How far a run in several processes drifts from one in one: `python benchmarks/processes.py`, minutes on a CPU.
 
-The same rows, masks, samples, dropout and slices; only the order of sums differs, and each step carries it on to the next.
-Two layers of 64 on made-up rows that can be learnt, at ten times a usual rate, `accumulate: 4`, gloo; for each number of steps the largest relative difference of a
-held-out loss from the one of one process, at any evaluation so far. Writes benchmarks/results/processes.json.
+The same rows, masks, samples, dropout and slices; only the order of sums differs, and each step carries it on to the
+next. Two layers of 64 on made-up rows that can be learnt, at ten times a usual rate, `accumulate: 4`, gloo; for each
+number of steps the largest relative difference of a held-out loss from the one of one process, at any evaluation so
+far. Writes benchmarks/results/processes.json.
 """
 
 import argparse

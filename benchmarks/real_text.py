@@ -2,9 +2,10 @@
 
     python benchmarks/real_text.py mini_plus mini_plus_mlm mini_plus_mlm_long
 
-Models: ELECTRA's, fine-tuned from scratch too; the masked language model with as many FLOPs in matrix products; the one with
-as many by the authors' count, which takes lookups in the word table for products. Reads what pretrain, glue and squad left
-of them and writes benchmarks/results/real-text.json (every seed's score, differences by the rule of pipelines/report/comparison.py, pre-training curves) and real-text.svg.
+Models: ELECTRA's, fine-tuned from scratch too; the masked language model with as many FLOPs in matrix products; the one
+with as many by the authors' count, which takes lookups in the word table for products. Reads what pretrain, glue and
+squad left of them and writes benchmarks/results/real-text.json (every seed's score, differences by the rule of
+pipelines/report/comparison.py, pre-training curves) and real-text.svg.
 """
 
 import bisect
@@ -118,7 +119,7 @@ def spread(seeds: list[float]) -> float:
 
 
 def draw(record: dict[str, Any]) -> "Figure":
-    """Left: held-out AUC of the discriminator over tokens; right: every task, mean and standard deviation of each arm."""
+    """Left: held-out AUC of the discriminator over tokens; right: each task, mean and standard deviation by arm."""
     figure = new_figure(9.0, 5.0)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.35))
     curve = [point for point in record["pretraining"]["electra"]["curve"] if "disc_auc" in point]

@@ -74,7 +74,8 @@ def record(name: str) -> dict[str, Any]:
         "squad": read_json(Path(f"results/{name}/squad.json")),
         "seconds": {stage: timings[stage]["seconds"] for stage in stages if stage in timings},
         "tokens_per_second": round(seen / seconds) if seconds else None,
-        "tokens_per_second_counts": "positions of all training rows over the wall time of the whole stage, evaluation and checkpoints included",
+        "tokens_per_second_counts": "positions of all training rows over the wall time of the whole stage, "
+        "evaluation and checkpoints included",
         "machine": {
             "processor": processor(),
             "instructions": torch.backends.cpu.get_cpu_capability(),

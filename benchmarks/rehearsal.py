@@ -1,18 +1,18 @@
 """Every preset and every way to train, on a stand-in GPU: what is launched, recorded, waited for and held. One JSON.
 
-    python benchmarks/rehearsal.py FOLDER                        # all that benchmarks/results/rehearsal.json does not hold yet
-    python benchmarks/rehearsal.py FOLDER --only base large      # anew: the cases with one of these in their names, in this order
+    python benchmarks/rehearsal.py FOLDER                     # all that benchmarks/results/rehearsal.json does not hold
+    python benchmarks/rehearsal.py FOLDER --only base large   # anew: cases with one of these in their names, in order
 
 FOLDER holds the stand-in: a CUDA build of torch and the project's packages in `venv/`, and `libfakegpu.so` and
-`libcuda.so.1`, which take the place of the CUDA runtime and the driver. PyTorch's dispatcher, allocator, streams and graph
-API, Inductor and Triton are the real ones; kernels do nothing. So device mix-ups, host reads, illegal work in a recording,
-empty graphs, recompilations, launches a step and memory are seen; numbers, cuDNN, NCCL and speed are not.
+`libcuda.so.1`, which take the place of the CUDA runtime and the driver. PyTorch's dispatcher, allocator, streams and
+graph API, Inductor and Triton are the real ones; kernels do nothing. So device mix-ups, host reads, illegal work in a
+recording, empty graphs, recompilations, launches a step and memory are seen; numbers, cuDNN, NCCL and speed are not.
 
-Each case is a process of its own (benchmarks/rehearsal_case.py), written when it has ended, with its commit. The first of a network
-and a mode in a start has empty caches of Inductor and Triton; its repetitions on other memory and GPUs find what that one compiled, and
-the variants of small share theirs. A case has a fault where it ends
-in an error, works on another stream or GPU than its own, does what a recording forbids, records nothing or a graph without
-operations, compiles after the warm-up, or lets the host wait in a step that neither logs, evaluates nor saves.
+Each case is a process of its own (benchmarks/rehearsal_case.py), written when it has ended, with its commit. The first
+of a network and a mode in a start has empty caches of Inductor and Triton; its repetitions on other memory and GPUs
+find what that one compiled, and the variants of small share theirs. A case has a fault where it ends in an error, works
+on another stream or GPU than its own, does what a recording forbids, records nothing or a graph without operations,
+compiles after the warm-up, or lets the host wait in a step that neither logs, evaluates nor saves.
 """
 
 import argparse
@@ -184,7 +184,8 @@ def main() -> int:
     folder = options.folder.resolve()
     if missing := [name for name in NEEDED if not (folder / name).exists()]:
         print(
-            f"error: {options.folder}: has no {missing[0]}; expected a folder with a stand-in GPU ({', '.join(NEEDED)});"
+            f"error: {options.folder}: has no {missing[0]}; expected a folder with a stand-in GPU "
+            f"({', '.join(NEEDED)});"
             " run the stand-in's set-up script on it first, or try a real GPU with `python -m pipelines gpu-check`",
             file=sys.stderr,
         )

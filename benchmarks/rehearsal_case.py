@@ -1,7 +1,7 @@
-"""One case of benchmarks/rehearsal.py, in a process of its own on the stand-in GPU: what a run launches, records, waits for and holds.
+"""One case of benchmarks/rehearsal.py in its own process on the stand-in GPU: launches, records, waits, memory.
 
-Kernels do nothing there, so what reads numbers is replaced: sums and evaluations answer with ones, nothing is non-finite,
-and checkpoints hold zeros. Everything else is the project's own `pretrain()` and its fine-tuning jobs.
+Kernels do nothing there, so what reads numbers is replaced: sums and evaluations answer with ones, nothing is
+non-finite, and checkpoints hold zeros. Everything else is the project's own `pretrain()` and its fine-tuning jobs.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Fine-tuning jobs on two stand-in GPUs, through the pool's own workers: on which GPU each worked, and what a step launched.
+"""Fine-tuning jobs on two stand-in GPUs, by the pool's own workers: where each worked, what a step launched.
 
 Small's encoder on made-up rows of all lengths, as many as keep the loss from being looked at, for it is noise.
 """
@@ -26,7 +26,7 @@ WORDS = ("good", "bad", "cat", "dog")
 
 
 def observed(unit: pool.Unit) -> dict[str, Any]:
-    """A unit of the pool, the GPU that it worked on, and the counts of its first step and of a late one that was all replayed."""
+    """A unit of the pool, its GPU, and the counts of its first step and of a late one that was all replayed."""
     counters, seen = Counters(), []
 
     class Counted(step.Step):

@@ -1,9 +1,10 @@
 """What checkpoints and evaluations would cost a run of `small` on an H100: `python benchmarks/saving.py`. An estimate.
 
-Measured here, on one thread: the copy of a whole checkpoint, what another thread then does with it (looks for NaN, writes,
-hashes, reads back), and what the host does with the scores of an evaluation. Assumed, since no GPU was there: the speeds
-below. The share of the wall is given twice: as designed, where the loop waits for the copy alone, and as the worst case,
-where the other thread held the interpreter all the time that it works. Writes benchmarks/results/saving.json.
+Measured here, on one thread: the copy of a whole checkpoint, what another thread then does with it (looks for NaN,
+writes, hashes, reads back), and what the host does with the scores of an evaluation. Assumed, since no GPU was there:
+the speeds below. The share of the wall is given twice: as designed, where the loop waits for the copy alone, and as the
+worst case, where the other thread held the interpreter all the time that it works. Writes
+benchmarks/results/saving.json.
 """
 
 import argparse
@@ -34,7 +35,7 @@ RESULT = Path("benchmarks/results/saving.json")
 ASSUMED = {
     "tokens_per_second": 2.7e6,  # a roofline's upper end for an H100: the faster a step, the more an interruption costs
     "copy_bytes_per_second": 20e9,  # from a GPU into pinned memory; PCIe 5 x16 carries 64e9
-    "launches_per_evaluated_batch": 1989,  # all that an eager training step launches (benchmarks/results/rehearsal.json)
+    "launches_per_evaluated_batch": 1989,  # by an eager training step (benchmarks/results/rehearsal.json)
     "seconds_per_launch": 1e-5,  # by the host, of an evaluation's unrecorded pass
 }
 

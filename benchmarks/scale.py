@@ -2,14 +2,14 @@
 
 Runs `corpus` and `tokens` (rows of 128 and 512, repeated documents and paragraphs dropped) on a third and on all of the
 files of `local_wiki_books`, then on four times as much, and records time, processor time, memory of every process, and
-disk. A hundredth of 3.3 B tokens is 33 M, a hundredth of 33 B is 330 M; the text has 99 M. The fourfold size is not four
-times as much real text: it is the text and three copies, in which every paragraph begins with a word of the copy's own, so
-that none is dropped as repeated. Writes benchmarks/results/scale.json, after each size.
+disk. A hundredth of 3.3 B tokens is 33 M, a hundredth of 33 B is 330 M; the text has 99 M. The fourfold size is not
+four times as much real text: it is the text and three copies, in which every paragraph begins with a word of the copy's
+own, so that none is dropped as repeated. Writes benchmarks/results/scale.json, after each size.
 
-`python benchmarks/scale.py scheduler` simulates the other side: a Dask scheduler with 64 workers gives out a hundredth of the
-units of 33 B and of 1 T tokens. A unit sleeps as long as one of its kind takes by the largest
-size, and leaves a folder of one small file. All workers are threads of one process, so its processor time is the
-scheduler's, the client's and the workers' together.
+`python benchmarks/scale.py scheduler` simulates the other side: a Dask scheduler with 64 workers gives out a hundredth
+of the units of 33 B and of 1 T tokens. A unit sleeps as long as one of its kind takes by the largest size, and leaves
+a folder of one small file. All workers are threads of one process, so its processor time is the scheduler's, the
+client's and the workers' together.
 """
 
 import json

@@ -1,9 +1,10 @@
-"""The marks of the default run over three pre-trainings: `python benchmarks/tiny_marks.py` -> benchmarks/results/tiny-marks.json.
+"""The default run's marks over three pre-trainings, to benchmarks/results/tiny-marks.json: `benchmarks/tiny_marks.py`.
 
-Pre-trains `tiny` with three seeds (one thread each; of the corpus, the tasks and the tokenizer there is one), fine-tunes
-each on the nine tasks and SQuAD 2.0 with the same seed, and beside each the same network from fresh weights. So the standard
-deviations are those of whole pre-trainings. What is finished is not done again; `python benchmarks/tiny_marks.py 2` does
-the work of seed 2 alone and writes no record, so that several processes can share it. Marks:
+Pre-trains `tiny` with three seeds (one thread each; of the corpus, the tasks and the tokenizer there is one),
+fine-tunes each on the nine tasks and SQuAD 2.0 with the same seed, and beside each the same network from fresh
+weights. So the standard deviations are those of whole pre-trainings. What is finished is not done again;
+`python benchmarks/tiny_marks.py 2` does the work of seed 2 alone and writes no record, so that several
+processes can share it. Marks:
 
     mean of nine    at least 84, and at least 38 points over scratch
     each task       at least 20 points over scratch, and three standard deviations of pre-trainings over it

@@ -2,10 +2,11 @@
 
     python benchmarks/without_articles.py [KIND ...] -> benchmarks/results/without-articles.json
 
-For each kind (reviews resemble SST-2's rows, questions and answers QNLI's, QQP's and SQuAD's, introductions WNLI's, rewording
-MRPC's and STS-B's) the corpus is written without it, `tiny` is pre-trained on as many steps of it (seed 1, one thread) and
-fine-tuned on those tasks (seed 1). The tokenizer and the tasks stay those of the sample world. What is finished is not done
-again; KINDs are recorded alone. What benchmarks/tiny_marks.py has for seed 1 is what each is compared with.
+For each kind (reviews resemble SST-2's rows, questions and answers QNLI's, QQP's and SQuAD's, introductions
+WNLI's, rewording MRPC's and STS-B's) the corpus is written without it, `tiny` is pre-trained on as many steps of
+it (seed 1, one thread) and fine-tuned on those tasks (seed 1). The tokenizer and the tasks stay those of the
+sample world. What is finished is not done again; KINDs are recorded alone. What benchmarks/tiny_marks.py has for
+seed 1 is what each is compared with.
 """
 
 import dataclasses

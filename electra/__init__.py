@@ -1,10 +1,10 @@
-"""ELECTRA (Clark et al., ICLR 2020) in plain PyTorch: text to tokens, tokens to batches, two networks, losses, checkpoints, heads, metrics.
+"""ELECTRA (Clark et al., ICLR 2020) in plain PyTorch: text, tokens, batches, two networks, losses, heads, metrics.
 
     import electra
     model = electra.load("build/models/tiny/discriminator")
 
-Nothing in here knows of DVC, Prefect or MLflow; `pipelines/` puts these around it. The names below are imported when they
-are first asked for, so `import electra` takes no time and stages import no more than they use.
+Nothing in here knows of DVC, Prefect or MLflow; `pipelines/` puts these around it. The names below are imported when
+they are first asked for, so `import electra` takes no time and stages import no more than they use.
 """
 
 import importlib

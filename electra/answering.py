@@ -5,7 +5,7 @@
 | classes | `prediction` (a label), `probabilities` (label -> share) |
 | a number | `prediction` |
 | tags | `words`, `tags` (IOB2), `probabilities` (of each word's tag; null for words beyond the model's length) |
-| SQuAD | `prediction` ("" for none), `best` (the best span all the same), `start` (its place in the context), `null_score`, `n_best` |
+| SQuAD | `prediction` ("" for none), `best` (the best span all the same), `start` (its place), `null_score`, `n_best` |
 """
 
 import itertools

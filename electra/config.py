@@ -136,7 +136,7 @@ def plain(config: Any) -> Any:
 
 
 def written(config: Any) -> Any:
-    """A config as plain values without what stands at its default, so that a setting which is added later changes nothing."""
+    """A config as plain values less its defaults, so that a setting which is added later changes nothing."""
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
         fields = {field.name: (getattr(config, field.name), field) for field in dataclasses.fields(config)}
         return {name: written(value) for name, (value, field) in fields.items() if value != _default(field)}

@@ -48,7 +48,8 @@ def corrupt(
     """The text with some of its tokens replaced, as a discriminator is trained on it (paper, section 2).
 
     A share `mask_rate` of the tokens is chosen and masked, and the generator's samples take their places; some are the
-    original tokens again. The same seed gives the same text. One that is longer than the generator's `length` keeps its end.
+    original tokens again. The same seed gives the same text. One that is longer than the
+    generator's `length` keeps its end.
     """
     model = as_generator(generator, "corrupt()")
     config = build(ObjectiveConfig, {"mask_rate": mask_rate, "temperature": temperature}, "corrupt")

@@ -1,4 +1,4 @@
-"""Which device a process works on. A GPU that is there and cannot be used is an error, never a reason to train on the CPU."""
+"""Which device a process works on. A GPU that cannot be used is an error, never a reason to train on the CPU."""
 
 import contextlib
 import multiprocessing
@@ -57,7 +57,7 @@ def refuse_unusable_driver() -> None:
 
 
 def use_own_gpu() -> None:
-    """In a worker process: of several GPUs make one's own the current one. Workers of a pool have consecutive numbers."""
+    """In a worker process: of several GPUs make one's own the current one. Workers are numbered one after another."""
     if torch.cuda.is_available() and (identity := multiprocessing.current_process()._identity):
         torch.cuda.set_device((identity[0] - 1) % torch.cuda.device_count())
 

@@ -1,4 +1,4 @@
-"""The errors a user can meet: one sentence each (where, what was found, what was expected, what to do) and an exit code.
+"""The errors a user can meet: a sentence each (where, what was found and expected, what to do) and an exit code.
 
 Everything else that is raised is a bug and keeps its traceback. Codes follow sysexits.h where it has one.
 """
@@ -78,7 +78,7 @@ class OutOfMemory(UserError):
 
 
 class Refused(UserError):
-    """What the operating system does not do, where nothing nearer has a sentence for it: no more open files or memory, say."""
+    """What the operating system does not do, where nothing nearer has a sentence for it: no more memory, say."""
 
     exit_code = 71
 

@@ -8,8 +8,9 @@
     electra.corrupt(text, "build/models/tiny/generator")       electra/corrupting.py
     electra.propose("the [MASK] ate", "build/models/tiny/generator")    electra/proposing.py
 
-Texts go through together, those of like length beside each other, and no product is spent on padding. A text is read up to
-the model's `length` in tokens; what goes beyond is left out with a warning, since no position there was ever trained.
+Texts go through together, those of like length beside each other, and no product is spent on padding. A
+text is read up to the model's `length` in tokens; what goes beyond is left out with a warning, since no
+position there was ever trained.
 
 Shapes: N texts, T tokens of one text, L longest text of some, B rows of a batch, H hidden size.
 """
@@ -75,7 +76,8 @@ class Model:
     """An ELECTRA in eval mode on its device; what its folder holds decides what it can do.
 
     `kind` is discriminator, generator, encoder or fine-tuned; `length` is how many tokens of a text it reads, [CLS] and
-    [SEP] among them; `ready` says of a fine-tuned one what its task is. A method that the folder has no head for raises BadInput.
+    [SEP] among them; `ready` says of a fine-tuned one what its task is. A method that the folder has
+    no head for raises BadInput.
     """
 
     folder: Path
@@ -98,8 +100,8 @@ class Model:
         return found
 
     def __repr__(self) -> str:
-        config = self.encoder.config
-        return f"<ELECTRA {self.kind}: {config.layers} x {config.hidden}, {self.tokenizer.vocab_size:,} pieces, {self.device}>"
+        size = f"{self.encoder.config.layers} x {self.encoder.config.hidden}"
+        return f"<ELECTRA {self.kind}: {size}, {self.tokenizer.vocab_size:,} pieces, {self.device}>"
 
     def replaced(self, texts: Iterable[str]) -> list[Judged]:
         """How likely each token of each text was replaced (paper, section 2, D). Needs a discriminator."""
@@ -133,8 +135,8 @@ class Model:
         """An answer to each row, in their order, as `electra predict` writes them (electra/answering.py has the table).
 
         A row is a text; a pair of texts; a list of words, for tags; or a mapping by the names of the task's columns, or
-        `a` and `b`, `words`, `question` and `context`, with an `id` if it has one. Long rows are cut as in training, from
-        the longer text; contexts of questions are read whole. Needs a fine-tuned folder.
+        `a` and `b`, `words`, `question` and `context`, with an `id` if it has one. Long rows are cut as in training,
+        from the longer text; contexts of questions are read whole. Needs a fine-tuned folder.
         """
         if self.ready is None:
             raise self.lacks("predict()", "a fine-tuned model")
@@ -205,11 +207,11 @@ class _Embed(Network):
 def load(
     folder: str | os.PathLike[str], *, device: str | torch.device | None = None, precision: Precision = "fp32"
 ) -> Model:
-    """A model from a Hugging Face folder of an ELECTRA or ModernBERT: this project's or a published one, pre-trained or fine-tuned.
+    """A model from a Hugging Face folder of an ELECTRA or ModernBERT, ours or published, pre-trained or fine-tuned.
 
-    `device` is the GPU if there is one, else the CPU; `precision` bf16 halves the bits of matrix products. Files that have
-    a MANIFEST.json are checked against it. Raises BadInput where there is no such model, CorruptFile where its bytes are
-    not those that were written, BadDevice or BadConfig for a device that is not there.
+    `device` is the GPU if there is one, else the CPU; `precision` bf16 halves the bits of matrix products. Files that
+    have a MANIFEST.json are checked against it. Raises BadInput where there is no such model, CorruptFile where its
+    bytes are not those that were written, BadDevice or BadConfig for a device that is not there.
     """
     path = Path(folder)
     place = _device(device)

@@ -37,7 +37,8 @@ def propose(
 ) -> list[Proposed]:
     """The likeliest pieces for every `[MASK]` in a text and every token that `hide` numbers (paper, section 2, p_G).
 
-    All are hidden at once, as in training. Raises BadInput for a text that hides nothing, or a number beyond its tokens.
+    All are hidden at once, as in training. Raises BadInput for a text that hides nothing, or a number beyond its
+    tokens.
     """
     model = as_generator(generator, "propose()")
     ((text,),) = checked([text])

@@ -1,4 +1,4 @@
-"""A number for every (seed, stream, step): order, masking, sampling and dropout never share one, and none of it is ever saved.
+"""A number for every (seed, stream, step): order, masking, sampling, dropout never share one; none is ever saved.
 
 Whatever is random at a step is a function of these three, so a resumed run needs no stored generator state and any
 step can be replayed alone.

@@ -1,4 +1,4 @@
-"""Stops that are asked for, by SIGTERM or Ctrl-C: whatever a process is doing, it ends with exit code 75 and nothing half-done.
+"""Stops that are asked for (SIGTERM, Ctrl-C): whatever a process does, it ends with code 75 and nothing half-done.
 
 Three ways, from the outside to the inside:
 
@@ -85,7 +85,7 @@ def _handlers(receive: Any) -> Iterator[None]:
 
 
 class StopRequest:
-    """`with StopRequest() as stop: ... if stop: save and raise Stopped`. A signal sets it; a second one changes nothing.
+    """`with StopRequest() as stop: ... if stop: save, raise Stopped`. A signal sets it; a second one changes nothing.
 
     One that was set and not heeded when the block ends well is handed on to whoever takes signals outside of it.
     """

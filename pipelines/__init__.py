@@ -1,7 +1,7 @@
 """The workflow around `electra/`: where data comes from, DVC stages, Prefect flows, MLflow tracking, the report.
 
-Importing this package makes the tools below keep to themselves: no telemetry, state under the checkout, and a fair share
-of the processors. What the user has set already wins.
+Importing this package makes the tools below keep to themselves: no telemetry, state under the checkout, and a fair
+share of the processors. What the user has set already wins.
 """
 
 import os
@@ -27,8 +27,9 @@ ENVIRONMENT = {
 for _name, _value in ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)
 
-# Threads of torch's OpenMP (libgomp) wait for each other by spinning for up to 3 ms, which beside other busy processes takes
-# most of the time there is; sleeping at once costs a quiet machine a third of its speed. So many spins cover the waits
-# between two parallel loops and no more (benchmarks/busy.py). Read when torch is imported; no result depends on it.
+# Threads of torch's OpenMP (libgomp) wait for each other by spinning for up to 3 ms, which beside other busy
+# processes takes most of the time there is; sleeping at once costs a quiet machine a third of its speed. So
+# many spins cover the waits between two parallel loops and no more (benchmarks/busy.py). Read when torch is
+# imported; no result depends on it.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")

@@ -1,10 +1,9 @@
 """What a pre-training would take on one GPU: arithmetic from its settings, asked before anything is there.
 
-| figure | from |
-|---|---|
-| hours | matrix products (electra/pretraining/flops.py) at 40 % of the card's bf16 peak, which is assumed, not measured |
-| memory | 18 bytes a parameter (weights, their bf16 copy, gradient, two moments), 34 bytes for each token, layer and unit of the hidden size of one slice (Korthikanti et al. 2022, attention not stored), and 8 a logit |
-| disk | the text, its rows, `keep` checkpoints and the exported folders |
+hours    matrix products (electra/pretraining/flops.py) at 40 % of the card's bf16 peak: assumed, not measured
+memory   18 bytes a parameter (weights, their bf16 copy, gradient, two moments), 34 for each token, layer and hidden
+         unit of one slice (Korthikanti et al. 2022, attention not stored), and 8 a logit
+disk     the text, its rows, `keep` checkpoints and the exported folders
 """
 
 import dataclasses
@@ -53,7 +52,10 @@ def budget(name: str, params: Params) -> str:
         rows = text / BYTES_PER_TOKEN * 2 * len(tokens.lengths)
         disk = 2 * text + 2 * rows + weights * (12 * (settings.keep + 1) + 8)  # twice, while a stage is at work
         lines.append(f"disk: {disk / 1e9:,.1f} GB, of which text and rows {2 * (text + rows) / 1e9:,.1f}")
-    note = "All of this is estimated (small networks reach less than 40%); a run says what it will take after its first steps."
+    note = (
+        "All of this is estimated (small networks reach less than 40%); "
+        "a run says what it will take after its first steps."
+    )
     return "\n".join([*lines, note, ""])
 
 

@@ -84,7 +84,7 @@ def check_text(model: ModelConfig, params: Params) -> Iterator[str]:
 
 
 def check_tokens(tokens: TokensConfig, where: str, seen: peek.Look) -> None:
-    """Raise BadInput for a vocabulary that cannot be, and for a small corpus that has nothing to hold out or to train on."""
+    """Raise BadInput for an impossible vocabulary, and for a corpus too small to hold out and to train on."""
     settings = tokens.tokenizer
     cased: dict[str, Any] = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
     if isinstance(settings, VocabTokenizer):
@@ -115,7 +115,8 @@ def check_rows(source: OwnTasks, where: str) -> Iterator[str]:
             if len(rows) <= ROWS or not kept:
                 check_split(task, split, kept, [as_dict(row) for row in bad], where, source.quarantine)
             elif bad:
-                yield f"hint: {bad[0].where}: {bad[0].reason} ({len(bad):,} bad rows among the first {ROWS:,} of {task} {split})"
+                among = f"{len(bad):,} bad rows among the first {ROWS:,} of {task} {split}"
+                yield f"hint: {bad[0].where}: {bad[0].reason} ({among})"
             if split == "train" and each.kind == "classification":
                 absent = [label for label in each.labels if label not in {row["label"] for row in kept}]
                 if absent:

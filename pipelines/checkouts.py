@@ -5,8 +5,8 @@
     1. the commit, with files of yours that it names and git does not hold as links; the settings, by `dvc exp run -S`
     2. the flow's stages                    3. an experiment of that commit, pushed                   4. the folder goes
 
-So nobody's checkout is edited or locked by a run, and two runs never meet: the second of the same three waits. A run that
-failed or was killed leaves its folder, checkpoints included; the same run goes on in it.
+So nobody's checkout is edited or locked by a run, and two runs never meet: the second of the same three waits. A run
+that failed or was killed leaves its folder, checkpoints included; the same run goes on in it.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class Request:
 
     @staticmethod
     def read(model: str, commit: str, settings: Mapping[str, Any] | None) -> "Request":
-        """From a flow's parameters. Raises BadConfig for settings that have no commit to stand on, or cannot be given."""
+        """From a flow's parameters. BadConfig for settings that have no commit to stand on, or cannot be given."""
         flat = flatten(dict(settings or {}))
         found = resolve(commit) if commit else ""
         if flat and not found:
@@ -95,7 +95,7 @@ def resolve(commit: str) -> str:
 
 @contextlib.contextmanager
 def opened(request: Request, log: Log) -> Iterator[Place]:
-    """The place where a run's stages take place; gone afterwards, unless the block raises or MLflow has not got all of it."""
+    """Where a run's stages take place; gone afterwards, unless the block raises or MLflow has not got all of it."""
     if not request.commit:
         yield Place(ROOT)
         return

@@ -1,7 +1,7 @@
 """Units of work on a Dask cluster: ELECTRA_DASK=tcp://scheduler:8786 takes the place of this machine's processes.
 
-Scheduling, retries of what a lost worker held and transport are Dask's. What makes the bytes the same is checked here before
-a unit begins: a worker runs the code of this checkout, sees its folder, and has one thread.
+Scheduling, retries of what a lost worker held and transport are Dask's. What makes the bytes the same is checked here
+before a unit begins: a worker runs the code of this checkout, sees its folder, and has one thread.
 """
 
 import os
@@ -23,7 +23,7 @@ SECONDS = 10.0  # for the scheduler's first answer
 def run_units(
     function: Callable[[Unit], Result], units: Sequence[Unit], address: str, mark: Path
 ) -> Iterator[tuple[int, Result]]:
-    """As `electra.workers.run_units`, on the workers of the scheduler at `address`; `mark`: a file in the shared folder.
+    """As `electra.workers.run_units`, on the workers of the scheduler at `address`; `mark`: a file they share.
 
     A unit whose worker is lost is given to another. Raises SourceUnreachable where no scheduler answers, BadConfig for
     workers that cannot make these units.

@@ -51,7 +51,7 @@ def script(shell: str) -> str:
 
 
 def _case(command: str, sub: argparse.ArgumentParser) -> str:
-    """What is offered within one command: values of the option before, else of the place among the words, and options."""
+    """What one command offers: values of the option before, else of the place among the words, and options."""
     options = [name for action in sub._actions for name in action.option_strings if name.startswith("--")]
     parts = [f'options="{" ".join(options)}"']
     positional = [action for action in sub._actions if not action.option_strings]

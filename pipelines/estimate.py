@@ -1,7 +1,7 @@
 """What experiments would cost here, before they are run: `python -m pipelines estimate tiny`.
 
-A few steps of every arm that is not finished, and a short fine-tuning of every task, are timed in this process; the rest
-is multiplication. Seconds are processor seconds, so other work on the machine bears little on them.
+A few steps of every arm that is not finished, and a short fine-tuning of every task, are timed in this process; the
+rest is multiplication. Seconds are processor seconds, so other work on the machine bears little on them.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Experiments as data: `ablations.<name>` of params.yaml to named arms, each a set of changed settings `{dotted.key: value}`.
+"""Experiments as data: `ablations.<name>` of params.yaml to named arms, each changed settings `{dotted.key: value}`.
 
 arms      written out, one by one
 grid      axes whose values are combined, all with all: `{axis: {value's name: settings}}`, or `{dotted.key: [values]}`
@@ -23,11 +23,11 @@ OWN = {"pretrain.seed": "leave it to `seeds`", "pretrain.threads": "arms train w
 class AblationConfig(Checked):
     """One model pre-trained and fine-tuned in several arms.
 
-    `tokens` repeats the model's, so that dvc.yaml can name the files; `data` is the source of the tasks and `recipe` how
-    they are fine-tuned, changed by `finetune`. The budget is what
-    the unchanged model spends in `steps` steps (null: its own): with `equal_flops` every arm trains until it has spent
-    as much, with `equal_steps` for as many steps, with `own` for its own `pretrain.steps`. `points` are fractions of
-    each run at which its checkpoint is fine-tuned too. `reference` is the arm that the others are compared with.
+    `tokens` repeats the model's, so that dvc.yaml can name the files; `data` is the source of the tasks and `recipe`
+    how they are fine-tuned, changed by `finetune`. The budget is what the unchanged model spends in `steps` steps
+    (null: its own): with `equal_flops` every arm trains until it has spent as much, with `equal_steps` for as many
+    steps, with `own` for its own `pretrain.steps`. `points` are fractions of each run at which its checkpoint is
+    fine-tuned too. `reference` is the arm that the others are compared with.
     """
 
     title: str

@@ -1,9 +1,10 @@
 """inputs: the hashes of all files that params.yaml names as own data → build/inputs/<section>/<name>.json.
 
 DVC cannot look into globs, nor depend on files that only some entries have. So it runs this first, every time, and what
-reads own files depends on its entry here. A file is hashed again only when its size, times or inode are others than then
-(runs/inputs.json), so it takes a second. A file that is not there has no hash; the stage that needs it will say so. What
-URLs name is asked for its sizes and marks of versions, and not read; where the server is out of reach, those of before stand.
+reads own files depends on its entry here. A file is hashed again only when its size, times or inode are others
+than then (runs/inputs.json), so it takes a second. A file that is not there has no hash; the stage that needs it
+will say so. What URLs name is asked for its sizes and marks of versions, and not read; where the server is out of
+reach, those of before stand.
 """
 
 import itertools

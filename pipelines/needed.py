@@ -1,4 +1,4 @@
-"""Which files of a folder of official tasks the fine-tunings of params.yaml will ask for: asked of the folder before, not of the user after."""
+"""Which files of a folder of official tasks the fine-tunings will need, so that they are asked for at once."""
 
 import sys
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def check_tasks(params: Params, finetuning: str) -> None:
 
 
 def require_files(source: LocalTasks, tasks: dict[str, str], where: str) -> None:
-    """Raise SourceUnreachable for the first file that is not there; MNLI does without its second dev set, with a warning."""
+    """Raise SourceUnreachable for the first missing file; MNLI does without its second dev set, with a warning."""
     for task, key in tasks.items():
         for split, path in _files(source, task):
             if path.is_file():

@@ -1,9 +1,9 @@
 """Several processes of one stage, on this machine or on several: torch elastic (torchrun) starts and watches them.
 
-Each process is the stage's own command with a rank in its environment. When one ends badly the others are ended too, and
-what is said is one sentence: the user's mistake that a process met, or that a process died and the same command goes on
-from the last checkpoint. How many processes there are changes no result beyond rounding, so it is no parameter: options
-of the command line, or torchrun's own variables, which pass through DVC.
+Each process is the stage's own command with a rank in its environment. When one ends badly the others are ended too,
+and what is said is one sentence: the user's mistake that a process met, or that a process died and the same command
+goes on from the last checkpoint. How many processes there are changes no result beyond rounding, so it is no parameter:
+options of the command line, or torchrun's own variables, which pass through DVC.
 """
 
 import json
@@ -68,7 +68,7 @@ class Layout:
 
 
 def is_process() -> bool:
-    """Whether this is one of several processes that torchrun has started, and not in an environment left over from it."""
+    """Whether torchrun has started this process as one of several, and did not just leave its environment."""
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1"
 
 
@@ -105,7 +105,8 @@ def told_before() -> int:
 def launch(command: Sequence[str], layout: Layout, name: str) -> int:
     """Run `python -m pipelines COMMAND` in every process of the layout; returns the exit code."""
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
-    # A store of its own for each start: from one store for all, processes that were restarted read where the dead had listened.
+    # A store of its own for each start: from one store for all, processes that were restarted read
+    # where the dead had listened.
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

@@ -1,4 +1,4 @@
-"""How far a long task is, how fast it goes and how long it will take: a bar on a terminal, else a plain line now and then."""
+"""How far a long task is, how fast, and how long it will take: a bar on a terminal, else a plain line now and then."""
 
 import contextlib
 import sys
@@ -94,7 +94,7 @@ MUCH = 0.05  # a larger share that is lost is worth a warning
 
 
 def tell_loss(where: str, lost: int, total: int, unit: str, why: str, more: str) -> None:
-    """One line on the screen about what a stage left out: its share, and `more` (where it is noted, what changes it)."""
+    """One line about what a stage left out: its share, and `more` (where it is noted, what changes it)."""
     if lost:
         sign = "warning: " if lost > MUCH * total else ""
         said = f"{lost:,} of {total:,} {unit} ({lost / total:.2%}) {why}"

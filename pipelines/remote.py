@@ -1,10 +1,11 @@
-"""Files behind URLs, `s3://bucket/wiki/*.jsonl.zst` or whatever fsspec knows: listed, copied here once, verified at each use.
+"""Files behind URLs, `s3://bucket/wiki/*.jsonl.zst` or what fsspec knows: listed, copied once, verified at each use.
 
     runs/fetched/wiki-1a2b3c4d/files/…       what a URL names: a file, a folder, or the files of a glob
     runs/fetched/wiki-1a2b3c4d/copies.json   of each its size, the server's mark of its version, and its sha256
 
-Stages read the copies. A file is copied again where its size or mark has changed, and that is said with both hashes; where
-the server cannot be reached, copies that are whole are used. ELECTRA_FETCHED names another folder than runs/fetched.
+Stages read the copies. A file is copied again where its size or mark has changed, and that is said with
+both hashes; where the server cannot be reached, copies that are whole are used. ELECTRA_FETCHED names
+another folder than runs/fetched.
 """
 
 import contextlib
@@ -77,7 +78,7 @@ def _copied(url: str, where: str) -> tuple[Path, list[str]]:
 
 
 def _fetch(system: Any, listed: dict[str, tuple[str, Version]], home: Path, where: str, notes: dict[str, Any]) -> None:
-    """Bring the copies of a URL up to the listing, and `notes` with them: `names`, and `files` name -> [version, sha256]."""
+    """Bring a URL's copies up to the listing, and `notes`: `names`, and `files` name -> [version, sha256]."""
     known, noted, url = notes["files"], time.monotonic(), notes["url"]
     todo = [name for name in listed if not _is_whole(home / "files" / name, known.get(name), listed[name][1])]
 
@@ -159,7 +160,8 @@ def _mark(info: dict[str, Any]) -> str:
 def reaching(url: str, where: str) -> Iterator[tuple[Any, str]]:
     """(the file system of a URL, the path in it); whatever goes wrong on the way is one sentence.
 
-    NoAccess without credentials that are let in, SourceUnreachable for what is not there, does not answer or breaks off.
+    NoAccess without credentials that are let in, SourceUnreachable for what is not there, does not answer or breaks
+    off.
     """
     import fsspec.core
 

@@ -1,7 +1,7 @@
-"""Replay a step that was refused for NaN or infinity: from the last good checkpoint, one step at a time, in a folder aside.
+"""Replay a step refused for NaN or infinity: from the last good checkpoint, step by step, in a folder aside.
 
-The bundle `runs/pretrain-M/nonfinite-step-N.json` holds the settings, the slices and the rows; everything random is a function
-of the step. Nothing of the run itself is changed.
+The bundle `runs/pretrain-M/nonfinite-step-N.json` holds the settings, the slices and the rows; everything random is a
+function of the step. Nothing of the run itself is changed.
 """
 
 import dataclasses
@@ -30,7 +30,8 @@ NEVER = 10**9
 def replay(name: str, params: Params) -> dict[str, Any]:
     """Replay the newest bundle of a model: the exact step, its loss, gradient norm and rows, and the losses before it.
 
-    Raises NonFinite if it does not come again, and BadInput where there is nothing to replay or the run has changed since.
+    Raises NonFinite if it does not come again, and BadInput where there is nothing to replay or the run has changed
+    since.
     """
     run = Path("runs") / f"pretrain-{name}"
     bundles = {int(re.findall(r"\d+", path.stem)[-1]): path for path in run.glob("nonfinite-step-[0-9]*.json")}

@@ -1,4 +1,4 @@
-"""The one place that starts DVC, `dvc --wait-for-lock repro TARGET…`, or a stage beside it: a child whose lines are handed on as they come.
+"""The one place that starts DVC, `dvc --wait-for-lock repro TARGET…`, or a stage beside it, and hands its lines on.
 
 The child stays in this process group, so that whoever ends the group (a worker that cancels, a terminal) ends it too.
 It has its own deadline, since a task's time-out is a signal and does not reach threads. Whatever way `repro` is left,
@@ -84,8 +84,8 @@ def repro(
 ) -> Outcome:
     """Bring targets up to date, with everything they depend on unless `single`; raise StageFailed if DVC fails.
 
-    With `pull`, what ran elsewhere comes from the DVC remote, and as little of it as the targets need. `log` gets the lines
-    of at most a second at once. After `seconds` the stage is stopped as a cancel would stop it.
+    With `pull`, what ran elsewhere comes from the DVC remote, and as little of it as the targets need. `log` gets the
+    lines of at most a second at once. After `seconds` the stage is stopped as a cancel would stop it.
     """
     options = ["--single-item"] * single + ["--pull", "--allow-missing"] * pull
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *options, *targets]
@@ -95,14 +95,14 @@ def repro(
 def join(
     stage: str, name: str, place: Place, *, log: Callable[[str], None] = print, seconds: float | None = None
 ) -> None:
-    """Take part in a stage that DVC runs on another machine: its command here, without DVC, which the other one has locked."""
+    """Take part in a stage that DVC runs on another machine: its command here, without DVC, which is locked there."""
     run([sys.executable, "-m", "pipelines", stage, name], f"{stage}@{name}", place, log, seconds)
 
 
 def run(
     command: Sequence[str], name: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None
 ) -> Outcome:
-    """Run a command that may start stages; raise StageFailed, with the stage's own sentence and exit code, if it fails."""
+    """Run a command that may start stages; raise StageFailed, with the stage's own sentence and code, if it fails."""
     outcome = Outcome()
     if code := follow(command, name, place, outcome.read, log, seconds):
         sentence = outcome.errors[0] if outcome.errors else f"{command[2]} {command[-1]} ended with {code}"
@@ -138,7 +138,7 @@ def follow(
 
 
 def lines(process: subprocess.Popen[bytes], deadline: float | None) -> Iterator[str]:
-    """A child's output line by line, and an empty line for every quiet second; ends with the child or at the deadline."""
+    """A child's output by lines, an empty one for every quiet second; ends with the child or at the deadline."""
     assert process.stdout is not None
     rest = b""
     with selectors.DefaultSelector() as selector:
@@ -190,7 +190,7 @@ def child(command: Sequence[str], place: Place) -> Iterator[subprocess.Popen[byt
 
 @contextlib.contextmanager
 def watcher(mark: str) -> Iterator[None]:
-    """A process in a group of its own that asks all who carry the mark to stop if this process dies within the block."""
+    """A process in its own group that asks all who carry the mark to stop if this process dies within the block."""
     values = {key: value for key, value in os.environ.items() if key != MARK}
     values["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), values.get("PYTHONPATH", "")]))
     command, silent = [sys.executable, "-m", "pipelines.repro", mark], subprocess.DEVNULL

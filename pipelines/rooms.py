@@ -1,9 +1,10 @@
 """Which code each stage's results depend on: the one table behind fingerprints and DVC's `deps`.
 
 A room is a file or a folder. No room holds what only keeps or tells: the files at the top of `electra` and `pipelines`
-(but seeds), `electra/storage` and `pipelines/tracking`. `tests/pipelines/test_rooms.py` follows the imports of each stage
-and holds the table to them, and pipelines/dvc.yaml to the table. DVC takes a room as it is and runs a stage again for a comment, too; that costs
-seconds, since fingerprints do without comments and plumbing and the stage finds its work done.
+(but seeds), `electra/storage` and `pipelines/tracking`. `tests/pipelines/test_rooms.py` follows the imports of
+each stage and holds the table to them, and pipelines/dvc.yaml to the table. DVC takes a room as it is and runs
+a stage again for a comment, too; that costs seconds, since fingerprints do without comments and plumbing and
+the stage finds its work done.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""What lies in runs/: checkpoints, runs that were set aside, finished units; and the one way to delete any of it, which asks.
+"""What lies in runs/: checkpoints, runs set aside, finished units; and the one way to delete them, which asks.
 
 Everything in there can be made again by the commands that made it, at their cost.
 """
@@ -18,7 +18,7 @@ RUNS, FLOWS = Path("runs"), "flows"
 
 
 def table() -> str:
-    """One line for each folder in runs/: its size, the step of its newest checkpoint, whether it is in use or set aside."""
+    """One line a folder in runs/: its size, the step of its newest checkpoint, whether it is in use or set aside."""
     rows = [("run", "size", "step", "")]
     found = [*RUNS.glob("[!.]*"), *(RUNS / FLOWS).glob("[!.]*")]
     for folder in sorted(path for path in found if path.is_dir() and path != RUNS / FLOWS):
@@ -38,7 +38,7 @@ def table() -> str:
 
 
 def wish_to_continue(origin: str, key: str) -> None:
-    """Hand a run's name to the stage, and to the processes that may be launched, as the variable that is used with DVC."""
+    """Hand a run's name to the stage, and to processes that it may launch, by the variable that is used with DVC."""
     if origin.partition(ASIDE)[0] != key:
         raise BadConfig("--continue", f"is {origin!r}", f"{key}, or a run that was set aside from it")
     os.environ[VARIABLE] = origin
@@ -47,7 +47,8 @@ def wish_to_continue(origin: str, key: str) -> None:
 def delete(names: Sequence[str], *, sure: bool) -> None:
     """Delete folders of runs/ after a question, or without one where the user is `sure`; all of them or none.
 
-    Raises BadInput for what is no folder directly in runs/ or runs/flows/, and where nobody can be asked; Busy for one in use.
+    Raises BadInput for what is no folder directly in runs/ or runs/flows/, and where nobody can
+    be asked; Busy for one in use.
     """
     folders = [RUNS / name for name in names]
     for name, folder in zip(names, folders, strict=True):

@@ -1,10 +1,10 @@
-"""The store that a team's machines share: a DVC remote, with what stages made and DVC's run cache of what they made it from.
+"""The store that a team's machines share: a DVC remote with what stages made, and the run cache of what from.
 
-By the run cache a stage that ran anywhere, of the same settings, data and code, is not run again: `dvc repro --pull` takes
-its outs from the store, whatever the lock files of the checkout say. DVC itself keeps no entry for stages that have outs
-under git (`results/*.json`), and pushes no such file, so both are done here, by DVC's own interface.
+By the run cache a stage that ran anywhere, of the same settings, data and code, is not run again: `dvc repro --pull`
+takes its outs from the store, whatever the lock files of the checkout say. DVC itself keeps no entry for stages that
+have outs under git (`results/*.json`), and pushes no such file, so both are done here, by DVC's own interface.
 
-    python -m pipelines.store FOLDER TARGET [STAGE ...]     # note the stages that ran in a checkout, push a target's outs
+    python -m pipelines.store FOLDER TARGET [STAGE ...]   # note the stages that ran in a checkout, push a target's outs
 """
 
 import os

@@ -1,7 +1,7 @@
-"""A model's or ablation's result files to the few numbers that `dvc metrics show` and `dvc metrics diff` set side by side.
+"""A model's or ablation's result files to the few numbers that `dvc metrics show` and `diff` set side by side.
 
-Only what params.yaml `run` selects has a summary, so that the table has no empty rows. Beside it go the checksums of the
-complete result files: the report depends on these, since DVC cannot put a list of names into a stage's `deps`.
+Only what params.yaml `run` selects has a summary, so that the table has no empty rows. Beside it go the checksums of
+the complete result files: the report depends on these, since DVC cannot put a list of names into a stage's `deps`.
 """
 
 from pathlib import Path

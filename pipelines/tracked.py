@@ -7,7 +7,7 @@ import subprocess
 
 
 def put_back(stage: str, name: str) -> None:
-    """Restore the deleted results of a stage from git's index; nothing where there is no git, or nothing was deleted."""
+    """Restore the deleted results of a stage from git's index; nothing without git, or without deletions."""
     places = [f"results/{stage}/{name}.json", f"results/{stage}s/{name}.json", f"results/{name}/{stage}.*"]
     git = ["git", "ls-files", "-z", "--deleted", "--", *(places if name else [f"results/{stage}"])]
     try:

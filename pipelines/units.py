@@ -36,7 +36,8 @@ def finish_units(
 
     `function` writes its files into an empty folder and returns JSON values. Folders made under another `fingerprint`
     are removed first. `sizes` are bytes for the progress bar (1 each where unknown), `shown` the count shown beside it.
-    The caller holds the work folder's lock. Units are made by this machine's processes, or by the cluster of ELECTRA_DASK.
+    The caller holds the work folder's lock. Units are made by this machine's processes, or by the cluster of
+    ELECTRA_DASK.
     """
     for leftover in work.glob(".unit-*.tmp-*"):
         remove(leftover)

@@ -53,7 +53,7 @@ models:
     tokens: smoke
     encoder: smoke
     generator: {width: 0.5}
-    pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1, precision: fp32,   # auto asks the processor
+    pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1, precision: fp32,
                log_every: 2, eval_every: 10, eval_batches: 2, save_every: 5}
   base:
     tokens: absent

@@ -15,8 +15,8 @@ Start = Callable[..., Any]
 class S3:
     """`with S3() as server: server.url`; `asked` counts requests.
 
-    `faults` maps a path, `/bucket/key`, to what happens to each request for its content: "cut" (the connection ends in the
-    middle), "short" (half of the object, which is said to be all) or "denied". "cut once" happens once.
+    `faults` maps a path, `/bucket/key`, to what happens to each request for its content: "cut" (the connection ends in
+    the middle), "short" (half of the object, which is said to be all) or "denied". "cut once" happens once.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The examples for Slurm, Kubernetes and systemd: files that their tools read, commands that ours reads, numbers that agree."""
+"""The examples for Slurm, Kubernetes and systemd: read by their tools, with commands of ours and agreeing numbers."""
 
 import configparser
 import re

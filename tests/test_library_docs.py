@@ -1,4 +1,4 @@
-"""The Python of docs/library.md and its notebook runs as it stands, on made-up models where `make demo` leaves tiny's."""
+"""The Python of docs/library.md and its notebook runs as it stands, on made-up models in place of tiny's."""
 
 import json
 import re

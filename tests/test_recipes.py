@@ -47,7 +47,7 @@ def shape(value: Any) -> Any:
 
 
 def follow(folder: Path, page: str, smaller: dict[str, Any]) -> None:
-    """The page's first commands in a copy of the project, with settings made smaller once `new` has written them; its Python."""
+    """The page's first commands in a copy of the project, settings made smaller after `new` wrote them; its Python."""
     copy_project(folder)
     shutil.copy(ROOT / "params.yaml", folder)
     draw = random.Random(1)

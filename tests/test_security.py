@@ -98,7 +98,7 @@ def test_the_lock_has_exact_versions_and_no_address() -> None:
 
 
 def test_the_lock_keeps_what_must_be_kept() -> None:
-    """fastapi's bound is the difference between flows that start and flows that do not; the others are security floors."""
+    """fastapi's bound decides whether flows start or not; the others are security floors."""
     locked = dict(
         line.partition(" ;")[0].split("==")
         for line in (ROOT / "requirements.lock").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Set-up: the Pythons that are promised, a wheel of every pinned package for each, and a sentence for any other Python."""
+"""Set-up: the promised Pythons, a wheel of every pinned package for each, and a sentence for any other Python."""
 
 import json
 import re

@@ -1,8 +1,9 @@
 """Break everything on purpose and count what happens: `python -m benchmarks.reliability --rounds 30`.
 
-Every attack ends in the same bytes as without it, in a sentence and an exit code with nothing lost, or in anything else,
-which is a bug; generated input may also be valid as it stands, and is taken. Writes benchmarks/results/reliability.json,
-with `--only` what it says of these attacks; exit code 1 if there was anything else. docs/reliability.md says what each does.
+Every attack ends in the same bytes as without it, in a sentence and an exit code with nothing lost, or in anything
+else, which is a bug; generated input may also be valid as it stands, and is taken. Writes
+benchmarks/results/reliability.json, with `--only` what it says of these attacks; exit code 1 if there was anything
+else. docs/reliability.md says what each does.
 """
 
 import argparse

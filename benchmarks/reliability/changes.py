@@ -15,7 +15,8 @@ from benchmarks.reliability.world import MODEL, Ended, Verdict, World, differing
 STAGE = "pretrain"
 SHARE = 0.15  # of the changes to files: then it is on its way
 FILE, CODE = "params.yaml", "electra/optim/schedule.py"
-# what changes -> in which file, from what to what, whether the run goes on, whether its bytes are those of a run of its own
+# what changes -> in which file, from what to what, whether the run goes on, whether its bytes
+# are those of a run of its own
 CHANGES = {
     "log_every": (FILE, "log_every: 5", "log_every: 2", True, True),
     "save_every": (FILE, "save_every: 5", "save_every: 4", True, True),
@@ -40,12 +41,12 @@ CHANGES = {
 ADDED = {
     ("keep: 2", True): ("compile: off", "parallel: fsdp", "clip: 1.0"),
     ("keep: 2", False): (
-        "seed: 2", "clip: 0.5", "weight_decay: 0.1", "beta1: 0.8", "beta2: 0.99", "eps: 1.0e-5", "bias_correction: true",
+        "seed: 2", "clip: 0.5", "weight_decay: 0.1", "beta1: 0.8", "beta2: 0.99", "eps: 1.0e-5", "bias_correction: true",  # noqa: E501
         "schedule: warmup_then_decay", "generator_rate: 0.5", "accumulate: 2",
     ),
     ("embedding: 16", True): ("positions: 512",),
     ("embedding: 16", False): (
-        "positions: 256", "dropout: 0.0", "attention_dropout: 0.0", "layer_norm_eps: 1.0e-6", "init_std: 0.1", "init: normal",
+        "positions: 256", "dropout: 0.0", "attention_dropout: 0.0", "layer_norm_eps: 1.0e-6", "init_std: 0.1", "init: normal",  # noqa: E501
     ),
     ("width: 0.5", False): ("depth: 0.5",),
     ("objective: {", False): (

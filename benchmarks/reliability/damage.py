@@ -1,4 +1,4 @@
-"""Files that have changed behind the project's back: each kind of damage to each file of an interrupted run and of what stages left."""
+"""Damaged files: each kind of damage to each file of an interrupted run and of what stages left."""
 
 import random
 import shutil
@@ -25,7 +25,7 @@ Place = tuple[str, Path, Path]  # stage, the project, a file from there
 
 
 class Interrupted:
-    """The project as each stage leaves it that is killed on its way, here or there, and every file that a second start may read."""
+    """The project as each stage leaves it that is killed on its way, and every file that a second start may read."""
 
     def __init__(self, world: World, chance: random.Random, moments: int) -> None:
         self.places: list[Place] = []
@@ -40,7 +40,7 @@ class Interrupted:
 
 
 def every_file(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
-    """Damage one file; the next stage ends with the same bytes or a sentence, and once the file is mended, with the same bytes."""
+    """Damage one file: the next stage ends with the same bytes or a sentence; once mended, with the same bytes."""
     there = Interrupted(world, chance, min(tries, MOMENTS))
     cases = [(*place, kind) for place in there.places for kind in KINDS]
     for stage, before, name, kind in chance.sample(cases, min(tries, len(cases))):
@@ -56,7 +56,7 @@ def every_file(world: World, chance: random.Random, tries: int) -> Iterator[Verd
 
 
 def mended(world: World, stage: str, before: Path, here: Path, name: Path) -> str:
-    """Put the files back that were damaged and start again: that a stage was refused must not have cost anything else."""
+    """Put the damaged files back and start again: that a stage was refused must not have cost anything else."""
     top = Path(*name.parts[:2])
     shutil.rmtree(here / top)
     shutil.copytree(before / top, here / top, symlinks=True)

@@ -1,8 +1,9 @@
 """Every change that a child process makes to files, one by one: to count them, to be killed at one, to have one fail.
 
 Python's audit hooks tell of each open, rename, link, removal and new folder before it happens, whoever asks for it.
-Writes and fsyncs have none: files are opened as `Watched`, whose writes are the kernel's, and safetensors' writer, which is
-compiled, is replaced by one in Python that takes the same steps. What a hook raises, its caller gets as the system's answer.
+Writes and fsyncs have none: files are opened as `Watched`, whose writes are the kernel's, and safetensors'
+writer, which is compiled, is replaced by one in Python that takes the same steps. What a hook raises, its caller
+gets as the system's answer.
 """
 
 import builtins
@@ -20,8 +21,8 @@ from typing import Any
 import safetensors
 import safetensors.torch
 
-# What is about to happen: "create", "write", "fsync", "rename", "remove", "folder", "link"; its paths; of a write the file
-# and the bytes, of a creation whether what was there is emptied
+# What is about to happen: "create", "write", "fsync", "rename", "remove", "folder", "link"; its paths; of a write the
+# file and the bytes, of a creation whether what was there is emptied
 Happening = Callable[[str, tuple[Path, ...], Any], None]
 WRITES = os.O_WRONLY | os.O_RDWR
 EVENTS = {"os.remove": "remove", "os.rmdir": "remove", "os.mkdir": "folder"}

@@ -53,7 +53,7 @@ def ask(model: Path, folder: Path, draw: random.Random) -> str:
 
 
 def corpora(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
-    """Files of text: every line is a document's, quarantined or blank, or the file is refused; then through the stage."""
+    """Files of text: every line is a document's, quarantined or blank, or the file is refused; then the stage."""
     folder = room(world, "corpora")
     several = st.lists(st.tuples(bad_input.FILES, bad_input.DAMAGE), min_size=1, max_size=3)
 

@@ -1,4 +1,4 @@
-"""Stops: SIGKILL at random moments and at every change to a file, SIGTERM and SIGINT at random moments, imports included."""
+"""Stops: SIGKILL at random moments and at every change to a file; SIGTERM and SIGINT at random, imports included."""
 
 import itertools
 import os
@@ -41,7 +41,7 @@ def at_random(world: World, chance: random.Random, tries: int) -> Iterator[Verdi
 
 
 def at_changes(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
-    """SIGKILL before each change to a file and in the middle of each write; sometimes the second start is killed, too."""
+    """SIGKILL before each change to a file and amid each write; sometimes the second start is killed, too."""
     places = [(stage, index) for stage in STAGES for index in range(changes(world, stage))]
     for stage, index in chance.sample(places, min(tries, len(places))):
         with world.spoilt(world.before[stage]) as here:
@@ -119,7 +119,9 @@ def send(child: int, *, after: float, number: int, times: int = 1) -> None:
         os.kill(child, number)  # its number is not given away before it is waited for
 
 
-def command(here: Path, stage: str, *, after: float | None = None, number: int = signal.SIGTERM, root: Path = ROOT, **more: str) -> Ended:  # fmt: skip
+def command(
+    here: Path, stage: str, *, after: float | None = None, number: int = signal.SIGTERM, root: Path = ROOT, **more: str
+) -> Ended:
     """Run a stage as a user does, from the code under `root`, and send it a signal after some seconds."""
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", VARIABLE: "1", **more}
     words = [sys.executable, "-m", "pipelines", *COMMANDS[stage]]

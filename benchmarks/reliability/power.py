@@ -1,8 +1,8 @@
 """What a disk may hold after the power went: the states that a sequence of changes may leave, and no others.
 
 The model is POSIX at its weakest. Of a file's data, only what an fsync has covered is there for certain; later data is
-there, or missing, or cut, or zeros. Of a folder's names, those that an fsync of the folder has covered; of later creations,
-renames and removals a prefix, in each folder its own. A rename is whole or not there.
+there, or missing, or cut, or zeros. Of a folder's names, those that an fsync of the folder has covered; of later
+creations, renames and removals a prefix, in each folder its own. A rename is whole or not there.
 """
 
 import random
@@ -147,7 +147,7 @@ class Disk:
 
 
 def cut_all(disk: Disk, targets: dict[int, list[tuple[Path, int]]]) -> None:
-    """Replay what was noted and, after so many changes, write states: number of changes → folders, each with its seed."""
+    """Replay what was noted and write states after so many changes: number of changes → folders, each with its seed."""
     for number, change in enumerate([lambda: None, *disk.todo]):
         change()
         for target, seed in targets.get(number, []):

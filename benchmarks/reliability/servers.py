@@ -1,4 +1,4 @@
-"""MLflow where nobody listens, never answers or hangs up on everybody, and a Prefect server that goes in the middle of a flow."""
+"""MLflow that is not there, never answers or hangs up on everybody, and a Prefect server that goes amid a flow."""
 
 import contextlib
 import itertools
@@ -52,7 +52,7 @@ def hang_up(listening: socket.socket) -> None:
 
 
 def prefect(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
-    """Prefect's server is killed or falls silent while a flow pre-trains: the flow ends by itself, and nothing is lost."""
+    """Prefect's server is killed or falls silent amid a pre-training: the flow ends by itself, and nothing is lost."""
     folder = git_project(world.folder / "flows")
     undisturbed = flow(folder, PREFECT_API_URL="")
     assert undisturbed.code == 0, undisturbed.said

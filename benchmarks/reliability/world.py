@@ -1,8 +1,8 @@
 """A project whose every stage takes well below a second, and one process that is forked for each attack on it.
 
 Importing torch takes seconds and a stage of this project tenths of one; so everything is imported once, by `warm_up`,
-and a child that changes into a copy of the project calls the command line's own `main`. The parent runs no stage itself:
-what a stage keeps in memory could hide damage from its children.
+and a child that changes into a copy of the project calls the command line's own `main`. The parent runs no stage
+itself: what a stage keeps in memory could hide damage from its children.
 """
 
 import contextlib
@@ -36,7 +36,8 @@ corpora:
     sources: [{kind: local, files: [text/0.jsonl]}, {kind: local, files: [text/1.jsonl]}]
     cleaning: {duplicate_documents: drop, duplicate_paragraphs: drop, shortest_paragraph: 20}
 tokens:
-  micro: {corpus: micro, tokenizer: {kind: train, vocab_size: 120, lowercase: true}, lengths: [16, 24], valid_fraction: 0.4}
+  micro: {corpus: micro, tokenizer: {kind: train, vocab_size: 120, lowercase: true}, lengths: [16, 24],
+          valid_fraction: 0.4}
 tasks:
   micro: {kind: local, glue: glue, squad: squad}
 encoders:
@@ -101,7 +102,7 @@ Prepare = Callable[[], Callable[[], object] | None]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its exit code (the negative number of the signal that killed it), what it said, its seconds."""
+    """How a process ended: its exit code (negative: the signal that killed it), what it said, its seconds."""
 
     code: int
     said: str
@@ -141,7 +142,7 @@ def litter(folder: Path) -> list[str]:
 
 
 class World:
-    """What attacks are made on: the states of the project before each stage, what each stage leaves undisturbed, and room for copies."""
+    """What is attacked: the project before each stage, what each stage leaves undisturbed, and room for copies."""
 
     def __init__(self, folder: Path, stages: tuple[str, ...] = STAGES) -> None:
         self.folder, self._copies = folder, 0
@@ -186,7 +187,7 @@ class World:
 
 
 def run(folder: Path, stage: str, prepare: Prepare | None = None, stop: Callable[[int], object] | None = None) -> Ended:
-    """Run a stage in a fork of this process: `prepare` is called in the child first, `stop(pid)` in the parent meanwhile.
+    """Run a stage in a fork of this process: `prepare` runs in the child first, `stop(pid)` in the parent meanwhile.
 
     What `prepare` returns, if anything, is called in the child when the stage has ended.
     """
@@ -237,7 +238,7 @@ def _become(folder: Path, stage: str, prepare: Prepare | None, words: int) -> No
 
 
 def warm_up() -> None:
-    """Import what every stage needs, and let torch do its first work on one thread, which leaves no other to fork from."""
+    """Import what every stage needs; torch's first work is done on one thread, which leaves no other to fork from."""
     torch.set_num_threads(1)
     for stage in STAGES[:-1]:
         importlib.import_module(f"pipelines.stages.{stage}")

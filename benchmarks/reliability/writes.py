@@ -1,4 +1,4 @@
-"""Writes that fail: a disk that is full, a disk with a bad place, folders that may not be changed, and power that goes."""
+"""Writes that fail: a full disk, a bad place on it, folders that may not be changed, and power that goes."""
 
 import random
 import shutil

@@ -1,8 +1,8 @@
 """Which of many keys occur for the first time, in memory that does not grow with their number.
 
 Keys (64-bit hashes of documents or paragraphs) are dealt by their leading bits into buckets on disk, each small enough
-to be sorted in memory; what a bucket finds repeated is kept on disk, too, as sorted positions. Among a billion different
-texts the chance that any two share a hash, so that one is dropped wrongly, is below three in a hundred.
+to be sorted in memory; what a bucket finds repeated is kept on disk, too, as sorted positions. Among a billion
+different texts the chance that any two share a hash, so that one is dropped wrongly, is below three in a hundred.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The lines of a document become fixed-length rows, [CLS] A [SEP] B [SEP], by ELECTRA's own rule or packed without waste.
+"""A document's lines become fixed-length rows, [CLS] A [SEP] B [SEP], by ELECTRA's rule or packed without waste.
 
 The rule (build_pretraining_dataset.py of the original), with its deliberate quirks as settings:
 1. Lines are gathered until they hold the target number of tokens or the document ends; then they become one example.

@@ -1,4 +1,4 @@
-"""Rows on disk: flat little-endian arrays, memory-mapped, beside a manifest with dtype, shape, hashes and the tokenizer's identity.
+"""Rows on disk: flat little-endian arrays, memory-mapped, with a manifest of dtype, shape, hashes and tokenizer.
 
 rows-<L>/train-00000.ids      [N, L]  token ids, padded with pad_id      uint16, or uint32 for vocabularies above 65,536
 rows-<L>/train-00000.bounds   [N, 2]  start of segment B (= total where there is none), total of real tokens   uint16
@@ -62,7 +62,7 @@ class RowWriter:
         self.tokens += int(bounds_N2[:, 1].sum(dtype=np.int64))
 
     def append_files(self, ids: Path, bounds: Path, rows: int, chosen: NDArray[np.int64] | None = None) -> None:
-        """Append `rows` rows that lie in the two files of another writer, or only the chosen ones, a few MB at a time."""
+        """Append `rows` rows from the two files of another writer, or only the chosen ones, a few MB at a time."""
         if not rows or (chosen is not None and not len(chosen)):
             return
         ids_NL = np.memmap(ids, dtype=self.dtype, mode="r", shape=(rows, self.length))

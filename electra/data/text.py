@@ -1,4 +1,4 @@
-"""Documents before they are tokens: what a source yields, how its lines are cleaned, and what is counted when text is dropped.
+"""Documents before they are tokens: what a source yields, how lines are cleaned, what is counted when text goes.
 
 A document is an id and a text whose lines are paragraphs (or sentences). Nothing here knows where it came from.
 """
@@ -25,7 +25,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """What could not be read: goes to quarantine and is counted. `where` is file:line; `lines` is how many it stands for."""
+    """What could not be read: quarantined and counted. `where` is file:line; `lines` is how many it stands for."""
 
     where: str
     reason: str
@@ -47,7 +47,7 @@ class QuarantineConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class CleaningConfig(Checked):
-    """What is done to every text. The defaults remove nothing but blank lines, control characters and empty documents."""
+    """What is done to every text. By default only blank lines, control characters and empty documents go."""
 
     unicode: Literal["none", "NFC", "NFKC"] = "NFC"
     markup: bool = False  # left-overs of wiki and web mark-up: formula_12, empty (), [citation needed], tags, entities
@@ -136,7 +136,7 @@ def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
 
 
 def unwrap(text: str) -> str:
-    """Re-join the paragraphs of hard-wrapped text (books at some 72 columns): one paragraph a line, blank lines between.
+    """Re-join the paragraphs of hard-wrapped text (some 72 columns): one paragraph a line, blank lines between.
 
     A line continues the one before when that one was filled (at least 60 % of the text's usual width) and this one is
     not set in: verse, tables of contents and title pages so keep their lines.
@@ -159,12 +159,12 @@ def unwrap(text: str) -> str:
 
 # Each branch begins with the sign itself, which the regular expression engine can search for at full speed.
 _SENTENCE_END = re.compile(
-    r"[.!?…。！？](?:(?<=[。！？])|(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9]))"
+    r"[.!?…。！？](?:(?<=[。！？])|(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9]))"  # noqa: E501
 )
 
 
 def sentences(line: str) -> Iterator[str]:
-    """Split a paragraph into sentences, roughly and for any script: a full stop before a capital, or an ideographic one."""
+    """Split a paragraph into sentences, roughly, in any script: at a stop before a capital, or an ideographic one."""
     start = 0
     for match in _SENTENCE_END.finditer(line):
         if piece := line[start : match.end()].strip(" "):

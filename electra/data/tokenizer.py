@@ -144,10 +144,10 @@ def train_wordpiece(
     """Train WordPiece on `lines`; the same lines give the same vocabulary, ids included.
 
     They are read twice, once for their letters and once for their words, and never held: only counts are in memory.
-    Words of more than MAX_WORD characters, which are [UNK] anyway and would take time by the square of their length, teach
-    nothing; how many there were is added to `counts` as `long_words`.
-    Raises BadInput when there is no text or when the letters alone exceed `vocab_size`. The vocabulary may come out
-    smaller than asked for when the text has not enough different words.
+    Words of more than MAX_WORD characters, which are [UNK] anyway and would take time by the square of their
+    length, teach nothing; how many there were is added to `counts` as `long_words`. Raises BadInput when there is
+    no text or when the letters alone exceed `vocab_size`. The vocabulary may come out smaller than asked for when
+    the text has not enough different words.
     """
     assert iter(lines) is not lines, "an iterator can be read only once"
     kept, continuations = letters_of(

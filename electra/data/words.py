@@ -32,7 +32,7 @@ _PARTS = re.compile(f"[{_ALONE}]|[^{_ALONE}]+")
 
 
 class Letters(dict[str, str]):
-    """What the library makes of a character within a word; ASK where that may depend on its neighbours, or parts words."""
+    """What the library makes of a character within a word; ASK where its neighbours may matter, or it parts words."""
 
     def __init__(self, raw: Any, *, decomposes: bool) -> None:
         self._raw, self._decomposes = raw, decomposes
@@ -114,7 +114,7 @@ class WordMemory(dict[str, bytes]):
 
 
 def _parts(pattern: re.Pattern[str], chunk: str) -> list[str]:
-    """All matches; a monstrous chunk is halved first, behind a sign, so that a list of its characters fits in memory."""
+    """All matches; a monstrous chunk is halved behind a sign first, so that its list of characters fits in memory."""
     if len(chunk) > MONSTROUS and (middle := _PARTS.search(chunk, len(chunk) // 2)) and middle.end() < len(chunk):
         return [chunk[: middle.end()], chunk[middle.end() :]]
     return pattern.findall(chunk)

@@ -83,8 +83,8 @@ class Examples:
     ) -> Batch:
         """The rows with these numbers, by one gather, in a grid of at least `longest` columns.
 
-        With `places` batches of equal shapes lie at one place, where what is recorded finds them: each takes the place of
-        the one before it.
+        With `places` batches of equal shapes lie at one place, where what is recorded finds them: each takes
+        the place of the one before it.
         """
         length_B = self.length_N[rows_B]
         first_B = np.cumsum(length_B) - length_B

@@ -2,12 +2,12 @@
 
 | task | architecture in config.json | our head there |
 |---|---|---|
-| classes, numbers | ElectraForSequenceClassification | gelu(z) - gelu(-z) = z: +W and -W in `classifier.dense`, +1 and -1 in `out_proj` |
+| classes, numbers | ElectraForSequenceClassification | gelu(z) - gelu(-z) = z: ±W in `dense`, ±1 in `out_proj` |
 | tags | ElectraForTokenClassification | `classifier` as it is; segment 1, which we feed, is stored as segment 0 too |
 | SQuAD, independent ends | ElectraForQuestionAnswering | `qa_outputs` |
-| SQuAD, ends conditioned on starts | ElectraModel | not to be expressed: `span_head.safetensors` beside the encoder |
-| classes, numbers, pooled over all tokens | ElectraModel | not to be expressed: `pooled_head.safetensors`, as in the first row |
-| any, on a modern encoder | ModernBertModel | not to be expressed, as its heads have a LayerNorm: `pooled_head` or `span_head.safetensors` |
+| SQuAD, ends conditioned on starts | ElectraModel | none: `span_head.safetensors` beside the encoder |
+| classes, numbers, pooled over all tokens | ElectraModel | none: `pooled_head.safetensors`, as in the first row |
+| any, on a modern encoder | ModernBertModel | none, as its heads have a LayerNorm: `pooled_head` or `span_head` |
 
 So stock transformers gives our logits (numbers on the label's own scale), and folders that others have fine-tuned are
 read by the same rules. `task.json` tells what config.json has no place for: columns, lengths, the SQuAD settings.
@@ -45,7 +45,7 @@ from electra.storage.manifest import MANIFEST
 
 @dataclass(frozen=True)
 class Ready:
-    """A fine-tuned model that answers; `config` says how rows are laid out for it, and how SQuAD's answers are chosen."""
+    """A fine-tuned model that answers; `config` says how its rows are laid out and SQuAD's answers chosen."""
 
     network: Network
     tokenizer: Tokenizer
@@ -90,7 +90,8 @@ def load_tokenizer(folder: Path, encoder: Encoder) -> Tokenizer:
 def load_model(folder: Path) -> Ready:
     """A fine-tuned model from our folder or any of transformers'; raises BadInput if it holds none.
 
-    Ours is verified. One of ours that has lost its manifest is taken as those from elsewhere are, with a word of warning.
+    Ours is verified. One of ours that has lost its manifest is taken as those from elsewhere
+    are, with a word of warning.
     """
     encoder = load_encoder(folder, dropout=0.0)
     heads = head_tensors(read_tensors(folder))

@@ -8,7 +8,7 @@ from electra.errors import shown
 
 
 def read_label(value: Any, labels: Sequence[str]) -> tuple[str | float | None, str]:
-    """A label as rows have it, and what is wrong with it ("" if nothing): a class name, or without classes a finite number."""
+    """A row's label and what is wrong with it ("" if nothing): a class name, or without classes a finite number."""
     if not labels:
         try:
             number = math.nan if isinstance(value, bool) else float(value)

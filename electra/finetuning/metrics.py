@@ -33,7 +33,7 @@ def macro_f1(predicted_N: Numbers, label_N: Numbers) -> float:
 
 
 def matthews(predicted_N: Numbers, label_N: Numbers) -> float:
-    """Matthews correlation of any number of classes (Gorodkin's R_K): covariance of the confusion matrix, normalised."""
+    """Matthews correlation of any number of classes (Gorodkin's R_K): normalised covariance of the confusion matrix."""
     classes = np.unique(np.concatenate([predicted_N, label_N]))
     predicted_NC = (predicted_N[:, None] == classes).astype(np.float64)
     label_NC = (label_N[:, None] == classes).astype(np.float64)

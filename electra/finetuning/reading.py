@@ -48,7 +48,7 @@ def tokenizer(folder: Path, sha256: str) -> Tokenizer:
 
 
 def read_rows(path: Path, task: Task, *, labelled: bool = True) -> list[Row]:
-    """The rows of one split, checked. Raises BadInput naming line, id and value: bad label, bad score, repeated id, no rows."""
+    """A split's rows, checked. BadInput names line, id and value: bad label or score, repeated id, no rows."""
     rows, kind = read_jsonl(path), kind_of(task)
     if not rows:
         raise BadInput(path, "holds no rows", f"the rows of {task.title}", "check the task's source")

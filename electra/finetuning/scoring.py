@@ -12,7 +12,7 @@ from electra.finetuning.tasks import Task
 
 
 def read_predictions(path: Path) -> dict[str, Any]:
-    """Prediction by id: JSON lines with `id` and `prediction` (or `tags`), the leaderboard's TSV, or one JSON object (SQuAD's)."""
+    """Prediction by id: JSON lines of `id` and `prediction` (or `tags`), the leaderboard's TSV, or SQuAD's JSON."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -55,7 +55,7 @@ def recorder(place: torch.device) -> Record | None:
 
 
 def stack(models: Sequence[Network]) -> Network:
-    """One network whose weights are the models' (S, ...). The models keep theirs as views: what it learns, they know."""
+    """One network whose weights are the models' (S, ...). The models keep views of them: what it learns, they know."""
     joint = copy.deepcopy(models[0])
     for name, module in models[0].named_modules():
         if next(module.parameters(recurse=False), None) is not None:
@@ -112,7 +112,7 @@ _KINDS = {nn.Linear: _Linear, nn.Embedding: _Embedding, nn.LayerNorm: _LayerNorm
 
 
 def _without_decay_of_vectors(optimizer: AdamW, weight_decay: float) -> AdamW:
-    """The optimizer with its groups parted anew: a stacked vector (bias, norm) has two dimensions, and is not decayed."""
+    """The optimizer with its groups parted anew: a stacked vector (bias, norm) is two-dimensional, yet not decayed."""
     optimizer.param_groups = [
         {**group, "params": members, "weight_decay": weight_decay if decayed else 0.0}
         for group in optimizer.param_groups

@@ -1,8 +1,8 @@
-"""One update of a stack of networks. On a GPU it is recorded: a replay for each part of the batch, and one for the update.
+"""One update of a stack of networks. On a GPU it is recorded: a replay for each part of the batch, one to update.
 
 Rows have all lengths, and a recording has one shape. So tokens are filled up to a multiple of GRAIN, and the grid to a
-multiple of COLUMNS: a task has some ten shapes then, and each is recorded when it has come often. A part's arrays go to the GPU
-in one copy, to the place of the last part of that shape; gradients keep their places, too.
+multiple of COLUMNS: a task has some ten shapes then, and each is recorded when it has come often. A part's arrays go to
+the GPU in one copy, to the place of the last part of that shape; gradients keep their places, too.
 
 Shapes: S seeds, B rows of a batch, R rows of a part.
 """

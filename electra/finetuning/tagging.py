@@ -161,7 +161,7 @@ class Tagger(Network):
         return loss_P.new_zeros(len(batch)).index_add(0, batch.row_P, loss_P)
 
     def outputs(self, batch: Batch) -> dict[str, Tensor]:
-        """`tags` (B, L): the best tag of each piece; `share` (B, L): its probability; `finite` (B,): whether logits are."""
+        """`tags` (B, L): each piece's best tag; `share` (B, L): its probability; `finite` (B,): are logits."""
         logits_PC = self.head(hidden(self.encoder, batch))
         found = {"tags": logits_PC.argmax(-1), "share": logits_PC.float().softmax(-1).amax(-1)}
         grids = {name: batch.grid(values_P, 0) for name, values_P in found.items()}

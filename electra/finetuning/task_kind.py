@@ -61,7 +61,7 @@ class TaskKind(Protocol):
     scores_training: ClassVar[bool] = True  # whether training rows are scored, too, to see if they were learned at all
 
     def columns(self, task: Task, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Names for the columns of a row's texts, the task's own first; `official` are those of the task's usual files."""
+        """Names for the columns of a row's texts, the task's own first; `official`: those of its usual files."""
 
     def fields(self, row: str | Sequence[Any]) -> list[Any]:
         """A row that names no columns, as one value for each."""

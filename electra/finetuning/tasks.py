@@ -1,7 +1,8 @@
-"""The nine GLUE tasks, SQuAD and tasks of one's own as facts (labels, metrics, splits), and the settings of fine-tuning.
+"""The nine GLUE tasks, SQuAD and own tasks as facts (labels, metrics, splits), and the settings of fine-tuning.
 
-Settings come in layers, later ones win: `recipes.paper.defaults`, then the task's own section, then the model's overrides in
-the same two steps. Defaults are the published ones of the Base model (paper, Table 7; sizes override in params.yaml).
+Settings come in layers, later ones win: `recipes.paper.defaults`, then the task's own section, then the
+model's overrides in the same two steps. Defaults are the published ones of the Base model (paper, Table 7;
+sizes override in params.yaml).
 """
 
 import dataclasses
@@ -109,7 +110,7 @@ def find(rows: Path, name: str) -> Task:
 
 @dataclass(frozen=True, kw_only=True)
 class ScratchConfig(Checked):
-    """What the freshly initialised arm does otherwise, so that both arms are tuned fairly; the budget stays the same."""
+    """What the freshly initialised arm does otherwise, so that both are tuned fairly; the budget stays the same."""
 
     learning_rate: Rate | None = None
     layer_decay: Rate | None = None

@@ -1,8 +1,8 @@
 """The short training on a task, and the pass that reads its outputs.
 
-As published: batches of one global shuffle, Adam without bias correction, layer-wise decay of the rate, warm-up × linear
-decay, the loss summed over the batch and then clipped to norm 1, the last step evaluated (no best checkpoint is chosen).
-A batch goes through in parts of bounded size; gradients add up, so parts bear on memory and on nothing else.
+As published: batches of one global shuffle, Adam without bias correction, layer-wise decay of the rate, warm-up ×
+linear decay, the loss summed over the batch and then clipped to norm 1, the last step evaluated (no best checkpoint is
+chosen). A batch goes through in parts of bounded size; gradients add up, so parts bear on memory and on nothing else.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ class Training:
 
 
 def count_steps(rows: int, config: FinetuneConfig) -> int:
-    """Updates in all (electra: finetune/preprocessing.py): whole epochs of ceil(rows / batch), cut to a whole number."""
+    """Updates in all (electra: finetune/preprocessing.py): whole epochs of ceil(rows / batch), truncated."""
     return max(1, int(steps_per_epoch(rows, config.batch) * config.epochs))
 
 
@@ -82,8 +82,8 @@ def run_steps(
 ) -> list[Training]:
     """The loop, for S seeds at once, each with its own order of the split's `rows`; `network` holds the weights of all.
 
-    `update` trains each seed on its rows (S, B) and gives the sums of their losses before that (S,). A seed whose loss is
-    no longer finite goes on alone; when none is left, training ends.
+    `update` trains each seed on its rows (S, B) and gives the sums of their losses before that (S,). A seed whose loss
+    is no longer finite goes on alone; when none is left, training ends.
     """
     steps, seeds = count_steps(rows, config), len(orders)
     warmup = int(steps * config.warmup)

@@ -1,12 +1,12 @@
 """The encoder over rows that stand end to end: no product is spent on padding.
 
 Whatever looks at one token at a time (embeddings, projections, norms, feed-forward: nearly all of the work) sees the P
-real tokens of a batch and nothing else. Attention alone needs rows: where the device has no kernel for rows that stand end
-to end (electra/nn/varlen.py), queries, keys and values are laid out as a B × T grid, and its context is taken back. Hidden
-states equal the padded encoder's up to the order of additions.
+real tokens of a batch and nothing else. Attention alone needs rows: where the device has no kernel for rows that stand
+end to end (electra/nn/varlen.py), queries, keys and values are laid out as a B × T grid, and its context is taken back.
+Hidden states equal the padded encoder's up to the order of additions.
 
-Weights may be those of several networks with one dimension more (stacked.py): then the tokens, and the rows, are as many
-equal shares, the first network's first.
+Weights may be those of several networks with one dimension more (stacked.py): then the tokens, and the rows, are as
+many equal shares, the first network's first.
 
 Shapes: B rows, T longest row, P tokens in all, C = B × T cells, H hidden size, D head size, S networks.
 """
@@ -158,7 +158,7 @@ def _end(encoder: Encoder, hidden_PH: Tensor) -> Tensor:
 
 
 class _Spread(torch.autograd.Function):
-    """Tokens to the grid. Each cell that counts has one token, so the gradient is a gather, where autograd would add up."""
+    """Tokens to the grid. Each cell that counts has one token, so the gradient is a gather; autograd would add up."""
 
     @staticmethod
     def forward(ctx: Any, values_PX: Tensor, batch: Batch) -> Tensor:

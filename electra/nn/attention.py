@@ -2,9 +2,9 @@
 
     O = drop(softmax(Q Kᵀ / √D)) V
 
-torch's fused CPU kernel has no dropout; the way around it keeps scores, probabilities and masks of the whole batch. Here
-a few rows at a time pass through the cache, and one number an element is kept for the backward pass: the probability,
-negative where it was dropped.
+torch's fused CPU kernel has no dropout; the way around it keeps scores, probabilities and masks of the whole batch.
+Here a few rows at a time pass through the cache, and one number an element is kept for the backward pass: the
+probability, negative where it was dropped.
 
 Shapes: B rows, R rows of one pass, T positions, A heads, D head size, P = R · A.
 """

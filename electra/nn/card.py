@@ -1,4 +1,4 @@
-"""Model cards: what a folder holds, the lines of Python that use it, and its data, recipe and results as sorted JSON."""
+"""Model cards: what a folder holds, the Python that uses it, and its data, recipe and results as sorted JSON."""
 
 import json
 from typing import Any, Literal

@@ -50,7 +50,7 @@ class _Drop(torch.autograd.Function):
 
 
 def dropout(hidden: Tensor, rate: float, training: bool, residual: Tensor | None = None) -> Tensor:
-    """Zero each element with probability `rate` in training and scale the rest by 1 / (1 - rate); `residual` is added."""
+    """Zero each element with probability `rate` in training, scale the rest by 1 / (1 - rate); add `residual`."""
     if training and rate and hidden.device.type == "cpu":
         return _Drop.apply(hidden, rate, residual)  # type: ignore[no-any-return, no-untyped-call]
     dropped = F.dropout(hidden, rate) if training and rate else hidden

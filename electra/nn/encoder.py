@@ -62,7 +62,7 @@ class Embeddings(nn.Module):
 
 
 class DisentangledEmbeddings(Embeddings):
-    """Gradient-disentangled sharing (DeBERTa v3): the generator's tables without their gradient, plus a zero-initialised delta.
+    """Gradient-disentangled sharing (DeBERTa v3): the generator's tables without gradient, plus a delta from zero.
 
     `word` and `position` hold the deltas; the norm and the token types are this network's own.
     """
@@ -86,8 +86,8 @@ class DisentangledEmbeddings(Embeddings):
 def difference(total: Tensor, base: Tensor) -> Tensor:
     """The x of base + x = total to the last bit, wherever there is one among the neighbours of total - base.
 
-    There is for a total that was such a sum; but where that lies beside a power of two, the rounded difference alone may
-    miss it by a bit, and where it is -0 by its sign.
+    There is for a total that was such a sum; but where that lies beside a power of two, the rounded difference alone
+    may miss it by a bit, and where it is -0 by its sign.
     """
     found = total - base
     infinity = torch.full_like(found, torch.inf)
@@ -98,8 +98,8 @@ def difference(total: Tensor, base: Tensor) -> Tensor:
 
 
 Seen = Tensor | varlen.Rows | None
-"""Which keys a query sees: those of its own row; or those where a mask, broadcastable to (B, heads, T, T), is true, or which it
-is added to; or all."""
+"""Which keys a query sees: those of its own row; or those where a mask that broadcasts to (B, heads, T, T) is true, or
+which it is added to; or all."""
 
 
 class Attention(nn.Module):
@@ -140,8 +140,8 @@ class Block(nn.Module):
 class Layer(Block):
     """Attention and feed-forward, each followed by dropout, residual and LayerNorm.
 
-    Between them hidden states have the type of the matrix products: autocast computes LayerNorm in fp32 on GPUs, and would
-    hand that on.
+    Between them hidden states have the type of the matrix products: autocast computes LayerNorm in fp32 on
+    GPUs, and would hand that on.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -219,7 +219,7 @@ def initialise(module: nn.Module, config: EncoderConfig) -> None:
 
     | tensor | published (electra: modeling.py, optimisation scripts) | normal (transformers) |
     |---|---|---|
-    | word, position, type tables; attention, feed-forward and head matrices | truncated normal, 2 sigma, std 0.02 | N(0, 0.02) |
+    | tables; attention, feed-forward and head matrices | truncated normal, 2 sigma, std 0.02 | N(0, 0.02) |
     | embedding projection, last layer of each head (`glorot` modules) | Glorot uniform | N(0, 0.02) |
     | biases; LayerNorm | 0; weight 1, bias 0 | the same |
     | deltas of disentangled embeddings | 0 | 0 |
@@ -252,10 +252,10 @@ def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: f
 
         Wqᵀ Wk ≈ M = noise · Z / √H + own · I        Z ~ N(0, 1), (H, H)
 
-    Trained encoders show such a diagonal; from unrelated Q and K, attention that finds a word again elsewhere in the row
-    takes long to form. M has more rank than a head, so each head gets the best approximation of an M of its own: the
-    singular value decomposition cut to the head's size D, its roots shared out to both. From torch's global generator;
-    of the two signs of a singular vector the one with which its largest entry is positive.
+    Trained encoders show such a diagonal; from unrelated Q and K, attention that finds a word again elsewhere in the
+    row takes long to form. M has more rank than a head, so each head gets the best approximation of an M of its own:
+    the singular value decomposition cut to the head's size D, its roots shared out to both. From torch's global
+    generator; of the two signs of a singular vector the one with which its largest entry is positive.
     """
     for layer in layers:
         assert isinstance(layer, Block)

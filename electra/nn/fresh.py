@@ -24,8 +24,8 @@ def add_fresh_layers(encoder: Encoder, count: int, seed: int) -> None:
     """Put newly initialised layers on top of an encoder, in place; its config counts them from then on.
 
     ELECTRA is asked about each token and never about a row, so its last layers say what each token is and its [CLS]
-    vector was never taught to gather. A fresh layer has nothing to unlearn before it can; Zhang et al. (2021, Revisiting
-    Few-sample BERT Fine-tuning) initialise the top layers anew to the same end.
+    vector was never taught to gather. A fresh layer has nothing to unlearn before it can; Zhang et al. (2021,
+    Revisiting Few-sample BERT Fine-tuning) initialise the top layers anew to the same end.
     """
     if count == 0:
         return

@@ -1,4 +1,4 @@
-"""An encoder of the kind that its config says, and its first weights: BERT's (encoder.py) or a modern one (modern.py)."""
+"""An encoder of its config's kind, and its first weights: BERT's (encoder.py) or a modern one (modern.py)."""
 
 from torch import nn
 

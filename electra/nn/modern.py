@@ -6,8 +6,9 @@ How it differs from `encoder.py`, which is BERT's:
 - the feed-forward is a gated product, gelu(x W) * (x W'), of two thirds of the usual width (GeGLU, Shazeer, 2020);
 - nothing has a bias, but for the last matrix of each head; there are no token types;
 - in two layers of three a token sees `window` / 2 tokens to each side, in every third the whole row;
-- the word table has the hidden size. Factorised (Lan et al., 2020), it is a product, which is what is normed, looked up and
-  multiplied with, so a generator of another width shares the discriminator's words, and its folder holds the product.
+- the word table has the hidden size. Factorised (Lan et al., 2020), it is a product, which is what is
+  normed, looked up and multiplied with, so a generator of another width shares the discriminator's words,
+  and its folder holds the product.
 
 Shapes: B rows, T positions, V vocabulary, E embedding size, H hidden size, F feed-forward size, A heads, D head size.
 """
@@ -61,7 +62,7 @@ class ModernEmbeddings(Embeddings):
         return (table_VH,)
 
     def load_tables(self, *tables: Tensor) -> None:
-        """Let `tables` be this one; the factors of a product are not to be had from it, and `load_factors` sets them."""
+        """Let `tables` be this one; a product does not tell its factors, which `load_factors` sets."""
         if not self.factors():
             self.load_words(*tables)
 
@@ -85,7 +86,7 @@ class ModernEmbeddings(Embeddings):
 
 
 class DisentangledModern(ModernEmbeddings):
-    """Gradient-disentangled sharing (DeBERTa v3): the generator's words without their gradient, plus a zero-initialised delta.
+    """Gradient-disentangled sharing (DeBERTa v3): the generator's words without gradient, plus a delta from zero.
 
     `word` holds the delta; projection and norm are this network's own.
     """
@@ -106,7 +107,7 @@ class DisentangledModern(ModernEmbeddings):
 
 
 def turn(values_BTXAD: Tensor, cos_TD: Tensor, sin_TD: Tensor) -> Tensor:
-    """Turn each pair (d, d + D/2) of a query or key by its position's angle; same shape out, any number of axes at X."""
+    """Turn each pair (d, d + D/2) of a query or key by its position's angle; same shape out, any axes at X."""
     shape = (len(cos_TD), *[1] * (values_BTXAD.ndim - 3), cos_TD.shape[1])
     cos, sin = cos_TD.view(shape), sin_TD.view(shape)
     first, second = values_BTXAD.float().chunk(2, -1)
@@ -144,9 +145,10 @@ class ModernAttention(nn.Module):
 
 
 class ModernLayer(Block):
-    """Attention and gated feed-forward, each on a LayerNorm of the stream that it adds to. The first reads the stream itself.
+    """Attention and gated feed-forward, each on a LayerNorm of the stream that it adds to, the first on the stream.
 
-    The stream keeps the type of the embeddings, fp32 under autocast too: what is added over the layers would be lost in bf16.
+    The stream keeps the type of the embeddings, fp32 under autocast too: what is added over the
+    layers would be lost in bf16.
     """
 
     def __init__(self, config: ModernConfig, index: int) -> None:
@@ -200,8 +202,8 @@ class ModernEncoder(Encoder):
     def views(self, place_T: Tensor, real: Seen) -> dict[bool, View]:
         """The view of layers that see the whole row (True), and of those that see their neighbours (False).
 
-        `place_T` is where in its row each token stands. `real` are rows to keep to; or which tokens are no padding (B, T),
-        None for all of them.
+        `place_T` is where in its row each token stands. `real` are rows to keep to; or which tokens are no padding
+        (B, T), None for all of them.
         """
         config, device, whole, local = self.config, place_T.device, real, real
         if isinstance(real, varlen.Rows):

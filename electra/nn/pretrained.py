@@ -116,7 +116,7 @@ def _load_factors(encoder: Encoder, beside: Tensors, tensors: Tensors, inside: P
 
 
 def extra_tensors(encoder: Encoder, extras: Mapping[str, nn.Module]) -> dict[str, Tensors]:
-    """What `write_folder` puts beside a network: such extras, and the factors of its word table, where there are any."""
+    """What `write_folder` puts beside a network: such extras, and the factors of its word table, if it has any."""
     tensors = nn.ModuleDict(extras).state_dict() | encoder.embeddings.factors()
     return {EXTRAS: tensors} if tensors else {}
 

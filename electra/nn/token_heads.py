@@ -30,7 +30,7 @@ class ReplacedTokenHead(nn.Module):
 
 
 class MaskedTokenHead(nn.Module):
-    """Hidden state to vocabulary logits: dense to the table's width E, gelu, LayerNorm, product with the word table, bias."""
+    """Hidden state to vocabulary logits: dense to the table's width E, gelu, LayerNorm, times the word table, bias."""
 
     def __init__(self, config: AnyEncoderConfig, vocab_size: int) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """To and from Hugging Face folders: `config.json`, `model.safetensors`, tokenizer files.
 
-The keys are transformers' (ElectraForPreTraining, ElectraForMaskedLM, ElectraModel; of modern encoders modernbert.py has
-them), so each folder loads there with nothing missing and nothing unexpected, and published checkpoints of this form load
-here. Only layout changes on the way (query, key and value are one matrix here), so a round trip is bit-exact.
+The keys are transformers' (ElectraForPreTraining, ElectraForMaskedLM, ElectraModel; of modern encoders modernbert.py
+has them), so each folder loads there with nothing missing and nothing unexpected, and published checkpoints of this
+form load here. Only layout changes on the way (query, key and value are one matrix here), so a round trip is bit-exact.
 """
 
 import dataclasses

@@ -2,12 +2,12 @@
 
     b ← μ b + (1-μ) g        u = (1-μ) g + μ b        p ← p - lr · (s · orthogonal(u) + λ p)
 
-`orthogonal` brings all singular values near 1: five Newton-Schulz steps, x ← a x + (b A + c A²) x with A = x xᵀ, begun at
-u / |u|. s = 0.2 √max(rows, columns) gives an update the size of AdamW's, so rates and decay carry over (Liu et al., 2025,
-Muon is scalable for LLM training). Query, key and value are three matrices, though they lie in one.
+`orthogonal` brings all singular values near 1: five Newton-Schulz steps, x ← a x + (b A + c A²) x with A = x xᵀ, begun
+at u / |u|. s = 0.2 √max(rows, columns) gives an update the size of AdamW's, so rates and decay carry over (Liu et al.,
+2025, Muon is scalable for LLM training). Query, key and value are three matrices, though they lie in one.
 
-Sharded matrices (FSDP) are gathered one step's worth at a time, and every process orthogonalises them whole. On GPUs the
-products are in bf16, those of one shape batched; on CPUs in fp32.
+Sharded matrices (FSDP) are gathered one step's worth at a time, and every process orthogonalises them whole. On GPUs
+the products are in bf16, those of one shape batched; on CPUs in fp32.
 """
 
 import math

@@ -100,7 +100,7 @@ def local(tensor: Any) -> Tensor:
 
 
 def grouped(parameters: Named, *, weight_decay: float, scale: Callable[[str], float]) -> list[dict[str, Any]]:
-    """Groups of parameters of one share of the rate; those with one dimension or less (biases, norms) are not decayed."""
+    """Parameters grouped by their share of the rate; those of one dimension or less (biases, norms) are not decayed."""
     groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, parameter in parameters:
         groups.setdefault((scale(name), parameter.ndim > 1), []).append(parameter)
@@ -113,7 +113,7 @@ def grouped(parameters: Named, *, weight_decay: float, scale: Callable[[str], fl
 def build_optimizer(
     parameters: Named, *, weight_decay: float, scale: Callable[[str], float] = lambda name: 1.0, **adam: Any
 ) -> AdamW:
-    """Fused AdamW (`adam` are its settings) over named parameters; `scale` maps a name to its share of the learning rate."""
+    """Fused AdamW (`adam`: its settings) over named parameters; `scale` maps a name to its share of the rate."""
     return AdamW(grouped(parameters, weight_decay=weight_decay, scale=scale), **adam)
 
 
@@ -137,7 +137,8 @@ def layer_scale(layers: int, decay: float, *, published: bool = True) -> Callabl
     """Layer-wise learning-rate decay: share of the rate for a parameter name of a fine-tuned encoder.
 
     Layer i of n (from 0, at the bottom) gets d^(n-i), embeddings and their projection d^(n+1), anything else (the head,
-    and layers above the n) 1. The published runs have one power more below the head (electra: optimization.py), a left-over of a removed pooler.
+    and layers above the n) 1. The published runs have one power more below the head (electra: optimization.py), a
+    left-over of a removed pooler.
     """
     extra = 1 if published else 0
 
@@ -154,7 +155,7 @@ def layer_scale(layers: int, decay: float, *, published: bool = True) -> Callabl
 
 
 def network_scale(parameters: Named, own: Container[Tensor], rate: float) -> Callable[[str], float]:
-    """Share of the rate for the name of a pre-training's parameter: `rate` for those in `own` (the generator's), else 1."""
+    """Share of the rate for a pre-training's parameter: `rate` for those in `own` (the generator's), else 1."""
     names = {name for name, parameter in parameters if parameter in own}
     return lambda name: rate if name in names else 1.0
 

@@ -1,8 +1,8 @@
 """Work on a GPU that is recorded once and repeated from then on: CUDA graphs.
 
-A step of a small network is some thousand short kernels, and launching them one by one takes longer than running them. What
-is recorded runs on fixed memory, reads nothing back to the host and compiles nothing. A recording that fails costs speed
-and nothing else.
+A step of a small network is some thousand short kernels, and launching them one by one takes longer than running them.
+What is recorded runs on fixed memory, reads nothing back to the host and compiles nothing. A recording that fails
+costs speed and nothing else.
 """
 
 import sys

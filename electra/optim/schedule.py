@@ -12,9 +12,10 @@ def learning_rate(
     """Rate of the update after `step` completed updates.
 
     `product` (electra: optimization.py): peak · (1 - step/steps) · min(1, step/warmup); decay runs during warm-up too,
-    and the very first update has rate 0. `warmup_then_decay` is the usual alternative: a line up to `peak`, a line to 0.
-    `warmup_stable_decay`: a line up, `peak` until the last `decay_share` of the steps, then peak · (1 - √x) where x goes
-    from 0 to 1 over them (Hägele et al., 2024; ModernBERT): a run can be made longer, or its end tried, at any step before.
+    and the very first update has rate 0. `warmup_then_decay` is the usual alternative: a line up to `peak`, a line to
+    0. `warmup_stable_decay`: a line up, `peak` until the last `decay_share` of the steps, then peak · (1 -
+    √x) where x goes from 0 to 1 over them (Hägele et al., 2024; ModernBERT): a run can be made longer, or its
+    end tried, at any step before.
     """
     if form == "product":
         return peak * (1 - step / steps) * (min(1.0, step / warmup) if warmup else 1.0)

@@ -1,9 +1,10 @@
 """Pre-training by replaced token detection: two networks, what binds them, and the loop that trains them.
 
-    a token's way:  generator.py → corruption.py → discriminator.py → objectives.py, all in model.py; vocabulary.py is the
-                    generator's output at the masked positions
-    a step's way:   feed.py → step.py → gradients.py → distributed.py, in trainer.py; state.py is what a checkpoint holds
+    a token's way:  generator.py → corruption.py → discriminator.py → objectives.py, all in model.py; vocabulary.py is
+                    the generator's output at the masked positions
+    a step's way:   feed.py → step.py → gradients.py → distributed.py, in trainer.py; a checkpoint holds state.py's
 
-`config.py` holds the settings, `flops.py` counts, `evaluation.py` measures on held-out rows, `memory.py` says what would
-fit, `announce.py` says what will run, `phases.py` what is due at a step, `nonfinite.py` ends a run that has left the numbers.
+`config.py` holds the settings, `flops.py` counts, `evaluation.py` measures on held-out rows, `memory.py`
+says what would fit, `announce.py` says what will run, `phases.py` what is due at a step, `nonfinite.py` ends
+a run that has left the numbers.
 """

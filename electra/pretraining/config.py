@@ -32,7 +32,7 @@ class GeneratorConfig(Checked):
     depth: Rate = 1.0
 
     def encoder(self, discriminator: AnyEncoderConfig) -> AnyEncoderConfig:
-        """The generator's own encoder: rounded width, heads of 64 where the width allows, FFN 4 × hidden (modern: scaled).
+        """The generator's own encoder: rounded width, heads of 64 where it allows, FFN 4 × hidden (modern: scaled).
 
         The embedding size stays the discriminator's (electra: generator keeps E and projects to its hidden size).
         """
@@ -78,7 +78,8 @@ class ObjectiveConfig(Checked):
     def written(self) -> tuple[float, float]:
         """The shares of the chosen positions that become [MASK] and any token at random; the rest keep theirs.
 
-        Published: 85 % and none (electra: mask); for `mlm`, which is BERT, its 80 % and 10 % (Devlin et al., section 3.1).
+        Published: 85 % and none (electra: mask); for `mlm`, which is BERT, its 80 % and 10 %
+        (Devlin et al., section 3.1).
         """
         masked, random = (0.8, 0.1) if self.name == "mlm" else (0.85, 0.0)
         return (
@@ -115,9 +116,9 @@ class PhaseConfig(Checked):
         return self.share or self.steps or 0
 
 
-# Keys of PretrainConfig that bear on no result: how a run is computed, printed and kept. They may change in mid-run, up to
-# the rounding of sums (threads, parallel, compile, deterministic) and to which points of its curve a run has (eval_minutes).
-# The hashes of the weights in `init_from` stand for its path.
+# Keys of PretrainConfig that bear on no result: how a run is computed, printed and kept. They may change in mid-run, up
+# to the rounding of sums (threads, parallel, compile, deterministic) and to which points of its curve a run has
+# (eval_minutes). The hashes of the weights in `init_from` stand for its path.
 NO_BEARING = frozenset({"parallel", "threads", "compile", "deterministic", "log_every", "eval_minutes"}) | frozenset(
     {"save_every", "save_minutes", "keep", "init_from"}
 )
@@ -127,8 +128,9 @@ NO_BEARING = frozenset({"parallel", "threads", "compile", "deterministic", "log_
 class PretrainConfig(Checked):
     """How long and how fast. Paper, Table 6; `steps` is a count or a budget `{flops: 8.9e16}`.
 
-    With `phases` the length of rows changes in mid-run (phases.py): `length` is then the last one's, which held-out rows
-    have, too, and `steps` the sum of the phases' own; neither need be written. Phases with shares leave `steps` to stand.
+    With `phases` the length of rows changes in mid-run (phases.py): `length` is then the last one's, which
+    held-out rows have, too, and `steps` the sum of the phases' own; neither need be written. Phases with
+    shares leave `steps` to stand.
     """
 
     length: Size = None  # type: ignore[assignment]  # never after __post_init__, nor is steps
@@ -223,7 +225,7 @@ class PretrainConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class ElectraConfig:
-    """Everything that defines one pre-training: the section `models.<name>` of params.yaml, less what only pipelines use."""
+    """Everything that defines one pre-training: `models.<name>` of params.yaml, less what only pipelines use."""
 
     encoder: AnyEncoderConfig
     pretrain: PretrainConfig

@@ -36,7 +36,7 @@ def slots(mask_rate: float, length: int) -> int:
 
 
 def chosen_per_row(lengths_B: Tensor, mask_rate: float, length: int) -> Tensor:
-    """k of every row: max(1, min(N, round(rate · tokens))), tokens counted with [CLS] and [SEP]; half rounds to even."""
+    """k of every row: max(1, min(N, round(rate · tokens))), [CLS] and [SEP] counted; half rounds to even."""
     return (lengths_B * mask_rate).round().long().clamp(1, slots(mask_rate, length))
 
 
@@ -101,7 +101,8 @@ def mask(
         random_BN = (noise.random_BN * vocab_size).long()
         random_slot_BN = (noise.mask_BN >= masked) & (noise.mask_BN < masked + random)
         written_BN = torch.where(random_slot_BN, random_BN, written_BN)
-    # Of a position drawn twice, [MASK] wins if either draw wrote it; slot order would decide otherwise, differently by device.
+    # Of a position drawn twice, [MASK] wins if either draw wrote it; slot order would decide
+    # otherwise, differently by device.
     masked_BT = _write(ids_BT, positions_BN, written_BN, valid_BN & (written_BN != special.mask))
     masked_BT = _write(masked_BT, positions_BN, written_BN, valid_BN & (written_BN == special.mask))
     return Masked(masked_BT, positions_BN, valid_BN.float(), targets_BN.view(-1))

@@ -1,4 +1,4 @@
-"""The discriminator: says of every token whether it was replaced (paper, section 2, D). It is what is kept after pre-training.
+"""The discriminator says of every token whether it was replaced (paper, section 2, D). It is what is kept.
 
 Shapes: B rows, T positions, H hidden size.
 """

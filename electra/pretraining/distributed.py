@@ -150,7 +150,7 @@ class World:
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after torchrun's own has gone, however that one ended, also in the middle of a collective."""
+    """End this process soon after torchrun's own has gone, however that one ended, also amid a collective."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -160,8 +160,8 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-# Groups live as long as the process: letting go of one waits for gloo's threads with the interpreter locked, while such a
-# thread needs the interpreter to let go of the last tensor summed. Processes that were done hung.
+# Groups live as long as the process: letting go of one waits for gloo's threads with the interpreter locked, while such
+# a thread needs the interpreter to let go of the last tensor summed. Processes that were done hung.
 _groups: list[Any] = []
 
 

@@ -104,7 +104,7 @@ def evaluate(model: Pretraining, batches: Iterable[tuple[Batch, str]], count: in
 
 
 def collapsed(found: dict[str, float]) -> bool:
-    """Whether the discriminator has given up: it calls nothing replaced, or cannot rank a replaced token above an original."""
+    """Whether the discriminator has given up: it calls nothing replaced, or ranks replaced tokens no higher."""
     return "disc_auc" in found and (found["disc_recall"] == 0 or found["disc_auc"] < 0.55)
 
 

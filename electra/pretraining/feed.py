@@ -1,4 +1,4 @@
-"""Rows to batches on the device: gathered from the memory map, or from the GPU's memory where a step has left room for all.
+"""Rows to batches on the device: gathered from the memory map, or from the GPU's memory where there is room for all.
 
 Shapes: B rows of the global batch, T positions, N chosen slots a row.
 """
@@ -57,7 +57,7 @@ class Data:
 
 
 class Feed:
-    """Batches of one row set, each a pure function of its number; of `pretrain.batch` rows, or of as many as a phase says."""
+    """Batches of one row set, each a pure function of its number; of `pretrain.batch` rows, or as a phase says."""
 
     def __init__(
         self, rows: RowSet, config: ElectraConfig, device: torch.device, stream: str, batch: int | None = None
@@ -69,7 +69,7 @@ class Feed:
         self.nbytes = rows.ids.nbytes + rows.bounds.nbytes
 
     def hold_if_room(self) -> None:
-        """Put the whole set on the GPU if that takes at most half of what is free: called once steps have what they need."""
+        """Put the whole set on the GPU if it takes at most half of what is free, once steps have what they need."""
         if self.device.type == "cuda" and self.nbytes <= torch.cuda.mem_get_info(self.device)[0] / 2:
             self.hold()
 

@@ -1,13 +1,13 @@
 """Floating point operations of any configuration, in two conventions whose names are printed beside every figure.
 
 - `authors`: the original's counting script. Every operation (softmax 5, dropout 4, LayerNorm 5, gelu 8 a number; dense
-  one-hot embedding lookups), output softmax on 15.625 % of tokens, training = 2 × forward. Budgets (`steps: {flops: …}`)
-  and the paper's tables are in this one.
+  one-hot embedding lookups), output softmax on 15.625 % of tokens, training = 2 × forward. Budgets (`steps: {flops:
+  …}`) and the paper's tables are in this one.
 - `matmul`: matrix products only (2mnk), sparse lookups, head on the chosen slots, training = 3 × forward. Utilisation
   (share of a device's peak) is in this one.
 
-A modern generator's word table, a product of two matrices, is multiplied once a step for lookup and once for the output; that
-is not counted: 2 V E H operations a step, below a hundredth of one.
+A modern generator's word table, a product of two matrices, is multiplied once a step for lookup and once for the
+output; that is not counted: 2 V E H operations a step, below a hundredth of one.
 
 Symbols: T positions, V vocabulary, H hidden, E embedding, F feed-forward, A heads.
 """

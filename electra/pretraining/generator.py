@@ -1,8 +1,10 @@
 """The generator: a small masked language model that proposes plausible tokens (paper, section 2, p_G).
 
-Its head is computed at the chosen positions only; with a vocabulary of 30,522 the rest would cost more than the encoder.
+Its head is computed at the chosen positions only; with a vocabulary of 30,522 the rest would cost more than the
+encoder.
 
-Shapes: B rows, T positions, N chosen positions a row, M = B · N, H the generator's hidden size, E embedding size, V vocabulary.
+Shapes: B rows, T positions, N chosen positions a row, M = B · N, H the generator's hidden size, E
+embedding size, V vocabulary.
 """
 
 import torch
@@ -52,7 +54,7 @@ class Generator(nn.Module):
 
 
 class FixedGenerator(nn.Module):
-    """A generator that learns nothing: the same distribution everywhere (unigram frequencies, or uniform). Figure 3, left."""
+    """A generator that learns nothing: one distribution everywhere (unigrams, or uniform). Figure 3, left."""
 
     log_probabilities_V: Tensor
 

@@ -6,8 +6,9 @@ Two ways, with the same numbers up to the order of sums:
     flat    all gradients and the loss lie in one fp32 buffer: what a GPU records, and what several processes sum in one
             all_reduce between the recorded slices and the recorded update
 
-Flat and in bf16, linear layers compute with copies of their weights that are cast once a step. autocast casts at each use
-and each gradient back, which in a small network are a fifth of all kernels. The copies are rounded as autocast rounds.
+Flat and in bf16, linear layers compute with copies of their weights that are cast once a step. autocast
+casts at each use and each gradient back, which in a small network are a fifth of all kernels. The copies
+are rounded as autocast rounds.
 """
 
 from typing import Any

@@ -199,7 +199,7 @@ class Pretraining(nn.Module):
         )
 
     def _logits_unseen(self) -> bool:
-        """Whether nothing needs the vocabulary's logits but loss and samples: so it is in training, but for the policy gradient."""
+        """Whether only loss and samples need the vocabulary's logits: in training, but for the policy gradient."""
         return self.training and self.config.objective.training != "adversarial"
 
     def _propose(

@@ -22,7 +22,7 @@ def replaced_token_losses(logits_BT: Tensor, replaced_BT: Tensor) -> Tensor:
 
 
 def judge(logits_BT: Tensor, replaced_BT: Tensor, lengths_B: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """(L_Disc as a sum over real tokens, what else is counted of D's verdicts there); replaced means a positive logit."""
+    """(L_Disc summed over real tokens, what else is counted of D's verdicts there); replaced: a positive logit."""
     real_BT = torch.arange(logits_BT.shape[1], device=logits_BT.device) < lengths_B[:, None]
     said_BT = (logits_BT > 0) & real_BT
     loss = (replaced_token_losses(logits_BT, replaced_BT) * real_BT).sum()
@@ -31,7 +31,7 @@ def judge(logits_BT: Tensor, replaced_BT: Tensor, lengths_B: Tensor) -> tuple[Te
 
 
 def copy_losses(logits_XV: Tensor, copy_logits_X: Tensor, inputs_X: Tensor, targets_X: Tensor) -> Tensor:
-    """All-Tokens MLM (paper, section 3.4): -log p(target), p = D · 1[token = input] + (1 - D) · softmax, D = sigmoid(copy logit).
+    """All-Tokens MLM (section 3.4): -log p(target), p = D · 1[token = input] + (1 - D) · softmax, D = σ(copy logit).
 
     X counts positions. Computed in log space, so that a D near 1 keeps its gradient.
     """
@@ -45,7 +45,7 @@ def copy_losses(logits_XV: Tensor, copy_logits_X: Tensor, inputs_X: Tensor, targ
 def reinforce_losses(
     logits_MV: Tensor, sampled_M: Tensor, rewards_M: Tensor, baseline_logits_M: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Adversarial generator (paper, appendix on adversarial training): per-position policy-gradient and baseline losses, (M,) each.
+    """Adversarial generator (the paper's appendix): per-position policy-gradient and baseline losses, (M,) each.
 
     The reward is D's loss at the position, -log of D's probability of the truth. The baseline is -log sigmoid of a
     linear map of the generator's hidden state, trained by cross-entropy to the probability that the reward stands for.

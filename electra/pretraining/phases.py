@@ -1,11 +1,11 @@
 """What is due at a step of a run: rows of which length, which networks learn, and at which rate.
 
-    phases   the length of rows and their number a batch change (`pretrain.phases`): attention forms sooner in short rows,
-             and positions that fine-tuning needs are learnt in long ones
+    phases   the length of rows and their number a batch change (`pretrain.phases`): attention forms sooner in short
+             rows, and positions that fine-tuning needs are learnt in long ones
     stages   the generator learns alone, then the discriminator (`objective.training: two_stage`)
 
-Everything is a function of the step: a run that is killed at a change goes on as one that is not. Rows, masks, samples and
-dropout are those of the step counted over the whole run; weights and the optimizer's state go on.
+Everything is a function of the step: a run that is killed at a change goes on as one that is not. Rows, masks, samples
+and dropout are those of the step counted over the whole run; weights and the optimizer's state go on.
 """
 
 import itertools
@@ -67,7 +67,7 @@ def stage_of(config: ElectraConfig, step: int, steps: int) -> str:
 
 
 def rate(config: ElectraConfig, step: int, steps: int) -> float:
-    """Learning rate of a step; each stage, and under `phase_schedule: each` each phase, has a warm-up and a decay of its own."""
+    """Learning rate of a step; each stage, and under `phase_schedule: each` each phase, warms up and decays anew."""
     settings, stage = config.pretrain, stage_of(config, step, steps)
     first = steps // 2 if stage == "discriminator" else 0
     length = steps // 2 if stage == "generator" else steps - first

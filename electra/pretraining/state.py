@@ -1,9 +1,10 @@
-"""Everything of a run that a checkpoint holds, to the disk and back: weights, optimizer, sums since the last log line and evaluation.
+"""What a checkpoint holds of a run, to disk and back: weights, optimizer, sums since the last line and evaluation.
 
 The main process reads and writes; under FSDP the others send and receive their parts, so a checkpoint is whole and does
-not depend on the number of processes. From a GPU a checkpoint is copied once and written by another thread while training
-goes on; what goes wrong there is raised at the next save, or by `written`. The copies keep their place from save to save:
-pinned memory takes long to get, and that thread had better not give it back while a step is being recorded.
+not depend on the number of processes. From a GPU a checkpoint is copied once and written by another thread
+while training goes on; what goes wrong there is raised at the next save, or by `written`. The copies keep
+their place from save to save: pinned memory takes long to get, and that thread had better not give it back
+while a step is being recorded.
 """
 
 import copy
@@ -117,7 +118,7 @@ class State:
                     )
 
     def _whole(self, tensors: Sums) -> Sums:
-        """Whole tensors, in the main process alone and off the device where they were sharded: there is no room for them."""
+        """Whole tensors, in the main process alone and, where they were sharded, off the device, which has no room."""
         found = {}
         for name, tensor in tensors.items():
             whole = self.world.full(tensor)

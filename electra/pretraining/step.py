@@ -1,13 +1,14 @@
-"""One optimizer step: forward and backward of each slice, clip, finite check, update. No host read, so it can be recorded.
+"""One optimizer step: slices forward and backward, clip, finite check, update. No host read: it can be recorded.
 
     compiled   the parts of the networks where the operations are, each once for all layers; the first step comes soon
     recorded   on a GPU, after a few steps, forward and backward of a slice and the update become CUDA graphs: a step of
-               the small model is some thousand short kernels, and launching them one by one takes longer than running them
+               the small model is some thousand short kernels, and launching them one by one
+               takes longer than running them
     several    processes sum their gradients between the two, in one all_reduce of one buffer (gradients.py)
 
-A recorded step runs on fixed memory: each slice is copied to one place, from the first step of the warm-up on, so that what
-is compiled then is what is recorded; gradients lie in one buffer, and the learning rate is a number on the device. A
-recording that fails costs speed and nothing else: the step is done again, and all later ones, unrecorded.
+A recorded step runs on fixed memory: each slice is copied to one place, from the first step of the warm-up on, so that
+what is compiled then is what is recorded; gradients lie in one buffer, and the learning rate is a number on the device.
+A recording that fails costs speed and nothing else: the step is done again, and all later ones, unrecorded.
 """
 
 import ctypes
@@ -40,7 +41,7 @@ WARM_UP = 3  # steps before the recording: kernels are chosen and compiled in th
 
 
 class Step:
-    """The update of one run; `bad` latches to 1 at the first non-finite step, and from then on updates change nothing."""
+    """The update of one run; `bad` latches to 1 at the first non-finite step: from then on nothing changes."""
 
     def __init__(
         self,
@@ -161,8 +162,8 @@ def lacks_to_compile() -> str:
 def compile_parts(model: Pretraining, **options: Any) -> None:
     """Compile, in place, what a step spends its time in. One layer is compiled for all of its size, not each of them.
 
-    Inductor joins kernels that do not depend on each other (`combo_kernels`): a layer's backward pass ends in eight short
-    sums for biases and norms, a sixth of all kernels of the small model.
+    Inductor joins kernels that do not depend on each other (`combo_kernels`): a layer's backward pass ends in eight
+    short sums for biases and norms, a sixth of all kernels of the small model.
     """
     import torch._dynamo.config as dynamo  # seconds, which only a process that compiles pays
 

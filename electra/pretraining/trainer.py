@@ -45,7 +45,7 @@ from electra.storage.history import History
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished run; `continued`: where settings were changed in mid-run (step, what was spent, keys with old and new)."""
+    """A finished run; `continued`: where settings changed in mid-run (step, spent so far, keys with old and new)."""
 
     model: Pretraining
     history: list[dict[str, Any]]
@@ -99,7 +99,7 @@ def pretrain(
 
 @dataclass
 class Trainer:
-    """One run in this process: `setup`, `resume`, then `train`. `listener` gets (step, numbers) from the main process."""
+    """One run in this process: `setup`, `resume`, `train`. `listener` gets (step, numbers) from the main process."""
 
     config: ElectraConfig
     data: Data
@@ -333,7 +333,7 @@ class Trainer:
         self.saved = time.monotonic()
 
     def require_finite(self, done: int, sums: dict[str, Tensor], norm: Tensor) -> None:
-        """Stop at a step whose loss or gradient is not finite; what replays it is left beside the last good checkpoint."""
+        """Stop at a step whose loss or gradient is not finite; what replays it is left beside the last checkpoint."""
         if not self.step.bad.item():
             return
         bundle = {

@@ -2,10 +2,10 @@
 
     L = Σ_m w_m · -log softmax(x_m Wᵀ + b)[target_m]          sampled_m ~ softmax((x_m Wᵀ + b) / temperature)
 
-At 128 rows of 128 tokens and 30,522 pieces the plain way makes some ten passes over 300 MB and keeps two of them for the
-backward pass. Here a chunk of rows stays in the cache from its logits to its gradients, dL/dx and dL/dW are made beside
-the loss (only the scalar that they are multiplied with is still unknown) and the softmax is shared with the sampling.
-For CPUs: on a GPU the compiler fuses those passes, and its memory holds the logits.
+At 128 rows of 128 tokens and 30,522 pieces the plain way makes some ten passes over 300 MB and keeps two of them for
+the backward pass. Here a chunk of rows stays in the cache from its logits to its gradients, dL/dx and dL/dW are made
+beside the loss (only the scalar that they are multiplied with is still unknown) and the softmax is shared with the
+sampling. For CPUs: on a GPU the compiler fuses those passes, and its memory holds the logits.
 
 Shapes: M chosen positions, C rows of a chunk, E embedding size, V vocabulary.
 """
@@ -102,8 +102,8 @@ def propose(
 def _whole_tiles(word_VE: Tensor, bias_V: Tensor) -> tuple[Tensor, Tensor]:
     """Table and bias with more pieces, of probability 0, up to a multiple of 64: a GPU's products want whole tiles.
 
-    The compiler does it in the pass that casts the table. Nothing outside sees these pieces: they are never drawn, and the
-    loss does not change.
+    The compiler does it in the pass that casts the table. Nothing outside sees these pieces: they are never drawn,
+    and the loss does not change.
     """
     more = -len(word_VE) % 64
     return F.pad(word_VE, (0, 0, 0, more)), F.pad(bias_V, (0, more), value=float("-inf"))

@@ -1,9 +1,9 @@
 """Checkpoints: a folder `step-N` of safetensors files, `progress.json`, and a manifest of sha256 sums written last.
 
-`progress.json` holds what a run is beside its tensors, the fingerprint of its owner and the curve so far among it: nothing
-outside of the folder is needed, or trusted. Written beside, fsynced, renamed. Loading verifies every byte before a tensor
-reaches a network and falls back to the newest good one; a bad folder is kept as `bad-step-N`, never deleted. Knows nothing
-of networks.
+`progress.json` holds what a run is beside its tensors, the fingerprint of its owner and the curve so far among it:
+nothing outside of the folder is needed, or trusted. Written beside, fsynced, renamed. Loading verifies every byte
+before a tensor reaches a network and falls back to the newest good one; a bad folder is kept as `bad-step-N`, never
+deleted. Knows nothing of networks.
 """
 
 import re
@@ -66,8 +66,8 @@ def read_progress(folder: Path) -> Progress:
 def load_newest(run: Path, check: Callable[[Groups, Progress], None] = lambda groups, progress: None) -> Saved | None:
     """(step, tensors, progress) of the newest good checkpoint; None if there is none at all.
 
-    `check` raises a UserError for one that is whole, but no use here. Raises CorruptFile, listing what is wrong with each,
-    if there are checkpoints but no good one: work is never thrown away by starting from step 0 unasked.
+    `check` raises a UserError for one that is whole, but no use here. Raises CorruptFile, listing what is wrong with
+    each, if there are checkpoints but no good one: work is never thrown away by starting from step 0 unasked.
     """
     for leftover in run.glob(".*.tmp-*"):
         remove(leftover)

@@ -1,7 +1,8 @@
-"""What a result is a function of, as plain values: settings, data, first weights, rooms of code. Equal values, equal bytes.
+"""What a result is a function of, as plain values: settings, data, first weights, code. Equal values, equal bytes.
 
-How a run is computed, shown and kept is no part of it (`electra.pretraining.config.NO_BEARING`, torch's build, comments): that may
-change in mid-run. Everything that is kept carries its fingerprint inside, so that nothing is taken for what it is not.
+How a run is computed, shown and kept is no part of it (`electra.pretraining.config.NO_BEARING`, torch's build,
+comments): that may change in mid-run. Everything that is kept carries its fingerprint inside, so that nothing
+is taken for what it is not.
 """
 
 import ast
@@ -35,7 +36,7 @@ def _digest_of(room: Path) -> str:
 
 
 def _shape(node: Any) -> Any:
-    """A syntax tree as JSON without positions and docstrings; empty fields are left out, since versions of Python differ there."""
+    """A syntax tree as JSON without positions and docstrings; empty fields, which vary with Python, are left out."""
     if isinstance(node, list):
         return [_shape(part) for part in node]
     if not isinstance(node, ast.AST):

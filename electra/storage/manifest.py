@@ -66,7 +66,7 @@ def read_sealed(path: Path, do: str = AGAIN) -> dict[str, Any]:
 
 
 def read_notes(path: Path) -> dict[str, Any]:
-    """The same of notes that only save work: empty where there are none, and, with a warning, where they are damaged."""
+    """The same of notes that only save work: empty where there are none or, with a warning, where they are damaged."""
     if not os.path.lexists(path):
         return {}
     try:

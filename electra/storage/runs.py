@@ -70,7 +70,7 @@ def intact(run: Path) -> dict[int, Progress]:
 
 
 def owner(run: Path) -> Progress | None:
-    """What the newest checkpoint says of its run, or a bundle of a refused step before the first; None without either."""
+    """What the newest checkpoint, or else the bundle of a refused step, says of its run; None without either."""
     for progress in intact(run).values():
         return progress
     for path in sorted(run.glob("nonfinite-step-*.json")):
@@ -82,10 +82,10 @@ def owner(run: Path) -> Progress | None:
 def claim(
     held: Held, fingerprint: Fingerprint, origin: str, fits: Callable[[Groups, Progress], None], *, keep: int
 ) -> None:
-    """Make the folder hold the run of this fingerprint, if there is one: here, aside, or in `origin`, which is then continued.
+    """Make the folder hold this fingerprint's run, if there is one: here, aside, or in `origin`, then continued.
 
-    `origin` is the folder's own name, that of a run set aside from it, or empty; `fits` raises a UserError for a checkpoint
-    that these settings cannot go on from.
+    `origin` is the folder's own name, that of a run set aside from it, or empty; `fits` raises a UserError for a
+    checkpoint that these settings cannot go on from.
     """
     run, found = held.path, intact(held.path)
     ours = [step for step, progress in found.items() if progress.get("fingerprint") == fingerprint]
@@ -100,9 +100,9 @@ def claim(
     if before is not None and before.get("fingerprint") != fingerprint:
         aside = held.set_aside(before)
         _say(
-            f"{run}: {_changes(before, fingerprint)}; the run of before, at step {before['step']:,}, is kept as {aside}: "
-            f"it is taken up again where this is undone, and `--continue {aside.name}` ({VARIABLE}={aside.name} with DVC) "
-            "goes on with it under the new settings"
+            f"{run}: {_changes(before, fingerprint)}; the run of before, at step {before['step']:,}, is kept as "
+            f"{aside}: it is taken up again where this is undone, and `--continue {aside.name}` "
+            f"({VARIABLE}={aside.name} with DVC) goes on with it under the new settings"
         )
     if not any(run.glob("*step-*")) and (known := _of(run, fingerprint)):
         held.take_up(known)

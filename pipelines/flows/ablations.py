@@ -14,7 +14,8 @@ def ablations(
 ) -> dict[str, str]:
     """All ablations of a model. What they share runs first and once; then each runs alone.
 
-    `max_workers` of the task runner is how many run at the same time: one for each GPU. `commit`, `settings`: docs/team.md.
+    `max_workers` of the task runner is how many run at the same time: one for each GPU.
+    `commit`, `settings`: docs/team.md.
     """
     with steps.begun("ablations", model, hours, commit, settings) as running:
         names = steps.ablations_of(model, running.params)

@@ -1,6 +1,7 @@
 """The end of a flow whose Prefect server has vanished: the work is finished, a sentence is said, the process ends.
 
-Prefect runs a flow on without its server, but cannot note how it ended, and its threads for logs and events try for ever.
+Prefect runs a flow on without its server, but cannot note how it ended, and its threads for
+logs and events try for ever.
 """
 
 import contextvars
@@ -40,7 +41,7 @@ def gone() -> NoReturn:
 
 
 def tell(leave: Callable[..., object], *words: Any) -> None:
-    """Leave a page with the server, unless it has gone: the numbers are in their file, and the work does not wait for it."""
+    """Leave a page with the server, unless it has gone: the numbers are in their file, and work does not wait."""
     raised: list[Exception] = []
 
     def try_it() -> None:

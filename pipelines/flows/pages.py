@@ -1,4 +1,4 @@
-"""The page that a stage leaves in Prefect: the headline numbers and where to look first, all numbers below and in a table."""
+"""The page that a stage leaves in Prefect: headline numbers, where to look first, and a table of all numbers."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Pre-train a model: `prefect deployment run pretrain/electra-tiny`, or here: `python -m pipelines flow pretrain tiny`."""
+"""Pre-train a model: `prefect deployment run pretrain/electra-tiny`, or here `python -m pipelines flow pretrain X`."""
 
 from typing import Any
 
@@ -27,7 +27,8 @@ def pretrain(
     `max_restarts`: times that all processes begin again when one dies.
 
     A run is of a `commit` with `settings` of its own ({"models.base.pretrain.steps": 1000}), in a checkout of its own
-    (docs/team.md); without a commit, and on several machines, it takes place in the checkout that they share, as it stands.
+    (docs/team.md); without a commit, and on several machines, it takes place in the checkout
+    that they share, as it stands.
     """
     given = {"nproc_per_node": nproc_per_node, "nnodes": nnodes, "max_restarts": max_restarts}
     layout = Layout.read(given | {"rdzv_endpoint": rdzv_endpoint})

@@ -113,7 +113,7 @@ def run_stage(stage: str, name: str, running: Running, single: bool = False, lay
     **RESUMED | {"retries": 5, "retry_delay_seconds": [10, 30, 60, 300, 900], "retry_condition_fn": None},
 )
 def keep(target: str, ran: list[str], place: Place) -> None:
-    """Bring what a stage has made into the store that machines share, or into this machine's cache where there is none."""
+    """Bring what a stage has made into the store that machines share or, without one, into this machine's cache."""
     command = [sys.executable, "-m", "pipelines.store", str(place.folder), target, *ran]
     own = Place(
         ROOT, {"DVC_SITE_CACHE_DIR": str(place.folder / ".dvc-site")}
@@ -143,7 +143,7 @@ def run_finetunings(model: str, running: Running, layout: Layout) -> dict[str, s
 def begun(
     flow: str, model: str, hours: float | None, commit: str = "", settings: Mapping[str, Any] | None = None
 ) -> Iterator[Running]:
-    """A flow's run: its checkout, with everything checked before anything starts, and its run in MLflow; its results saved."""
+    """A flow's run: its checkout, everything checked before anything starts, its run in MLflow, its results saved."""
     log = get_run_logger().info
     try:
         request = Request.read(model, commit, settings)
@@ -203,7 +203,7 @@ def tell_end(parent: str, status: str, place: Place) -> None:
 
 
 def tags(request: Request) -> dict[str, str]:
-    """What each MLflow run of a flow run says of it: where to look, whose it is (its tag `user:NAME`), of which experiment."""
+    """What each MLflow run of a flow run says: where to look, whose it is (tag `user:NAME`), of which experiment."""
     users = [tag.partition(":")[2] for tag in flow_run.tags or [] if tag.startswith("user:")]
     found = {"prefect.url": flow_run.ui_url or "", "mlflow.source.type": "JOB", "mlflow.user": (users or [""])[0]}
     if request.commit:  # whole with its settings: what differs from the commit is named

@@ -1,4 +1,4 @@
-"""One check in a process of its own: `python -m pipelines.gpu_check losses|resume|train …`; its records go to `--out`."""
+"""One check in its own process: `python -m pipelines.gpu_check losses|resume|train …`; records go to `--out`."""
 
 import argparse
 import tempfile

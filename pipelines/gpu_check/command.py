@@ -124,7 +124,8 @@ def rate(name: str, found: dict[str, Any], ours: str, peer: str = "") -> dict[st
         return skipped(f"speed: {name}", "the time was over: give more --seconds")
     arms = found["arms"]
     mine = arms[ours]
-    told = f"{mine['tokens per second']:,.0f} tokens/s, {mine['peak bytes'] / 2**30:.1f} GiB, first step {mine['first step seconds']:.0f} s"
+    speed, memory = f"{mine['tokens per second']:,.0f} tokens/s", f"{mine['peak bytes'] / 2**30:.1f} GiB"
+    told = f"{speed}, {memory}, first step {mine['first step seconds']:.0f} s"
     beside = "no peer in the time"
     if peer in arms:
         theirs = arms[peer]

@@ -1,7 +1,8 @@
-"""The same steps in every way that a step can be computed: losses must agree with the plain ones, and dropout with its seed.
+"""The same steps in every way to compute them: losses agree with the plain ones, dropout with its seed.
 
 Batches are drawn on the CPU, since generators of random numbers differ by device. The first step shows the forward pass
-alone; the later ones, in which weights have moved, the backward pass, the update and (from the fourth on) the recording.
+alone; the later ones, in which weights have moved, the backward pass, the update and (from the fourth on) the
+recording.
 """
 
 from collections.abc import Callable

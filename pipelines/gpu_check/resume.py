@@ -1,4 +1,4 @@
-"""A run killed in its middle (SIGKILL) and given again, beside one that nothing disturbed: each a process of its own."""
+"""A run killed in its middle (SIGKILL) and started again, beside an undisturbed one, each in its own process."""
 
 import os
 import signal

@@ -3,14 +3,15 @@
 | request | answer |
 |---|---|
 | GET /models | the models' name and data, what they can do, held-out texts, titles of fine-tuned ones |
-| POST /read {text} | the text's tokens with the discriminator's suspicion; each `[MASK]` filled as the generator likes best, and its proposals |
+| POST /read {text} | its tokens with the discriminator's suspicion; each `[MASK]` filled, and the proposals |
 | POST /propose {text, token} | the generator's proposals for one token |
 | POST /corrupt {text, rate, seed} | the text with tokens replaced by samples, and what is suspected in it |
 | POST /task {task} | what a fine-tuned model is asked, with examples |
 | POST /ask {task, row} | its answer (electra/answering.py) |
 
-Another site that the browser shows can ask nothing: the Host header must name this machine (a name that is made to point
-here does not help), and a body must be JSON, which a browser sends to a strange address only with leave, never given.
+Another site that the browser shows can ask nothing: the Host header must name this machine (a name that
+is made to point here does not help), and a body must be JSON, which a browser sends to a strange address
+only with leave, never given.
 """
 
 import json
@@ -39,8 +40,8 @@ ROOM = 1 << 16  # bytes of a request
 MASKS = 20  # each is a look at the whole text
 PROPOSALS = 10
 HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",

@@ -1,7 +1,7 @@
 """What can be played with: a generator, a discriminator and fine-tuned models, as the stages of a model have left them.
 
-A name of params.yaml stands for its folders under build/, a folder for itself or the models in it. What pre-training left
-is loaded at once, so that damage is told where the command was typed; fine-tuned models when they are first asked.
+A name of params.yaml stands for its folders under build/, a folder for itself or the models in it. What pre-training
+left is loaded at once, so that damage is told where the command was typed; fine-tuned models when they are first asked.
 """
 
 import re
@@ -153,7 +153,7 @@ def _texts(path: Path, model: Model) -> list[str]:
 
 
 def _examples(tuned: Tuned, form: Asked) -> Iterable[Row]:
-    """Rows of the dev split by the names of their columns, with the answer that is wanted; none if they are not there."""
+    """Rows of the dev split by the names of their columns, with the wanted answer; none if they are not there."""
     path = tuned.rows / "dev.jsonl" if tuned.rows else None
     if path is None or not path.is_file():
         return

@@ -23,7 +23,7 @@ BERT = {"objective.name": "mlm"}
 
 @dataclass(frozen=True)
 class Claim:
-    """`upper` scores above `lower` (or no better than it: `level`), by the paper's `source`; `text` says so in words."""
+    """`upper` scores above `lower` (`level`: no better than it), by the paper's `source`; `text` says so in words."""
 
     upper: dict[str, Any]
     lower: dict[str, Any]
@@ -52,7 +52,7 @@ BY_SIZE = CLAIMS[1]
 
 @dataclass(frozen=True)
 class Held:
-    """One statement of the paper held against one pair of arms; `gains` stands in for a difference that has no spread."""
+    """One statement of the paper held against a pair of arms; `gains` stands in for a difference without spread."""
 
     text: str
     paper: str
@@ -107,8 +107,9 @@ def table(ablations: Sequence[Ablation]) -> Table:
 
 
 DECIDED = (
-    "In points of the mean over the tasks of each column's data, which differ. A statement came out, or is reversed, where the "
-    "95 % interval of the difference leaves out zero. Recorded runs had settings of their own; each pair of arms counts once."
+    "In points of the mean over the tasks of each column's data, which differ. A statement came out, or is reversed, "
+    "where the 95 % interval of the difference leaves out zero. Recorded runs had settings of their own; each pair of "
+    "arms counts once."
 )
 
 
@@ -175,7 +176,7 @@ def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[Arm, Arm]]:
 
 
 def _gains(ablation: Ablation) -> Iterator[Held]:
-    """Figure 4: whether ELECTRA's gain over BERT grows as models shrink. Said without a verdict: gains have no spread here."""
+    """Figure 4: whether ELECTRA's gain over BERT grows as models shrink. No verdict: gains have no spread here."""
     if len(ablation.axes) != 2:
         return
     gains = []

@@ -5,8 +5,8 @@ The rule is fixed before any number is seen. A difference counts only if both ho
 1. it is at least three pooled standard deviations, and
 2. the 95 % interval of the difference of the means (Student's t, pooled variance) leaves out zero.
 
-With three seeds an arm the first is the stricter, with two seeds the second. Everything else is called noise; one seed an
-arm has no spread, and then nothing is claimed.
+With three seeds an arm the first is the stricter, with two seeds the second. Everything else is called noise; one seed
+an arm has no spread, and then nothing is claimed.
 """
 
 import math
@@ -19,7 +19,8 @@ Verdict = Literal["higher", "lower", "noise", "one seed", "no spread"]
 
 SDS_NEEDED = 3.0
 
-# Two-sided 95 % points of Student's t for 1, 2, ... degrees of freedom; beyond the last, the last (a little too strict).
+# Two-sided 95 % points of Student's t for 1, 2, ... degrees of freedom; beyond the last, the
+# last (a little too strict).
 _STUDENT_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 
 WORDS: dict[Verdict, str] = {
@@ -80,11 +81,11 @@ POWER, MOST_SEEDS = 0.8, 1000
 
 
 def decided(found: Difference, claim: Literal["above", "level"] = "above") -> str:
-    """What three words may be said of a claim of the paper: the 95 % interval of the difference decides it, and nothing else.
+    """The three words that may be said of a claim of the paper: only the 95 % interval of the difference decides.
 
-    A claim that the first is above the second *came out* if the interval lies above zero, is *reversed* if it lies below,
-    and else *too close*, with the seeds an arm that a difference as large as the one found would need. A claim that the
-    first gains nothing is reversed by an interval above zero alone.
+    A claim that the first is above the second *came out* if the interval lies above zero, is *reversed* if it lies
+    below, and else *too close*, with the seeds an arm that a difference as large as the one found would need. A claim
+    that the first gains nothing is reversed by an interval above zero alone.
     """
     if found.sds is None or found.low is None or found.high is None:
         return "cannot be judged from one seed" if found.verdict == "one seed" else "cannot be judged without spread"
@@ -118,5 +119,5 @@ def detectable(seeds: int) -> float:
 
 
 def seeds_needed(sds: float) -> int | None:
-    """The fewest seeds an arm that find a difference of so many standard deviations four times in five; None: over 1,000."""
+    """The fewest seeds an arm that find so many standard deviations four times in five; None: over 1,000."""
     return next((seeds for seeds in range(2, MOST_SEEDS + 1) if power(seeds, sds) >= POWER), None) if sds else None

@@ -1,4 +1,4 @@
-"""What the numbers stand on, as tables: text and tokens that were read, task rows by split, and whatever was left out."""
+"""What the numbers stand on, as tables: text and tokens read, task rows by split, and whatever was left out."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,6 +1,7 @@
-"""The report's figures, each a function from records to a matplotlib figure; `draw_all` writes them and returns their SVGs.
+"""The report's figures, each a function from records to a matplotlib figure; `draw_all` writes and returns SVGs.
 
-Small figures on purpose: three stand side by side on a desk screen, one fills a phone, and the type stays the same size.
+Small figures on purpose: three stand side by side on a desk screen, one fills a phone, and the type stays the same
+size.
 """
 
 import math
@@ -41,7 +42,10 @@ def draw_all(inputs: Inputs, folder: Path) -> dict[str, Drawn]:
     with context():
         for model in inputs.models:
             if any(_any_scores(task) for task in model.tasks):
-                caption = f"{model.name}: each task from scratch and pre-trained, beside chance (SQuAD: never answering) and the commonest class, one small mark per fine-tuning ({model.data})"
+                caption = (
+                    f"{model.name}: each task from scratch and pre-trained, beside chance (SQuAD: never answering) and "
+                    f"the commonest class, one small mark per fine-tuning ({model.data})"
+                )
                 keep(f"{model.name}-tasks", caption, tasks(model))
             text = model.corpus.replace("_", " ")
             for name, caption, figure in curves(model):

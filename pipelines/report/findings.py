@@ -105,8 +105,8 @@ def learnt(model: ModelResults) -> list[str]:
     auc, recall = held_out(model.curve, "disc_auc"), held_out(model.curve, "disc_recall")
     if auc and recall:
         result.append(
-            f"{model.name}: the discriminator ranks a replaced token above an original one {100 * auc[1][-1]:.0f} times in "
-            f"100, and finds {100 * recall[1][-1]:.0f} % of the replaced ones, on held-out text."
+            f"{model.name}: the discriminator ranks a replaced token above an original one {100 * auc[1][-1]:.0f} "
+            f"times in 100, and finds {100 * recall[1][-1]:.0f} % of the replaced ones, on held-out text."
         )
     return result
 
@@ -167,7 +167,8 @@ def _discriminator(model: ModelResults) -> list[str]:
 def unequal(ablation: Ablation) -> str | None:
     """A sentence if the arms did not spend the same FLOPs."""
     if ablation.budget != "equal_flops":
-        return f"{ablation.title}: the arms have {ablation.budget.replace('_', ' ').replace('own', 'their own')}, not equal FLOPs."
+        budget = ablation.budget.replace("_", " ").replace("own", "their own")
+        return f"{ablation.title}: the arms have {budget}, not equal FLOPs."
     spent = [arm.flops for arm in ablation.arms if arm.flops and not arm.failed]
     if not spent or max(spent) <= 1.02 * min(spent):
         return None

@@ -1,13 +1,14 @@
-"""What the report is made of: results/** and build/**, read into plain records; whatever is absent is noted, never hidden.
+"""What the report is made of: results/** and build/** as plain records; what is absent is noted, never hidden.
 
-    results/M/{pretrain.json, pretrain.csv, glue.json, squad.json}   one model
-    results/ablations/A.json                                        one experiment (experiments.py: its record elsewhere)
+    results/M/{pretrain.json, pretrain.csv, glue.json, squad.json}  one model
+    results/ablations/A.json                                        one experiment (experiments.py: or its record)
     benchmarks/results/*.json                                       recorded runs of other models (records.py)
     benchmarks/results/M-marks.json                                 one model over several pre-trainings, as recorded
     results/{corpus,tokens,tasks}/N.json                            its data
     build/models/M/examples.json, build/{glue,squad}/M/**           what a person can read
 
-Of the stages' results only what `params.yaml: run` selects is read, so the page depends on nothing that its DVC stage does not name.
+Of the stages' results only what `params.yaml: run` selects is read, so the page depends on nothing that
+its DVC stage does not name.
 """
 
 import csv
@@ -42,8 +43,8 @@ METRIC_TITLES = {
 class Measured:
     """One metric of one task: a score (in points, 0 to 100) per seed for either arm, and the seeds that failed.
 
-    `others` holds the task's other metrics, by name and arm; `ground` has chance, majority, bag_of_words, word_overlap and
-    replaced_tokens (pipelines/stages/baselines.py), or SQuAD's never_answering as its chance.
+    `others` holds the task's other metrics, by name and arm; `ground` has chance, majority, bag_of_words, word_overlap
+    and replaced_tokens (pipelines/stages/baselines.py), or SQuAD's never_answering as its chance.
     """
 
     name: str
@@ -210,7 +211,7 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
 
 
 def _recorded(reader: Reader, name: str) -> dict[tuple[str, str], tuple[float, ...]]:
-    """The pre-trained arm over several pre-trainings, from the record that stands beside a model's name, if there is one."""
+    """The pre-trained arm over several pre-trainings, from the record beside a model's name, if there is one."""
     values = reader.json(f"benchmarks/results/{name}-marks.json", optional=True)
     rows = {**values.get("tasks", {}), "average": values.get("mean_of_nine")}
     names = {task: (f"squad {version}", "f1") for version, task in SQUAD.items()} | {"average": ("average", "")}

@@ -18,13 +18,17 @@ from pipelines.report.table import MISSING, Table, flops, integer
 from pipelines.report.tables import parameters
 
 SAMPLE_WORLD = (
-    "The sample world is a small made-up world written by a seeded grammar: its articles, its nine tasks and its questions "
-    "only have the form of GLUE and SQuAD. Its scores say whether the method works here; they are not GLUE or SQuAD scores."
+    "The sample world is a small made-up world written by a seeded grammar: its articles, its nine tasks and its "
+    "questions only have the form of GLUE and SQuAD. Its scores say whether the method works here; they are not GLUE "
+    "or SQuAD scores."
 )
 
 PLAY = "http://127.0.0.1:8008/"
 TELLING = ("disc-loss", "auc", "precision-recall")  # curves that are shown; the others are folded away
-OTHER_SETTINGS = "Its settings were others than params.yaml has now: its arms compare with each other, and with nothing else on this page."
+OTHER_SETTINGS = (
+    "Its settings were others than params.yaml has now: its arms compare with each other, and with nothing else on "
+    "this page."
+)
 
 SCRIPT = """
 const box = document.getElementById("run"), run = window.electraRun;
@@ -44,7 +48,7 @@ if (run) {
   }
   box.replaceChildren(list);
 }
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,8 @@ def render(report: Report) -> str:
         f"<title>ELECTRA: {escape(', '.join(model.name for model in inputs.models) or 'report')}</title>\n"
         f"<style>\n{css}</style>\n</head>\n<body>\n<header><h1>ELECTRA, pre-trained and measured {pills}</h1>"
         f'<nav aria-label="Sections">{links}</nav></header>\n<main>{_first_page(report)}\n{body}</main>\n'
-        f"<footer><p>The method and the published numbers: {escape(paper.CITATION)}. Figures and tables also stand beside "
-        "this page as SVG, CSV and Markdown.</p></footer>\n"
+        f"<footer><p>The method and the published numbers: {escape(paper.CITATION)}. Figures and tables also stand "
+        "beside this page as SVG, CSV and Markdown.</p></footer>\n"
         f'<script src="run.js"></script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n'
     )
 
@@ -130,8 +134,8 @@ def _first_page(report: Report) -> str:
     hero = figure(headline_figure(report), models[0].name if len(models) == 1 else "")
     sample = f"<p>{escape(SAMPLE_WORLD)}</p>" if any(model.sample for model in models) else ""
     return (
-        f'<div class="hero"><div>{said or "<p class=say>No model is selected in params.yaml: run.models.</p>"}{sample}{_runs(report)}'
-        f"</div>{hero}</div>"
+        f'<div class="hero"><div>{said or "<p class=say>No model is selected in params.yaml: run.models.</p>"}'
+        f"{sample}{_runs(report)}</div>{hero}</div>"
     )
 
 
@@ -207,7 +211,9 @@ def _pretraining(report: Report) -> str:
         )
         if shown or more:
             title = f"<h3>{escape(model.name)}</h3>" if len(report.inputs.models) > 1 else ""
-            lead = f'<p class="lead">Measured on held-out text of {escape(model.corpus.replace("_", " "))} with the same masks each time; grey: training.</p>'
+            text = escape(model.corpus.replace("_", " "))
+            said = f"Measured on held-out text of {text} with the same masks each time; grey: training."
+            lead = f'<p class="lead">{said}</p>'
             parts.append(f"{title}{lead}{shown}{folded('More curves', more)}")
     return "".join(parts)
 
@@ -252,14 +258,16 @@ def _examples(report: Report) -> str:
         title = f"{model.name}, {model.data}"
         if inner := examples.sentences(model):
             play = (
-                f'<p class="lead"><code>electra play {escape(model.name)}</code> judges any text so, and answers any question, '
-                f'in the browser (<a href="{PLAY}">{PLAY}</a> while it runs). This is what it shows of the first held-out texts and questions.</p>'
+                f'<p class="lead"><code>electra play {escape(model.name)}</code> judges any text so, and answers any '
+                f'question, in the browser (<a href="{PLAY}">{PLAY}</a> while it runs). This is what it shows of the '
+                "first held-out texts and questions.</p>"
             )
             parts.append(f"<h3>Replaced or original? <small>{escape(title)}, held-out text</small></h3>{play}{inner}")
         if inner := examples.answers(model, report.root):
             parts.append(f"<h3>Answers <small>{escape(title)}, pre-trained, first seed</small></h3>{inner}")
         if inner := examples.mistakes(model, report.root):
-            lead = '<p class="lead">The mistake of each task that the model was surest of, so the worst ones, not typical ones.</p>'
+            said = "The mistake of each task that the model was surest of, so the worst ones, not typical ones."
+            lead = f'<p class="lead">{said}</p>'
             parts.append(f"<h3>Mistakes <small>{escape(title)}, pre-trained, first seed</small></h3>{lead}{inner}")
     return "".join(parts)
 
@@ -267,7 +275,8 @@ def _examples(report: Report) -> str:
 def _paper(report: Report) -> str:
     inputs = report.inputs
     published = "".join(report.table(name) for name in report.tables if name.startswith("paper-"))
-    lead = '<p class="lead">The published numbers, with ours in rows and columns of their own. Only orders and gaps can be compared.</p>'
+    said = "The published numbers, with ours in rows and columns of their own. Only orders and gaps can be compared."
+    lead = f'<p class="lead">{said}</p>'
     experiments = "".join(_ablation(report, ablation) for ablation in inputs.ablations)
     records = "".join(_record(report, record) for record in inputs.records)
     return (

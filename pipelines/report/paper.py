@@ -1,4 +1,4 @@
-"""The published numbers: Clark et al., "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", ICLR 2020.
+"""The published numbers: Clark et al., ICLR 2020 (`CITATION`).
 
 Each table names its number in the paper. Where the paper only plots (Figures 3 and 4), there is nothing to carry over.
 """

@@ -1,6 +1,7 @@
 """Recorded runs of models that this clone has not run: benchmarks/results/*.json, shown as what they are.
 
-A record holds a model's fine-tuning scores with a sentence on its data. Other files of that folder (timings) are passed by.
+A record holds a model's fine-tuning scores with a sentence on its data. Other files of that
+folder (timings) are passed by.
 """
 
 from collections.abc import Collection

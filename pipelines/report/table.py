@@ -19,7 +19,7 @@ MISSING = "–"
 
 @dataclass(frozen=True)
 class Column:
-    """`digits`: places after the point; `under`: the column below which HTML shows this one, with `suffix` after the cell."""
+    """`digits`: places after the point; `under`: the column below which HTML shows this one, `suffix` behind it."""
 
     title: str
     digits: int | None = None
@@ -108,7 +108,7 @@ class Table:
         return escape(text, quote=False)  # Markdown lets HTML through, and names are the user's
 
     def html(self, said: set[str] | None = None) -> str:
-        """A `<figure>` with caption, scrollable table, and those notes that are not in `said` yet (they are added to it)."""
+        """A `<figure>`: caption, scrollable table, and the notes that are not in `said` yet (they are added to it)."""
         said = set() if said is None else said
         upper = [i for i, column in enumerate(self.columns) if not column.under]
         below = {i: [j for j, other in enumerate(self.columns) if other.under == self.columns[i].title] for i in upper}
@@ -136,7 +136,8 @@ class Table:
         said.update(self.notes)
         return (
             f'<figure class="table" id="table-{escape(self.name)}"><figcaption>{escape(self.title)}</figcaption>'
-            f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(self.title)}"><table{" class=wide" if len(upper) > 7 else ""}><thead>{self._groups(upper)}<tr>{heads}</tr></thead>'
+            f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(self.title)}">'
+            f"<table{' class=wide' if len(upper) > 7 else ''}><thead>{self._groups(upper)}<tr>{heads}</tr></thead>"
             f"<tbody>{''.join(rows)}</tbody></table></div>"
             f'<div class="notes">{notes}</div></figure>'
         )

@@ -12,7 +12,10 @@ from pipelines.report.experiments import Ablation, number
 from pipelines.report.inputs import ARM_TITLES, ARMS, METRIC_TITLES, Inputs, Measured, ModelResults, is_subset
 from pipelines.report.table import Cell, Column, Mark, Spread, Table, signed
 
-NOT_COMPARABLE = "The paper's scores are on the real data sets, ours on the sample world: compare orders and gaps down a column, never across."
+NOT_COMPARABLE = (
+    "The paper's scores are on the real data sets, ours on the sample world: compare orders and gaps down a column, "
+    "never across."
+)
 OTHER_SCALE = (
     "Ours are on the data named above: they compare with the paper's only as far as rows, model size and FLOPs do."
 )
@@ -21,13 +24,14 @@ SPREAD = (
     "differs from the next."
 )
 RECORD = (
-    "The last column is no part of this run: the pre-trained arm of a recorded one with several pre-trainings, ± their standard "
-    "deviation (benchmarks/results)."
+    "The last column is no part of this run: the pre-trained arm of a recorded one with several pre-trainings, ± their "
+    "standard deviation (benchmarks/results)."
 )
 GROUND = (
-    "Chance guesses without looking (for SQuAD: answers nothing), majority gives the commonest training label, bag of words and "
-    "word overlap are linear models of which words occur and of how many two texts share, from the same rows. Frozen: the "
-    "AUC, in points, with which the replaced-token head as pre-training left it tells rows that do not fit from those that do."
+    "Chance guesses without looking (for SQuAD: answers nothing), majority gives the commonest training label, bag of "
+    "words and word overlap are linear models of which words occur and of how many two texts share, from the same "
+    "rows. Frozen: the AUC, in points, with which the replaced-token head as pre-training left it tells rows that do "
+    "not fit from those that do."
 )
 RULE = (
     "A difference counts when it is at least three pooled standard deviations and its 95 % interval leaves out zero; "

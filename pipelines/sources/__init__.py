@@ -1,7 +1,8 @@
 """Where text and tasks come from, as settings: the sample world, local files, or a hub.
 
 Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows. `local.py` reads
-files, `hub.py` reaches the hub, `glue.py` and `squad.py` know the official layouts; what URLs name, `pipelines/remote.py` copies.
+files, `hub.py` reaches the hub, `glue.py` and `squad.py` know the official layouts; what URLs name,
+`pipelines/remote.py` copies.
 """
 
 from dataclasses import dataclass, field, replace

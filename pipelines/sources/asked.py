@@ -1,8 +1,8 @@
-"""Rows that a fine-tuned model is asked to answer, from files and from standard input: the readers of training, less the label.
+"""Rows for a fine-tuned model to answer, from files and standard input: training's readers, less the label.
 
 1. parquet, .conll and SQuAD's own JSON as everywhere else; anything else line by line
-2. the first line tells: an object is JSON lines; known column names are the header of a table; else there is none, and a
-   line is as many columns as the model reads, or plain text
+2. the first line tells: an object is JSON lines; known column names are the header of a table; else there is none, and
+   a line is as many columns as the model reads, or plain text
 3. the record becomes a row (electra/asking.py); the first that cannot is a BadInput with its file, line and reason
 """
 

@@ -88,7 +88,7 @@ def _groups(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, ...]]:
 
 
 def _sample_files(source: SampleCorpus, folder: Path) -> LocalCorpus:
-    """The sample world's articles as a file, written unless they are there, whole (the same settings write the same bytes)."""
+    """The sample world's articles as a file, written unless they are there, whole (same settings, same bytes)."""
     from pipelines.sources.sample_world import write_articles
 
     facts: dict[str, Any] = {"kind": "articles", "seed": source.seed, "without": list(source.without)}

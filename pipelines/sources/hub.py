@@ -45,7 +45,7 @@ def fetch_file(repo: str, file: str, revision: str, where: str) -> Path:
 
 @dataclass(frozen=True)
 class Part:
-    """Part `number` of `parts` of a split: a file with its promised hash ("sha256:…" or "git:…"), or a share of a stream."""
+    """Part `number` of `parts` of a split: a file with its hash ("sha256:…", "git:…"), or a share of a stream."""
 
     number: int
     parts: int

@@ -29,8 +29,8 @@ EXCERPT = 120  # characters of a bad line that go into the quarantine
 def find_files(patterns: tuple[str, ...], where: str, *, fetch: bool = True) -> list[Path]:
     """The files that the patterns name, each once, in the order of the patterns and then of their names.
 
-    A pattern is a path, a folder (all files under it, but hidden ones), a glob with ** for folders of any depth, or a URL
-    of these: its files are copied here first, or with `fetch` false only asked after, and left out.
+    A pattern is a path, a folder (all files under it, but hidden ones), a glob with ** for folders of any depth, or a
+    URL of these: its files are copied here first, or with `fetch` false only asked after, and left out.
     """
     found: dict[Path, None] = {}
     for pattern in patterns:
@@ -160,7 +160,7 @@ _TITLE = re.compile(r"\s?(?:= )+(.*?)(?: =)+\s*")
 
 
 def read_text(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
-    """A text file as one document (cut where it is very long), or parted as `documents` says. Headings lose their signs."""
+    """A text file as one document (cut where very long), or parted as `documents` says. Headings lose their signs."""
     lines: list[str] = []
     size = count = 0
     name = piece.path.name if not piece.start else f"{piece.path.name}:{piece.line}"

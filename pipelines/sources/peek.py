@@ -22,7 +22,7 @@ LARGE = 100_000  # characters of a text file that are hardly one document
 
 @dataclass(frozen=True)
 class Look:
-    """The clean texts at the beginning of a corpus, whether they are all of it, what was noticed, and what is unreadable."""
+    """The clean texts at a corpus's beginning, whether they are all of it, what was noticed, what is unreadable."""
 
     texts: list[str]
     whole: bool
@@ -83,7 +83,7 @@ def _notice(source: LocalCorpus, paths: list[Path], documents: list[Document], m
         lines = [line for text in texts for line in text.split("\n") if line.strip()][:20_000]
         headings = sum(HEADING.fullmatch(line) is not None for line in lines)
         if source.documents == "file" and headings > 2:
-            yield f"{headings:,} lines are headings as ` = Title = `; `documents: headings` makes each article a document"
+            yield f"{headings:,} lines are headings as ` = Title = `; `documents: headings` makes articles documents"
         elif source.documents == "file" and any(len(text) > LARGE for text in texts):
             longest = max(texts, key=len)
             way = "blank_lines" if "\n\n" in longest else "lines"
@@ -92,7 +92,8 @@ def _notice(source: LocalCorpus, paths: list[Path], documents: list[Document], m
             yield "lines seem to be wrapped at a fixed width; `hard_wrapped: true` joins paragraphs again"
     marked = sum(map(looks_marked_up, texts))
     if not markup and marked > max(2, len(texts) // 100):
-        yield f"{marked:,} of the first {len(texts):,} documents hold HTML, as &amp; or <br>; `cleaning: {{markup: true}}` mends that"
+        where = f"{marked:,} of the first {len(texts):,} documents"
+        yield f"{where} hold HTML, as &amp; or <br>; `cleaning: {{markup: true}}` mends that"
 
 
 def _wrapped(lines: list[str]) -> bool:

@@ -51,8 +51,8 @@ def plain_suffix(path: Path) -> str:
 class Piece:
     """A file, or the range of its bytes from `start` to `end` (None: all) whose first line has number `line`.
 
-    For a parquet file both are row groups, and `line` is a row. `sha256` is that of the whole file, `stamp` its size and
-    modification time when the piece was planned (None: now), `size` the stored bytes of the piece.
+    For a parquet file both are row groups, and `line` is a row. `sha256` is that of the whole file, `stamp` its size
+    and modification time when the piece was planned (None: now), `size` the stored bytes of the piece.
     """
 
     path: Path
@@ -139,8 +139,8 @@ def unmarked(start: bytes) -> str:
     """UTF-16 or UTF-32 that no mark declares, by where its NULs stand; "" for anything else.
 
     UTF-32 has a NUL at the same end of each four bytes, and mostly a second one beside it. In UTF-16 of any script some
-    characters (spaces, line ends) have one at the same end of their two bytes, and none has one at the other; where they
-    are few, the rest must be no plain text either.
+    characters (spaces, line ends) have one at the same end of their two bytes, and none has one at the other; where
+    they are few, the rest must be no plain text either.
     """
     start = start[: len(start) // 4 * 4 or len(start)]
     if mark_of(start) or not start.strip(b"\0"):

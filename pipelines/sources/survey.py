@@ -1,7 +1,7 @@
-"""One look at every file before anything is read: its hash, and where a large one can be cut so that all workers share it.
+"""One look at every file before it is read: its hash, and where a large one is cut so that all workers share it.
 
-A plain file is cut behind the ends of documents, some RANGE_BYTES apart; a parquet file between row groups. Gzip, xz and
-zstd have no places to begin in the middle: such a file is one unit, so a corpus should be many of them.
+A plain file is cut behind the ends of documents, some RANGE_BYTES apart; a parquet file between row groups. Gzip, xz
+and zstd have no places to begin in the middle: such a file is one unit, so a corpus should be many of them.
 """
 
 import hashlib
@@ -79,7 +79,7 @@ def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
 
 
 def _places(file: IO[bytes], size: int, end: re.Pattern[bytes]) -> Iterator[int]:
-    """Where pieces but the first begin: behind the first end of a document that follows each multiple of RANGE_BYTES."""
+    """Where pieces but the first begin: behind the first end of a document after each multiple of RANGE_BYTES."""
     place = RANGE_BYTES
     while place < size - RANGE_BYTES // 2:
         file.seek(place)
@@ -98,7 +98,7 @@ def _places(file: IO[bytes], size: int, end: re.Pattern[bytes]) -> Iterator[int]
 
 
 def _row_groups(path: Path) -> list[Cut]:
-    """Ranges of row groups of some RANGE_BYTES of stored bytes each; a damaged file is one piece, whose reader will tell."""
+    """Ranges of row groups, some RANGE_BYTES stored bytes each; a damaged file is one piece: its reader will tell."""
     import pyarrow
     import pyarrow.parquet
 

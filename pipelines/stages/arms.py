@@ -1,8 +1,8 @@
 """One arm of an experiment with one seed: pre-train it, keep its encoder, fine-tune it on the tasks.
 
 An arm's folder, runs/arms/<key>, is named after its full settings, so that experiments which share an arm share its
-training; the folder inside after these with its data and code, so that other code deletes nothing. Once trained it holds
-`point-<fraction>/` (encoders: the end is 1) and arm.json; checkpoints are removed.
+training; the folder inside after these with its data and code, so that other code deletes nothing. Once trained it
+holds `point-<fraction>/` (encoders: the end is 1) and arm.json; checkpoints are removed.
 
     runs/arms/<key>/<fingerprint>/run-50/    checkpoints, while it trains, every 50 steps
     runs/arms/<key>/<fingerprint>/point-1/   a Hugging Face folder
@@ -43,7 +43,7 @@ STATE = Path("runs/arms")
 
 @dataclass(frozen=True)
 class Arm:
-    """One pre-training and what follows from it. `points`: fractions of the run whose encoders are kept besides the end."""
+    """One pre-training and what follows it. `points`: fractions of the run whose encoders are kept besides the end."""
 
     name: str
     seed: int

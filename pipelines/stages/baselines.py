@@ -4,8 +4,8 @@ chance            a guess without looking: one class in so many, no correlation
 majority          the commonest training label (of scores their mean) for every row
 bag of words      a linear model of which words occur in either text, and in no order
 word overlap      a linear model of how many words two texts share and how long they are
-replaced tokens   the pre-trained discriminator as it is: the AUC of its surest "replaced" in a row against the row's label,
-                  50 for guessing; what it can compare before it is taught any task
+replaced tokens   the pre-trained discriminator as it is: the AUC of its surest "replaced" in a row against the row's
+                  label, 50 for guessing; what it can compare before it is taught any task
 
 All but the last are scores by the task's metric, in points, on dev, from the rows that the model is fine-tuned on.
 """

@@ -1,6 +1,7 @@
-"""The last step of the corpus stage: finished units become numbered shards, less what is repeated, and everything is counted.
+"""The corpus stage's last step: finished units become numbered shards, less repetitions; everything is counted.
 
-Memory holds one unit's index at a time; what is repeated anywhere in the corpus is found on disk (electra/data/duplicates.py).
+Memory holds one unit's index at a time; what is repeated anywhere in the corpus is found on disk
+(electra/data/duplicates.py).
 """
 
 import json
@@ -20,7 +21,8 @@ from electra.files import atomic_folder, link_or_copy, remove, sha256_bytes
 from electra.storage.manifest import write_manifest
 from pipelines.sources import CorpusConfig, documents
 
-# Of each document of a unit: the hash of its text, its lines and bytes, the part it lies in, its paragraphs that are hashed
+# Of each document of a unit: the hash of its text, its lines and bytes, the part it lies in, its
+# paragraphs that are hashed
 INDEX = np.dtype([("text", "<u8"), ("lines", "<u4"), ("bytes", "<u4"), ("part", "<u4"), ("paragraphs", "<u4")])
 LINES = ("short_lines", "duplicate_lines", "lines_of_documents")  # what cleaning may drop
 TEXTS = ("empty_documents", "short_documents")

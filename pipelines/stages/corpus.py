@@ -52,7 +52,7 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
 
 
 def gather(config: CorpusConfig, where: str, folder: Path, work: Path) -> dict[str, Any]:
-    """Write the documents of a corpus to `folder` and return what was read, kept and dropped; `work` keeps finished units."""
+    """Write a corpus's documents to `folder`; return what was read, kept and dropped; `work` keeps finished units."""
     check_room(config, where, folder)
     for hint in peek.look(config, where).hints:
         print(f"hint: {hint}", file=sys.stderr)
@@ -77,7 +77,7 @@ class Job:
 
 
 def read_unit(job: Job, folder: Path) -> dict[str, Any]:
-    """Write one unit's documents as part-NNNNN.jsonl, with index, paragraphs and quarantine.jsonl; return the counts."""
+    """Write a unit's documents as part-NNNNN.jsonl, with index, paragraphs, quarantine.jsonl; return the counts."""
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     first: dict[str, Any] = {}

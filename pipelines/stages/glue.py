@@ -1,5 +1,6 @@
-"""Fine-tune a model on its classification, regression and tagging tasks (GLUE's nine or one's own), pre-trained and from
-scratch: build/glue/M (predictions, leaderboard files, kept models) and results/M/glue.json.
+"""Fine-tune a model on its classification, regression and tagging tasks (GLUE's nine or own), pre-trained and scratch.
+
+It leaves build/glue/M (predictions, leaderboard files, kept models) and results/M/glue.json.
 
 State is in runs/glue-M: one whole folder for each (task, arm, seed) that is done, which a second start does not repeat.
 """
@@ -152,8 +153,10 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any, score: C
 def warn_of_positions(task: Task, positions: int, share: float) -> None:
     """Tell, once a task, that some of its rows use positions whose vectors pre-training has left as they were drawn."""
     advice = f"a length of {positions}, or pre-training that goes on with longer rows (init_from), mends that"
-    told = f"{share:.1%} of its {kind_of(task).example} are longer than the {positions} tokens that pre-training has seen; {advice}"
-    print(f"{task.name}: WARNING: {told}", file=sys.stderr, flush=True)
+    told = (
+        f"{share:.1%} of its {kind_of(task).example} are longer than the {positions} tokens that pre-training has seen"
+    )
+    print(f"{task.name}: WARNING: {told}; {advice}", file=sys.stderr, flush=True)
 
 
 def track(tracker: Any, job: Job, records: Sequence[Record]) -> None:
@@ -168,7 +171,7 @@ def track(tracker: Any, job: Job, records: Sequence[Record]) -> None:
 
 
 def gather(jobs: Sequence[Job], folder: Path, suffixes: dict[str, str]) -> None:
-    """Put what jobs left into `folder`: predictions as <task>/<arm>-seed<k><suffix>, kept models as <task>/<arm>-seed<k>."""
+    """Put jobs' predictions into `folder` as <task>/<arm>-seed<k><suffix>, kept models as <task>/<arm>-seed<k>."""
     for job in jobs:
         for name, suffix in suffixes.items():
             if (found := job.folder / name).is_file():

@@ -1,4 +1,4 @@
-"""Pre-train one model on its rows: build/models/M (three Hugging Face folders, examples) and results/M/pretrain.{json,csv}."""
+"""Pre-train a model on its rows: build/models/M (Hugging Face folders, examples), results/M/pretrain.{json,csv}."""
 
 import csv
 import io
@@ -216,7 +216,7 @@ def parameter_counts(model: Pretraining) -> dict[str, int]:
 def write_model(
     folder: Path, name: str, config: ElectraConfig, trained: Trained, rows: ModelRows, facts: dict[str, Any]
 ) -> None:
-    """encoder/, generator/ and discriminator/ or masked_lm/ as Hugging Face folders, examples.json, and a manifest over all of it."""
+    """encoder/, generator/, discriminator/ or masked_lm/ (Hugging Face), examples.json, and a manifest over all."""
     model, vocab_size = trained.model, rows.tokenizer.vocab_size
     files, encoder, extras = rows.tokenizer_files(), config.encoder, model.extras()
     card = {"data": rows.label, "recipe": plain(config), "results": trained.history[-1], "facts": facts}
@@ -244,7 +244,7 @@ def write_model(
 
 @torch.no_grad()
 def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list[dict[str, Any]]:
-    """Held-out rows as the discriminator saw them: proposals, replacements, originals and its verdicts (paper, Figure 2)."""
+    """Held-out rows as the discriminator saw them: proposals, replacements, originals, its verdicts (Figure 2)."""
     if config.objective.name not in {"electra", "electra_15"}:
         return []
     device = next(model.parameters()).device

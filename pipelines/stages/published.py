@@ -56,7 +56,7 @@ def note(folder: Path, hashes: dict[str, str], record: Path) -> None:
     for file in sorted({*known, *hashes} if known else ()):
         if known.get(file) != hashes.get(file):
             print(
-                f"warning: {folder / file} has sha256 {hashes.get(file)}, and had {known.get(file)} when it was read before",
+                f"warning: {folder / file} has sha256 {hashes.get(file)}, and had {known.get(file)} when read before",
                 file=sys.stderr,
             )
     write_json(record, hashes)

@@ -1,4 +1,4 @@
-"""Fine-tune a model on SQuAD, pre-trained and from scratch: build/squad/M/<version> (answers, null scores) and results/M/squad.json.
+"""Fine-tune on SQuAD, pre-trained and from scratch: build/squad/M/<version> (answers, null scores), results/M/.
 
 The answers are in the official format and as they would be handed in: left empty where the null score is above the
 threshold. State is in runs/squad-M, as in the glue stage.
@@ -23,7 +23,7 @@ FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbes
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
-    """The stage: every version, arm and seed; then answers and scores in one go. Nothing, where a source has no SQuAD."""
+    """The stage: every version, arm and seed; then answers and scores. Nothing where a source has no SQuAD."""
     config = params.finetunings[name]
     rows, encoder = verified.task_rows(config.tasks), verified.encoder(config.model, params)
     state = Path("runs") / f"squad-{name}"
@@ -74,7 +74,7 @@ def never_answering(rows: Path) -> float:
 
 
 def ensembles(jobs: Sequence[Job], folder: Path) -> dict[str, dict[str, Any]]:
-    """The seeds of each version and arm answering as one, where the settings ask for it: its files, and its dev scores."""
+    """The seeds of each version and arm as one, where the settings ask for it: its files and its dev scores."""
     scores: dict[str, dict[str, Any]] = {}
     groups: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:

@@ -75,7 +75,7 @@ def tell_losses(config: TokensConfig, where: str, metrics: dict[str, Any], noted
 
 
 def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work: Path) -> dict[str, Any]:
-    """Write tokenizer and rows to `folder` and return what was counted; `work` keeps the tokenizer and finished shards."""
+    """Write tokenizer and rows to `folder`; return the counts; `work` keeps the tokenizer and finished shards."""
     manifest = read_manifest(corpus, again("corpus", config.corpus), kind="corpus", name=config.corpus)
     fingerprint = digest(config, manifest["files"], rooms.code("tokens"))
     shards = [shard["file"] for shard in manifest["shards"]]
@@ -161,7 +161,7 @@ _load = functools.lru_cache(maxsize=1)(wordpiece.load)  # a worker keeps its tok
 
 
 def pack_shard(job: Job, folder: Path) -> Counts:
-    """Write rows-<L>/<split>-00000.{ids,bounds} of one shard; return documents, lines, tokens, unknown and each row set's counts."""
+    """Write rows-<L>/<split>-00000.{ids,bounds} of one shard; return counts of it and of each row set."""
     config, tokenizer = job.config, _load(job.tokenizer)
     total: Counter[str] = Counter()
     packers = {
@@ -289,7 +289,7 @@ def collect(
 
 
 def source_copies(manifest: Any, parts: list[Counts]) -> list[float]:
-    """How often each source's rows are taken, so that tokens are shared as the weights say: 1 for the most abundant, more for the others."""
+    """How often each source's rows are taken, so that tokens are shared by weight: the most abundant's once."""
     weights: list[float | None] = manifest["weights"]
     tokens = [0] * len(weights)
     for shard, part in zip(manifest["shards"], parts, strict=True):

@@ -1,8 +1,9 @@
 """What happened in a run, told to MLflow: the stage's side.
 
-A stage speaks to a `Tracker`; the tracker appends JSON lines to a file (`spool.py`); a recorder process (`recorder.py`, the
-only file that imports mlflow) reads behind it, batches the metrics and calls MLflow. So mlflow's seconds of import, a slow
-database or a dead server cost the stage nothing and the record no point: what could not be sent stays in the file.
+A stage speaks to a `Tracker`; the tracker appends JSON lines to a file (`spool.py`); a recorder process
+(`recorder.py`, the only file that imports mlflow) reads behind it, batches the metrics and calls MLflow. So
+mlflow's seconds of import, a slow database or a dead server cost the stage nothing and the record no point: what
+could not be sent stays in the file.
 
     workflow (parent: made by a flow, or found by the `dvc repro` that started the stage)
     └── stage (one run; its id stands beside the file, so a resumed stage goes on in its own run)
@@ -113,7 +114,7 @@ class Pipe:
             self._process.wait()
 
     def leave(self, seconds: float) -> None:
-        """Close this end and wait for the recorder's; one that takes longer raises TimeoutExpired, and ends by itself."""
+        """Close this end and wait for the recorder's; one that is too slow raises TimeoutExpired and ends by itself."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process.wait(seconds)
@@ -141,7 +142,7 @@ def open_run(
     run_folder: Path,
     upstream: tuple[str, ...] = (),
 ) -> Iterator[Tracker]:
-    """Track a stage: `mlflow`, or `none`. The run ends FINISHED, KILLED when it was stopped, or FAILED when the block raises.
+    """Track a stage: `mlflow` or `none`. The run ends FINISHED, KILLED when stopped, FAILED when the block raises.
 
     Messages wait in `tracking/` beside `run_folder`, under a name of their own for other settings or another store.
     """
@@ -176,7 +177,7 @@ def open_run(
 
 
 def end_workflow(run_id: str, status: str, folder: Path | None = None) -> None:
-    """End the run of a workflow and tag its stages with the hashes that DVC gave their outs; `sync` does it where no store answers."""
+    """End a workflow's run and tag it with the hashes of its stages' outs; `sync` does it where no store answers."""
     from pipelines.tracking.facts import here
 
     pipe = Pipe(Spool((folder or Path()).absolute() / "runs" / FOLDER / f"workflow-{run_id}"))

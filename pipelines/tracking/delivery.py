@@ -1,8 +1,8 @@
 """When MLflow is told, and what happens when it does not answer: messages go in their order, each until it is accepted.
 
-A message that fails is tried again after a while for as long as the store is out of reach, and given up after three tries
-where the store answers and refuses it. How far the spool has been told is noted after each answer, so a recorder that was
-killed leaves nothing out and repeats at most one call, whose points are compared with the store's.
+A message that fails is tried again after a while for as long as the store is out of reach, and given up after three
+tries where the store answers and refuses it. How far the spool has been told is noted after each answer, so a recorder
+that was killed leaves nothing out and repeats at most one call, whose points are compared with the store's.
 """
 
 import contextlib
@@ -176,7 +176,7 @@ class Delivery:
         self.out = True
         with contextlib.suppress(OSError):
             self.spool.secure()
-        kept = f"what it has not got is kept in {self.spool.folder} and sent when it answers, or by `python -m pipelines sync`"
+        kept = f"the rest is kept in {self.spool.folder} and sent when it answers, or by `python -m pipelines sync`"
         self._say(f"warning: tracking: {_short(error)}; {kept}", key="silent")
 
     def _say(self, sentence: str, key: str = "") -> None:

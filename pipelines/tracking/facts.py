@@ -1,4 +1,4 @@
-"""What a record says that its stage does not tell: whose run it is, where, of which commit, and what DVC knows of it."""
+"""What a record says beyond its stage: whose run it is, where, of which commit, and what DVC knows of it."""
 
 import getpass
 import json

@@ -51,8 +51,8 @@ def client(store: str = "") -> Any:
 def database(store: str) -> Iterator[str | None]:
     """Hold a store that is a file, beside which the files of runs lie, and make it if it is not there.
 
-    Two processes that met at a new one would both make its tables, and one that is killed while it does leaves a file that MLflow
-    never opens again: so it gets its name when it is whole.
+    Two processes that met at a new one would both make its tables, and one that is killed while it does leaves a file
+    that MLflow never opens again: so it gets its name when it is whole.
     """
     scheme, _, name = store.partition(":///")
     path = Path(name)
@@ -79,7 +79,7 @@ def about() -> dict[str, str]:
 def open_parent(
     name: str, params: dict[str, Any], key: str, store: Any = None, facts: dict[str, str] | None = None
 ) -> str:
-    """The run of a whole workflow: the one tagged with `key`, else a new one, whose name tells the commit. Returns its id."""
+    """The run of a workflow: the one tagged `key`, else a new one, whose name tells the commit. Returns its id."""
     mlflow, experiment = store or client()
     text = "".join(character for character in key if character not in "'\"\\")
     found = mlflow.search_runs([experiment], f"tags.`electra.workflow` = '{text}'", max_results=1)

@@ -3,8 +3,8 @@
     tiny-discriminator                  of build/models/tiny
     tiny-cola-pretrained-seed1          of build/glue/tiny, kept by fine-tuning
 
-A version is `served.py` with a folder's name and DVC's hash, a few kilobytes; the alias `current` is the newest (`latest` is a word of
-MLflow's own). The same bytes, made again, are the version that there is.
+A version is `served.py` with a folder's name and DVC's hash, a few kilobytes; the alias `current` is the newest
+(`latest` is a word of MLflow's own). The same bytes, made again, are the version that there is.
 """
 
 import tempfile

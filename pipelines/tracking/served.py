@@ -1,7 +1,8 @@
 """What MLflow runs for a registered model (`mlflow models serve`, `mlflow.pyfunc.load_model`): rows in, answers out.
 
-MLflow keeps this file and, for each version, a folder's name and DVC's hash of it; the weights stay DVC's. So a version answers
-in a checkout that holds those very bytes and refuses in any other. Code and not a pickle: what is loaded can be read.
+MLflow keeps this file and, for each version, a folder's name and DVC's hash of it; the weights stay DVC's.
+So a version answers in a checkout that holds those very bytes and refuses in any other. Code and not a
+pickle: what is loaded can be read.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ DO = "bring them here: `dvc pull {}`, in a checkout whose lock file has this has
 
 
 class Served(PythonModel):
-    """One network of a checkout; `model_config` has its `folder`, and the `out` of DVC that this is a part of with its `md5`."""
+    """One network of a checkout; `model_config` has its `folder`, and DVC's `out` that it is part of with its `md5`."""
 
     def load_context(self, context: Any) -> None:
         """Load the network if the out has the bytes that were registered; raises BadInput or CorruptFile."""
@@ -34,7 +35,8 @@ class Served(PythonModel):
         self.model = electra.load(ROOT / told["folder"])
 
     def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]  # MLflow makes a schema of hints
-        """A record for each row: a fine-tuned network's prediction, what a discriminator doubts or a generator proposes of `text`, its embedding."""
+        """A record for each row: a fine-tuned network's prediction, what a discriminator doubts or a generator
+        proposes of `text`, its embedding."""
         rows = model_input.to_dict("records") if hasattr(model_input, "to_dict") else list(model_input)
         if self.model.kind == "fine-tuned":
             return self.model.predict(rows)

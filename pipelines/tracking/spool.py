@@ -1,8 +1,8 @@
 """What MLflow has not been told yet: a folder with one JSON message a line, and how far the store has them.
 
-A stage appends, its recorder (`recorder.py`) reads behind it, and neither waits for the other: a store that is gone, slow
-or back makes no difference to the file. What is left at the end is sent by the next recorder of the same run, or by
-`python -m pipelines sync`. A line begins with its checksum: what a disk has spoilt is left out and not told.
+A stage appends, its recorder (`recorder.py`) reads behind it, and neither waits for the other: a store that is gone,
+slow or back makes no difference to the file. What is left at the end is sent by the next recorder of the same run, or
+by `python -m pipelines sync`. A line begins with its checksum: what a disk has spoilt is left out and not told.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The benchmark of stacked seeds on a made-up task: both arms are measured, and what is measured is not measured again."""
+"""The benchmark of stacked seeds on a made-up task: both arms are measured, and nothing is measured twice."""
 
 from pathlib import Path
 

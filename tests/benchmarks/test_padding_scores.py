@@ -1,4 +1,4 @@
-"""The padded arm is the same network: it gives the hidden states of the unpadded one, and with shared draws its gradients."""
+"""The padded arm is the unpadded one's network: the same hidden states, and with shared draws the same gradients."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The benchmark of the step on a made-up size: arms that agree, each in a process of its own, and the figures that it promises."""
+"""The benchmark of the step on a made-up size: arms that agree, each in its own process, and the promised figures."""
 
 import argparse
 import time

@@ -25,8 +25,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         facts = dict.fromkeys(real_text.FACTS, 100) | {"length": length, "steps": 200}
         facts |= {"phases": [{"length": 16, "steps": 100}, {"length": 32, "steps": 100}]} if name == "more" else {}
         write(tmp_path / f"results/{name}/pretrain.json", facts)
-        curve = "step,tokens,disc_auc,disc_recall,train_loss\n0,0,0.5,0.0,\n50,,,,9.0\n100,100,0.75,0.25,8.0\n101,120,0.8,0.3,7.0\n"
-        write(tmp_path / f"results/{name}/pretrain.csv", curve)
+        points = "0,0,0.5,0.0,\n50,,,,9.0\n100,100,0.75,0.25,8.0\n101,120,0.8,0.3,7.0\n"
+        write(tmp_path / f"results/{name}/pretrain.csv", "step,tokens,disc_auc,disc_recall,train_loss\n" + points)
         arms = {
             "pretrained": {"scores": [60.0, 62.0, 61.0], "failed": []},
             "scratch": {"scores": [40.0, 41.0, 42.0], "failed": []},

@@ -1,4 +1,4 @@
-"""A short form of the campaign of attacks; that it would see a fault: the model of a disk, and what counts as a sentence."""
+"""A short campaign of attacks, and that it would see a fault: the model of a disk, what counts as a sentence."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""The library gives what transformers gives, in numpy and in the texts' order, and says in a sentence what it cannot do."""
+"""The library gives what transformers gives, in numpy and the texts' order, and says in a sentence what it cannot."""
 
 import json
 import random
@@ -203,9 +203,9 @@ def test_a_model_of_another_type_and_a_damaged_one_are_sentences(models: Path, t
     [
         ("generator", lambda m: m.replaced(["a"]), r"generator: is of the kind generator; expected a discriminator"),
         ("discriminator", lambda m: m.predict(["a"]), r"is of the kind discriminator; expected a fine-tuned model"),
-        ("cola", lambda m: m.answer("a", "b"), r"was fine-tuned for CoLA; expected a model that was fine-tuned on SQuAD"),
+        ("cola", lambda m: m.answer("a", "b"), r"was fine-tuned for CoLA; expected a model that was fine-tuned on SQuAD"),  # noqa: E501
         ("squad2", lambda m: m.replaced(["a"]), r"was fine-tuned for SQuAD; expected a discriminator"),
-        ("encoder", lambda m: electra.corrupt("a", m), r"is of the kind encoder; expected a generator, which corrupt\(\)"),
+        ("encoder", lambda m: electra.corrupt("a", m), r"is of the kind encoder; expected a generator, which corrupt\(\)"),  # noqa: E501
         ("encoder", lambda m: m.embed([]), r"texts: is empty; expected a list, of one text or more"),
         ("encoder", lambda m: m.embed("a text"), r"texts: is 'a text'; expected a list, .*; put it in a list"),
         ("encoder", lambda m: m.embed(["a", None]), r"texts\[1\]: is None; expected text"),

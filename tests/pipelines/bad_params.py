@@ -1,4 +1,4 @@
-"""Generated bad params.yaml files: one with every kind of section, damaged in its values or in its bytes, from a seed."""
+"""Generated bad params.yaml files: one with every kind of section, damaged in values or bytes, from a seed."""
 
 import functools
 import json

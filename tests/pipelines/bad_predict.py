@@ -1,6 +1,7 @@
 """Rows as nobody should ask them, generated, and what must come of each: answers, or one sentence that says why not.
 
-`tests/pipelines/test_bad_predict.py` tries a few hundred, `python -m benchmarks.reliability --only rows` as many as it is told.
+`tests/pipelines/test_bad_predict.py` tries a few hundred, `python -m benchmarks.reliability --only
+rows` as many as it is told.
 """
 
 import contextlib
@@ -122,8 +123,8 @@ def line(draw: random.Random) -> str:
     if kind < 7:
         return "\t".join(record)
     return draw.choice([
-        '{"a": "x \\ud800"}', '{"question": "\\udfff", "context": "x"}', '{"a": ' + "[" * 100_000, "{" * 5000, '{"a": ' + "9" * 5000 + "}",
-        '{"a": 1e999}', "null", "[]", '"text"', "-DOCSTART- -X- O", "the B-NP", "text", "premise\thypothesis", "<a>", "\r", "\x1a",
+        '{"a": "x \\ud800"}', '{"question": "\\udfff", "context": "x"}', '{"a": ' + "[" * 100_000, "{" * 5000, '{"a": ' + "9" * 5000 + "}",  # noqa: E501
+        '{"a": 1e999}', "null", "[]", '"text"', "-DOCSTART- -X- O", "the B-NP", "text", "premise\thypothesis", "<a>", "\r", "\x1a",  # noqa: E501
     ])  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Whatever a model is asked ends in answers or in one sentence; `python -m benchmarks.reliability --only rows` tries ten thousand."""
+"""Whatever a model is asked ends in answers or a sentence; ten thousand more: `benchmarks.reliability --only rows`."""
 
 import functools
 import random

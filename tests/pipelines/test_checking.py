@@ -42,7 +42,7 @@ def test_what_is_right_passes_without_a_hint(here: Path, capsys: pytest.CaptureF
         ("text/a.txt", "one document", {}, 65, "has 1 documents, none of them for valid"),
         ("text/a.txt", TEXT, {"vocab_size: 200": "vocab_size: 20"}, 65, "letters of the text alone need"),
         ("text/a.jsonl", '{"body": "a"}\n', {"text/*.txt": "text/*.jsonl"}, 65, "no field 'text'"),
-        ("text/a.txt", TEXT, {"kind: train, vocab_size: 200": "kind: vocab, file: gone.txt"}, 65, "gone.txt: there is no"),
+        ("text/a.txt", TEXT, {"kind: train, vocab_size: 200": "kind: vocab, file: gone.txt"}, 65, "gone.txt: there is no"),  # noqa: E501
         ("text/a.txt", TEXT, {"length: 16, batch": "init_from: gone, length: 16, batch"}, 65, "init_from: gone"),
         ("train.jsonl", '{"text": "a", "label": true}\n', {}, 65, "no field 'sentence'"),
         ("dev.jsonl", ROWS.replace("true", "1"), {}, 65, "unknown label '1', not one of true, false"),
@@ -65,9 +65,9 @@ def test_what_a_later_stage_refuses(
     ("content", "settings", "hint"),
     [
         ("A line of text.\n" * 10_000, {", documents: blank_lines": ""}, "one document of 159,999 characters"),
-        ("\n\n".join(f" = Title {n} = \n\n Text." for n in range(9)), {", documents: blank_lines": ""}, "documents: headings"),
+        ("\n\n".join(f" = Title {n} = \n\n Text." for n in range(9)), {", documents: blank_lines": ""}, "documents: headings"),  # noqa: E501
         (TEXT.replace("of", "&amp;"), {}, "cleaning: {markup: true}"),
-        ("\n\n".join(["A line of a book is about as wide as a typewriter's was.\n" * 9] * 60), {}, "hard_wrapped: true"),
+        ("\n\n".join(["A line of a book is about as wide as a typewriter's was.\n" * 9] * 60), {}, "hard_wrapped: true"),  # noqa: E501
     ],
 )  # fmt: skip
 def test_what_is_hardly_meant(

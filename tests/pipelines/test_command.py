@@ -1,4 +1,4 @@
-"""`electra` on the path: the same command line under its own name, with completion that the shell itself is asked for."""
+"""`electra` on the path: the same command line under its own name, with completion as the shell itself sees it."""
 
 import importlib
 import os
@@ -77,8 +77,13 @@ def test_a_stop_while_it_is_loaded_is_a_sentence(installed: list[str], tmp_path:
     (tmp_path / "params.yaml").write_text(SMOKE)
     where = environment(ROOT, PYTHONPATH=f"{slow}{os.pathsep}{ROOT}")
     with subprocess.Popen(
-        [*installed, "corpus", "smoke"], cwd=tmp_path, env=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as started:  # fmt: skip
+        [*installed, "corpus", "smoke"],
+        cwd=tmp_path,
+        env=where,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as started:
         assert started.stdout is not None and started.stdout.readline() == "here\n"
         time.sleep(0.1)
         started.send_signal(signal.SIGTERM)
@@ -93,7 +98,8 @@ def offered(shell: str, folder: Path, *words: str) -> set[str]:
     ).stdout.decode()
     line = " ".join(f"'{word}'" for word in words)
     if shell == "zsh":
-        code = f"autoload -U compinit && compinit -u -d {folder}/dump\n{code}\nemulate sh\nsetopt kshglob noshglob braceexpand\n"
+        code = f"autoload -U compinit && compinit -u -d {folder}/dump\n{code}\nemulate sh\n"
+        code += "setopt kshglob noshglob braceexpand\n"
     asked = (
         f"{code}\nCOMP_WORDS=({line})\nCOMP_CWORD={len(words) - 1}\n_electra\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n"
     )

@@ -1,4 +1,4 @@
-"""A Prefect server that vanishes: the flow's work is done, one sentence is said, and the process ends with a code of its own."""
+"""A Prefect server that vanishes: the flow's work is done, and one sentence and an exit code of its own say so."""
 
 import contextvars
 import os

@@ -1,4 +1,4 @@
-"""The command line: one sentence and an exit code for a user, a traceback for a programmer, nothing heavy for `--help`."""
+"""The command line: a sentence and an exit code for a user, a traceback for a bug, nothing heavy for `--help`."""
 
 import argparse
 import errno
@@ -199,7 +199,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 def stop_at(count: int, command: list[str], ended: str) -> None:
-    """Run a command, and signal this process at its `count`-th writing operation on files; then leave with its exit code."""
+    """Run a command, signal this process at its `count`-th writing operation on files; leave with its exit code."""
     calls = iter(range(10**6))
 
     def watch(event: str, arguments: tuple[object, ...]) -> None:

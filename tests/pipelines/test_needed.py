@@ -44,7 +44,10 @@ def test_a_missing_file_is_named_before_anything_is_read(tmp_path: Path, monkeyp
     (tmp_path / "squad").mkdir()
     official(tmp_path / "glue")
     (tmp_path / "glue/SST-2/dev.tsv").unlink()
-    sentence = "tasks.smoke: there is no glue/SST-2/dev.tsv; expected the dev rows of sst2; put it there, or leave sst2 out of recipes.paper.run"
+    sentence = (
+        "tasks.smoke: there is no glue/SST-2/dev.tsv; expected the dev rows of sst2; put it there, or leave sst2 "
+        "out of recipes.paper.run"
+    )
     with pytest.raises(SourceUnreachable) as caught:
         tasks.run("smoke", load(), Tracker(None))
     assert str(caught.value) == sentence

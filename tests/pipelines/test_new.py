@@ -1,4 +1,4 @@
-"""`electra new`: entries that `check` accepts, by what the files show, and a params.yaml that is otherwise as it was."""
+"""`electra new`: entries that `check` accepts, by what the files show, and a params.yaml otherwise as it was."""
 
 import json
 import shutil
@@ -79,7 +79,7 @@ def test_what_rows_show(here: Path, records: list[dict], kind: str, labels: tupl
         (["x"], 64, "has neither --text nor --task"),
         (["x", "--text", "data/*.txt"], 65, "no file matches 'data/*.txt'"),
         (["x", "--task", "data/one.jsonl"], 64, "names 1 files; expected two or three"),
-        (["x", "--task", "data/one.jsonl", "data/one.jsonl"], 65, "has the columns 'text', 'mood'; expected the label among them; say --label"),
+        (["x", "--task", "data/one.jsonl", "data/one.jsonl"], 65, "has the columns 'text', 'mood'; expected the label among them; say --label"),  # noqa: E501
         (["x", "--text", "data/one.jsonl", "--encoder", "smal"], 64, "did you mean small"),
     ],
 )  # fmt: skip

@@ -282,7 +282,7 @@ ANY = {"null_threshold": "a difference of scores"}
 
 
 def test_every_number_has_a_domain() -> None:
-    """Whatever dataclass params.yaml becomes, however it is built: no absurd number gets in, and the sentence names the key."""
+    """Whatever dataclass params.yaml becomes, however built: no absurd number gets in; the sentence names the key."""
     known: dict[type, Any] = {type(each): each for each in instances_within(load(SHIPPED))}
     known |= {kind: kind() for kind in (FinetuneConfig, SquadConfig, ScratchConfig)}
     sizes = {"layers": 2, "hidden": 32, "heads": 2, "ffn": 48, "embedding": 32}
@@ -310,7 +310,8 @@ def test_every_number_has_a_domain() -> None:
 
 
 ABLATION = """ablations:
-  a: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke, arms: {one: {}, two: {objective.name: mlm}}, labels: {two: BERT}}
+  a: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke, arms: {one: {}, two: {objective.name: mlm}},
+      labels: {two: BERT}}
 """
 
 

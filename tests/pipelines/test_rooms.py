@@ -34,7 +34,7 @@ def is_empty(module: str) -> bool:
 
 
 def followed(stage: str) -> dict[str, str]:
-    """The modules that a stage's own code imports, directly or not, and what imports each; what only keeps ends the walk."""
+    """The modules that a stage imports, directly or not, and what imports each; what only keeps ends the walk."""
     own = tuple(room for room in ROOMS[stage] if room.startswith("pipelines/stages"))
     found: dict[str, str] = {}
     waiting = [(name, "dvc.yaml") for name, path in MODULES.items() if inside(str(path.relative_to(ROOT)), own)]

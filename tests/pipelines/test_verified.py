@@ -1,4 +1,4 @@
-"""Whatever a stage reads of the stages before it is verified: damage is one sentence, and nothing is trained or written."""
+"""Whatever a stage reads of earlier ones is verified: damage is one sentence, and nothing is trained or written."""
 
 import dataclasses
 import errno

@@ -27,7 +27,7 @@ FILES = {  # (task, split) -> name in the archive that is handed in
 
 
 def tsv(task: Task, lines: Lines) -> str:
-    """`index` and `prediction`: class names as the training files have them, scores to three digits within their range."""
+    """`index` and `prediction`: class names as in the training files, scores to three digits within their range."""
     rows = ["index\tprediction"]
     for line in lines:
         answer = line["prediction"]

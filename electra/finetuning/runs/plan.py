@@ -51,7 +51,8 @@ class Plan:
     def jobs(self) -> list[Job]:
         """A job for each arm and seed.
 
-        Raises BadInput or BadConfig at once for what no job could use: absent splits, a length beyond the model's positions.
+        Raises BadInput or BadConfig at once for what no job could use: absent splits, a length
+        beyond the model's positions.
         """
         config, seeds = self.config, self.config.seeds
         encoder, vocab_size = read_config(self.model)

@@ -1,4 +1,4 @@
-"""Jobs side by side: worker processes of one thread each, the longest job first. The jobs of a stack are one unit of work.
+"""Jobs side by side: worker processes of one thread, the longest job first. A stack's jobs are one unit of work.
 
 Which worker does a job, and how many there are, bears on no result. Workers are forked from a server process that has
 loaded torch once and started no thread (a fork of the caller would copy whatever locks its threads hold).

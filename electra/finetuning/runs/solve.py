@@ -137,7 +137,7 @@ def _record(training: Training, rows: int, examples: int, config: FinetuneConfig
 
 
 def beyond_pretraining(job: Job, *splits: Examples) -> Record:
-    """The share of rows that reach positions which pre-training has not used, if there are any: `{beyond_pretraining: ...}`.
+    """The share of rows that reach positions unused in pre-training, if any do: `{beyond_pretraining: ...}`.
 
     Their vectors are as they were drawn. The scratch arm has drawn all of its own, so nothing is said of it.
     """

@@ -26,7 +26,7 @@ def spread(scores: Sequence[float]) -> Summary:
 
 
 def of_task(task: Task, records: Sequence[Record]) -> Summary:
-    """One task: its counting metric, each arm's spread of it, under `all` each metric's scores, under `train` those on training rows."""
+    """One task: each arm's spread of the metric that counts; `all`: of every metric; `train`: on training rows."""
     metric = task.metrics[0]
     summary: Summary = {"metric": metric, **_rows(records)}
     for arm, runs in _by_arm(records).items():
@@ -38,7 +38,7 @@ def of_task(task: Task, records: Sequence[Record]) -> Summary:
 
 
 def of_squad(records: Sequence[Record]) -> Summary:
-    """One SQuAD version: for each arm the spread of exact match, F1 and every other official figure; `train` as in `of_task`."""
+    """One SQuAD version: each arm's spread of exact match, F1 and other official figures; `train` as in `of_task`."""
     summary: Summary = {"metric": "f1", **_rows(records)}
     for arm, runs in _by_arm(records).items():
         figures = {name: spread([run["metrics"][name] for run in runs]) for name in runs[0]["metrics"]}

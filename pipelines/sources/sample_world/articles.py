@@ -1,12 +1,12 @@
 """Articles: what the unlabelled corpus says about the world.
 
-A report tells two or three facts about one or two beings and then each of them again, in other words or as a question and
-its answer. A review says of one thing nothing but praise, or nothing but blame. Telling twice is the point: a
-word that was replaced contradicts the rest of its article (or the world), so whoever can compare two texts and knows the
+A report tells two or three facts about one or two beings and then each of them again, in other words or as a question
+and its answer. A review says of one thing nothing but praise, or nothing but blame. Telling twice is the point: a word
+that was replaced contradicts the rest of its article (or the world), so whoever can compare two texts and knows the
 words can find it.
 
-No article has the shape of a task's row: none is a pair of sentences, or a text with one statement on it, and none is false.
-What a dev or test row says as a whole, no article says.
+No article has the shape of a task's row: none is a pair of sentences, or a text with one statement on it, and none is
+false. What a dev or test row says as a whole, no article says.
 """
 
 import random
@@ -50,8 +50,8 @@ def documents(
     """The corpus as {id, text} documents; sentences are lines.
 
     `held_out` are the texts of rows that will be asked: an article that has all sentences of one is drawn again.
-    `without` names what to leave out: reviews; questions and their answers; introductions, after which somebody is called
-    by what it is; rewording, without which what is told again is told in the same words.
+    `without` names what to leave out: reviews; questions and their answers; introductions, after which somebody is
+    called by what it is; rewording, without which what is told again is told in the same words.
     """
     rows_of: dict[str, list[set[str]]] = {}
     for text in held_out:
@@ -119,7 +119,7 @@ def review(world: World, rng: random.Random) -> list[str]:
 
 
 def called(fact: Fact, told: list[Fact], other: Being, rng: random.Random) -> str | None:
-    """`the baker`, `the fox`: what somebody was introduced as, mostly, if it fits nobody else of the article; else None."""
+    """`the baker`, `the fox`: mostly what somebody was introduced as, if it fits nobody else here, or None."""
     for known in told:
         fits = known.who is fact.who and known.relation in CALLED and known.values["v"] != other.facts[known.relation]
         if fits and rng.random() < 0.75:

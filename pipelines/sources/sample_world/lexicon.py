@@ -1,7 +1,8 @@
 """The words of the sample world and the sentences it can say.
 
-A *concept* is a tuple of words that mean the same; whoever speaks picks one of them. A *relation* is a kind of fact with
-its slots, every way to state it and every way to ask for one of its slots. `{who}` is the being a sentence is about.
+A *concept* is a tuple of words that mean the same; whoever speaks picks one of them. A *relation* is a
+kind of fact with its slots, every way to state it and every way to ask for one of its slots. `{who}` is
+the being a sentence is about.
 """
 
 from dataclasses import dataclass
@@ -29,10 +30,12 @@ MUSIC = concepts("harp drum flute horn fiddle lute bell pipe")
 
 # What happens once, in one article.
 THINGS = concepts(
-    "cart/wagon lamp/lantern rug/carpet sack/bag rope/cord pot/kettle stool/chair cup/mug knife/blade coat/cloak hat/cap boat/ship"
+    "cart/wagon lamp/lantern rug/carpet sack/bag rope/cord pot/kettle stool/chair cup/mug knife/blade coat/cloak "
+    "hat/cap boat/ship"
 )
 SPOTS = concepts(
-    "inn/tavern market/bazaar harbour/port barn/shed well/spring path/trail wood/forest field/meadow mill bridge gate tower"
+    "inn/tavern market/bazaar harbour/port barn/shed well/spring path/trail wood/forest field/meadow mill bridge "
+    "gate tower"
 )
 DEEDS = concepts(  # past:base
     "bought:buy/purchased:purchase found:find/discovered:discover lost:lose/mislaid:mislay mended:mend/repaired:repair "

@@ -1,7 +1,7 @@
 """SQuAD 1.1 and 2.0 of the sample world, in SQuAD's own JSON layout.
 
-Every context tells facts about a few beings; a question asks for a slot of one of them. Unanswerable questions (2.0) ask
-for something true of the world or of a being of the context that the context does not tell.
+Every context tells facts about a few beings; a question asks for a slot of one of them. Unanswerable questions (2.0)
+ask for something true of the world or of a being of the context that the context does not tell.
 """
 
 import random

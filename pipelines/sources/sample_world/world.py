@@ -42,7 +42,7 @@ class World:
     pool: Mapping[str, tuple[Concept, ...]]  # by relation of a portrait, or slot of an event
 
     def part(self, split: str) -> "World":
-        """What rows of a split speak about: one half of beings and concepts for train, the other half for dev and test."""
+        """What rows of a split speak about: half of the beings and concepts for train, the others for dev and test."""
         first = 0 if split == "train" else 1
         beings = self.beings[first::2]
         pool = {name: values[first::2] for name, values in self.pool.items()}
@@ -109,7 +109,7 @@ def change(fact: Fact, slot: str, value: Concept) -> Fact:
 
 
 def spoil(fact: Fact, world: World, rng: random.Random, slot: str | None = None) -> Fact:
-    """The same statement with one slot changed to anything else it could hold: false, for every relation has one value."""
+    """The statement with one slot changed to anything else it could hold: false, as a relation has one value."""
     slot = slot or rng.choice(RELATIONS[fact.relation].slots)
     return change(fact, slot, rng.choice([value for value in world.values(fact, slot) if value != fact.values[slot]]))
 

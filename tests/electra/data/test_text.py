@@ -99,16 +99,17 @@ def test_unwrapping_loses_no_word(text: str) -> None:
 def test_sentences() -> None:
     line = 'Dr. Who met J. Smith at 3.5 p.m. in Rome. "Really?" he asked. Yes! (No.) 日本語です。はい。 the end'
     assert list(sentences(line)) == [
-        "Dr. Who met J. Smith at 3.5 p.m. in Rome.", '"Really?" he asked.', "Yes!", "(No.) 日本語です。", "はい。", "the end",
+        "Dr. Who met J. Smith at 3.5 p.m. in Rome.", '"Really?" he asked.',
+        "Yes!", "(No.) 日本語です。", "はい。", "the end",
     ]  # fmt: skip
 
 
 @given(st.text(st.sampled_from('aBJ .!?"。)…'), max_size=60))
 @example("B. J. S. A. Mr. B")
 def test_sentences_end_where_the_rule_says(line: str) -> None:
-    """The rule once more, with each sign looked back at from the place behind it: slower to search for, easier to read."""
+    """The rule once more, each sign looked back at from the place behind it: slower to search for, easier to read."""
     rule = re.compile(
-        r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9])|(?<=[。！？])"
+        r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9])|(?<=[。！？])"  # noqa: E501
     )
     ends = [0, *(match.end() for match in rule.finditer(line)), len(line)]
     pieces = [line[start:end].strip(" ") for start, end in itertools.pairwise(ends)]

@@ -34,7 +34,8 @@ from .conftest import WORDS, glue_rows, padded, squad_rows
 
 CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, seeds=(1,), arms=("pretrained",))
 CHUNKS = Task(
-    name="chunks", title="chunks", labels=("NP", "VP"), metrics=("entity_f1", "accuracy"), tagging=True, columns=("words",)
+    name="chunks", title="chunks", labels=("NP", "VP"), metrics=("entity_f1", "accuracy"), tagging=True,
+    columns=("words",),
 )  # fmt: skip
 
 
@@ -222,7 +223,7 @@ def test_damage_to_a_kept_model_is_one_sentence(answerer, name, how, capsys):
         ("tokenizer.json", b'{"version": "1.0", "model": {"type": "WordPiece"', "tokenizer.json: cannot be read"),
         ("model.safetensors", b"\xff" * 64, "model.safetensors: is not whole"),
         ("model.safetensors", b"", "model.safetensors: is not whole"),
-        ("span_head.safetensors", b'\x02' + bytes(7) + b"{}", "has no tensor start.weight, start.bias, end.both.weight and 7 more"),
+        ("span_head.safetensors", b'\x02' + bytes(7) + b"{}", "has no tensor start.weight, start.bias, end.both.weight and 7 more"),  # noqa: E501
     ],
 )  # fmt: skip
 def test_nonsense_from_elsewhere_is_one_sentence(answerer, name, content, told):

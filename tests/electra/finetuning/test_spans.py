@@ -9,15 +9,15 @@ from electra.finetuning.tasks import Task
 CHUNKS = Task(name="chunks", title="chunks", labels=("NP", "VP"), metrics=("entity_f1",), tagging=True)
 
 SEEN = [  # (tags, spans) and (predicted, gold, F1) that seqeval gave for random tags
-    ("S-NP O E-NP I-VP S-VP I-NP B-NP S-VP B-VP", [("NP", 0, 0), ("NP", 2, 2), ("VP", 3, 3), ("VP", 4, 4), ("NP", 5, 5), ("NP", 6, 6), ("VP", 7, 7), ("VP", 8, 8)]),
-    ("S-NP E-NP O E-VP B-NP I-NP E-NP B-NP B-VP", [("NP", 0, 0), ("NP", 1, 1), ("VP", 3, 3), ("NP", 4, 6), ("NP", 7, 7), ("VP", 8, 8)]),
-    ("B-NP B-VP S-VP E-VP E-VP E-VP S-VP E-NP I-VP", [("NP", 0, 0), ("VP", 1, 1), ("VP", 2, 2), ("VP", 3, 3), ("VP", 4, 4), ("VP", 5, 5), ("VP", 6, 6), ("NP", 7, 7), ("VP", 8, 8)]),
+    ("S-NP O E-NP I-VP S-VP I-NP B-NP S-VP B-VP", [("NP", 0, 0), ("NP", 2, 2), ("VP", 3, 3), ("VP", 4, 4), ("NP", 5, 5), ("NP", 6, 6), ("VP", 7, 7), ("VP", 8, 8)]),  # noqa: E501
+    ("S-NP E-NP O E-VP B-NP I-NP E-NP B-NP B-VP", [("NP", 0, 0), ("NP", 1, 1), ("VP", 3, 3), ("NP", 4, 6), ("NP", 7, 7), ("VP", 8, 8)]),  # noqa: E501
+    ("B-NP B-VP S-VP E-VP E-VP E-VP S-VP E-NP I-VP", [("NP", 0, 0), ("VP", 1, 1), ("VP", 2, 2), ("VP", 3, 3), ("VP", 4, 4), ("VP", 5, 5), ("VP", 6, 6), ("NP", 7, 7), ("VP", 8, 8)]),  # noqa: E501
 ]  # fmt: skip
 SCORED = [
     (["E-NP B-NP E-NP S-VP S-NP B-VP", "E-VP B-VP B-VP O E-VP S-VP", "O E-VP B-NP I-VP I-NP B-VP"],
      ["I-NP B-NP E-NP S-VP S-NP B-VP", "E-VP B-VP E-VP O E-VP I-VP", "O E-VP S-NP I-VP B-NP B-VP"], 89.65517241379311),
     (["B-NP B-VP I-VP B-NP E-VP I-VP", "B-NP B-VP E-NP B-NP B-NP E-NP", "I-VP I-VP S-NP S-VP B-NP B-NP"],
-     ["B-VP O I-VP B-NP E-VP I-VP", "B-NP E-VP E-NP B-NP I-VP S-VP", "I-VP I-VP B-VP S-VP B-NP B-NP"], 70.96774193548386),
+     ["B-VP O I-VP B-NP E-VP I-VP", "B-NP E-VP E-NP B-NP I-VP S-VP", "I-VP I-VP B-VP S-VP B-NP B-NP"], 70.96774193548386),  # noqa: E501
     (["O O"], ["O O"], 0.0),
 ]  # fmt: skip
 

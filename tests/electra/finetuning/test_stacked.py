@@ -75,7 +75,7 @@ def case(kind, model, tokenizer):
 @pytest.mark.parametrize("kind", ["mnli", "mnli-max", "stsb-mean", "tags", "squad", "squad-independent"])
 @pytest.mark.parametrize("room", [2**17, 1])  # 1: parts of at most 256 tokens
 def test_each_seed_learns_what_it_learns_alone(kind, room, model, tokenizer, monkeypatch):
-    """Weights within 2e-5 after all steps, where training moves them by a thousand times as much; losses within 1e-4."""
+    """Weights within 2e-5 after all steps, where training moves them a thousand times as much; losses within 1e-4."""
     singles, rows, config = case(kind, model, tokenizer)
     together, _, _ = case(kind, model, tokenizer)
     before = {name: value.detach().clone() for name, value in singles[0].named_parameters()}
@@ -183,7 +183,7 @@ def test_the_models_weights_are_views_of_the_stack(model, tokenizer):
 
 
 def test_parts_hold_every_row_once_and_as_many_tokens_of_each_seed():
-    """Rows of a lognormal length like the tasks': filler costs a tenth of the tokens, and no part is beyond its bound."""
+    """Rows of a lognormal length like the tasks': a tenth of the tokens is filler, and no part is beyond its bound."""
     numbers = np.random.default_rng(1)
     length_N = np.clip(numbers.lognormal(3.4, 0.45, 4000).astype(np.int64), 4, 128)
     examples = examples_of([[0] * length for length in length_N], [1] * 4000, {"label": np.zeros(4000)}, [""] * 4000)

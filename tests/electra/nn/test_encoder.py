@@ -98,8 +98,8 @@ def test_a_folder_tells_what_a_fresh_network_of_its_shape_begins_with(tmp_path):
 
 
 def test_a_stream_in_bfloat16_doubles_the_error_of_products_in_bfloat16():
-    """Beside LayerNorm's own way on GPUs, a stream in fp32: after twelve layers the mean error of hidden states, which are of
-    size 1, is some 0.01, twice what the products alone leave."""
+    """Beside LayerNorm's own way on GPUs, a stream in fp32: after twelve layers the mean error of hidden states, which
+    are of size 1, is some 0.01, twice what the products alone leave."""
     torch.manual_seed(3)
     config = EncoderConfig(layers=12, hidden=64, heads=2, ffn=256, embedding=64, positions=32)
     encoder = Encoder(config, 40).eval()

@@ -1,4 +1,4 @@
-"""The modern encoder is ModernBERT: the same weights in transformers give the same outputs, losses and every gradient."""
+"""The modern encoder is ModernBERT: with its weights transformers gives the same outputs, losses and gradients."""
 
 import json
 
@@ -259,7 +259,7 @@ def test_what_a_modern_encoder_cannot_share_is_a_sentence():
 
 
 def published(folder, **changes):
-    """A folder as transformers' authors stored ModernBERT: the old spelling of kinds and thetas, no table in the decoder."""
+    """A folder as ModernBERT's authors stored it: the old spelling of kinds and thetas, no table in the decoder."""
     torch.manual_seed(0)
     old = {"global_attn_every_n_layers": 2, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2}

@@ -1,4 +1,4 @@
-"""Attention by rows: what a mask gives, on shapes that do not depend on the lengths, and the operator as torch has it."""
+"""Attention by rows: what a mask gives, on shapes that do not depend on lengths; the operator as torch has it."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Exported folders load in transformers with nothing missing, nothing unexpected and equal outputs, and load here again."""
+"""Exported folders load in transformers with nothing missing or unexpected and equal outputs, and here again."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Which number format is chosen: what is asked for, else by what the device has; no clock is asked, so every start answers alike."""
+"""Which number format is chosen: the one asked for, else by the device; no clock is asked, so starts agree."""
 
 import time
 from types import SimpleNamespace

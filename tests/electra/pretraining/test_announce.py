@@ -40,13 +40,13 @@ def line(monkeypatch, tmp_path, *, world=None, record=True, resident=True, compi
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, r"^NVIDIA H100 80GB HBM3 \(driver 580\.65\.06\), torch \S+, bf16, compiled, recorded, rows on the GPU \(2 GB\);"),
+        ({}, r"^NVIDIA H100 80GB HBM3 \(driver 580\.65\.06\), torch \S+, bf16, compiled, recorded, rows on the GPU \(2 GB\);"),  # noqa: E501
         ({}, r"; 19,200 tokens/s, 1,000,000 steps in about 2\.8 hours$"),
         ({"resident": False}, "rows streamed from the disk"),
         ({"compiler": False}, r"not compiled \(no C compiler\)"),
-        ({"compile": "off", "record": False}, r"not compiled \(pretrain\.compile: off\), not recorded \(pretrain\.compile: off\)"),
+        ({"compile": "off", "record": False}, r"not compiled \(pretrain\.compile: off\), not recorded \(pretrain\.compile: off\)"),  # noqa: E501
         ({"record": False}, r"compiled, not recorded \(it failed\)"),
-        ({"world": World(0, 8, GPU, "fsdp"), "record": False}, r"8 × NVIDIA.*not recorded \(pretrain\.parallel: fsdp\)"),
+        ({"world": World(0, 8, GPU, "fsdp"), "record": False}, r"8 × NVIDIA.*not recorded \(pretrain\.parallel: fsdp\)"),  # noqa: E501
         ({"deterministic": True}, r"GB\), deterministic;"),
     ],
 )  # fmt: skip

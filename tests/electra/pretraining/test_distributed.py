@@ -1,4 +1,4 @@
-"""Several processes train as one does: the same rows, masks, samples, dropout and losses; checkpoints fit any number of them."""
+"""Several processes train as one: the same rows, masks, samples, dropout, losses; checkpoints fit any number."""
 
 import json
 import multiprocessing
@@ -78,7 +78,7 @@ def agree(found, expected):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The curve of one process with a batch in two slices; what DDP and FSDP import is imported once, before any fork."""
+    """One process's curve, the batch in two slices; what DDP and FSDP import is imported once, before any fork."""
     import torch._dynamo
     import torch.distributed.fsdp  # noqa: F401
 
@@ -94,7 +94,7 @@ def test_two_processes_give_the_curve_of_one_with_dropout_too(tmp_path, alone, k
 
 @pytest.mark.parametrize("slices", [2, 4])
 def test_two_processes_that_record_their_steps_give_the_curve_of_one(tmp_path, slices, alone):
-    """Gradients are summed between the recorded slices and the recorded update: no collective is inside of a recording."""
+    """Gradients are summed between recorded slices and recorded update: no collective is inside of a recording."""
 
     def record(rank):
         trainer.Step = lambda *args, **options: step.Step(*args, **options | {"record": Rerun()})

@@ -1,8 +1,9 @@
 """Golden losses: five steps of every objective in fp32 with dropout, from fixed rows and seeds.
 
-They pin everything that a step does on a CPU: rows, masks, samples, dropout, both networks, losses, clipping, optimizer and
-schedule. Another CPU or thread count rounds sums in another order, hence the tolerance: 2e-4 of a loss. A change of more than
-that is a change of numerics and must be meant; `python -m tests.electra.pretraining.test_golden` then prints the new values.
+They pin everything that a step does on a CPU: rows, masks, samples, dropout, both networks, losses, clipping,
+optimizer and schedule. Another CPU or thread count rounds sums in another order, hence the tolerance: 2e-4 of a loss.
+A change of more than that is a change of numerics and must be meant; `python -m
+tests.electra.pretraining.test_golden` then prints the new values.
 """
 
 import sys

@@ -17,7 +17,7 @@ from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
 from tests.electra.helpers import config, data
 
-CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."
+CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."  # noqa: E501
 FORK = multiprocessing.get_context("fork")
 
 

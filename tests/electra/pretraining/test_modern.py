@@ -1,4 +1,4 @@
-"""The modern encoder in pre-training: every objective and sharing learns, resumes to the byte, and is shared out like the other."""
+"""The modern encoder in pre-training: every objective and sharing learns, resumes to the byte, is shared out."""
 
 from functools import partial
 

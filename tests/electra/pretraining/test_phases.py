@@ -172,7 +172,7 @@ def test_settings_of_a_run_with_phases_can_be_written_and_read_again():
         ((SHORT, LONG), {"steps": 13}, r"pretrain.steps: is 13; expected the phases' sum \(12\)"),
         ((SHORT, {**LONG, "length": 64}), {}, r"length: is 64; expected at most encoder.positions \(32\)"),
         ((SHORT, {**LONG, "warmup": 1}), {}, r"phases\[1\].warmup: is 1; expected none under one schedule"),
-        ((SHORT, {**LONG, "batch": 6}), {"pretrain__accumulate": 4}, r"accumulate: is 4; expected a divisor of batch \(6\)"),
+        ((SHORT, {**LONG, "batch": 6}), {"pretrain__accumulate": 4}, r"accumulate: is 4; expected a divisor of batch \(6\)"),  # noqa: E501
         (
             (SHORT, {**LONG, "warmup": 6}), {"pretrain__phase_schedule": "each"},
             r"phases\[1\].warmup: is 6; expected at most the phase's steps \(5\)",

@@ -48,7 +48,7 @@ def train(record, slices, before=lambda model: None, columns=False, precision="f
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("slices", [1, 4])
 def test_recorded_steps_do_what_plain_ones_do(slices, precision):
-    """In bf16 the working copies of a recorded step are rounded as autocast rounds, so this holds to the last bit there too."""
+    """In bf16 a recorded step's working copies are rounded as autocast rounds, so this holds to the last bit, too."""
     record = Rerun()
     (ours, weights), (theirs, expected) = (train(r, slices, precision=precision) for r in (record, None))
     assert len(record.recorded) == (3 if slices > 1 else 2)
@@ -85,7 +85,7 @@ def test_a_step_that_cannot_be_recorded_is_done_unrecorded_with_a_warning(number
 
 
 def test_what_the_warm_up_compiled_is_what_is_recorded(capsys):
-    """Compiling anew inside a recording is an error on a GPU, so the recorded step's buffers have the layout of those before."""
+    """Compiling inside a recording is an error on a GPU, so the recorded step's buffers are laid out as before."""
     compiled = []
 
     def backend(graph, inputs):
@@ -128,7 +128,7 @@ GRAPHS = 8  # masking, replacing, two heads, the embeddings, one layer of each n
 
 
 def test_the_compiled_parts_are_whole_and_give_the_same_gradients():
-    """`fullgraph` refuses whatever the compiler cannot hold in one piece; the backend runs the traced graphs as they are."""
+    """`fullgraph` refuses what the compiler cannot hold in one piece; the backend runs traced graphs as they are."""
     settings = config(**QUIET, encoder__layers=5)
     batch = Feed(data().train, settings, CPU, "noise").batch(0)
     found, graphs = [], []

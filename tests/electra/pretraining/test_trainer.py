@@ -141,7 +141,7 @@ def save_step(run, step):
 
 
 def save_and_crash(run, number):
-    """Save step 3, prune step 1, and leave the process, without a goodbye, before its `number`-th operation on files."""
+    """Save step 3, prune step 1, and leave the process, without a goodbye, before its `number`-th file operation."""
     calls = iter(range(1000))
 
     def count(*arguments):

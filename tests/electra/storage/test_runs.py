@@ -1,4 +1,4 @@
-"""Whose a run is: settings that change set it aside and bring it back, `origin` continues it, what is foreign or bad is kept."""
+"""Whose a run is: changed settings set it aside and bring it back, `origin` continues it, foreign or bad is kept."""
 
 import dataclasses
 import errno

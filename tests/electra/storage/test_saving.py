@@ -1,4 +1,4 @@
-"""When a run saves or evaluates: at multiples of so many steps that lie far enough apart by the clock, and at its end."""
+"""When a run saves or evaluates: every so many steps that lie far enough apart by the clock, and at its end."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_checkpoints_are_minutes_apart(minutes, expected, tmp_path):
 
 
 def test_evaluations_are_minutes_apart_and_bear_on_no_weight(tmp_path):
-    """The curve has other points; those it shares, the networks and all that a resume reads are the same to the byte."""
+    """The curve has other points; shared ones, the networks and all that a resume reads are the same to the byte."""
     often = train(tmp_path / "often", pretrain__eval_every=3)
     rare = train(tmp_path / "rare", pretrain__eval_every=3, pretrain__eval_minutes=0.5)
     found = [{record.pop("step"): record for record in run.history} for run in (often, rare)]

@@ -1,4 +1,4 @@
-"""`python -m pipelines gpu-check`: on a CPU as a user gives it, and what its rows and exit code say when something is wrong."""
+"""`python -m pipelines gpu-check`: on a CPU as a user gives it, and its rows and exit code when something is wrong."""
 
 import importlib.util
 import json

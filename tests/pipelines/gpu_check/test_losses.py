@@ -1,4 +1,4 @@
-"""Losses of every way to compute a step: those that agree pass, a recording that goes stale and dropout that repeats do not."""
+"""Losses of every way to compute a step: those that agree pass; stale recordings and repeated dropout do not."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -46,6 +46,11 @@ def text(tab: Tab, selector: str) -> str:
     return tab.run(f"document.querySelector({json.dumps(selector)}).innerText")
 
 
+def choose(tab: Tab, task: str) -> None:
+    tab.run(f"document.querySelector('#task').value = '{task}'")
+    tab.run("document.querySelector('#task').dispatchEvent(new Event('change'))")
+
+
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_text_is_judged_while_it_is_typed(tab: Tab, address: str, size: tuple[int, int], dark: bool) -> None:
@@ -98,9 +103,7 @@ def test_fine_tuned_models_are_asked(tab: Tab, address: str) -> None:
     tab.type("#field-0", "what is near?")
     tab.click("#ask .first")
     tab.wait("!document.querySelector('#answer').innerText.includes('wanted')")
-    tab.run(
-        "document.querySelector('#task').value = 'RTE'; document.querySelector('#task').dispatchEvent(new Event('change'))"
-    )
+    choose(tab, "RTE")
     tab.wait("document.querySelector('#answer').innerText.includes('wanted: not entailed')")
     assert tab.run("document.querySelectorAll('#answer .bar').length") == 2
 
@@ -114,12 +117,9 @@ def test_every_kind_of_answer_is_shown(tab: Tab, made: str) -> None:
         ("squad2", ["what does Mopol eat?", "😀 " + CONTEXT], "#answer mark"),
     ):
         tab.wait(f"[...document.querySelectorAll('#task option')].some(each => each.value === '{task}')")
-        tab.run(
-            f"document.querySelector('#task').value = '{task}'; document.querySelector('#task').dispatchEvent(new Event('change'))"
-        )
-        tab.wait(
-            f"document.querySelectorAll('#fields textarea').length === {len(fields)} && document.querySelector('#answer .muted')"
-        )
+        choose(tab, task)
+        tab.wait(f"document.querySelectorAll('#fields textarea').length === {len(fields)}")
+        tab.wait("document.querySelector('#answer .muted')")
         for place, value in enumerate(fields):
             tab.type(f"#field-{place}", value)
         tab.click("#ask .first")

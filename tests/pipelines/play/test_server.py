@@ -117,7 +117,7 @@ JSON = {"content-type": "application/json"}
         ("read", b"[1]", JSON, 400, "the request is [1]; expected a JSON object"),
         ("read", b"{}", JSON, 400, "text: is None; expected text"),
         ("read", b'{"text": "\\ud800"}', JSON, 400, "text: is '\\ud800'; expected text"),
-        ("read", b'{"text": "' + b"a" * 70_000 + b'"}', JSON, 413, "the request has more than 65,536 bytes; shorten the text"),
+        ("read", b'{"text": "' + b"a" * 70_000 + b'"}', JSON, 413, "the request has more than 65,536 bytes; shorten the text"),  # noqa: E501
         ("read", b'{"text": "' + b"[MASK]" * 21 + b'"}', JSON, 400, "text: has 21 times [MASK]; expected at most 20"),
         ("propose", b'{"text": "a", "token": 1}', JSON, 400, "hide: has 1; expected numbers of tokens, 0 to 0"),
         ("propose", b'{"text": "a", "token": [1]}', JSON, 400, "token: is [1]; expected the number of a token"),

@@ -1,4 +1,4 @@
-"""A name or a folder becomes the models that are there; what is not there is said in a sentence with the command that makes it."""
+"""A name or a folder becomes the models that are there; for what is not, a sentence names the command that makes it."""
 
 from pathlib import Path
 

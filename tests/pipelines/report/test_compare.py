@@ -27,7 +27,7 @@ def test_a_run_against_itself_and_against_another_folder(tmp_path):
 
 
 @pytest.mark.parametrize(("file", "spoilt"), [
-    ("glue.json", "[1]"), ("glue.json", '{"tasks": {"cola": []}}'), ("glue.json", '{"average": 3}'), ("squad.json", '"x"'),
+    ("glue.json", "[1]"), ("glue.json", '{"tasks": {"cola": []}}'), ("glue.json", '{"average": 3}'), ("squad.json", '"x"'),  # noqa: E501
     ("squad.json", '{"versions": {"1.1": []}}'), ("pretrain.json", "[1]"),
 ])  # fmt: skip
 def test_a_record_that_no_stage_wrote_is_a_sentence(tmp_path, file, spoilt):

@@ -124,7 +124,8 @@ def test_the_first_picture_is_this_runs_own(page, root):
 def test_the_first_sentence_counts_what_moved(page):
     said = re.search(r'<p class="say">(.*?)</p>', page)[1]
     assert said.startswith(
-        "Pre-training lifts 7 of 9 tasks beyond the noise by 7.1 to 40.1 points. The mean over nine tasks (sample world)"
+        "Pre-training lifts 7 of 9 tasks beyond the noise by 7.1 to 40.1 points. "
+        "The mean over nine tasks (sample world)"
     )
     assert "SQuAD 2.0 F1 from" in said and said.endswith("(never answering: 33.2).")
 

@@ -1,6 +1,7 @@
 """Files as nobody wants them, generated, and what must hold for each: everything accounted for, or one sentence.
 
-`tests/pipelines/sources/test_bad_input.py` tries a few hundred, `python -m benchmarks.reliability --only corpora` as many as it is told.
+`tests/pipelines/sources/test_bad_input.py` tries a few hundred, `python -m benchmarks.reliability --only
+corpora` as many as it is told.
 """
 
 import gzip
@@ -134,7 +135,7 @@ def read_one(path: Path, file: dict[str, Any], whole: bool) -> Counter[str]:
 
 
 def run_stage(folder: Path, paths: list[Path], form: dict[str, Any]) -> Counter[str]:
-    """The whole corpus stage over some files: a corpus that adds up (collect asserts it), or a sentence and no trace."""
+    """The whole corpus stage over some files: a corpus that adds up (collect asserts it), or a sentence, no trace."""
     out, work = folder / "out", folder / "work"
     config = CorpusConfig(sources=(LocalCorpus(kind="local", files=tuple(map(str, paths)), **form),))
     try:

@@ -1,4 +1,4 @@
-"""A server on loopback that speaks as much of the hub's protocol as the `datasets` library asks for, with faults on order."""
+"""A server on loopback that speaks as much of the hub's protocol as `datasets` asks for, with faults on order."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub:
-    """`with Hub({"made/up": {"data/train-00000-of-00001.parquet": bytes}}) as hub: hub.url`; `hub.asked` counts requests.
+    """`with Hub({"made/up": {"data/train-0.parquet": bytes}}) as hub: hub.url`; `hub.asked` counts requests.
 
     `faults` maps a path to what happens to its first request: 503, "cut" (the connection ends in the middle), or
     "flip" (a wrong byte; "flips" means every time).
@@ -87,7 +87,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_json([entry(file, data) for file, data in files.items() if file in wanted])
         else:
             siblings = [{"rfilename": file} for file in files]
-            self.send_json({"id": name, "sha": COMMIT, "private": False, "gated": False, "disabled": False, "downloads": 0, "likes": 0, "tags": [], "siblings": siblings, "lastModified": "2024-01-01T00:00:00.000Z", "createdAt": "2024-01-01T00:00:00.000Z"})  # fmt: skip
+            flags = dict.fromkeys(("private", "gated", "disabled"), False) | {"downloads": 0, "likes": 0, "tags": []}
+            times = dict.fromkeys(("lastModified", "createdAt"), "2024-01-01T00:00:00.000Z")
+            self.send_json({"id": name, "sha": COMMIT, **flags, "siblings": siblings, **times})
 
     def send_file(self, name: str, revision: str, file: str) -> None:
         data = self.hub.files.get(name, {}).get(file)

@@ -1,4 +1,4 @@
-"""Generated bad input never gives a traceback or a silent drop; `python -m benchmarks.reliability --only corpora` tries ten thousand."""
+"""Bad input never gives a traceback or a silent drop; ten thousand more: `benchmarks.reliability --only corpora`."""
 
 from pathlib import Path
 from typing import Any

@@ -33,7 +33,8 @@ def test_byte_order_mark_quotes_and_carriage_returns(tmp_path: Path) -> None:
 
 
 def test_mnli_columns_differ_between_train_and_dev(tmp_path: Path) -> None:
-    head = "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2\t"
+    parses = "sentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"
+    head = f"index\tpromptID\tpairID\tgenre\t{parses}\tsentence1\tsentence2\t"
     row = "0\t-\t-\tsubset\t-\t-\t-\t-\tA dog.\tAn animal.\t"
     train = write(tmp_path, head + "label1\tgold_label", row + "neutral\tentailment")
     dev = write(

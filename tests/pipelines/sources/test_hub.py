@@ -37,7 +37,8 @@ for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
             facts = tasks.gather(source, "tasks.x", Path("tasks"))
             print(json.dumps({**facts, "first": Path("tasks/mnli/train.jsonl").read_text().splitlines()[0]}))
             continue
-        source = HubCorpus(kind="hub", dataset=name, config=config, split=split, revision=revision, fetch=(fetch or ["download"])[0])
+        how = (fetch or ["download"])[0]
+        source = HubCorpus(kind="hub", dataset=name, config=config, split=split, revision=revision, fetch=how)
         found, units = documents.plan(CorpusConfig(sources=(source,)), "corpora.x", Path("scratch"))
         rows = [[item.id, item.text] for unit in units for item in unit.read()]
         print(json.dumps({"revision": found.sources[0].revision, "units": len(units), "rows": rows}))

@@ -87,7 +87,8 @@ def test_rows_that_no_file_can_hold_and_numbers_beyond_all_bounds_are_rejected(t
         "[" * 100_000,
     ]
     rows = read(write(tmp_path / "t.jsonl", "\n".join(lines) + "\n\n"), task())
-    assert [row.reason[:20] for row in rows] == ["lone surrogate", "lone surrogate", "no text in 'text'", "unknown label '[[[[[", "not a JSON object"]  # fmt: skip
+    reasons = ["lone surrogate", "lone surrogate", "no text in 'text'", "unknown label '[[[[[", "not a JSON object"]
+    assert [row.reason[:20] for row in rows] == reasons
     numbers = task(kind="regression", labels=[])
     (huge,) = read(write(tmp_path / "n.jsonl", '{"text": "a", "stars": 1' + "0" * 400 + "}"), numbers)
     assert huge.reason.startswith("label a whole number of 1,329 bits") and huge.reason.endswith("is no number")

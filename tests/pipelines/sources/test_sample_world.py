@@ -112,7 +112,7 @@ def test_reviews_praise_or_blame_throughout() -> None:
 
 
 def test_no_article_says_what_a_dev_or_test_row_says(tmp_path: Path) -> None:
-    """Neither all texts of a pair nor a sentence that is to be judged; without the redrawing hundreds of rows are there."""
+    """Neither all texts of a pair nor a sentence to be judged; without the redrawing hundreds of rows are there."""
     sample_world.write_articles(tmp_path, seed=1)
     texts = [json.loads(line)["text"] for line in (tmp_path / "articles.jsonl").read_text().splitlines()]
     asked = list(sample_world.held_out(1))

@@ -34,7 +34,7 @@ def units_of(tmp_path: Path, *files: Path, **settings: Any) -> list[documents.Un
     ("a.jsonl", "\ufeff" + JSONL, {}),
     ("a.txt", "\n".join(TEXTS), {"documents": "lines"}),
     ("a.txt", "\n \r\n\n".join(TEXTS), {"documents": "blank_lines"}),
-    ("a.txt", "\n".join(f" = Text {i} = \n\n{text}\n = = More = = \nend" for i, text in enumerate(TEXTS)), {"documents": "headings"}),
+    ("a.txt", "\n".join(f" = Text {i} = \n\n{text}\n = = More = = \nend" for i, text in enumerate(TEXTS)), {"documents": "headings"}),  # noqa: E501
     ("wiki_00", WIKI, {}),
 ])  # fmt: skip
 def test_ranges_hold_the_same_documents(tmp_path: Path, name: str, content: str, settings: dict[str, str]) -> None:
@@ -119,7 +119,9 @@ def test_damaged_notes_are_not_believed(tmp_path: Path, capsys: pytest.CaptureFi
     assert notes.read_text() == whole
 
 
-def test_damaged_articles_are_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+def test_damaged_articles_are_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sample_world, "ARTICLES", 20)
     config = CorpusConfig(sources=(SampleCorpus(kind="sample", seed=1),))
 

@@ -195,7 +195,7 @@ def test_every_line_of_a_broken_wikiextractor_file_is_somewhere(tmp_path: Path) 
     (b"", {}, r"corpora\.x: holds no document \(0 rows read, 0 quarantined, 0 dropped\)"),
     (b'{"text": " "}\n{"text": "\\n"}', {}, r"corpora\.x: holds no document \(2 rows read, 0 quarantined, 2 dropped\)"),
     (b'{"text": "a"}', {"cleaning": {"minimum_document": 9}}, "1 dropped"),
-    (b'{"text": "a"}\n' + b"\xff\n" * 6, {}, r"0\.jsonl:2: invalid UTF-8 \(the first of 6 bad rows of 7\); expected at most 5"),
+    (b'{"text": "a"}\n' + b"\xff\n" * 6, {}, r"0\.jsonl:2: invalid UTF-8 \(the first of 6 bad rows of 7\); expected at most 5"),  # noqa: E501
     (b'{"text": "a"}\n{', {"quarantine": {"handful": 0}}, r"0\.jsonl:2: not JSON \(the first of 1 bad rows of 2\)"),
     (b"\xff\n\xff", {}, r"0\.jsonl:1: invalid UTF-8"),
 ])  # fmt: skip

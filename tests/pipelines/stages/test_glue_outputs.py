@@ -1,4 +1,4 @@
-"""What the glue stage leaves beside scores: test sets, ensembles, kept models; other starts; tasks of one's own; kills."""
+"""What the glue stage leaves beside scores: test sets, ensembles, kept models; other starts; own tasks; kills."""
 
 import json
 import multiprocessing
@@ -101,11 +101,9 @@ def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
     assert after["mnli"] == before["mnli"] and after["mrpc"]["scratch"] == before["mrpc"]["scratch"]
     lines = read_jsonl(Path("build/glue/small/mrpc/pretrained-seed2.jsonl"))
     assert len(lines) == 20 and Path("build/glue/small/mnli/pretrained-seed2/model.safetensors").is_file()
-    job = next(
-        job
-        for job in glue.plan_glue(glue.configs_of("small", load()), ROWS, Path("build/models/small/encoder"), Path("runs/glue-small"))
-        if job.task.name == "mrpc" and job.arm == "pretrained" and job.seed == 2
-    )  # fmt: skip
+    configs, encoder = glue.configs_of("small", load()), Path("build/models/small/encoder")
+    jobs = glue.plan_glue(configs, ROWS, encoder, Path("runs/glue-small"))
+    job = next(job for job in jobs if (job.task.name, job.arm, job.seed) == ("mrpc", "pretrained", 2))
     assert str(job.weights).startswith("runs/glue-small/mnli/pretrained-seed2-") and job.weights.name == "model"
     change("run: [mrpc, mnli]", "run: [mrpc]")
     with pytest.raises(BadConfig, match=r"tasks\.mrpc\.start: is 'mnli'; expected a task that is run as well"):
@@ -120,7 +118,8 @@ FINETUNING = "finetunings:\n  elsewhere: {model: elsewhere, tasks: mine, recipe:
 def test_a_model_from_elsewhere_learns_a_task_of_ones_own(workspace) -> None:  # noqa: F811
     rows = [f"{'good' if at % 2 else 'bad'}\t{'cat runs' if at % 2 else 'dog sleeps'}\n" for at in range(20)]
     Path("mood.tsv").write_text("mood\ttext\n" + "".join(rows))
-    mine = "mine: {kind: own, tasks: {mood: {train: mood.tsv, dev: mood.tsv, test: mood.tsv, a: text, label: mood, labels: [bad, good]}}}"
+    files = "train: mood.tsv, dev: mood.tsv, test: mood.tsv"
+    mine = f"mine: {{kind: own, tasks: {{mood: {{{files}, a: text, label: mood, labels: [bad, good]}}}}}}"
     change("own: {kind: local, glue: here}", mine)
     change("published: {}\n", OWN)
     change("models:\n", RECIPE)

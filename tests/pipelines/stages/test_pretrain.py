@@ -1,4 +1,4 @@
-"""The pre-training stage: what it leaves loads in transformers, starts another pre-training, and refuses what does not fit."""
+"""The pre-training stage: its folders load in transformers and start another; what does not fit is refused."""
 
 import json
 import logging

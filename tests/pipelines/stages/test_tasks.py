@@ -54,7 +54,9 @@ def test_the_sample_world_goes_through_its_official_files(tmp_path: Path) -> Non
     first = gather(SampleTasks(kind="sample", seed=1), "tasks.s", tmp_path / "a")
     assert set(first["tasks"]) >= {"cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "squad2"}
     assert first["quarantined"] == 0
-    again = gather(LocalTasks(kind="local", glue=str(tmp_path / "a/official/glue"), squad=str(tmp_path / "a/official/squad")), "tasks.l", tmp_path / "b")  # fmt: skip
+    official = tmp_path / "a/official"
+    source = LocalTasks(kind="local", glue=str(official / "glue"), squad=str(official / "squad"))
+    again = gather(source, "tasks.l", tmp_path / "b")
     assert again["tasks"] == first["tasks"]
     for file in sorted((tmp_path / "b").rglob("*.jsonl")):
         assert file.read_bytes() == (tmp_path / "a" / file.relative_to(tmp_path / "b")).read_bytes()

@@ -1,4 +1,4 @@
-"""The tokens stage: rows of every length from one reading, a split that never leaks, the same bytes however it was run."""
+"""The tokens stage: rows of every length from one reading, no leak between splits, the same bytes however run."""
 
 import json
 import os
@@ -112,10 +112,9 @@ def test_what_is_lost_is_counted_and_said(tmp_path: Path, monkeypatch, capsys) -
     )
     lost = {}
     for lines in ("paragraphs", None):
-        settings = config(
-            tokenizer={"kind": "train", "vocab_size": 150, "alphabet": len(set("".join(WORDS[:126]))) + 1}, lengths=[32], maximum_unknown=1.0,
-            packing={"lines": lines} if lines else {},
-        )  # fmt: skip
+        tokenizer = {"kind": "train", "vocab_size": 150, "alphabet": len(set("".join(WORDS[:126]))) + 1}
+        packing = {"lines": lines} if lines else {}
+        settings = config(tokenizer=tokenizer, lengths=[32], maximum_unknown=1.0, packing=packing)
         tokens.run("x", SimpleNamespace(tokens={"x": settings}), Tracker(None))
         metrics = read_json(Path("results/tokens/x.json"))
         lost[lines] = sum(counts["tokens_discarded"] for counts in metrics["rows"]["32"].values())
@@ -123,11 +122,13 @@ def test_what_is_lost_is_counted_and_said(tmp_path: Path, monkeypatch, capsys) -
         assert (metrics["characters"], metrics["unknown_characters"], metrics["long_words"]) == (letters, 60 * 4, 0)
         said = capsys.readouterr().err
         assert re.search(
-            r"warning: tokens\.x: [\d,]+ of [\d,]+ tokens \([\d.]+%\) did not fit rows of 32; see results/tokens/x.json, and tokens\.x\.packing \(",
+            r"warning: tokens\.x: [\d,]+ of [\d,]+ tokens \([\d.]+%\) did not fit rows of 32; "
+            r"see results/tokens/x.json, and tokens\.x\.packing \(",
             said,
         )
         assert re.search(
-            r"tokens\.x: 240 of [\d,]+ characters \(1\.\d+%\) became \[UNK\]; see results/tokens/x.json, and tokens\.x\.tokenizer",
+            r"tokens\.x: 240 of [\d,]+ characters \(1\.\d+%\) became \[UNK\]; "
+            r"see results/tokens/x.json, and tokens\.x\.tokenizer",
             said,
         )
     assert lost[None] < lost["paragraphs"] / 2

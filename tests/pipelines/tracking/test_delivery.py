@@ -1,4 +1,4 @@
-"""A store that goes, comes back, loses answers or never answers: no point is lost or doubled, and no process waits for long."""
+"""A store that goes, comes back, loses answers or never answers: each point is sent once, and no process waits long."""
 
 import http.server
 import subprocess
@@ -257,7 +257,7 @@ def test_a_stop_is_told_as_killed() -> None:
         assert said[-1]["status"] == status == tracking._status(error)
 
 
-# ------------------------------------------------------------------ a stage of its own process, and stores that misbehave
+# ---------------------------------------------------------------- a stage of its own process, and stores that misbehave
 
 STAGE = """
 import time

@@ -15,9 +15,8 @@ def line(identity: str, prediction, logits, label=None) -> dict:
 
 
 def test_files_have_the_names_and_forms_of_the_leaderboard():
-    assert set(FILES.values()) == {
-        *("CoLA.tsv", "SST-2.tsv", "MRPC.tsv", "STS-B.tsv", "QQP.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv", "WNLI.tsv", "AX.tsv")
-    }  # fmt: skip
+    names = "CoLA SST-2 MRPC STS-B QQP MNLI-m MNLI-mm QNLI RTE WNLI AX"
+    assert set(FILES.values()) == {f"{name}.tsv" for name in names.split()}
     assert tsv(GLUE["rte"], [line("0", "entailment", [])]) == "index\tprediction\n0\tentailment\n"
     scores = [line("0", 5.4, []), line("1", -0.2, []), line("2", 1.23456, [])]
     assert tsv(GLUE["stsb"], scores) == "index\tprediction\n0\t5.000\n1\t0.000\n2\t1.235\n"
@@ -38,8 +37,8 @@ ROWS = [{"id": "0", "label": "1"}, {"id": "1", "label": "0"}]
 @pytest.mark.parametrize(
     ("text", "name", "sentence"),
     [
-        ('{"id": "0", "prediction": "1"}\n', "p.jsonl", r"has no prediction for id 1 \(row 2\); expected one for each of 2"),
-        ("index\tprediction\n0\t1\n1\t0\n5\t1\n", "p.tsv", r"predicts id 5, which is not among the references \(1 such\)"),
+        ('{"id": "0", "prediction": "1"}\n', "p.jsonl", r"has no prediction for id 1 \(row 2\); expected one for each of 2"),  # noqa: E501
+        ("index\tprediction\n0\t1\n1\t0\n5\t1\n", "p.tsv", r"predicts id 5, which is not among the references \(1 such\)"),  # noqa: E501
         ("index\tprediction\n0\t1\n0\t1\n", "p.tsv", r"p\.tsv:3: predicts 0 again"),
         ("index\tprediction\n0\t1\textra\n", "p.tsv", r"p\.tsv:2: has 3 fields; expected an id and a prediction"),
         ("id\tlabel\n0\t1\n", "p.tsv", r"p\.tsv:1: has the header"),
