@@ -26,9 +26,8 @@ def default_device() -> torch.device:
     mine, count = os.environ.get("LOCAL_RANK", ""), torch.cuda.device_count()
     if not mine.isdecimal() or int(mine) >= count:
         found = f"is {mine!r}, and torch sees {count} GPUs on this machine"
-        raise BadDevice(
-            "LOCAL_RANK", found, "a GPU for each process", f"start {count} processes on it (--nproc-per-node)"
-        )
+        do = f"start {count} processes on it (--nproc-per-node), and let each see all its GPUs"
+        raise BadDevice("LOCAL_RANK", found, "a GPU for each process", do)
     return torch.device("cuda", int(mine))
 
 
