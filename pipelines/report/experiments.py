@@ -126,19 +126,20 @@ def _ablation(reader: "Reader", name: str, config: Any, values: dict[str, Any], 
         known = list(beside.arms)
         order.sort(key=lambda arm: known.index(arm) if arm in known else len(known))
     told = values.get("arms", {})
+    lacking = reader.unrun if values.get("record") else reader.missing  # a record's gaps are none of this run
     arms = []
     for arm in sorted(told, key=lambda arm: order.index(arm) if arm in order else len(order)):
         part = told[arm]
         made = _arm(arm, part, settings.get(arm, {}))
         arms.append(made)
         if made.failed:
-            reader.missing.append(f"ablation {name}, {made.label}: {made.status}")
+            lacking.append(f"ablation {name}, {made.label}: {made.status}")
         for fault in part.get("failed") or []:
             if fault not in made.status:
-                reader.missing.append(f"ablation {name}, {made.label}: failed {fault}")
+                lacking.append(f"ablation {name}, {made.label}: failed {fault}")
     for arm in order:
         if arm not in told:
-            reader.missing.append(f"ablation {name}: the arm {arm} has no result")
+            lacking.append(f"ablation {name}: the arm {arm} has no result")
     return Ablation(
         name=name,
         title=config.title,

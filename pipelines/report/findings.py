@@ -52,8 +52,14 @@ def _headline(model: ModelResults) -> str:
     for verdict, verb in (("higher", "lifts"), ("lower", "lowers")):
         points = sorted(abs(each.points) for each in found if each and each.verdict == verdict)
         if points or verdict == "higher":
-            by = f" by {points[0]:.1f} to {points[-1]:.1f} points" if points else ""
-            said.append(f"{verb} {len(points) or 'none'} of {len(found)} tasks beyond the noise{by}")
+            by = (
+                f" by {' to '.join(dict.fromkeys(f'{end:.1f}' for end in (points[0], points[-1])))} points"
+                if points
+                else ""
+            )
+            tasks = f"{len(points) or 'none'} of {len(found)} tasks" if len(found) > 1 else "its one task"
+            does = "does not lift" if len(found) == 1 and not points else verb
+            said.append(f"{does} {tasks} beyond the noise{by}")
     claimed = f"Pre-training {' and '.join(said)}"
     if all(each and each.verdict == "one seed" for each in found):
         claimed = "One fine-tuning an arm, so the spread is unknown and no difference is claimed"

@@ -265,6 +265,8 @@ def _label(tasks: str, params: Any, measured: Sequence[Measured] = ()) -> str:
     if _is_sample(tasks, params):
         return "sample world"
     kind = str(params.tasks[tasks].kind)
+    if kind == "own":
+        return "own tasks"
     return f"GLUE and SQuAD, {kind}" + (" subsets" if any(map(is_subset, measured)) else "")
 
 

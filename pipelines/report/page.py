@@ -300,7 +300,7 @@ def _learnt(report: Report) -> str:
             folded("Missing or failed", missing, str(len(inputs.missing)))
             or '<p class="none">Every stage, arm and seed has a result.</p>'
         )
-        + folded("Not run", unrun, str(len(inputs.unrun)))
+        + folded("Not run, and gaps in records", unrun, str(len(inputs.unrun)))
     )
 
 
@@ -342,7 +342,7 @@ def markdown(report: Report) -> str:
         ("Learnt", [sentence for model in inputs.models for sentence in findings.learnt(model)]),
         ("Fell short", findings.all_shortfalls(inputs)),
         ("Missing or failed", inputs.missing),
-        ("Not run", inputs.unrun),
+        ("Not run, and gaps in records", inputs.unrun),
     ):
         lines += [f"## {title}", "", *(f"- {escape(said, quote=False)}" for said in sentences or ["nothing"]), ""]
     return "\n".join(lines).rstrip() + "\n\nEvery table stands in `tables/`, every figure in `figures/`.\n"

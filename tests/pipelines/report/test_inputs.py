@@ -1,4 +1,5 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,23 @@ def test_of_several_models_each_is_named(tmp_path, params):
     found = inputs.load(params, tmp_path)
     assert [model.flops for model in found.models] == [2.1e14, 2e15]
     assert findings.headline(found.models[1], named=True).startswith("mini: pre-training lifts 7 of 9 tasks beyond")
+
+
+@pytest.mark.parametrize(
+    ("lift", "said"), [(2.0, "lifts its one task beyond the noise by "), (0.0, "does not lift its one task beyond")]
+)
+def test_a_single_task_is_told_as_one(tmp_path, params, lift, said):
+    made_up.write(tmp_path, lift=lift)
+    model = inputs.load(params, tmp_path).models[0]
+    (task,) = [task for task in model.tasks if task.title == "STS-B"]
+    sentence = findings.headline(replace(model, tasks=(task,)))
+    assert sentence.startswith(f"Pre-training {said}") and " to " not in sentence.partition(". The mean")[0]
+
+
+def test_tasks_of_ones_own_are_called_so(tmp_path, params):
+    made_up.write(tmp_path)
+    own = replace(params, tasks={name: SimpleNamespace(kind="own") for name in params.tasks})
+    assert inputs.load(own, tmp_path).models[0].data == "own tasks"
 
 
 def test_one_seed_claims_nothing(tmp_path, params):
