@@ -58,8 +58,8 @@ def follow(folder: Path, page: str, smaller: dict[str, Any]) -> None:
         write(folder / f"data/{name}.jsonl", rows)
     if page == "own-text.md":
         shutil.rmtree(folder / "data")
-        (folder / "data").mkdir()
-        write(folder / "data/text.jsonl", [{"text": text} for text in texts])
+        (folder / "data/text").mkdir(parents=True)
+        write(folder / "data/text/a.jsonl", [{"text": text} for text in texts])
     for command in first(page, "sh").splitlines():
         tool, *words = shlex.split(command, comments=True)
         run(folder, "-m", {"electra": "pipelines", "dvc": "dvc"}[tool], *words)

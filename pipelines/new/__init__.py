@@ -16,6 +16,7 @@ from pipelines.new import task, text
 from pipelines.params import FILE, NAME, load
 from pipelines.settings_file import read
 
+WIDTH = 120  # characters of a line
 Entries = dict[str, Any]  # section -> what NAME is there
 
 
@@ -63,7 +64,7 @@ def _add(name: str, entries: Entries) -> None:
         end = next((at for at in range(start + 1, len(lines)) if re.match(r"\w", lines[at])), len(lines))
         while re.match(r"#|\s*$", lines[end - 1]):  # what stands between belongs to the next section
             end -= 1
-        lines[end:end] = _written({section: {name: entry}})[1:]
+        lines[end:end] = _written(name, entry)
     write_atomic(FILE, "\n".join([*lines, ""]))
     try:
         load()
@@ -72,11 +73,16 @@ def _add(name: str, entries: Entries) -> None:
         raise
 
 
-def _written(values: Entries) -> list[str]:
-    """Values as lines of YAML: a list or mapping of plain values stands on one line."""
+def _written(key: str, value: Any, indent: str = "  ") -> list[str]:
+    """A key and its value as YAML: on one line if that is not too long, else a line for each key below."""
     from ruamel.yaml import YAML
 
     yaml, text = YAML(typ="safe"), io.StringIO()
-    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output, yaml.width = None, False, 1000  # type: ignore[assignment]
-    yaml.dump(values, text)
-    return text.getvalue().splitlines()
+    yaml.default_flow_style, yaml.width = True, 10_000
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # which its annotation does not know
+    yaml.dump({key: value}, text)
+    line = indent + text.getvalue().strip()[1:-1]
+    if len(line) <= WIDTH or not isinstance(value, dict):
+        return [line]
+    below = [part for inner, each in value.items() for part in _written(inner, each, f"{indent}  ")]
+    return [f"{indent}{key}:", *below]

@@ -58,6 +58,20 @@ def test_what_plain_text_shows(here: Path) -> None:
     assert params.corpora["wiki"].cleaning.markup or not params.corpora["lines"].cleaning.markup
 
 
+def test_the_entries_are_short_and_rows_keep_their_ids(here: Path) -> None:
+    before = Path("params.yaml").read_text().splitlines()
+    rows("text.jsonl", *({"text": f"Text number {n} of many."} for n in range(200)))
+    records = [{"id": 100 + n, "text": f"row {n}", "label": "ab"[n % 2]} for n in range(30)]
+    task = [rows("train.jsonl", *records), rows("dev.jsonl", *records)]
+    assert main(["new", "mine", "--text", "data/text.jsonl"]) == 0
+    assert len(Path("params.yaml").read_text().splitlines()) - len(before) <= 12
+    assert main(["new", "mine-too", "--task", *task]) == 0
+    assert len(Path("params.yaml").read_text().splitlines()) - len(before) <= 18
+    assert load().tasks["mine-too"].tasks["mine_too"].id == "id"
+    assert main(["new", "again", "--task", rows("same.jsonl", *({**row, "id": 1} for row in records)), task[1]]) == 0
+    assert load().tasks["again"].tasks["again"].id is None
+
+
 @pytest.mark.parametrize(
     ("records", "kind", "labels"),
     [
