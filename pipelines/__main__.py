@@ -159,10 +159,13 @@ def estimate_cost(options: argparse.Namespace) -> int:
 
     params = load()
     if options.name not in params.ablations:
-        params.require("models", options.name)
         from pipelines.budget import budget
+        from pipelines.tuning_budget import budgets
 
-        print(budget(options.name, params), end="")
+        if options.name not in {*params.published, *params.finetunings}:
+            params.require("models", options.name)
+        made = [budget(options.name, params)] if options.name in params.models else []
+        print("\n".join([*made, *budgets(options.name, params)]), end="")
         if all(ablation.model != options.name for ablation in params.ablations.values()):
             return 0
         print()

@@ -36,14 +36,14 @@ CONTEXT = 0.6e9  # bytes that CUDA itself takes
 def budget(name: str, params: Params) -> str:
     """A few lines for `electra estimate`."""
     config, tokens = params.models[name].electra(), params.tokens[params.models[name].tokens]
-    vocab_size = tokens.tokenizer.vocab_size if isinstance(tokens.tokenizer, TrainTokenizer) else PUBLISHED_VOCABULARY
+    vocab_size = vocabulary(name, params)
     settings, steps = config.pretrain, training_steps(config, vocab_size)
     flops, weights = training_flops(config, vocab_size, "matmul"), parameters(config, vocab_size)
     read = sum((phase.last - phase.first) * phase.batch * phase.length for phase in phases_of(settings, steps))
-    hours = ", ".join(f"{card} {_hours(flops / (REACHED * peak))}" for card, peak in PEAKS.items())
+    cards = ", ".join(f"{card} {hours(flops / (REACHED * peak))}" for card, peak in PEAKS.items())
     lines = [
         f"{name}: {weights / 1e6:.1f} M parameters in both networks; {steps:,} steps read {read / 1e6:,.0f} M tokens",
-        f"time: {flops:.2g} floating point operations; on one GPU at {REACHED:.0%} of its peak: {hours}",
+        f"time: {flops:.2g} floating point operations; on one GPU at {REACHED:.0%} of its peak: {cards}",
         f"memory: {memory(config, weights, vocab_size) / 1e9:.1f} GB of the GPU",
     ]
     if text := text_bytes(params, tokens.corpus):
@@ -57,6 +57,12 @@ def budget(name: str, params: Params) -> str:
         "a run says what it will take after its first steps."
     )
     return "\n".join([*lines, note, ""])
+
+
+def vocabulary(model: str, params: Params) -> int:
+    """Pieces of a model's tokenizer, or of the published one where it is not trained here."""
+    tokenizer = params.tokens[params.models[model].tokens].tokenizer
+    return tokenizer.vocab_size if isinstance(tokenizer, TrainTokenizer) else PUBLISHED_VOCABULARY
 
 
 def parameters(config: ElectraConfig, vocab_size: int) -> int:
@@ -100,7 +106,8 @@ def text_bytes(params: Params, corpus: str) -> float:
     return size
 
 
-def _hours(seconds: float) -> str:
+def hours(seconds: float) -> str:
+    """A time to plan with."""
     if seconds < 5400:
         return f"{seconds / 60:.0f} minutes" if seconds > 90 else "a minute"
     return f"{seconds / 3600:.0f} hours" if seconds < 72 * 3600 else f"{seconds / 86400:.0f} days"
