@@ -1,5 +1,6 @@
 """Every command in the documentation: the cheap ones are run, the others are held to what their tool would accept."""
 
+import dataclasses
 import functools
 import importlib
 import json
@@ -17,11 +18,14 @@ from ruamel.yaml import YAML
 from electra.config import merge, plain
 from electra.files import read_json
 from electra.finetuning.tasks import GLUE
+from electra.nn.weights import config_json
 from electra.pretraining.phases import phases_of
 from pipelines.arguments import parser
-from pipelines.params import Params, load, read
+from pipelines.budget import PEAKS, PUBLISHED_VOCABULARY, budget
+from pipelines.params import Params, PublishedConfig, load, read
 from pipelines.report.comparison import decided, difference
 from pipelines.report.table import signed
+from pipelines.tuning_budget import tuning_budget
 from tests.conftest import ROOT, environment
 from tests.pipelines.test_prefect import DEPLOYMENTS
 
@@ -250,6 +254,31 @@ def test_the_table_of_models_tells_their_settings() -> None:
         phases = phases_of(model.pretrain, int(model.pretrain.steps))
         assert shapes == ", then ".join(f"{phase.batch} × {phase.length}" for phase in phases), name
         assert model.pretrain.steps == float(steps) * {"": 1, " k": 1_000, " M": 1_000_000}[unit], name
+
+
+def test_what_pages_say_of_cost_is_what_estimate_says(tmp_path: Path) -> None:
+    params = load(ROOT / "params.yaml")
+    pages = {
+        name: (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
+        for name in ("many-gpus", "published", "ablations", "team")
+    }
+    base, small = (budget(name, params) for name in ("base", "small"))
+    quoted = re.search(r"^```text\n(.*?)^```", pages["many-gpus"], re.M | re.S)
+    assert quoted and quoted[1] in base
+    for said in ("47 hours", "62.4 GB", "107.3 GB"):
+        assert said in base and said in pages["team"]
+    for said in ("48 minutes", "3.6 GB"):
+        assert said in small and said in pages["ablations"]
+    rows = re.findall(r"^\| electra-(\w+) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", pages["published"], re.M)
+    assert [row[0] for row in rows] == ["small", "base", "large"]
+    for name, *hours, memory, disk in rows:
+        settings = config_json(params.models[name].encoder, PUBLISHED_VOCABULARY, "ElectraModel")
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(settings))
+        there = {f"electra-{name}": PublishedConfig(folder=str(tmp_path / name))}
+        told = tuning_budget(f"electra-{name}", dataclasses.replace(params, published={**params.published, **there}))
+        cards = ", ".join(f"{card} {each}" for card, each in zip(PEAKS, hours, strict=True))
+        assert f"peak: {cards}\nmemory: {memory} of the GPU" in told and f"disk: {disk} for" in told
 
 
 def test_the_readme_names_every_file_of_the_science() -> None:
