@@ -1,7 +1,7 @@
-"""What a fine-tuning would take on one GPU, at most: as if every row were as long as it may be (budget.py has the assumptions).
+"""What a fine-tuning would take on one GPU, at most: as if every row were as long as it may be.
 
-An own task has the rows of its file, the sample world its thousand, any other source those of the official splits. Seeds
-train side by side on a GPU unless `stack` is off, so memory is that of all of them.
+The assumptions are those of budget.py. An own task has the rows of its file, the sample world its thousand, any other
+source those of the official splits. Seeds train side by side on a GPU unless `stack` is off: memory is that of all.
 """
 
 from pathlib import Path
@@ -43,8 +43,9 @@ def tuning_budget(name: str, params: Params) -> str:
         most = max(most, together * (18.0 * weights + 34 * tokens * encoder.layers * encoder.hidden))
     kept = sum({"none": 0, "first": 1, "all": len(each.seeds)}[each.keep] for each in tasks.values())
     cards = ", ".join(f"{card} {hours(flops / (REACHED * peak))}" for card, peak in PEAKS.items())
+    count = f"{len(tasks)} task{'s' * (len(tasks) > 1)}"
     lines = [
-        f"{name}, fine-tuning: {len(tasks)} task{'s' * (len(tasks) > 1)} ({', '.join(tasks)}), {weights / 1e6:.1f} M parameters",
+        f"{name}, fine-tuning: {count} ({', '.join(tasks)}), {weights / 1e6:.1f} M parameters",
         f"time: at most {flops:.2g} floating point operations; on one GPU at {REACHED:.0%} of its peak: {cards}",
         f"memory: {(CONTEXT + most) / 1e9:.1f} GB of the GPU, with the seeds of an arm side by side",
         f"disk: {kept * weights * 4 / 1e9:.1f} GB for {kept} kept model{'s' * (kept != 1)}",

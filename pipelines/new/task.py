@@ -32,7 +32,7 @@ def entries(name: str, files: Sequence[str], columns: dict[str, str], model: str
 
 
 def _columns(file: str, rows: list[Any], given: dict[str, str]) -> dict[str, str]:
-    """The columns of the text, a second text, the label and the id: as given, by their usual names, or by what they hold."""
+    """The columns of texts, label and id: as given, by their usual names, or by what they hold."""
     names = list(dict.fromkeys(key for row in rows for key in row))
     kinds = {name: len({str(row.get(name)) for row in rows}) for name in names}
     fewest = sorted(names, key=kinds.__getitem__)[:2]
