@@ -341,16 +341,3 @@ def lock_folder(folder: Path) -> Iterator[None]:
             handle.truncate(0)
             handle.write(f"pid {os.getpid()} on {socket.gethostname()}".encode())
         yield
-
-
-@contextlib.contextmanager
-def wait_for_folder(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process as soon as nobody else does."""
-    with contextlib.ExitStack() as held:
-        while True:
-            try:
-                held.enter_context(lock_folder(folder))
-                break
-            except Busy:
-                time.sleep(0.5)
-        yield

@@ -10,6 +10,7 @@ another folder than runs/fetched.
 
 import contextlib
 import errno
+import math
 import os
 import re
 import sys
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadConfig, CorruptFile, NoAccess, SourceUnreachable, UserError
-from electra.files import remove, rename, room, safe_join, sha256_bytes, sha256_file, wait_for_folder
+from electra.files import hold_folder, remove, rename, room, safe_join, sha256_bytes, sha256_file
 from electra.storage.manifest import read_notes, sha256_once, write_sealed
 from pipelines.progress import Progress
 
@@ -64,7 +65,7 @@ def _copied(url: str, where: str) -> tuple[Path, list[str]]:
     """Copy what is not here yet; the folder, and the names in it."""
     stem = url.rstrip("/*").rpartition("/")[2].partition(".")[0].strip("*?[]") or "files"
     home = Path(os.environ.get(VARIABLE) or FOLDER) / f"{stem}-{sha256_bytes(url.encode())[:8]}"
-    with wait_for_folder(home):
+    with hold_folder(home, math.inf):
         notes = {"names": [], "files": {}} | read_notes(home / NOTES) | {"url": url}
         try:
             with reaching(url, where) as (system, path):

@@ -15,8 +15,8 @@ Start = Callable[..., Any]
 class S3:
     """`with S3() as server: server.url`; `asked` counts requests.
 
-    `faults` maps a path, `/bucket/key`, to what happens to each request for its content: "cut" (the connection ends in
-    the middle), "short" (half of the object, which is said to be all) or "denied". "cut once" happens once.
+    `faults` maps a path, `/bucket/key` (or `PUT /bucket/key`), to what happens to each request for its content: "cut"
+    (the connection ends in the middle), "short" (half of the object, said to be all) or "denied". "cut once" is once.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class S3:
     def answer(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
         self.asked[f"{method} {path}"] += 1
-        fault = self.faults.get(path) if method == "GET" else None
+        fault = self.faults.get(path if method == "GET" else f"{method} {path}")
         if fault is None:
             return self.backend(environ, start)
         if fault == "denied":

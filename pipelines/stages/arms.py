@@ -21,7 +21,7 @@ import torch
 from electra.config import digest, plain
 from electra.devices import use_own_gpu
 from electra.errors import BadConfig, NonFinite, UserError
-from electra.files import remove, wait_for_folder
+from electra.files import hold_folder, remove
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import FinetuneConfig
@@ -124,7 +124,7 @@ def slots(workers: int) -> int:
 
 def do(arm: Arm, tasks: tuple[Task, ...], params: Params) -> Result:
     """Train and fine-tune here whatever of it is not finished; scores by point and task, in points of 100."""
-    with wait_for_folder(arm.folder):
+    with hold_folder(arm.folder, math.inf):
         record = train(arm, params)
         home = arm.folder / record["fingerprint"]
         scores: dict[str, dict[str, float]] = {}

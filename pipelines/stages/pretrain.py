@@ -36,6 +36,7 @@ from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, verify_manifest, write_manifest
 from electra.storage.runs import ASIDE, VARIABLE
 from pipelines import rooms
+from pipelines.mirror import mirrored
 from pipelines.params import Params
 from pipelines.processes import is_main
 from pipelines.progress import Progress
@@ -50,13 +51,10 @@ def run(name: str, params: Params, tracker: Any) -> None:
     model = params.models[name]
     rows = ModelRows(params, model.tokens, model.electra())
     tracker.dataset(f"tokens/{model.tokens}", rows.digest, "pretrain")
-    trained = rows.train(
-        model.electra(),
-        Path("runs") / f"pretrain-{name}",
-        log=tracker.metrics,
-        title=f"pretrain {name}",
-        origin=origin(name, params),
-    )
+    folder, title, wish = Path("runs") / f"pretrain-{name}", f"pretrain {name}", origin(name, params)
+    owner = rows.fingerprint(model.electra())
+    with mirrored(folder, owner, bring=not wish):
+        trained = rows.train(model.electra(), folder, log=tracker.metrics, title=title, owner=owner, origin=wish)
     if not is_main():
         return
     facts = rows.facts(model.electra(), trained)
