@@ -23,6 +23,7 @@ import json
 import lzma
 import random
 import re
+import shlex
 import statistics
 import sys
 import time
@@ -321,7 +322,7 @@ def main() -> int:
         return stopped.exit_code
     result = {
         "what": what | {"arms": {arm: ARMS[arm] for arm in chosen.arms}},
-        "command": " ".join(["python", *sys.argv]),
+        "command": shlex.join(["python", *sys.argv]),
         "plan": planned,
         "ended": provenance(("torch",)),
     }

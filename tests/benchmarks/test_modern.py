@@ -1,6 +1,7 @@
 """The comparison's own parts: pairs that differ in one word, operations of Muon as they are run, arms that build."""
 
 import lzma
+import re
 
 import pytest
 import torch
@@ -21,12 +22,23 @@ from benchmarks.modern import (
 )
 from benchmarks.modern import summary as summarised
 from electra.data import tokenizer as tokenizers
-from electra.files import dump_json
+from electra.files import dump_json, read_json
 from electra.optim.muon import orthogonal
 from electra.pretraining.model import Pretraining
 from electra.pretraining.trainer import Data
+from pipelines.report.comparison import decided, difference
+from tests.conftest import ROOT
 from tests.electra.helpers import SPECIAL
 from tests.electra.pretraining.test_modern import Counted
+
+TITLES = {
+    "the paper's recipe": "paper's encoder",
+    "Muon": "paper's, Muon",
+    "warm-up, stable, decay": "paper's, stable",
+    "modern encoder": "modern",
+    "modern encoder, Muon": "modern, Muon",
+    "warm-up, stable, decay; half the time": "paper's, stable" + HALF,
+}
 
 
 def test_pairs_differ_in_one_place():
@@ -113,3 +125,30 @@ def test_a_budget_pays_for_steps_and_half_of_it_for_half_as_many():
 def test_means_and_deviations_are_over_seeds():
     runs = {"a": [{"seed": 1, "auc": 0.5}, {"seed": 2, "auc": 0.7}]}
     assert summarised(runs)["a"]["auc"] == pytest.approx([0.6, 0.1414], abs=1e-4)
+
+
+def test_the_page_says_what_the_record_says():
+    record = read_json(ROOT / "benchmarks/results/modern-seconds-80.json")
+    text = (ROOT / "docs/modern.md").read_text(encoding="utf-8").replace("−", "-")
+    section = text[text.index("## What each part gave on real text") :]
+    measured = re.findall(r"^\| (.*?) \| (\d+) \| (.* ± .*) \|$", section, re.M)
+    assert len(measured) == len(TITLES) == len(record["runs"])
+    scales = {"masked_token_loss": (1, 2), "fixed_loss_over_entropy": (1, 3), "fixed_auc": (1, 3)}
+    scales |= {f"pairs_{kind}": (100, 1) for kind in ("swapped", "dropped", "inflected")}
+    for title, steps, numbers in measured:
+        found = record["mean_and_deviation"][TITLES[title]]
+        expected = [" ± ".join(f"{by * x:.{places}f}" for x in found[name]) for name, (by, places) in scales.items()]
+        assert (int(steps), numbers.split(" | ")) == (record["runs"][TITLES[title]][0]["steps"], expected)
+    compared = re.findall(r"^\| (.*?) \| ([-+][\d.]+) \| (.*?) \| ([-+][\d.]+) \| (.*?) \|$", section, re.M)
+    assert len(compared) == len(TITLES) - 1
+    first = record["runs"]["paper's encoder"]
+    for title, *told in compared:
+        for (points, said), (name, sign) in zip(
+            (told[:2], told[2:]), (("masked_token_loss", -1), ("fixed_auc", 1)), strict=True
+        ):
+            ours, theirs = ([sign * run[name] for run in runs] for runs in (record["runs"][TITLES[title]], first))
+            found = difference(ours, theirs)
+            words = {"came out": "better", "reversed": "worse"}
+            verdict = decided(found)
+            assert said == words.get(verdict, verdict.removesuffix(" an arm"))
+            assert points == f"{sign * found.points:+.{2 if sign < 0 else 3}f}"
