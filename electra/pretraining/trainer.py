@@ -166,6 +166,7 @@ class Trainer:
             self.model.generator.requires_grad_(False)
         on_gpu = self.device.type == "cuda"
         if settings.compile == "on" or (settings.compile == "auto" and on_gpu and not lacks_to_compile()):
+            self.tell("compiling: the first steps take a minute or two, and again for rows of another length")
             compile_parts(self.model)
         record = CudaRecorder(self.device) if on_gpu and not world.sharded and settings.compile != "off" else None
         clip, precision = settings.clip, self.precision
@@ -200,10 +201,8 @@ class Trainer:
                 self.announce(done)
                 if due or looked_at or self.device.type == "cpu":
                     self.require_finite(done, sums, norm)
-                if looked_at or done == steps:
-                    bar.update(done, loss=self.log(done))
-                else:
-                    bar.update(done)
+                shown = {"loss": self.log(done)} if looked_at or done == steps else {}
+                bar.update(done, **shown)
                 if self.is_due(done, settings.eval_every, settings.eval_minutes, self.evaluated):
                     self.evaluate(done)
                 stopping = world.any(bool(stop))  # asked once: a signal may come at any line

@@ -8,6 +8,7 @@ import torch
 
 from electra import devices
 from electra.pretraining import announce as module
+from electra.pretraining import trainer
 from electra.pretraining.announce import SETTLED, TIMED, Pace, announce
 from electra.pretraining.distributed import World
 from electra.pretraining.trainer import Launch, pretrain
@@ -22,6 +23,14 @@ def test_a_run_says_once_what_it_runs_on(tmp_path, capsys):
     assert re.fullmatch(
         r"demo: CPU with 1 thread, torch \S+, fp32; [\d,]+ tokens/s, 14 steps in about \d+ seconds", line
     )
+
+
+@pytest.mark.parametrize("compiled", ["on", "auto"])
+def test_a_run_that_compiles_says_why_nothing_is_seen_for_a_while(compiled, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(trainer, "compile_parts", lambda model: None)
+    settings = config(pretrain__steps=2, pretrain__warmup=1, pretrain__compile=compiled)
+    pretrain(settings, data(), tmp_path, {}, log=lambda step, numbers: None, launch=Launch(title="demo"))
+    assert ("demo: compiling" in capsys.readouterr().err) is (compiled == "on")
 
 
 def line(monkeypatch, tmp_path, *, world=None, record=True, resident=True, compiler=True, **changes):
