@@ -1,0 +1,47 @@
+"""The report in git is the one that today's code draws of the results in git, to the byte.
+
+Where it is not, `dvc repro` draws it anew. What the page says of build/, which git does not have, is left out here.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pipelines import report
+from pipelines.params import load
+from tests.conftest import ROOT
+
+COMMITTED = ROOT / "results" / "report"
+
+
+def without_build(page: str) -> str:
+    """A page less its examples, their link, hashes of files in build/, and what is missing there, with the count."""
+    page = re.sub(r'<section><h2 id="examples">.*?</section>', "", page, flags=re.DOTALL)
+    page = re.sub(r'<a href="#examples">[^<]*</a>', "", page)
+    page = re.sub(r"<tr><th [^>]*>build/.*?</tr>", "", page)
+    page = re.sub(r"<li>build/[^<]*</li>|^- build/.*\n", "", page, flags=re.MULTILINE)
+    return re.sub(r"(Missing or failed <span>)\d+", r"\1", page)
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        report.build(load(), folder)
+    return folder
+
+
+@pytest.mark.parametrize("part", ["figures", "tables"])
+def test_figures_and_tables_are_up_to_date(drawn: Path, part: str) -> None:
+    here, there = ({path.name: path.read_bytes() for path in (root / part).iterdir()} for root in (drawn, COMMITTED))
+    stale = sorted(name for name in here | there if here.get(name) != there.get(name))
+    assert not stale, f"results/report/{part} is stale: dvc repro"
+
+
+@pytest.mark.parametrize("name", ["index.html", "report.md"])
+def test_pages_are_up_to_date(drawn: Path, name: str) -> None:
+    here, there = (without_build((root / name).read_text(encoding="utf-8")) for root in (drawn, COMMITTED))
+    assert len(here) > 5000
+    assert here == there, f"results/report/{name} is stale: dvc repro"
