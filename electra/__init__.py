@@ -10,7 +10,7 @@ they are first asked for, so `import electra` takes no time and stages import no
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from electra.corrupting import Corrupted, corrupt
