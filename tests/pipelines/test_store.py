@@ -1,5 +1,7 @@
-"""The store when it fails: one sentence with what to do, whatever carries the bytes. Its use: test_checkouts.py."""
+"""The store when it fails: one sentence with what to do, whatever carries the bytes. In flows: test_checkouts.py."""
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +10,9 @@ import pytest
 
 from electra.errors import SourceUnreachable
 from pipelines import store
+from tests.conftest import copy_project, environment
+from tests.pipelines.stages.test_corpus import bytes_of
+from tests.s3_server import S3
 
 
 class Remote:
@@ -57,3 +62,22 @@ def test_the_exit_code_is_the_stores(
     monkeypatch.setattr(store, "keep", refuse)
     assert store.main(str(tmp_path), "pipelines/dvc.yaml:pretrain@x", "pretrain@x") == SourceUnreachable.exit_code
     assert capsys.readouterr().err.startswith("error: the store s: ")
+
+
+@pytest.mark.slow
+def test_what_ran_on_one_machine_is_taken_from_s3_on_another(tmp_path: Path, s3: S3) -> None:
+    target = "pipelines/dvc.yaml:corpus@smoke"
+    said = []
+    for name in ("first", "second"):
+        folder = copy_project(tmp_path / name)
+        settings = """[core]\n    no_scm = true\n    remote = s\n['remote "s"']\n    url = s3://team/store\n"""
+        (folder / ".dvc" / "config.local").write_text(settings)
+        for words in (["dvc", "repro", "--pull", target], ["pipelines.store", str(folder), target, "corpus@smoke"]):
+            command = [sys.executable, "-m", *words]
+            done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+            said.append(done.stdout)
+    assert f"{target} is in the store s" in said[1]
+    assert "is cached - skipping run" in said[2] and "Running stage 'pipelines/dvc.yaml:corpus@smoke'" not in said[2]
+    made = [bytes_of(tmp_path / name / "build/corpus/smoke") for name in ("first", "second")]
+    assert made[0] == made[1] and len(made[0]) > 2
