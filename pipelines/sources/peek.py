@@ -18,6 +18,7 @@ from pipelines.sources.streams import Piece
 
 DOCUMENTS, CHARACTERS = 2000, 4_000_000  # to read of a corpus
 LARGE = 100_000  # characters of a text file that are hardly one document
+FEW = 10  # documents: too few to hold some back
 
 
 @dataclass(frozen=True)
@@ -84,16 +85,21 @@ def _notice(source: LocalCorpus, paths: list[Path], documents: list[Document], m
         headings = sum(HEADING.fullmatch(line) is not None for line in lines)
         if source.documents == "file" and headings > 2:
             yield f"{headings:,} lines are headings as ` = Title = `; `documents: headings` makes articles documents"
-        elif source.documents == "file" and any(len(text) > LARGE for text in texts):
+        elif source.documents == "file" and _too_few(texts):
             longest = max(texts, key=len)
             way = "blank_lines" if "\n\n" in longest else "lines"
-            yield f"a file is one document of {len(longest):,} characters or more; `documents: {way}` parts it"
+            yield f"a file is one document of {len(longest):,} characters; `documents: {way}` parts it"
         if not source.hard_wrapped and source.documents != "lines" and _wrapped(lines):
             yield "lines seem to be wrapped at a fixed width; `hard_wrapped: true` joins paragraphs again"
     marked = sum(map(looks_marked_up, texts))
     if not markup and marked > max(2, len(texts) // 100):
         where = f"{marked:,} of the first {len(texts):,} documents"
         yield f"{where} hold HTML, as &amp; or <br>; `cleaning: {{markup: true}}` mends that"
+
+
+def _too_few(texts: list[str]) -> bool:
+    """Whether files are hardly meant as one document each: one is very long, or they are few and have many lines."""
+    return any(len(text) > LARGE or (len(texts) < FEW and text.count("\n") >= FEW) for text in texts)
 
 
 def _wrapped(lines: list[str]) -> bool:

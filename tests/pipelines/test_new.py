@@ -58,6 +58,17 @@ def test_what_plain_text_shows(here: Path) -> None:
     assert params.corpora["wiki"].cleaning.markup or not params.corpora["lines"].cleaning.markup
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_small_file_of_many_texts_is_many_documents(
+    here: Path, encoding: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "\n\n".join(f"Document {n} says something plain of {n} things." for n in range(99))
+    (here / "data/a.txt").write_text(text, encoding=encoding)
+    assert main(["new", "small-one", "--text", "data/a.txt"]) == 0
+    assert load().corpora["small-one"].sources[0].documents == "blank_lines"
+    assert main(["check", "small-one"]) == 0, capsys.readouterr().err
+
+
 def test_the_entries_are_short_and_rows_keep_their_ids(here: Path) -> None:
     before = Path("params.yaml").read_text().splitlines()
     rows("text.jsonl", *({"text": f"Text number {n} of many."} for n in range(200)))
