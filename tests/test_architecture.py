@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.mirrors import TESTED_BY
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted(path for package in ("electra", "pipelines") for path in (ROOT / package).rglob("*.py"))
 CORE = [path for path in SOURCES if path.is_relative_to(ROOT / "electra")]
@@ -224,6 +226,24 @@ def test_a_file_is_one_concept_and_says_which(path: Path) -> None:
     assert text.count("\n") <= LONGEST, f"{text.count(chr(10))} lines: two concepts in one file"
     if text.strip():
         assert ast.get_docstring(ast.parse(text)), "no module docstring"
+
+
+def own_test(module: Path) -> Path:
+    """`tests/electra/data/test_text.py` for `electra/data/text.py`; a package's `__main__` has `test_main.py`."""
+    return ROOT / "tests" / module.parent / f"test_{module.stem.strip('_')}.py"
+
+
+def test_every_module_has_its_tests_where_its_path_says() -> None:
+    """In a file of its own, or in that of a neighbour that `tests/mirrors.py` names: then not in both."""
+    elsewhere = {module for modules in TESTED_BY.values() for module in modules}
+    assert [file for file in TESTED_BY if not (ROOT / file).is_file()] == []
+    assert [module for module in elsewhere if not (ROOT / module).exists()] == []
+    for path in SOURCES:
+        module = path.relative_to(ROOT)
+        if all(isinstance(node, ast.Expr | ast.Import | ast.ImportFrom) for node in tree(path).body):
+            continue  # does nothing: a package's docstring, say
+        named = {str(module), *map(str, module.parents)} & elsewhere
+        assert own_test(module).is_file() != bool(named), f"{module}: {', '.join(named) or 'no tests'}"
 
 
 def test_the_rules_can_fail(tmp_path: Path) -> None:
