@@ -1,6 +1,7 @@
 # make demo    set up, then run everything that params.yaml `run` selects       make server   Prefect server, 127.0.0.1:4200
 # make test    set up, then the tests                                           make worker   a worker for it, one run at a time
 # make lint    format, style, types                                             make deploy   register the deployments
+# make team    all servers and a worker in containers (docs/team.md)            make lead     a worker for runs of `team`
 # make ui      MLflow, 127.0.0.1:5000                                           make serve    deployments of tiny, no worker needed
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
@@ -16,11 +17,7 @@ export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export PREFECT_HOME := $(CURDIR)/.prefect
 
-# Made by whichever comes first, worker or deploy, even when both come at once.
-POOL = prefect work-pool inspect electra >/dev/null 2>&1 || prefect work-pool create electra --type process \
-	|| prefect work-pool inspect electra >/dev/null
-
-.PHONY: demo test lint setup ui server worker deploy serve lock clean-state
+.PHONY: demo test lint setup ui server worker lead deploy team team-down serve lock clean-state
 
 demo: setup
 	dvc repro
@@ -48,19 +45,32 @@ server: setup
 	prefect server start --host 127.0.0.1
 
 worker: setup
-	$(POOL)
-	prefect worker start --pool electra --limit 1
+	deploy/pools only
+	prefect worker start --pool electra --limit 1 $(addprefix --work-queue ,$(QUEUE))
+
+# For runs of `team`, which only wait for their parts: no limit.
+lead: setup
+	deploy/pools only
+	prefect worker start --pool electra-lead
 
 deploy: setup
-	$(POOL)
-	prefect --no-prompt deploy --all
+	deploy/pools
+
+TEAM = docker compose --env-file deploy/team.env
+
+team:
+	@test -f deploy/team.env || { echo "make team: deploy/team.env is not there; copy deploy/team.env.example and fill it in" >&2; exit 64; }
+	$(TEAM) up --detach --build --wait
+
+team-down:
+	$(TEAM) down
 
 serve: setup
 	python -m pipelines serve
 
 # Needs uv. One lock for Python 3.11 to 3.13. Torch and its CUDA libraries stay out of it: they differ by machine.
 lock:
-	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --extra s3 --extra dask --universal --python-version 3.11 --no-emit-package torch \
+	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --extra s3 --extra dask --extra team --universal --python-version 3.11 --no-emit-package torch \
 		--no-header --no-annotate --constraint - --output-file requirements.lock --quiet
 	sed -i '/^\(cuda\|nvidia\|triton\)/d' requirements.lock
 	.ci/wheels

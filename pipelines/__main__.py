@@ -90,6 +90,13 @@ def run_stage(options: argparse.Namespace) -> int:
 
         runs.wish_to_continue(options.origin or key, key)
     facts = params.facts(stage, section, name)
+    only = options.only if stage == "ablation" else ""
+    if stage == "ablation":
+        from pipelines import arms
+
+        arms.adopt(name)
+        if only:
+            key, facts = f"arm-{name}-{only}", arms.facts(name, only, params)
     if stage == "pretrain" and not processes.is_process():
         layout = processes.Layout.read(vars(options))
         if layout.several:
@@ -100,8 +107,8 @@ def run_stage(options: argparse.Namespace) -> int:
     started = time.monotonic()
     module = importlib.import_module(f"pipelines.stages.{stage}")
     record = tracking.open_run(
-        stage,
-        name,
+        "arm" if only else stage,
+        f"{name}-{only}" if only else name,
         facts,
         tags={"data": params.data(stage, name)},
         upstream=params.upstream(stage, name),
@@ -109,7 +116,7 @@ def run_stage(options: argparse.Namespace) -> int:
         run_folder=Path("runs") / key,
     )
     with stopping.interruptible(), record as tracker:
-        module.run(name, params, tracker)
+        arms.run(name, only, params, tracker) if only else module.run(name, params, tracker)
     if processes.is_main():
         note_duration(key, time.monotonic() - started)
     return 0

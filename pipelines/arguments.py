@@ -121,6 +121,9 @@ def parser() -> argparse.ArgumentParser:
             sub.set_defaults(name="")
         else:
             sub.add_argument("name", help=f"a name under {STAGES.get(command) or 'models or ablations'} in params.yaml")
+        if command == "ablation":
+            text = "do one arm with one seed, so that others can be done elsewhere: electra-seed1"
+            sub.add_argument("--only", default="", metavar="ARM", help=text)
         if command == "pretrain":
             sub.add_argument("--nproc-per-node", metavar="N", help="processes on this machine, one for each GPU")
             sub.add_argument("--nnodes", metavar="K", help="machines, each given the same command")

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -46,9 +47,10 @@ class Request:
     model: str
     commit: str
     settings: tuple[tuple[str, str], ...]
+    part: str = ""  # of a run that several machines share: `glue@base`
 
     @staticmethod
-    def read(model: str, commit: str, settings: Mapping[str, Any] | None) -> "Request":
+    def read(model: str, commit: str, settings: Mapping[str, Any] | None, part: str = "") -> "Request":
         """From a flow's parameters. BadConfig for settings that have no commit to stand on, or cannot be given."""
         flat = flatten(dict(settings or {}))
         found = resolve(commit) if commit else ""
@@ -58,13 +60,16 @@ class Request:
         for key in flat:
             if not all(part.replace("_", "").replace("-", "").isalnum() for part in key.split(".")):
                 raise BadConfig(f"settings.{key}", "is no name that DVC can set", "letters, digits, _ and -")
-        return Request(model, found, tuple(sorted(flat.items())))
+        return Request(model, found, tuple(sorted(flat.items())), part)
 
     @property
     def name(self) -> str:
         """Of the folder and of the experiment: `base-1a2b3c4d5e6f`, with a digest of the settings if there are any."""
         digest = hashlib.sha256(json.dumps(self.settings).encode()).hexdigest()[:8]
-        return "-".join([self.model.replace("+", "p"), self.commit[:12], *([digest] if self.settings else [])])
+        part = re.sub(r"[^\w.-]", "-", self.part)
+        return "-".join(
+            filter(None, [self.model.replace("+", "p"), self.commit[:12], digest * bool(self.settings), part])
+        )
 
     @property
     def changes(self) -> list[str]:
@@ -72,7 +77,7 @@ class Request:
         return [f"{key.rpartition('.')[2]}={value}" for key, value in self.settings]
 
     def __str__(self) -> str:
-        return " ".join([self.model, *filter(None, [self.commit[:8]]), *self.changes])
+        return " ".join(filter(None, [self.model, self.commit[:8], *self.changes, self.part]))
 
 
 def resolve(commit: str) -> str:
@@ -225,6 +230,13 @@ def ask(place: Place, *words: str) -> list[str]:
     found: list[str] = []
     run([sys.executable, "-m", "pipelines", *words], " ".join(words), place, found.append)
     return "\n".join(found).split("\n")
+
+
+def params(place: Place, *words: str) -> dict[str, Any]:
+    """What `python -m pipelines params` of the run's own code prints."""
+    printed = ask(place, "params", *words)
+    found: dict[str, Any] = json.loads("\n".join(printed[printed.index("{") :]))  # warnings may come before
+    return found
 
 
 def dvc(place: Place, *words: str, log: Log) -> None:

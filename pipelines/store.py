@@ -27,7 +27,11 @@ def keep(target: str, ran: Sequence[str]) -> str:
 
     with Repo() as repo:
         for stage in repo.index.stages:
-            if stage.addressing.startswith(PIPELINE) and stage.name in ran and not stage.always_changed:
+            if (
+                stage.addressing.startswith((PIPELINE, "pipelines/arms/"))
+                and stage.name in ran
+                and not stage.always_changed
+            ):
                 repo.stage_cache.save(stage)
         name = str(repo.config["core"].get("remote") or "")
         if name:

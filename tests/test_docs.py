@@ -47,6 +47,9 @@ TOOLS = (
     "torchrun",
     "sbatch",
     "kubectl",
+    "cp",
+    "export",
+    "ssh",
     "dask",
 )
 CHEAP = {  # commands that are run as they stand, in a second or two each
@@ -194,6 +197,7 @@ def check_dvc(words: list[str], params: Params) -> None:
         "pull",
         "queue",
         "dag",
+        "gc",
         "commit",
         "remote",
     }

@@ -5,19 +5,21 @@ from typing import Any
 from prefect import flow
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from pipelines.checkouts import Request
 from pipelines.flows import steps
+from pipelines.flows.choice import Model
 
 
 @flow(name="ablations", flow_run_name=steps.named, task_runner=ThreadPoolTaskRunner(max_workers=1))  # type: ignore[arg-type]
 def ablations(
-    model: str = "tiny", hours: float | None = None, commit: str = "HEAD", settings: dict[str, Any] | None = None
+    model: Model = "tiny", hours: float | None = None, commit: str = "HEAD", settings: dict[str, Any] | None = None
 ) -> dict[str, str]:
     """All ablations of a model. What they share runs first and once; then each runs alone.
 
     `max_workers` of the task runner is how many run at the same time: one for each GPU.
     `commit`, `settings`: docs/team.md.
     """
-    with steps.begun("ablations", model, hours, commit, settings) as running:
+    with steps.begun("ablations", Request.read(model, commit, settings), hours) as running:
         names = steps.ablations_of(model, running.params)
         for stage, name in shared(running.params, model):
             steps.run_stage(stage, name, running)

@@ -4,13 +4,15 @@ from typing import Any
 
 from prefect import flow
 
+from pipelines.checkouts import Request
 from pipelines.flows import steps
+from pipelines.flows.choice import Model
 from pipelines.processes import Layout
 
 
 @flow(name="finetune", flow_run_name=steps.named)
 def finetune(
-    model: str = "tiny",
+    model: Model = "tiny",
     hours: float | None = None,
     nproc_per_node: int = 1,
     commit: str = "HEAD",
@@ -20,5 +22,5 @@ def finetune(
 
     `commit`, `settings`: docs/team.md.
     """
-    with steps.begun("finetune", model, hours, commit, settings) as running:
+    with steps.begun("finetune", Request.read(model, commit, settings), hours) as running:
         return steps.run_finetunings(model, running, Layout(nproc_per_node))

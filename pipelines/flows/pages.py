@@ -23,7 +23,8 @@ LONGEST = 60  # rows of a page; all of them are in the table
 
 def show(stage: str, name: str, outcome: Outcome, running: "Running") -> str:
     """Make the page of a stage and say whether it ran."""
-    word = "ran" if f"{stage}@{name}" in outcome.ran or (stage == "report" and "report" in outcome.ran) else "cached"
+    made = [each for each in outcome.ran if each in {f"{stage}@{name}", "report"} or each.startswith("arm@")]
+    word = "ran" if made else "cached"
     path = DETAILS.get(stage, "").format(name)
     if path and (running.place.folder / path).exists():
         ending.tell(leave, stage, name, word, path, running)

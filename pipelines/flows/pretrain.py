@@ -4,13 +4,15 @@ from typing import Any
 
 from prefect import flow
 
+from pipelines.checkouts import Request
 from pipelines.flows import steps
+from pipelines.flows.choice import Model
 from pipelines.processes import Layout
 
 
 @flow(name="pretrain", flow_run_name=steps.named)
 def pretrain(
-    model: str = "tiny",
+    model: Model = "tiny",
     hours: float | None = None,
     nproc_per_node: int = 1,
     nnodes: int = 1,
@@ -34,5 +36,5 @@ def pretrain(
     layout = Layout.read(given | {"rdzv_endpoint": rdzv_endpoint})
     if joins:
         return steps.join_stage("pretrain", model, hours, layout)
-    with steps.begun("pretrain", model, hours, "" if nnodes > 1 else commit, settings) as running:
+    with steps.begun("pretrain", Request.read(model, "" if nnodes > 1 else commit, settings), hours) as running:
         return steps.run_stage("pretrain", model, running, layout=layout)

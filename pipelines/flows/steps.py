@@ -15,8 +15,8 @@ from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 
-from electra.errors import BadConfig, Stopped, UserError
-from pipelines import ROOT, checkouts, tracking
+from electra.errors import BadConfig, Refused, Stopped, UserError
+from pipelines import ROOT, arms, checkouts, tracking
 from pipelines.checkouts import Request
 from pipelines.flows import ALONE, ending, pages
 from pipelines.flows.watch import watching
@@ -24,6 +24,7 @@ from pipelines.processes import Layout
 from pipelines.repro import Place, StageFailed, join, repro, run
 
 ALONE_HERE = Layout()
+LIVES = 5  # times that a run whose process died is started again (deploy/automations), and no more
 
 
 def worth_a_retry(_task: Any, _run: Any, state: Any) -> bool:
@@ -51,6 +52,7 @@ class Running:
     hours: float | None
     params: dict[str, Any]
     parent: str | None = None
+    ran: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
 
     @property
@@ -60,18 +62,18 @@ class Running:
 
 
 @task(name="check", task_run_name="check {model}", cache_policy=NO_CACHE, persist_result=False)
-def check(model: str, place: Place) -> dict[str, Any]:
-    """Fail now, with the sentence that says what to set, if a setting is wrong or a data source out of reach.
+def check(model: str, place: Place, sources: bool = True) -> dict[str, Any]:
+    """Fail now, with the sentence that says what to set, if a setting is wrong or one of the data sources out of reach.
 
     Returns the parameters.
     """
-    printed = checkouts.ask(place, "params")
-    params: dict[str, Any] = json.loads("\n".join(printed[printed.index("{") :]))  # warnings may come before
+    params = checkouts.params(place)
     if place.folder != ROOT:
         for section in ("corpora", "tokens", "tasks", "published"):
             checkouts.own_files(params[section], place.folder)
-    checkouts.ask(place, "check", model)
-    get_run_logger().info("every data source of %s can be reached", model)
+    if sources:
+        checkouts.ask(place, "check", model)
+        get_run_logger().info("every data source of %s can be reached", model)
     return params
 
 
@@ -91,7 +93,7 @@ def run_stage(stage: str, name: str, running: Running, single: bool = False, lay
     A retry resumes: the stage finds its checkpoints, and its run in MLflow. `layout` is pre-training's.
     """
     place = running.place.also(({tracking.PARENT: running.parent} if running.parent else {}) | layout.variables())
-    target = f"pipelines/dvc.yaml:{stage}@{name}" if stage != "report" else "dvc.yaml:report"
+    target = target_of(stage, name, place)
     log = get_run_logger().info
     outcome = repro(
         target,
@@ -102,9 +104,18 @@ def run_stage(stage: str, name: str, running: Running, single: bool = False, lay
         seconds=running.seconds,
     )
     running.targets.append(target)
+    running.ran += outcome.ran
     if running.request.commit:
         keep(target, outcome.ran, place)
     return pages.show(stage, name, outcome, running)
+
+
+def target_of(stage: str, name: str, place: Place) -> str:
+    """What DVC calls a stage; arms of an ablation (`arm`, `table5/electra-seed1,…`) it is told of first."""
+    if stage == "arm":
+        ablation, _, some = name.partition("/")
+        return arms.write_stages(place.folder, ablation, some.split(","))
+    return f"pipelines/dvc.yaml:{stage}@{name}" if stage != "report" else "dvc.yaml:report"
 
 
 @task(
@@ -141,17 +152,22 @@ def run_finetunings(model: str, running: Running, layout: Layout) -> dict[str, s
 
 @contextlib.contextmanager
 def begun(
-    flow: str, model: str, hours: float | None, commit: str = "", settings: Mapping[str, Any] | None = None
+    flow: str, request: Request, hours: float | None, parent: str | None = None, sources: bool = True
 ) -> Iterator[Running]:
-    """A flow's run: its checkout, everything checked before anything starts, its run in MLflow, its results saved."""
+    """A flow's run: its checkout, everything checked before anything starts, its run in MLflow, its results saved.
+
+    A part of a run hangs below the `parent` of the whole and saves no results but to the store: the whole does.
+    """
     log = get_run_logger().info
+    if (begun_before := (flow_run.run_count or 1) - 1) >= LIVES:
+        do = "the log says what it died of; start another when that is mended"
+        raise Refused(str(request), f"has died {begun_before} times", "", do)
     try:
-        request = Request.read(model, commit, settings)
         with checkouts.opened(request, log) as place:
-            running = Running(request, place, hours, check(model, place))
-            with parent_run(flow, running):
+            running = Running(request, place, hours, check(request.model, place, sources), parent)
+            with part_run(running) if parent else parent_run(flow, running):
                 yield running
-                if request.commit:
+                if request.commit and not request.part:
                     checkouts.settle(place, request, running.targets, log)
                     log(f"experiment {request.name}: `dvc exp branch {request.name} BRANCH` makes a branch of it")
     finally:
@@ -185,7 +201,19 @@ def parent_run(flow: str, running: Running) -> Iterator[None]:
     finally:
         limit()  # first: telling MLflow is part of it
         if running.parent:
-            tell_end(running.parent, status, running.place)
+            tell_end(running.parent, status, running.place, running.ran if running.request.part else None)
+
+
+@contextlib.contextmanager
+def part_run(running: Running) -> Iterator[None]:
+    """Stages below the run of the whole, which is another's to end."""
+    running.place = running.place.also({tracking.TAGS: json.dumps(tags(running.request))})
+    try:
+        yield
+    finally:
+        limit()
+        assert running.parent is not None
+        tell_end(running.parent, "", running.place, running.ran)
 
 
 def limit() -> None:
@@ -194,10 +222,10 @@ def limit() -> None:
         ending.limit()
 
 
-def tell_end(parent: str, status: str, place: Place) -> None:
+def tell_end(parent: str, status: str, place: Place, stages: list[str] | None = None) -> None:
     """End the run in MLflow; whatever comes of it is not the flow's outcome."""
     try:
-        tracking.end_workflow(parent, status, place.folder)
+        tracking.end_workflow(parent, status, place.folder, stages)
     except Exception as error:
         tracking.warn(error)
 
@@ -215,7 +243,7 @@ def named() -> str:
     """The name of a flow run: the flow, the model, the commit, what was set."""
     given = flow_run.parameters
     with contextlib.suppress(UserError):
-        request = Request.read(given["model"], given.get("commit", ""), given.get("settings"))
+        request = Request.read(given["model"], given.get("commit", ""), given.get("settings"), given.get("part", ""))
         return f"{flow_run.flow_name} {request}"
     return f"{flow_run.flow_name} {given['model']}"
 

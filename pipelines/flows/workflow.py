@@ -4,13 +4,15 @@ from typing import Any
 
 from prefect import flow
 
+from pipelines.checkouts import Request
 from pipelines.flows import steps
+from pipelines.flows.choice import Model
 from pipelines.processes import Layout
 
 
 @flow(name="workflow", flow_run_name=steps.named)
 def workflow(
-    model: str = "tiny",
+    model: Model = "tiny",
     hours: float | None = None,
     nproc_per_node: int = 1,
     commit: str = "HEAD",
@@ -20,7 +22,7 @@ def workflow(
 
     `nproc_per_node` is the pre-training's. `commit`, `settings`: docs/team.md.
     """
-    with steps.begun("workflow", model, hours, commit, settings) as running:
+    with steps.begun("workflow", Request.read(model, commit, settings), hours) as running:
         done = steps.run_finetunings(model, running, Layout(nproc_per_node))
         for name, ablation in running.params["ablations"].items():
             if ablation["model"] == model:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -176,12 +176,18 @@ def open_run(
             pipe.close()
 
 
-def end_workflow(run_id: str, status: str, folder: Path | None = None) -> None:
-    """End a workflow's run and tag it with the hashes of its stages' outs; `sync` does it where no store answers."""
+def end_workflow(run_id: str, status: str, folder: Path | None = None, stages: Sequence[str] | None = None) -> None:
+    """End a workflow's run and tag it with the hashes of its stages' outs; `sync` does it where no store answers.
+
+    A part of a workflow tells of its own `stages` alone, and with the status "" it leaves the run to whoever began it.
+    """
     from pipelines.tracking.facts import here
 
+    known = here(folder or ROOT)
+    if stages is not None:
+        known["hashes"] = {stage: outs for stage, outs in known["hashes"].items() if stage in stages}
     pipe = Pipe(Spool((folder or Path()).absolute() / "runs" / FOLDER / f"workflow-{run_id}"))
-    pipe.send({"what": "end", "run": "", "workflow": run_id, "status": status, "uri": uri(), **here(folder or ROOT)})
+    pipe.send({"what": "end", "run": "", "workflow": run_id, "status": status, "uri": uri(), **known})
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         pipe.leave(WORKFLOW_SECONDS)
 

@@ -1,5 +1,6 @@
 """A run's own checkout, with real git, DVC and stages: two clones as two machines, one folder as their store."""
 
+import json
 import subprocess
 import threading
 import time
@@ -16,6 +17,12 @@ from pipelines.checkouts import Request
 from pipelines.repro import StageFailed
 from tests.conftest import environment, git_project
 
+ARMS = """
+ablations:
+  a:
+    {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke, tasks: [rte], steps: 10,
+     arms: {one: {}, two: {objective.mask_rate: 0.2}}, finetune: {defaults: {epochs: 1}}}
+"""
 STEPS = {"models.smoke.pretrain.steps": 10}
 On = Callable[[Path], None]
 
@@ -107,6 +114,39 @@ def test_what_one_machine_has_trained_another_takes_from_the_store(
         assert done.returncode == 0, f"{command}: {done.stderr}"
     assert (clone / "build/models/smoke/encoder/model.safetensors").is_file()
     assert '"steps": 10,' in (clone / "results/smoke/pretrain.json").read_text()
+
+
+@pytest.mark.slow
+def test_an_ablation_finds_the_arms_that_ran_on_other_machines(
+    prefect_server: None, machines: tuple[Path, Path], on: On, caplog: pytest.LogCaptureFixture
+) -> None:
+    from pipelines.flows.part import part
+
+    origin = machines[0].parent / "origin"
+    git(origin, "checkout", "--quiet", "-b", "arms")
+    params = origin / "params.yaml"
+    text = params.read_text().replace("ablations: {}\n", ARMS).replace("ablations: []", "ablations: [a]")
+    params.write_text(text.replace("  paper: {}\n", "  paper: {defaults: {}, tasks: {}}\n"))
+    git(origin, "-c", "user.name=T", "-c", "user.email=t@example.com", "commit", "--quiet", "-am", "Arms")
+    git(origin, "checkout", "--quiet", "main")
+    done: dict[str, dict[str, str]] = {}
+    for machine, arm in zip(machines, ("one-seed1", "two-seed1"), strict=True):
+        on(machine)
+        done[arm] = part([f"arm@a/{arm}"], "smoke", commit="arms", part=f"arm@a/{arm}")
+    assert done == {arm: {f"arm@a/{arm}": "ran"} for arm in ("one-seed1", "two-seed1")}
+    assert "10/10 steps" in caplog.text
+    caplog.clear()
+    refs = experiments(machines[1])
+    both = ["arm@a/one-seed1,two-seed1", "ablation@a"]
+    assert part(both, "smoke", commit="arms", part="ablation@a") == {both[0]: "cached", both[1]: "ran"}
+    assert "10/10 steps" not in caplog.text, "nothing is trained again"
+    assert experiments(machines[1]) == refs, "a part's results go to the store alone"
+    assert part(both[1:], "smoke", commit="arms") == {both[1]: "cached"}
+    (name,) = set(experiments(machines[1])) - set(refs)
+    record = git(machines[1], "show", f"{experiments(machines[1])[name]}:results/ablations/a.json")
+    assert [arm["status"] for arm in json.loads(record)["arms"].values()] == ["ok", "ok"]
+    with pytest.raises(StageFailed, match="three-seed1"):
+        part(["arm@a/three-seed1"], "smoke", commit="arms", part="arm@a/three-seed1")
 
 
 @pytest.mark.slow

@@ -172,6 +172,7 @@ def test_commands_and_options_are_these_and_no_others() -> None:
         *("inputs", "sync", "gpu-check", "completion", "play", "new"),
     }
     more = {
+        "ablation": {"--only"},
         "pretrain": {"--nproc-per-node", "--nnodes", "--rdzv-endpoint", "--max-restarts", "--continue"},
         "runs": {"--yes"},
         "predict": {"--output"},

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from ruamel.yaml import YAML
 
+from pipelines.flows.team import PART
 from pipelines.params import load
 from tests.conftest import ROOT, environment, git_project
 
@@ -29,14 +30,16 @@ def test_deployments_name_flows_and_models_that_exist() -> None:
     params = load(ROOT / "params.yaml")
     named = {f"{deployment['entrypoint'].rpartition('.')[2]}/{deployment['name']}" for deployment in DEPLOYMENTS}
     for model in MODELS:
-        assert {f"{flow}/electra-{model}" for flow in ("pretrain", "finetune", "workflow")} <= named
-    assert "ablations/electra-tiny" in named
+        assert {f"{flow}/electra-{model}" for flow in ("pretrain", "finetune", "workflow", "team")} <= named
+    assert {"ablations/electra-tiny", PART} <= named
     for deployment in DEPLOYMENTS:
         module, _, flow = deployment["entrypoint"].rpartition(".")
         path = ROOT / Path(*module.split(".")).with_suffix(".py")
         assert f"def {flow}(" in path.read_text(encoding="utf-8")
         model = deployment["parameters"]["model"]
-        assert deployment["name"] == f"electra-{model}"
+        assert deployment["name"] == ("electra" if flow == "part" else f"electra-{model}")
+        lead = deployment["work_pool"]["name"] == "electra-lead"
+        assert lead == (flow == "team"), "what only waits takes no worker from its parts"
         assert model in params.models
         if flow == "ablations":
             assert [name for name, ablation in params.ablations.items() if ablation.model == model]
@@ -136,7 +139,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             except OSError:
                 assert time.monotonic() < deadline and processes[0].poll() is None, log.read_text()[-4000:]
                 time.sleep(0.3)
-        made.ask("/work_pools/", {"name": "electra", "type": "process"})
+        for pool in ("electra", "electra-lead"):
+            made.ask("/work_pools/", {"name": pool, "type": "process"})
         (folder / "prefect.yaml").write_text(
             (folder / "prefect.yaml").read_text().replace("model: tiny", "model: smoke")
         )

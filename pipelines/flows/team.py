@@ -1,0 +1,124 @@
+"""The whole road for one model on as many machines as there are: `prefect deployment run team/electra-base`.
+
+    tokens, tasks (cpu) -> pre-training (gpu) -> each GLUE, each SQuAD (gpu)        -> all results and the report (cpu)
+                        -> each arm and seed of each ablation (gpu) -> ablation (gpu) ->
+
+Each is a flow run of its own (`part`), done by whichever worker of its queue is free; results go from one to the next by the store.
+One that fails stops only what needs it. This flow only waits: it has a pool of its own, so that it takes no worker from its parts.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.deployments import run_deployment
+from prefect.futures import PrefectFuture
+from prefect.runtime import flow_run
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from pipelines import checkouts
+from pipelines.checkouts import Request
+from pipelines.flows import steps
+from pipelines.flows.choice import Model
+from pipelines.repro import StageFailed
+
+PART = "part/electra"
+WHOLE = "results"  # the last part
+POLL = float(os.environ.get("ELECTRA_POLL", "10"))  # seconds between two looks whether a part has ended
+Future = PrefectFuture[str]
+Send = Callable[..., Future]
+
+
+@task(name="away", task_run_name="{part}", cache_policy=NO_CACHE, persist_result=False)
+def away(part: str, stages: Sequence[str], queue: str, given: dict[str, Any]) -> str:
+    """Have a worker of a queue do some stages, and wait for it. One that this flow run has asked for before is the same one."""
+    asked = {**given, "stages": list(stages), "part": "" if part == WHOLE else part}
+    key, seconds = f"{flow_run.id} {part}", POLL
+    done: Any = run_deployment(
+        PART, parameters=asked, idempotency_key=key, work_queue_name=queue, tags=flow_run.tags, poll_interval=seconds
+    )
+    if done.state is None or not done.state.is_completed():
+        raise StageFailed(part, f"did not end well: {done.state and done.state.message}", 1)
+    return part
+
+
+@flow(name="team", flow_run_name=steps.named, task_runner=ThreadPoolTaskRunner(max_workers=1000))  # type: ignore[arg-type]
+def team(
+    model: Model = "tiny",
+    hours: float | None = None,
+    nproc_per_node: int = 1,
+    commit: str = "HEAD",
+    settings: dict[str, Any] | None = None,
+    queue: Literal["gpu", "cpu"] = "gpu",
+) -> list[str]:
+    """Every stage of a model in flow runs of their own; `hours` limits each stage, what trains is done by workers of `queue`.
+
+    `commit`, `settings`: docs/team.md.
+    """
+    request = Request.read(model, commit or "HEAD", settings, "team")
+    with steps.begun("team", request, hours, sources=False) as running:
+        given: dict[str, Any] = {
+            "model": model,
+            "hours": hours,
+            "nproc_per_node": nproc_per_node,
+            "commit": request.commit,
+        }
+        given |= {"settings": dict(request.settings), "parent": running.parent}
+
+        def send(part: str, kind: str, after: Iterable[Future] = (), stages: Sequence[str] = ()) -> Future:
+            where = queue if kind == "gpu" else kind
+            return away.submit(part, stages or [part], where, given, return_state=False, wait_for=list(after))
+
+        sent = send_all(model, running, send)
+        ended = [part for part, future in sent.items() if well(future)]
+        whole = [*ended, "report"] if len(ended) == len(sent) and model in running.params["run"]["models"] else ended
+        if ended and not well(send(WHOLE, "cpu", stages=whole)):
+            raise StageFailed(WHOLE, "did not end well; the page of its flow run says why", 1)
+        if failed := [part for part in sent if part not in ended]:
+            raise StageFailed(
+                str(request), f"{len(failed)} of {len(sent)} parts failed: {', '.join(failed)}; start it again", 1
+            )
+        return whole
+
+
+def send_all(model: str, running: steps.Running, send: Send) -> dict[str, Future]:
+    """Ask for every part whose results are the model's, each after what it reads."""
+    params, read = running.params, dict[str, Future]()
+
+    def data(*stages: str) -> list[Future]:
+        return [read.setdefault(stage, read.get(stage) or send(stage, "cpu")) for stage in stages]
+
+    if model in params["published"]:
+        sent = {f"published@{model}": send(f"published@{model}", "cpu")}
+    else:
+        sent = {
+            f"pretrain@{model}": send(f"pretrain@{model}", "gpu", data(f"tokens@{params['models'][model]['tokens']}"))
+        }
+    (first,) = sent.values()
+    every = {}
+    for name, ablation in params["ablations"].items():
+        if ablation["model"] == model:
+            before = data(f"tokens@{ablation['tokens']}", f"tasks@{ablation['data']}")
+            titles = [
+                f"{arm}-seed{seed + 1}"
+                for seed in range(ablation["seeds"])
+                for arm in checkouts.params(running.place, name)
+            ]
+            every[name] = before, {title: send(f"arm@{name}/{title}", "gpu", before) for title in titles}
+    for name, each in params["finetunings"].items():
+        if each["model"] == model:
+            for stage in (f"glue@{name}", f"squad@{name}"):
+                sent[stage] = send(stage, "gpu", [first, *data(f"tasks@{each['tasks']}")])
+    for name, (before, arms) in every.items():  # an arm that failed is tried once more by the ablation, which notes it
+        done = [title for title, future in arms.items() if well(future)]
+        together = [f"arm@{name}/{','.join(done)}"] if done else []
+        sent[f"ablation@{name}"] = send(f"ablation@{name}", "gpu", before, [*together, f"ablation@{name}"])
+    return sent
+
+
+def well(future: Future) -> bool:
+    """Wait for a part; whether it has ended well."""
+    future.wait()
+    return future.state.is_completed()
