@@ -23,7 +23,8 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc git libc6-dev \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 1000 electra \
-    && install --directory --owner=electra --group=electra /app
+    && install --directory --owner=electra --group=electra /app /srv/electra /srv/electra/.dvc /srv/electra/.dvc/cache \
+        /srv/electra/build /srv/electra/runs
 
 WORKDIR /app
 

@@ -1,0 +1,306 @@
+"""compose.yaml: held to the schema of compose files, and its services started as plain processes that work together.
+
+No container is started here: images are played by Debian's Postgres and moto's S3, and every other command is the file's own.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.conftest import ROOT, environment, git_project
+
+COMPOSE = ROOT / "compose.yaml"
+LOGINS = {
+    **{"POSTGRES_PASSWORD": "postgres1234", "S3_USER": "store1234", "S3_PASSWORD": "bucket12345678"},
+    **{"PREFECT_LOGIN": "team:prefect1234", "MLFLOW_PASSWORD": "mlflow12345678", "MLFLOW_SECRET": "signs1234"},
+}
+PLACES = {"postgres:5432": 0, "s3:9000": 0, "prefect:4200": 0, "mlflow:5000": 0}  # ports are chosen in a test
+
+
+def interpolated(text: str, values: dict[str, str]) -> str:
+    """As compose does: ${NAME}, ${NAME:-default}, and ${NAME:?what is said where it is missing}."""
+
+    def put(match: re.Match[str]) -> str:
+        name, mark, rest = match.groups()
+        assert name in values or mark == ":-", f"{name}: {rest}"
+        return values.get(name) or rest
+
+    return re.sub(r"\$\{(\w+)(?:(:[-?])([^}]*))?\}", put, text)
+
+
+def compose(values: dict[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = YAML(typ="safe").load(interpolated(COMPOSE.read_text(encoding="utf-8"), values))
+    return found
+
+
+def test_the_file_is_one_that_compose_reads() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_nothing_starts_without_a_login_of_ones_own() -> None:
+    example = (ROOT / "deploy" / "team.env.example").read_text(encoding="utf-8")
+    asked = dict(re.findall(r"^(?:# )?([A-Z_0-9]+)=(.*)$", example, re.M))
+    text = COMPOSE.read_text(encoding="utf-8")
+    used = set(re.findall(r"\$\{(\w+)", text))
+    assert used == set(asked)
+    for name in LOGINS:
+        assert asked[name] == "", "a default would be everybody's"
+        with pytest.raises(AssertionError, match=r"deploy/team\.env"):
+            compose({key: value for key, value in LOGINS.items() if key != name})
+    assert "/deploy/team.env\n" in (ROOT / ".gitignore").read_text(encoding="utf-8")
+    done = subprocess.run(["make", "team", "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (
+        "docker compose --env-file deploy/team.env up" in done.stdout and "deploy/team.env is not there" in done.stdout
+    )
+
+
+def test_services_wait_for_each_other_and_are_seen_by_this_machine_alone() -> None:
+    found = compose(LOGINS)
+    services = found["services"]
+    for name, service in services.items():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+        for other, needs in service.get("depends_on", {}).items():
+            if needs["condition"] == "service_healthy":
+                assert "healthcheck" in services[other], other
+            else:
+                assert services[other]["restart"] == "no", f"{other} ends"
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert source == "." or source in found["volumes"]
+    folders = {volume.split(":")[1] for volume in services["worker"]["volumes"]}
+    assert folders == {"/srv/origin", "/srv/electra/.dvc/cache", "/srv/electra/build", "/srv/electra/runs"}
+    image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    for folder in folders - {"/srv/origin"}:
+        assert f" {folder}" in image, "or the volume would be root's"
+    kept = (ROOT / ".dockerignore").read_text(encoding="utf-8")
+    for service in services.values():
+        for word in service.get("command", []):
+            if word.startswith("deploy/"):
+                assert (ROOT / word).is_file() and f"!{word}\n" in kept
+
+
+class Team:
+    """The services of compose.yaml as processes, on free ports, in the order that they wait for each other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.processes = folder, list[subprocess.Popen[bytes]]()
+        self.ports = {}
+        for place in PLACES:
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.ports[place] = free.getsockname()[1]
+        self.project = git_project(folder / "origin")
+        shutil.copytree(ROOT / "deploy", self.project / "deploy")
+        text = (self.project / "prefect.yaml").read_text().replace("model: tiny", "model: smoke")
+        (self.project / "prefect.yaml").write_text(text)
+        params = self.project / "params.yaml"
+        params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
+        commit = ["git", "-c", "user.name=T", "-c", "user.email=t@example.com"]
+        subprocess.run([*commit, "add", "-A"], cwd=self.project, check=True)
+        subprocess.run([*commit, "commit", "-qm", "Team"], cwd=self.project, check=True)
+        self.file = compose({**LOGINS, "ELECTRA_REPOSITORY": str(self.project)})
+        self.values = self.variables("worker")
+
+    def here(self, value: Any) -> str:
+        """A text of the file with this machine's ports and folders."""
+        text = str(value)
+        for place, port in self.ports.items():
+            host, inside = place.split(":")
+            text = re.sub(rf"(?<![\w.-])(?:{host}|127\.0\.0\.1|localhost):{inside}\b", f"127.0.0.1:{port}", text)
+            text = str(port) if text == inside else text
+        return "127.0.0.1" if text == "0.0.0.0" else text
+
+    def variables(self, name: str) -> dict[str, str]:
+        told = {key: self.here(value) for key, value in self.file["services"][name].get("environment", {}).items()}
+        return environment(self.project, PREFECT_LOGGING_TO_API_BATCH_INTERVAL="0.3", **told)
+
+    def start(self, name: str, command: list[str] | None = None, **more: str) -> None:
+        """A service: one that `restart`s goes on until the end, one that does not has to end well."""
+        service = self.file["services"][name]
+        values = self.variables(name) | more
+        for config in service.get("configs", []):
+            file = self.folder / config["source"]
+            file.write_text(self.here(self.file["configs"][config["source"]]["content"]))
+            values = {key: value.replace(config["target"], str(file)) for key, value in values.items()}
+        words = command or [self.here(word) for word in service["command"]]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                words, cwd=self.project, env=values, stdout=log, stderr=log, start_new_session=True
+            )
+        if service["restart"] == "no":
+            assert process.wait(timeout=300) == 0, (self.folder / f"{name}.log").read_text()
+            return
+        self.processes.append(process)
+        check = service.get("healthcheck", {}).get("test", [])
+        if check and check[1] in {"pg_isready", "python"}:
+            self.wait([self.here(word) for word in check[1:]], name, values, process)
+
+    def wait(self, words: list[str], name: str, values: dict[str, str], process: subprocess.Popen[bytes]) -> None:
+        """The service's own health check, until it is well."""
+        words[:1] = [shutil.which("pg_isready") or f"{binaries()}/pg_isready"] if name == "postgres" else words[:1]
+        words += ["--port", str(self.ports["postgres:5432"])] if name == "postgres" else []
+        deadline = time.monotonic() + 300
+        while subprocess.run(words, env=values, capture_output=True, check=False).returncode:
+            assert process.poll() is None and time.monotonic() < deadline, (self.folder / f"{name}.log").read_text()[
+                -3000:
+            ]
+            time.sleep(0.5)
+
+    def postgres(self) -> None:
+        """What the image of Postgres does with its variables: a superuser, its database, the script."""
+        told = self.file["services"]["postgres"]["environment"]
+        data, port = self.folder / "postgres", str(self.ports["postgres:5432"])
+        (self.folder / "login").write_text(told["POSTGRES_PASSWORD"])
+        data.mkdir()
+        own = []
+        if os.geteuid() == 0:  # Postgres refuses to be root
+            for path in (data, self.folder / "login"):
+                shutil.chown(path, "postgres", "postgres")
+            for path in (self.folder, *self.folder.parents):
+                if path.stat().st_uid == 0 and path != Path("/"):
+                    path.chmod(path.stat().st_mode | 0o011)
+            own = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
+        make = [
+            "initdb",
+            "--username",
+            told["POSTGRES_USER"],
+            "--pwfile",
+            self.folder / "login",
+            "--auth",
+            "scram-sha-256",
+        ]
+        subprocess.run(
+            [*own, f"{binaries()}/{make[0]}", *map(str, make[1:]), "-D", data], check=True, capture_output=True
+        )
+        run = [f"{binaries()}/postgres", "-D", str(data), "-p", port, "-h", "127.0.0.1", "-k", ""]
+        for database, script in (("postgres", f"CREATE DATABASE {told['POSTGRES_DB']}"), ("", "")):
+            if not database:
+                script = self.file["configs"]["databases"]["content"]
+            single = [*own, f"{binaries()}/postgres", "--single", "-D", str(data), "postgres"]
+            subprocess.run(single, input=script.rstrip(";") + "\n", text=True, check=True, capture_output=True)
+        self.start("postgres", [*own, *run])
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def binaries() -> str:
+    """Where Debian puts Postgres."""
+    found = shutil.which("initdb") or next(iter(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")))), "")
+    return str(Path(found).parent)
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    if binaries() == ".":
+        pytest.skip("no Postgres here: apt install postgresql")
+    made = Team(tmp_path_factory.mktemp("team"))
+    try:
+        made.postgres()
+        store = f"127.0.0.1:{made.ports['s3:9000']}".split(":")
+        made.start("s3", ["moto_server", "-H", store[0], "-p", store[1]])
+        made.wait(
+            [sys.executable, "-c", f"import socket; socket.create_connection({tuple(store)!r})"],
+            "s3",
+            made.values,
+            made.processes[-1],
+        )
+        for name in ("buckets", "mlflow", "prefect", "deploy"):
+            made.start(name)
+        clone = made.folder / "worker"
+        clone.mkdir()
+        made.start("worker", ELECTRA_HOME=str(clone))
+        yield made
+    finally:
+        made.stop()
+
+
+def ask(url: str, login: str, body: Any = None) -> Any:
+    import base64
+
+    headers = {
+        "Content-Type": "application/json",
+        "Authorization": "Basic " + base64.b64encode(login.encode()).decode(),
+    }
+    request = urllib.request.Request(url, None if body is None else json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.slow
+def test_the_services_do_a_run_together(team: Team) -> None:
+    """From nothing to a run whose model lies in the store, whose record in Postgres and whose figures in the bucket."""
+    url, login = team.values["PREFECT_API_URL"], LOGINS["PREFECT_LOGIN"]
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        ask(f"{url}/flow_runs/filter", "team:guess", {})
+    command = [sys.executable, "-m", "prefect", "deployment", "run", "pretrain/electra-tiny", "--tag", "user:anna"]
+    done = subprocess.run(command, cwd=team.project, env=team.values, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    deadline = time.monotonic() + 500
+    while True:
+        (run,) = ask(f"{url}/flow_runs/filter", login, {})
+        if run["state"]["type"] not in {"SCHEDULED", "PENDING", "RUNNING"}:
+            break
+        assert time.monotonic() < deadline, (team.folder / "worker.log").read_text()[-4000:]
+        time.sleep(1)
+    assert run["state"]["type"] == "COMPLETED", (team.folder / "worker.log").read_text()[-4000:]
+
+    clone = team.folder / "worker"
+    sync = [sys.executable, "-m", "pipelines", "sync"]  # what a busy machine had no time for
+    done = subprocess.run(
+        sync, cwd=clone, env=team.values | {"PYTHONPATH": str(clone)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+    import boto3
+
+    store = {key: value for key, value in team.values.items() if key.startswith("AWS_")}
+    client = boto3.client(
+        "s3",
+        "us-east-1",
+        endpoint_url=store["AWS_ENDPOINT_URL"],
+        aws_access_key_id=store["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=store["AWS_SECRET_ACCESS_KEY"],
+    )
+    keys = {
+        bucket: [each["Key"] for each in client.list_objects_v2(Bucket=bucket).get("Contents", [])]
+        for bucket in ("mlflow", "store")
+    }
+    assert any(key.startswith("files/md5/") for key in keys["store"]) and any("runs/" in key for key in keys["store"])
+    assert any(key.endswith("registered/smoke-discriminator/served.py") for key in keys["mlflow"]), keys["mlflow"]
+
+    told = ask(
+        f"{team.values['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/runs/search",
+        f"admin:{LOGINS['MLFLOW_PASSWORD']}",
+        {"experiment_ids": ["1"]},
+    )
+    tags = {run["info"]["run_name"]: {tag["key"]: tag["value"] for tag in run["data"]["tags"]} for run in told["runs"]}
+    assert tags["pretrain@smoke"]["mlflow.user"] == "anna" and "dvc.out.build/models/smoke" in tags["pretrain@smoke"]
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        ask(f"{team.values['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/experiments/get?experiment_id=1", "admin:guess")
