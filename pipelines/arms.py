@@ -1,7 +1,7 @@
 """One arm of an ablation with one seed as a stage of its own, so that arms can run on as many machines as there are.
 
-`python -m pipelines ablation table5 --only electra-seed1` does the one and leaves what it made as an out of DVC; the ablation itself
-then finds it and does the rest. DVC's stages are written by code, since its templates know no grids:
+`python -m pipelines ablation table5 --only electra-seed1` does the one and leaves what it made as an out of DVC; the
+ablation itself then finds it and does the rest. DVC's stages are written by code, since its templates know no grids:
 
     pipelines/arms/table5/dvc.yaml                    arm@electra-seed1, ... with what the ablation's stage depends on
     build/arms/table5/electra-seed1/<key>/<made of>/  what lies in runs/arms/<key>/<made of>

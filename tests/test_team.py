@@ -1,6 +1,6 @@
 """compose.yaml: held to the schema of compose files, and its services started as plain processes that work together.
 
-No container is started here: images are played by Debian's Postgres and moto's S3, and every other command is the file's own.
+No container is started here: images are played by Debian's Postgres and moto's S3; other commands are the file's own.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""The model of a run as Prefect's page offers it: those of this checkout's params.yaml to choose from, any other to type.
+"""The model of a run as Prefect's page offers it: those of this checkout's params.yaml.
 
-A run may be of a commit with models of its own, so the list is an offer: what is given is checked by that commit's own code.
+A run may be of a commit with models of its own, so the list is an offer, and what is given is checked by that commit.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Some stages of a run that several machines share, in a checkout of their own: what `team` hands to whichever worker is free."""
+"""Some stages of a run that several machines share, in a checkout of their own: what `team` hands to a free worker."""
 
 from typing import Any
 
@@ -21,10 +21,10 @@ def part(
     part: str = "",
     parent: str | None = None,
 ) -> dict[str, str]:
-    """`stages` (["glue@base"]) one after the other; what other parts have made comes from the store, and what is made goes there.
+    """`stages` (["glue@base"]) one after the other; what others have made comes from the store.
 
-    `part` names it among the parts of a run, `parent` is the run in MLflow of the whole. Without `part` its results are saved as an
-    experiment, as those of a run on one machine are.
+    `part` names it among the parts of a run, `parent` is the run in MLflow of the whole. Without `part` its results are
+    saved as an experiment, as those of a run on one machine are.
     """
     with steps.begun("part", Request.read(model, commit, settings, part), hours, parent, sources=False) as running:
         layout = Layout(nproc_per_node)

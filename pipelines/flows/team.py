@@ -3,8 +3,9 @@
     tokens, tasks (cpu) -> pre-training (gpu) -> each GLUE, each SQuAD (gpu)        -> all results and the report (cpu)
                         -> each arm and seed of each ablation (gpu) -> ablation (gpu) ->
 
-Each is a flow run of its own (`part`), done by whichever worker of its queue is free; results go from one to the next by the store.
-One that fails stops only what needs it. This flow only waits: it has a pool of its own, so that it takes no worker from its parts.
+Each is a flow run of its own (`part`), done by whichever worker of its queue is free; results go by the store.
+One that fails stops only what needs it. This flow only waits, in a pool of its own, so that it takes no worker from its
+parts.
 """
 
 import os
@@ -33,7 +34,7 @@ Send = Callable[..., Future]
 
 @task(name="away", task_run_name="{part}", cache_policy=NO_CACHE, persist_result=False)
 def away(part: str, stages: Sequence[str], queue: str, given: dict[str, Any]) -> str:
-    """Have a worker of a queue do some stages, and wait for it. One that this flow run has asked for before is the same one."""
+    """Have a worker of a queue do some stages, and wait for it. What this flow run has asked for before is the same."""
     asked = {**given, "stages": list(stages), "part": "" if part == WHOLE else part}
     key, seconds = f"{flow_run.id} {part}", POLL
     done: Any = run_deployment(
@@ -53,9 +54,9 @@ def team(
     settings: dict[str, Any] | None = None,
     queue: Literal["gpu", "cpu"] = "gpu",
 ) -> list[str]:
-    """Every stage of a model in flow runs of their own; `hours` limits each stage, what trains is done by workers of `queue`.
+    """Every stage of a model in flow runs of their own; `hours` limits each stage.
 
-    `commit`, `settings`: docs/team.md.
+    What trains is done by workers of `queue`. `commit`, `settings`: docs/team.md.
     """
     request = Request.read(model, commit or "HEAD", settings, "team")
     with steps.begun("team", request, hours, sources=False) as running:
