@@ -56,3 +56,16 @@ def _bytes(count: float) -> str:
 
 def _two(value: float) -> str:
     return f"{float(f'{value:.2g}'):g}"
+
+
+def test_what_the_page_says_of_the_scheduler_is_the_record() -> None:
+    runs = read_json(ROOT / "benchmarks/results/scale.json")["scheduler"]["hundredth_of"]
+    page = " ".join((ROOT / "docs/scale.md").read_text().split())
+    stages = [stage for run in runs.values() for stage in run.values()]
+    cost = [stage["cpu_milliseconds_per_unit"] for stage in stages]
+    assert f"took {min(cost):.0f} to {max(cost):.0f} ms of processor time a unit" in page
+    assert f"{max(stage['peak_megabytes'] for stage in stages):.0f} MB at most" in page
+    read, packed = (runs["1.0e+12 tokens"][stage] for stage in ("corpus", "rows"))
+    for unit, what in ((read, "units of documents took "), (packed, "of rows ")):
+        told = f"{unit['units']:,} {what}{unit['seconds']:.0f} s where {unit['ideal_seconds']:.0f} s"
+        assert told in page, told
