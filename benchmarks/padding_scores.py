@@ -35,7 +35,7 @@ from torch import Tensor
 from benchmarks.provenance import provenance
 from electra.files import write_json
 from electra.finetuning import heads
-from electra.finetuning.batches import Batch
+from electra.finetuning.batches import PackedBatch
 from electra.finetuning.runs.job import Job
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.solve import solve
@@ -45,15 +45,15 @@ from electra.nn import attention, dropout
 from electra.nn.encoder import Encoder
 from electra.workers import run_units, worker_count
 from pipelines.params import load
-from pipelines.progress import Progress
+from pipelines.progress import ProgressBar
 
-First = Callable[[Encoder, Batch], Tensor]
+First = Callable[[Encoder, PackedBatch], Tensor]
 
 
 def padded(length: int) -> First:
     """What `first_hidden` gives, by the padded encoder on rows of `length`."""
 
-    def first(encoder: Encoder, batch: Batch) -> Tensor:
+    def first(encoder: Encoder, batch: PackedBatch) -> Tensor:
         ids_BT, segments_BT = batch.grid(batch.ids_P, 0), batch.grid(batch.segments_P, 0)
         missing = (0, length - ids_BT.shape[1])
         length_B = torch.bincount(batch.row_P, minlength=len(batch))
@@ -70,10 +70,10 @@ def shared_draws(length: int) -> Iterator[Callable[[First], First]]:
     Gives a wrapper for `first_hidden` and its like, which tells what batch is being read: what is dropped does not say.
     """
     draw, elements = dropout._compare, attention._ELEMENTS
-    now: list[Batch] = []
+    now: list[PackedBatch] = []
 
     def wrapper(first: First) -> First:
-        def told(encoder: Encoder, batch: Batch) -> Tensor:
+        def told(encoder: Encoder, batch: PackedBatch) -> Tensor:
             now[:] = [batch]
             return first(encoder, batch)
 
@@ -131,7 +131,7 @@ def main() -> None:
             work += [(job, arm, given.draws) for job in jobs for arm in ("unpadded", "padded")]
         found: dict[str, dict[str, list[float]]] = {task: {"unpadded": [], "padded": []} for task in tasks}
         results: dict[int, float] = {}
-        with Progress("padding scores", len(work), "runs") as progress:
+        with ProgressBar("padding scores", len(work), "runs") as progress:
             for index, value in run_units(score, work, worker_count(), preload=("electra.finetuning.runs.preload",)):
                 results[index] = value
                 progress.update(len(results))

@@ -14,7 +14,7 @@ from benchmarks.finetune_gpu import write_model
 from benchmarks.rehearsal_case import Counters
 from electra.data.tokenizer import SPECIALS
 from electra.files import write_jsonl
-from electra.finetuning import stacked, step, trainer
+from electra.finetuning import stacked, stacked_step, trainer
 from electra.finetuning.runs import pool
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.tasks import FinetuneConfig
@@ -29,14 +29,14 @@ def observed(unit: pool.Unit) -> dict[str, Any]:
     """A unit of the pool, its GPU, and the counts of its first step and of a late one that was all replayed."""
     counters, seen = Counters(), []
 
-    class Counted(step.Step):
+    class Counted(stacked_step.StackedStep):
         def __call__(self, rows_SB: Any) -> Any:
             before = counters.read()
             result = super().__call__(rows_SB)
             seen.append(counters.since(before))
             return result
 
-    stacked.Step = Counted  # type: ignore[misc]
+    stacked.StackedStep = Counted  # type: ignore[misc]
     begun = counters.read()
     records = pool.alone(unit)
     after = counters.since(begun)

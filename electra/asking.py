@@ -6,7 +6,7 @@ from typing import Any
 
 from electra.errors import BadInput, shown
 from electra.files import encodes
-from electra.finetuning.registry import kind_of
+from electra.finetuning.kind_of import kind_of
 from electra.finetuning.task_kind import Row
 from electra.finetuning.tasks import Task
 

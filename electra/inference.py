@@ -35,10 +35,10 @@ from electra.data.tokenizer import Tokenizer
 from electra.devices import default_device
 from electra.errors import BadConfig, BadDevice, BadInput, shown
 from electra.files import encodes
-from electra.finetuning.batches import Batch, stack
+from electra.finetuning.batches import PackedBatch, stack
 from electra.finetuning.folder import Ready, architecture, is_finetuned, load_model, load_tokenizer
 from electra.finetuning.heads import Network, pooled
-from electra.finetuning.registry import kind_of
+from electra.finetuning.kind_of import kind_of
 from electra.finetuning.task_kind import Row
 from electra.finetuning.tasks import Pooling, SquadTask
 from electra.finetuning.trainer import read_outputs
@@ -185,7 +185,7 @@ class _Judge(Network):
         super().__init__()
         self.discriminator, self.encoder, self.length = discriminator, discriminator.encoder, 0
 
-    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
         """`probability` (B, L) that a token was replaced, 0 beyond a row's end."""
         share_P = self.discriminator.head(hidden(self.encoder, batch)).float().sigmoid()
         share_BT = batch.grid(share_P, 0)
@@ -199,7 +199,7 @@ class _Embed(Network):
         super().__init__()
         self.encoder, self.pooling = encoder, pooling
 
-    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
         """`vector` (B, H)."""
         return {"vector": pooled(self.encoder, batch, self.pooling)}
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from electra.config import build, digest, merge, nearest, plain, require, require_once, written
 from electra.data.packing import TokensConfig
 from electra.errors import BadConfig
-from electra.finetuning.tasks import GLUE, SQUAD, Arm, FinetuneSection
+from electra.finetuning.tasks import GLUE, SQUAD, ArmName, FinetuneSection
 from electra.nn.config import AnyEncoderConfig
 from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, PretrainConfig
 from pipelines.experiments import AblationConfig
@@ -80,7 +80,7 @@ class FinetuningConfig:
     model: str
     tasks: str
     recipe: str
-    arms: tuple[Arm, ...] = ("pretrained",)
+    arms: tuple[ArmName, ...] = ("pretrained",)
 
     def __post_init__(self) -> None:
         require_once(self.arms, "arms")

@@ -13,7 +13,7 @@ PLAIN_SECONDS = 5.0  # between two plain lines: logs are read by people
 DRAW_SECONDS = 0.1  # between two drawings of the bar
 
 
-class Progress(Bar):
+class ProgressBar(Bar):
     """`with Progress("tiny", total=1200, unit="steps") as progress: progress.update(done, loss=…)`.
 
     `total` 0 means unknown. `update` costs a clock reading, so it may be called at every step; a resumed task simply

@@ -24,7 +24,7 @@ from typing import Any
 from electra.errors import BadConfig, CorruptFile, NoAccess, SourceUnreachable, UserError
 from electra.files import hold_folder, remove, rename, room, safe_join, sha256_bytes, sha256_file
 from electra.storage.manifest import read_notes, sha256_once, write_sealed
-from pipelines.progress import Progress
+from pipelines.progress import ProgressBar
 
 FOLDER = Path("runs") / "fetched"
 VARIABLE = "ELECTRA_FETCHED"
@@ -89,7 +89,7 @@ def _fetch(system: Any, listed: dict[str, tuple[str, Version]], home: Path, wher
 
     pool = ThreadPoolExecutor(AT_ONCE)
     try:
-        with Progress(where, sum(listed[name][1][0] or 1 for name in todo), "bytes") as progress:
+        with ProgressBar(where, sum(listed[name][1][0] or 1 for name in todo), "bytes") as progress:
             for name, sha256 in zip(todo, pool.map(one, todo), strict=True):
                 if (old := known.get(name, [None, sha256])[1]) != sha256:
                     told = f"{name} has sha256 {sha256}, and had {old} when it was read before"

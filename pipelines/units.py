@@ -16,7 +16,7 @@ from electra.files import LOCK, atomic_folder, remove
 from electra.storage.manifest import verify_manifest, write_manifest
 from electra.workers import run_units, worker_count
 from pipelines import cluster
-from pipelines.progress import Progress
+from pipelines.progress import ProgressBar
 
 Job = TypeVar("Job")
 Counts = dict[str, Any]
@@ -54,7 +54,7 @@ def finish_units(
         else run_units(_finish, tasks, worker_count())
     )
     done = sum(size for size, counts in zip(sizes, found, strict=True) if counts is not None)
-    with Progress(title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards") as progress:
+    with ProgressBar(title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards") as progress:
         progress.update(done)
         for position, result in made:
             found[todo[position]] = result

@@ -24,7 +24,7 @@ NO_WORD = -100  # tagging's label of a token that stands for no word
 
 
 @dataclass(frozen=True)
-class Batch:
+class PackedBatch:
     """What the network sees: tokens of B rows end to end, and where each stands in the B × T grid of attention."""
 
     ids_P: Tensor
@@ -80,7 +80,7 @@ class Examples:
         *,
         longest: int = 0,
         places: dict[Any, Tensor] | None = None,
-    ) -> Batch:
+    ) -> PackedBatch:
         """The rows with these numbers, by one gather, in a grid of at least `longest` columns.
 
         With `places` batches of equal shapes lie at one place, where what is recorded finds them: each takes
@@ -108,7 +108,7 @@ class Examples:
         ids, segments, positions, row, first, ends_, cell, token, *values = _to_device(
             arrays, torch.device(device), places
         )
-        return Batch(
+        return PackedBatch(
             ids_P=ids,
             segments_P=segments,
             positions_P=positions,

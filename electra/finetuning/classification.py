@@ -19,11 +19,11 @@ from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.finetuning import predictions
 from electra.finetuning.batches import Examples, stack
-from electra.finetuning.heads import Classifier, DenseClassifier, Network, Outputs
+from electra.finetuning.heads import Classifier, DenseClassifier, Network, OutputArrays
 from electra.finetuning.labels import read_label
 from electra.finetuning.metrics import score
 from electra.finetuning.stored import DO, Exported, Stored, named_outputs
-from electra.finetuning.task_kind import Encoded, Judged, Row, Rows, TaskKind, require_texts
+from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind, require_texts
 from electra.finetuning.tasks import FinetuneConfig, Pooling, Task
 from electra.nn.card import Use
 from electra.nn.config import AnyEncoderConfig, ModernConfig
@@ -75,16 +75,16 @@ class Classification(TaskKind):
         return Classifier(encoder, len(task.labels), config.head_dropout, config.pooling)
 
     def judge(
-        self, outputs: Outputs, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
-    ) -> Judged:
+        self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
+    ) -> SplitResult:
         rows, logits_NC = encoded.rows, outputs["logits"]
         files = {".jsonl": predictions.lines(task, rows, logits_NC)}
         if not labelled:
-            return Judged(files, {}, None)
+            return SplitResult(files, {}, None)
         fault, finite = predictions.fault(task, rows, logits_NC), bool(np.isfinite(logits_NC).all())
-        return Judged(files, predictions.scores(task, rows, logits_NC), fault, finite)
+        return SplitResult(files, predictions.scores(task, rows, logits_NC), fault, finite)
 
-    def answers(self, outputs: Outputs, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
+    def answers(self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
         logits_BC = predictions.finite(outputs["logits"])
         for line, logits_C in zip(predictions.lines(task, encoded.rows, logits_BC), logits_BC, strict=True):
             answer = {key: line[key] for key in ("id", "prediction")}
@@ -92,7 +92,7 @@ class Classification(TaskKind):
                 answer["probabilities"] = dict(zip(task.labels, predictions.probabilities(logits_C), strict=True))
             yield answer
 
-    def score(self, rows: Rows, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
+    def score(self, rows: RowSequence, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
         predicted: list[Any] = []
         for number, row in enumerate(rows, 1):
             label, fault = read_label(answer := answers[row["id"]], task.labels)

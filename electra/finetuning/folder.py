@@ -25,7 +25,7 @@ from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.files import dump_json, read_object
 from electra.finetuning.heads import Network
-from electra.finetuning.registry import ARCHITECTURES, CLASSIFICATION, SQUAD, kind_of
+from electra.finetuning.kind_of import ARCHITECTURES, CLASSIFICATION, SQUAD, kind_of
 from electra.finetuning.stored import DO, Stored
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.card import model_card

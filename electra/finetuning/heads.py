@@ -16,14 +16,14 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from electra.finetuning.batches import Batch, Examples
+from electra.finetuning.batches import Examples, PackedBatch
 from electra.finetuning.tasks import Pooling
 from electra.finetuning.unpadded import first_hidden, pooled_hidden
 from electra.nn.dropout import dropout
 from electra.nn.encoder import Encoder
 from electra.storage.tensors import Tensors
 
-Outputs = dict[str, NDArray[Any]]  # by name, rows first
+OutputArrays = dict[str, NDArray[Any]]  # by name, rows first
 
 
 class Network(nn.Module):
@@ -31,16 +31,16 @@ class Network(nn.Module):
 
     encoder: Encoder
 
-    def losses(self, batch: Batch) -> Tensor:
+    def losses(self, batch: PackedBatch) -> Tensor:
         """Loss of each row (B,)."""
         raise NotImplementedError
 
-    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
         """What prediction needs of each row: named tensors, rows first."""
         raise NotImplementedError
 
 
-def pooled(encoder: Encoder, batch: Batch, pooling: Pooling) -> Tensor:
+def pooled(encoder: Encoder, batch: PackedBatch, pooling: Pooling) -> Tensor:
     """What the head reads of each row (B, H): its [CLS] vector, or mean or maximum over all of its tokens."""
     return first_hidden(encoder, batch) if pooling == "cls" else pooled_hidden(encoder, batch, pooling)
 
@@ -80,13 +80,13 @@ class Classifier(Network):
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: PackedBatch) -> Tensor:
         """Logits (B, C)."""
         pooled_BH = pooled(self.encoder, batch, self.pooling)
         logits_BC: Tensor = self.head(dropout(pooled_BH, self.head_dropout, self.training))
         return logits_BC
 
-    def losses(self, batch: Batch) -> Tensor:
+    def losses(self, batch: PackedBatch) -> Tensor:
         """Cross-entropy or squared error of each row (B,)."""
         logits_BC, label_B = self(batch), batch.targets["label"]
         if self.regression:
@@ -94,7 +94,7 @@ class Classifier(Network):
             return loss_B
         return F.cross_entropy(logits_BC, label_B, reduction="none")
 
-    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
         """What prediction needs of each row: `logits` (B, C)."""
         return {"logits": self(batch)}
 
@@ -123,6 +123,6 @@ class DenseClassifier(Network):
         super().__init__()
         self.encoder, self.dense, self.out, self.pooling = encoder, dense, out, pooling
 
-    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
         """`logits` (B, C)."""
         return {"logits": self.out(F.gelu(self.dense(pooled(self.encoder, batch, self.pooling))))}

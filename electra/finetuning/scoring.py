@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadInput
-from electra.finetuning.registry import kind_of
-from electra.finetuning.task_kind import Rows
+from electra.finetuning.kind_of import kind_of
+from electra.finetuning.task_kind import RowSequence
 from electra.finetuning.tasks import Task
 
 
@@ -55,13 +55,13 @@ def _parsed(text: str, where: object) -> Any:
         raise BadInput(where, f"is {text[:60]!r}, which is not JSON", "predictions") from None
 
 
-def score(task: Task, rows: Rows, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
+def score(task: Task, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
     """Every metric of the task; raises BadInput for a row without a prediction, and for one that no row asked for."""
     _match(rows, answers, where)
     return kind_of(task).score(rows, answers, task, where)
 
 
-def _match(rows: Rows, answers: Mapping[str, Any], where: Path) -> None:
+def _match(rows: RowSequence, answers: Mapping[str, Any], where: Path) -> None:
     known = {row["id"] for row in rows}
     for number, row in enumerate(rows, 1):
         if row["id"] not in answers:

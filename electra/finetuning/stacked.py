@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 from electra.finetuning.batches import Examples, training_order
 from electra.finetuning.heads import Network
-from electra.finetuning.step import Step
+from electra.finetuning.stacked_step import StackedStep
 from electra.finetuning.tasks import FinetuneConfig
 from electra.finetuning.trainer import Training, optimizer_for, run_steps, tokens_of_a_part
 from electra.finetuning.unpadded import linear, lookup
 from electra.optim.optimizer import AdamW
-from electra.optim.recording import CudaRecorder, Record
+from electra.optim.recording import CudaRecorder, Recorder
 from electra.seeds import derive
 
 
@@ -43,13 +43,13 @@ def train_together(
     place, joint = torch.device(device), stack(models)
     optimizer = _without_decay_of_vectors(optimizer_for(joint, config), config.weight_decay)
     tokens = tokens_of_a_part(models[0], place)
-    update = Step(joint, optimizer, examples, config, tokens=tokens, record=recorder(place))
+    update = StackedStep(joint, optimizer, examples, config, tokens=tokens, record=recorder(place))
     orders = [training_order(len(examples), config.batch, seed, stream) for seed in seeds]
     torch.manual_seed(derive(seeds[0], f"{stream}/stacked", *seeds))
     return run_steps(joint, optimizer, update, orders, config, len(examples))
 
 
-def recorder(place: torch.device) -> Record | None:
+def recorder(place: torch.device) -> Recorder | None:
     """What records a step, on devices that can."""
     return CudaRecorder(place) if place.type == "cuda" else None
 

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.files import encodes
-from electra.finetuning.batches import NO_WORD, Batch, Examples, stack
-from electra.finetuning.heads import Network, Outputs
+from electra.finetuning.batches import NO_WORD, Examples, PackedBatch, stack
+from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.predictions import finite
 from electra.finetuning.spans import bioes, check_row, iob2, spans, tag_scores
 from electra.finetuning.stored import Exported, Stored, named_outputs
-from electra.finetuning.task_kind import Encoded, Judged, Row, Rows, TaskKind
+from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.finetuning.unpadded import hidden
 from electra.nn.card import Use
@@ -87,27 +87,27 @@ class Tagging(TaskKind):
         return Tagger(encoder, len(task.classes), config.length)
 
     def judge(
-        self, outputs: Outputs, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
-    ) -> Judged:
+        self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
+    ) -> SplitResult:
         rows, tags = encoded.rows, tags_of(task, encoded, outputs["tags"])
         lines = [
             {"id": row["id"], "words": row["words"], "prediction": predicted, "label": row.get("tags")}
             for row, predicted in zip(rows, tags, strict=True)
         ]
         if not labelled:
-            return Judged({".jsonl": lines}, {}, None)
+            return SplitResult({".jsonl": lines}, {}, None)
         gold = [row["tags"] for row in rows]
         fault = "no span was predicted in any row" if any(map(spans, gold)) and not any(map(spans, tags)) else None
-        return Judged({".jsonl": lines}, tag_scores(tags, gold), fault, bool(outputs["finite"].all()))
+        return SplitResult({".jsonl": lines}, tag_scores(tags, gold), fault, bool(outputs["finite"].all()))
 
-    def answers(self, outputs: Outputs, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
+    def answers(self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
         tags, marks = tags_of(task, encoded, outputs["tags"]), _marks(encoded.examples)
         for row, each, mark_P, share_L in zip(encoded.rows, tags, marks, outputs["share"], strict=True):
             shares = [float(f"{share:.6g}") for share in finite(share_L[: len(mark_P)][mark_P != NO_WORD])]
             unread = [None] * (len(each) - len(shares))
             yield {"id": row["id"], "words": row["words"], "tags": each, "probabilities": shares + unread}
 
-    def score(self, rows: Rows, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
+    def score(self, rows: RowSequence, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
         for row in rows:
             self.check_row({**row, "tags": answers[row["id"]]}, task, f"{where} (id {row['id']})", labelled=True)
         return tag_scores([answers[row["id"]] for row in rows], [row["tags"] for row in rows])
@@ -153,14 +153,14 @@ class Tagger(Network):
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
-    def losses(self, batch: Batch) -> Tensor:
+    def losses(self, batch: PackedBatch) -> Tensor:
         """Cross-entropy of each row (B,), summed over its words."""
         loss_P = F.cross_entropy(
             self.head(hidden(self.encoder, batch)), batch.targets["label"], ignore_index=NO_WORD, reduction="none"
         )
         return loss_P.new_zeros(len(batch)).index_add(0, batch.row_P, loss_P)
 
-    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
         """`tags` (B, L): each piece's best tag; `share` (B, L): its probability; `finite` (B,): are logits."""
         logits_PC = self.head(hidden(self.encoder, batch))
         found = {"tags": logits_PC.argmax(-1), "share": logits_PC.float().softmax(-1).amax(-1)}

@@ -6,7 +6,7 @@
     outputs   judge, answers                   outputs -> scores and files of predictions; or what `predict` prints
     files     export, restore, score           Hugging Face folders, and predictions as they are handed in
 
-`kind_of` (registry.py) is the one place that tells kinds apart.
+`kind_of` (kind_of.py) is the one place that tells kinds apart.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.files import encodes
 from electra.finetuning.batches import Examples
-from electra.finetuning.heads import Network, Outputs
+from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.stored import Exported, Stored
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.card import Use
@@ -26,7 +26,7 @@ from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
 
 Row = dict[str, Any]
-Rows = Sequence[Mapping[str, Any]]
+RowSequence = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class Judged:
+class SplitResult:
     """What the outputs for a split come to."""
 
     files: dict[str, Any]  # content by what follows the split's name: `.jsonl`
@@ -89,14 +89,14 @@ class TaskKind(Protocol):
         """The encoder with a new head, drawn from torch's global generator."""
 
     def judge(
-        self, outputs: Outputs, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
-    ) -> Judged:
+        self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
+    ) -> SplitResult:
         """Predictions of a split, and their scores if its rows have labels."""
 
-    def answers(self, outputs: Outputs, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
+    def answers(self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
         """What is said of each row, as electra/answering.py lists it."""
 
-    def score(self, rows: Rows, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
+    def score(self, rows: RowSequence, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
         """Every metric of predictions by id, one for each labelled row; raises BadInput for one that is none."""
 
     def export(self, network: Any, task: Task, config: FinetuneConfig) -> Exported:

@@ -16,7 +16,7 @@ from electra.domains import BelowOne, Checked, Count, Fraction, Interval, Positi
 from electra.errors import BadConfig, shown
 from electra.files import read_json
 
-Arm = Literal["pretrained", "scratch"]
+ArmName = Literal["pretrained", "scratch"]
 Stack = Literal["auto", "on", "off"]
 Length = Annotated[int, Interval(8, 2**20)]  # tokens of a row
 Pooling = Literal["cls", "mean", "max"]
@@ -150,7 +150,7 @@ class FinetuneConfig(Checked):
     ensemble: bool = False  # and let the seeds of each arm answer together
     keep: Literal["none", "first", "all"] = "first"  # seeds of the pre-trained arm whose model is kept, ready for use
     seeds: tuple[Seed, ...] = (1, 2, 3)
-    arms: tuple[Arm, ...] = ("pretrained", "scratch")
+    arms: tuple[ArmName, ...] = ("pretrained", "scratch")
     scratch: ScratchConfig = field(default_factory=ScratchConfig)
 
     def __post_init__(self) -> None:

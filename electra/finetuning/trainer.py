@@ -18,7 +18,7 @@ from electra.finetuning.batches import Examples, parts, steps_per_epoch, trainin
 from electra.finetuning.heads import Network
 from electra.finetuning.tasks import FinetuneConfig
 from electra.optim.optimizer import AdamW, build_optimizer, clip_gradients, layer_scale, set_rate
-from electra.optim.precision import Asked, autocast, choose
+from electra.optim.precision import PrecisionChoice, autocast, choose
 from electra.optim.schedule import learning_rate
 
 ROOM = {"cpu": 2**17, "cuda": 2**23}  # tokens x hidden size of one part: enough to keep a core busy, or a GPU
@@ -138,7 +138,7 @@ def read_outputs(
     examples: Examples,
     device: torch.device | str = "cpu",
     tokens: int = 4096,
-    precision: Asked = "default",
+    precision: PrecisionChoice = "default",
     most: int | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Every output for every row (the first `most`), in the order of the rows; `tokens` bounds a part."""

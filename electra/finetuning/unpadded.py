@@ -18,14 +18,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from electra.finetuning.batches import Batch
+from electra.finetuning.batches import PackedBatch
 from electra.nn import varlen
 from electra.nn.dropout import dropout
 from electra.nn.encoder import Encoder, Layer
 from electra.nn.modern import ModernEmbeddings, ModernEncoder, ModernLayer, View, turn
 
 
-def hidden(encoder: Encoder, batch: Batch) -> Tensor:
+def hidden(encoder: Encoder, batch: PackedBatch) -> Tensor:
     """The last hidden state of every token (P, H)."""
     hidden_PH = _embed(encoder, batch)
     for layer, sight in _layers(encoder, batch):
@@ -33,7 +33,7 @@ def hidden(encoder: Encoder, batch: Batch) -> Tensor:
     return _end(encoder, hidden_PH)
 
 
-def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
+def first_hidden(encoder: Encoder, batch: PackedBatch) -> Tensor:
     """The last hidden state of each row's first token alone (B, H): all that a [CLS] head reads.
 
     The last layer then asks one query of all keys, and its feed-forward sees one position: of four layers, a fifth of
@@ -44,7 +44,7 @@ def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
     for layer, its in lower:
         hidden_PH = _layer(layer, hidden_PH, batch, its)
     attention, seen = last.attention, _seen(sight)
-    by_rows = isinstance(seen, varlen.Rows)
+    by_rows = isinstance(seen, varlen.PackedRows)
     if by_rows and seen.reach is not None:  # the kernel would take a single query for its row's last token
         return _end(encoder, _layer(last, hidden_PH, batch, sight).index_select(0, batch.first_B))
     size = hidden_PH.shape[1]
@@ -58,7 +58,7 @@ def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
     query = query_BH.view(len(batch), 1, *heads).transpose(1, 2)
     both_PX = linear(read_PH, weight[..., size:, :], both_bias)
     if by_rows:
-        single = varlen.Rows(torch.arange(len(batch) + 1, dtype=torch.int32, device=seen.ends.device), 1)
+        single = varlen.PackedRows(torch.arange(len(batch) + 1, dtype=torch.int32, device=seen.ends.device), 1)
         key, value = both_PX.view(-1, 2, *heads).unbind(1)
         if isinstance(last, ModernLayer):  # the first position is not turned
             (key,) = turn(key[None], sight.cos_TD, sight.sin_TD)
@@ -76,7 +76,7 @@ def first_hidden(encoder: Encoder, batch: Batch) -> Tensor:
     return _end(encoder, _after(last, first_BH, context.reshape(len(batch), size)))
 
 
-def pooled_hidden(encoder: Encoder, batch: Batch, pooling: Literal["mean", "max"]) -> Tensor:
+def pooled_hidden(encoder: Encoder, batch: PackedBatch, pooling: Literal["mean", "max"]) -> Tensor:
     """Mean or maximum of each row's last hidden states, [CLS] and [SEP] among them (B, H)."""
     hidden_BTH = _Spread.apply(hidden(encoder, batch), batch)  # type: ignore[no-untyped-call]
     real_BT1 = None if batch.real_BT is None else batch.real_BT[..., None]
@@ -106,7 +106,7 @@ def lookup(ids_P: Tensor, table: Tensor) -> Tensor:
     return F.embedding((ids_P.view(count, -1) + first_S1).flatten(), table.flatten(0, 1))
 
 
-def _embed(encoder: Encoder, batch: Batch) -> Tensor:
+def _embed(encoder: Encoder, batch: PackedBatch) -> Tensor:
     block = encoder.embeddings
     if isinstance(block, ModernEmbeddings):
         embedded = block.norm(block.project(lookup(batch.ids_P, block.words())))
@@ -118,10 +118,10 @@ def _embed(encoder: Encoder, batch: Batch) -> Tensor:
     return hidden_PH
 
 
-def _layers(encoder: Encoder, batch: Batch) -> list[tuple[Any, Any]]:
+def _layers(encoder: Encoder, batch: PackedBatch) -> list[tuple[Any, Any]]:
     """Every layer, and what its attention is told: BERT's its rows or a mask, a modern one's a view."""
     rows = varlen.usable(batch.ends.device, encoder.config.hidden // encoder.config.heads)
-    seen = varlen.Rows(batch.ends, batch.longest) if rows else batch.real_BT
+    seen = varlen.PackedRows(batch.ends, batch.longest) if rows else batch.real_BT
     if isinstance(encoder, ModernEncoder):
         column_T = torch.arange(batch.longest, device=batch.ends.device)
         views = encoder.views(batch.positions_P if rows else column_T, seen)
@@ -134,10 +134,10 @@ def _seen(sight: Any) -> Any:
     return sight.seen if isinstance(sight, View) else sight
 
 
-def _layer(layer: Any, hidden_PH: Tensor, batch: Batch, sight: Any) -> Tensor:
+def _layer(layer: Any, hidden_PH: Tensor, batch: PackedBatch, sight: Any) -> Tensor:
     read_PH = layer.attention_norm(hidden_PH) if isinstance(layer, ModernLayer) else hidden_PH
     qkv_P3H = layer.attention.qkv(read_PH)
-    if isinstance(_seen(sight), varlen.Rows):
+    if isinstance(_seen(sight), varlen.PackedRows):
         return _after(layer, hidden_PH, layer.attention.context(qkv_P3H, sight))
     qkv_BT3H = _Spread.apply(qkv_P3H, batch)  # type: ignore[no-untyped-call]
     context_BTH = layer.attention.context(qkv_BT3H, sight)
@@ -161,7 +161,7 @@ class _Spread(torch.autograd.Function):
     """Tokens to the grid. Each cell that counts has one token, so the gradient is a gather; autograd would add up."""
 
     @staticmethod
-    def forward(ctx: Any, values_PX: Tensor, batch: Batch) -> Tensor:
+    def forward(ctx: Any, values_PX: Tensor, batch: PackedBatch) -> Tensor:
         ctx.cell_P = batch.cell_P
         return values_PX.index_select(0, batch.token_C).view(len(batch), -1, values_PX.shape[1])
 
@@ -174,7 +174,7 @@ class _Collect(torch.autograd.Function):
     """The grid back to tokens; empty cells have no gradient, and so give none to the keys and values of their row."""
 
     @staticmethod
-    def forward(ctx: Any, values_BTX: Tensor, batch: Batch) -> Tensor:
+    def forward(ctx: Any, values_BTX: Tensor, batch: PackedBatch) -> Tensor:
         ctx.cell_P, ctx.shape = batch.cell_P, values_BTX.shape
         return values_BTX.flatten(0, 1).index_select(0, batch.cell_P)
 

@@ -97,7 +97,7 @@ def difference(total: Tensor, base: Tensor) -> Tensor:
     return found
 
 
-Seen = Tensor | varlen.Rows | None
+Seen = Tensor | varlen.PackedRows | None
 """Which keys a query sees: those of its own row; or those where a mask that broadcasts to (B, heads, T, T) is true, or
 which it is added to; or all."""
 
@@ -120,7 +120,7 @@ class Attention(nn.Module):
         """What each position gathers (B, T, H), before the output matrix; tokens end to end (P, 3H) give (P, H)."""
         rate = self.dropout if self.training else 0.0
         heads = (3, self.heads, qkv_BT3H.shape[-1] // (3 * self.heads))
-        if isinstance(seen, varlen.Rows):
+        if isinstance(seen, varlen.PackedRows):
             query, key, value = qkv_BT3H.view(-1, *heads).unbind(1)
             return varlen.attend(query, key, value, seen, seen, rate).view(*qkv_BT3H.shape[:-1], -1)
         qkv_BT3AD = qkv_BT3H.view(*qkv_BT3H.shape[:-1], *heads)

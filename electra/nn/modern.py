@@ -131,7 +131,7 @@ class ModernAttention(nn.Module):
         qkv_BT3AD = qkv_BT3H.view(-1, len(view.cos_TD), *heads)
         turned_BT2AD = turn(qkv_BT3AD[:, :, :2], view.cos_TD, view.sin_TD)
         rate, seen = self.dropout if self.training else 0.0, view.seen
-        if isinstance(seen, varlen.Rows):
+        if isinstance(seen, varlen.PackedRows):
             query, key = turned_BT2AD.flatten(0, 1).unbind(1)
             value = qkv_BT3AD[:, :, 2].flatten(0, 1)
             return varlen.attend(query, key, value, seen, seen, rate).view(*qkv_BT3H.shape[:-1], -1)
@@ -206,7 +206,7 @@ class ModernEncoder(Encoder):
         (B, T), None for all of them.
         """
         config, device, whole, local = self.config, place_T.device, real, real
-        if isinstance(real, varlen.Rows):
+        if isinstance(real, varlen.PackedRows):
             local = replace(real, reach=config.window // 2)
         else:
             whole, local = self._masks(place_T, real)

@@ -21,7 +21,7 @@ _LARGEST = 128  # head size; the kernel takes more, but not with dropout on ever
 
 
 @dataclass(frozen=True)
-class Rows:
+class PackedRows:
     """Where each of R rows begins and ends in a stretch of P tokens."""
 
     ends: Tensor  # (R + 1,), int32: 0, then where each row ends
@@ -44,15 +44,17 @@ def usable(device: torch.device, head_size: int) -> bool:
     )
 
 
-def padded(lengths_B: Tensor, length: int) -> Rows:
+def padded(lengths_B: Tensor, length: int) -> PackedRows:
     """The 2 B rows of a batch: each row's tokens, then its padding, if any."""
     stop = len(lengths_B) * length
     ends = torch.arange(0, stop + 1, length, dtype=torch.int32, device=lengths_B.device).repeat_interleave(2)[:-1]
     ends[1::2] += lengths_B
-    return Rows(ends, length)
+    return PackedRows(ends, length)
 
 
-def attend(query_QAD: Tensor, key_PAD: Tensor, value_PAD: Tensor, asking: Rows, asked: Rows, rate: float) -> Tensor:
+def attend(
+    query_QAD: Tensor, key_PAD: Tensor, value_PAD: Tensor, asking: PackedRows, asked: PackedRows, rate: float
+) -> Tensor:
     """softmax(Q Kᵀ / √D) V (Q, A, D), each row of `asking` over its row of `asked`, probabilities dropped at `rate`."""
     assert asked.reach is None or asking is asked, "the kernel counts neighbours from the ends of rows"
     where = (asking.ends, asked.ends, asking.longest, asked.longest)

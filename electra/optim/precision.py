@@ -6,12 +6,12 @@ from typing import Literal
 import torch
 
 Precision = Literal["fp32", "bf16"]
-Asked = Literal["default", "auto", "fp32", "bf16"]
+PrecisionChoice = Literal["default", "auto", "fp32", "bf16"]
 # A processor's instructions for products in bf16; elsewhere they are emulated, which is slower than fp32.
 PRODUCTS = ("amx_bf16", "avx512_bf16")
 
 
-def choose(asked: Asked, device: torch.device) -> Precision:
+def choose(asked: PrecisionChoice, device: torch.device) -> Precision:
     """`auto` and `default` are bf16 on GPUs that have it.
 
     On CPUs `auto` is bf16 where the processor has instructions for it, which every start finds alike on one machine;

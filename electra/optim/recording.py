@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-Record = Callable[[Callable[[], Any]], tuple[Callable[[], None], Any]]
+Recorder = Callable[[Callable[[], Any]], tuple[Callable[[], None], Any]]
 Recorded = tuple[Callable[[], None], Any]
 
 
@@ -48,7 +48,7 @@ class RecordingError(Exception):
         print(f"warning: {self}; training goes on unrecorded, which is slower", file=sys.stderr, flush=True)
 
 
-def recorded(record: Record, work: Callable[[], Any]) -> Recorded:
+def recorded(record: Recorder, work: Callable[[], Any]) -> Recorded:
     """The work as a recording; raises RecordingError where the device or the compiler forbids it."""
     try:
         with torch.compiler.set_stance("fail_on_recompile"):  # compiling reads the device: illegal in a recording

@@ -25,7 +25,7 @@ from electra.errors import BadConfig, Stopped
 from electra.nn.encoder import Block
 from electra.workers import rank
 
-Network = TypeVar("Network", bound=nn.Module)
+Module = TypeVar("Module", bound=nn.Module)
 
 
 class World:
@@ -69,23 +69,23 @@ class World:
 
     # ── tensors: all processes take part ──
 
-    def full(self, tensor: Tensor) -> Tensor:
+    def full_tensor(self, tensor: Tensor) -> Tensor:
         """A parameter or a state of it, whole."""
         tensor = tensor.detach()
         return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
     @torch.no_grad()
-    def whole(self, model: Network, build: Callable[[], Network]) -> Network:
+    def gather_model(self, model: Module, build: Callable[[], Module]) -> Module:
         """The model with whole parameters, on the CPU where they were sharded; `build` makes one like it."""
         if not self.sharded:
             return model
         target = build()
         for ours, theirs in zip(target.parameters(), model.parameters(), strict=True):
-            ours.copy_(self.full(theirs))
+            ours.copy_(self.full_tensor(theirs))
         return target
 
     @torch.no_grad()
-    def fill(self, target: Tensor, source: Tensor | None) -> None:
+    def broadcast(self, target: Tensor, source: Tensor | None) -> None:
         """Set a parameter or a state of it from the main process's whole tensor; the others pass None."""
         if self.size == 1:
             assert source is not None
@@ -105,7 +105,7 @@ class World:
             whole = distribute_tensor(whole, target.device_mesh, target.placements, src_data_rank=None)
         target.copy_(whole)
 
-    def total(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
+    def all_reduce_sum(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
         """Sums over all processes."""
         if self.size == 1 or not sums:
             return sums
@@ -114,7 +114,7 @@ class World:
         dist.all_reduce(pooled)
         return dict(zip(names, pooled.unbind(), strict=True))
 
-    def rows(self, tensor: Tensor) -> Tensor:
+    def all_gather(self, tensor: Tensor) -> Tensor:
         """The rows of all processes, in their order; each has as many."""
         if self.size == 1:
             return tensor
@@ -122,14 +122,14 @@ class World:
         dist.all_gather(parts, tensor.contiguous())
         return torch.cat(parts)
 
-    def worst(self, flag: Tensor) -> None:
+    def all_reduce_max(self, flag: Tensor) -> None:
         """The largest value that any process holds, in place; nothing is read by the host."""
         if self.size > 1:
             dist.all_reduce(flag, dist.ReduceOp.MAX)
 
     # ── the host ──
 
-    def any(self, flag: bool) -> bool:
+    def any_rank(self, flag: bool) -> bool:
         """Whether it is true in any process."""
         if self.size == 1:
             return flag
@@ -137,7 +137,7 @@ class World:
         dist.all_reduce(answer, dist.ReduceOp.MAX)
         return bool(answer)
 
-    def tell(self, value: Any) -> Any:
+    def broadcast_object(self, value: Any) -> Any:
         """The main process's value, as JSON."""
         if self.size == 1:
             return value

@@ -90,13 +90,13 @@ def evaluate(model: Pretraining, batches: Iterable[tuple[Batch, str]], count: in
         outputs: Outputs = model(batch, stage)
         add_sums(total, {**outputs.sums, "loss": outputs.loss})
         if outputs.logits_BT is not None:
-            logits_BT, replaced_BT = world.rows(outputs.logits_BT), world.rows(outputs.replaced_BT)
-            lengths_B = world.rows(batch.lengths_B)
+            logits_BT, replaced_BT = world.all_gather(outputs.logits_BT), world.all_gather(outputs.replaced_BT)
+            lengths_B = world.all_gather(batch.lengths_B)
             real_BT = torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device) < lengths_B[:, None]
             scores.append(logits_BT[real_BT].float().cpu().numpy())
             truths.append(replaced_BT[real_BT].cpu().numpy())
     model.train(was_training)
-    sums = read_sums(world.total(total))
+    sums = read_sums(world.all_reduce_sum(total))
     found = {"loss": sums["loss"] / count, **metrics(sums)}
     if scores:
         found["disc_auc"] = area_under_curve(np.concatenate(scores), np.concatenate(truths))

@@ -43,10 +43,10 @@ class Plain:
     def refresh(self) -> None:
         """Before a step's first slice: the parameters themselves are what it computes with."""
 
-    def reduce(self) -> None:
+    def all_reduce(self) -> None:
         """After its last slice: nothing is left to sum."""
 
-    def total(self, loss: Tensor) -> Tensor:
+    def all_reduce_loss(self, loss: Tensor) -> Tensor:
         """The loss whose finiteness decides on an update."""
         return loss
 
@@ -108,12 +108,12 @@ class Flat:
             torch._foreach_add_([self.views[name] for name in new], list(new.values()))
             self.loss.add_(loss)
 
-    def reduce(self) -> None:
+    def all_reduce(self) -> None:
         """Sum gradients and loss over all processes, which every one of them then holds."""
         if self.world.size > 1:
             dist.all_reduce(self.buffer)
 
-    def total(self, loss: Tensor) -> Tensor:
+    def all_reduce_loss(self, loss: Tensor) -> Tensor:
         """The loss whose finiteness decides on an update: that of all processes."""
         return self.loss
 

@@ -60,7 +60,7 @@ class State:
     def save(self, step: int, progress: dict[str, Any], keep: int) -> None:
         """Write checkpoint `step`."""
         for kind, sums in self.sums.items():  # from here the main process holds them all: as after a resume
-            pooled = self.world.total(sums)
+            pooled = self.world.all_reduce_sum(sums)
             self.sums[kind] = {name: value if self.world.main else value * 0 for name, value in pooled.items()}
         moments = state_tensors(self.optimizer, self.names)
         groups: checkpoint.Groups = {
@@ -121,7 +121,7 @@ class State:
         """Whole tensors, in the main process alone and, where they were sharded, off the device, which has no room."""
         found = {}
         for name, tensor in tensors.items():
-            whole = self.world.full(tensor)
+            whole = self.world.full_tensor(tensor)
             if self.world.main:
                 found[name] = whole.cpu() if self.world.sharded else whole
         return found
@@ -129,14 +129,14 @@ class State:
     def load(self) -> dict[str, Any] | None:
         """Take up the newest good checkpoint and return its progress; None if there is none."""
         found = checkpoint.load_newest(self.run, self.check) if self.world.main else None
-        progress: dict[str, Any] | None = self.world.tell(found and found[2])
+        progress: dict[str, Any] | None = self.world.broadcast_object(found and found[2])
         if progress is None:
             return None
         groups: checkpoint.Groups = found[1] if found else {"model": {}, "optimizer": {}, "running": {}}
         for parameter, name in self.names.items():
-            self.world.fill(parameter, groups["model"].get(name))
+            self.world.broadcast(parameter, groups["model"].get(name))
         for name, value in state_tensors(self.optimizer, self.names).items():
-            self.world.fill(value, groups["optimizer"].get(name))
+            self.world.broadcast(value, groups["optimizer"].get(name))
         for name, value in groups["running"].items():
             kind, _, key = name.partition("/")
             self.sums[kind][key] = value.to(self.world.device)

@@ -29,7 +29,7 @@ from electra.nn.encoder import Block, Embeddings
 from electra.nn.token_heads import ReplacedTokenHead
 from electra.optim.optimizer import AdamW, clip_gradients
 from electra.optim.precision import Precision, autocast
-from electra.optim.recording import Record, RecordingError, recorded
+from electra.optim.recording import Recorder, RecordingError, recorded
 from electra.pretraining.corruption import Noise
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import add_sums
@@ -51,7 +51,7 @@ class Step:
         *,
         clip: float,
         precision: Precision,
-        record: Record | None = None,
+        record: Recorder | None = None,
     ) -> None:
         assert not (record and world.sharded), "what FSDP gathers is not at one place"
         self.optimizer, self.world = optimizer, world
@@ -94,7 +94,7 @@ class Step:
             first, last = index == 0, index == len(slices) - 1
             work = partial(self._slice, self._placed(part), stage, first=first, last=last)
             add_sums(sums, do("first" if first else "more", work))
-        self.gradients.reduce()
+        self.gradients.all_reduce()
         self.total_loss = sums["loss"]
         return sums, do("update", self._update)
 
@@ -117,10 +117,10 @@ class Step:
 
     def _update(self) -> Tensor:
         norm = clip_gradients(self.parameters, self.clip)
-        finite = torch.isfinite(norm) & torch.isfinite(self.gradients.total(self.total_loss))
+        finite = torch.isfinite(norm) & torch.isfinite(self.gradients.all_reduce_loss(self.total_loss))
         self.bad.copy_(torch.maximum(self.bad, (~finite).float()))
         if self.world.sharded:
-            self.world.worst(self.bad)
+            self.world.all_reduce_max(self.bad)
         self.optimizer.step()
         self.gradients.drop()
         return norm

@@ -122,10 +122,9 @@ class Trainer:
         """Networks with their first weights, the optimizer, and the batches."""
         config, data, settings = self.config, self.data, self.config.pretrain
         self.world, self.device = world, world.device
-        if world.tell(self.fingerprint) != self.fingerprint:
+        if world.broadcast_object(self.fingerprint) != self.fingerprint:
             found = f"process {world.rank} finds other settings, data or code here than the main process"
-            do = "share the folder between the machines"
-            raise BadInput(self.run, found, "the same project folder on all machines", do)
+            raise BadInput(self.run, found, "the same project folder on all machines", "share it between the machines")
         for phase in self.phases:
             self.slices, self.mine = world.slices(phase.batch, settings.accumulate)  # the same for batches of any size
         torch.manual_seed(derive(settings.seed, "init"))
@@ -153,7 +152,7 @@ class Trainer:
         world, settings = self.world, self.config.pretrain
         if folder:
             runs.claim(folder, self.fingerprint, origin, self.require_fit, keep=settings.keep)
-        self.first, self.precision = 0, world.tell(choose(settings.precision, self.device))
+        self.first, self.precision = 0, world.broadcast_object(choose(settings.precision, self.device))
         progress = self.state.load() or {"history": [], "continued": []}
         if "step" in progress:
             self.first = progress["step"]
@@ -205,7 +204,7 @@ class Trainer:
                 bar.update(done, **shown)
                 if self.is_due(done, settings.eval_every, settings.eval_minutes, self.evaluated):
                     self.evaluate(done)
-                stopping = world.any(bool(stop))  # asked once: a signal may come at any line
+                stopping = world.any_rank(bool(stop))  # asked once: a signal may come at any line
                 if stopping:
                     self.require_finite(done, sums, norm)
                 if due or stopping:
@@ -216,7 +215,7 @@ class Trainer:
                     by = f"signal {stop.signal}" if stop else "a signal to another process"
                     found = f"stopped by {by} after step {done:,} of {steps:,}"
                     raise Stopped(self.title, found, "", "everything is saved; run the same command to go on")
-        model = world.whole(self.model, self.build_model).eval()
+        model = world.gather_model(self.model, self.build_model).eval()
         return Trained(model, self.history.records, steps, self.precision, self.continued)
 
     def begin_phase(self, step: int) -> None:
@@ -245,7 +244,8 @@ class Trainer:
 
     def is_due(self, done: int, every: int, minutes: float, last: float) -> bool:
         """Whether it is time for what is done every so many steps, and no sooner than `minutes` after `last`."""
-        return done == self.steps or (done % every == 0 and self.world.any(time.monotonic() - last >= minutes * 60))
+        late = time.monotonic() - last >= minutes * 60
+        return done == self.steps or (done % every == 0 and self.world.any_rank(late))
 
     def announce(self, done: int) -> None:
         """Once all is compiled and recorded: put the rows on the GPU if there is room, and say what to expect."""
@@ -267,7 +267,7 @@ class Trainer:
 
     def log(self, done: int) -> float:
         """Means since the last time this was asked; returns the loss."""
-        sums = read_sums(self.world.total(self.state.sums["log"]))
+        sums = read_sums(self.world.all_reduce_sum(self.state.sums["log"]))
         seconds, self.clock = time.monotonic() - self.clock, time.monotonic()
         shown = {"loss": sums["loss"] / sums["count"], "grad_norm": sums["grad_norm"] / sums["count"], **metrics(sums)}
         shown["learning_rate"] = rate(self.config, done - 1, self.steps)
@@ -284,7 +284,7 @@ class Trainer:
             numbers = evaluate(self.model, ((batch, stage) for batch in slices), count, self.world)
         record = {**self.spent(done), **numbers}
         if self.state.sums["eval"]:
-            sums = read_sums(self.world.total(self.state.sums["eval"]))
+            sums = read_sums(self.world.all_reduce_sum(self.state.sums["eval"]))
             record["train_loss"] = sums["loss"] / sums["count"]
         self.history.append(record)
         self.send(done, {f"valid/{name}": value for name, value in numbers.items()})
@@ -343,7 +343,7 @@ class Trainer:
             "fingerprint": self.fingerprint,
             "seed": self.config.pretrain.seed,
             "config": plain(self.config),
-            "loss": str(read_sums(self.world.total(sums)).get("loss")),
+            "loss": str(read_sums(self.world.all_reduce_sum(sums)).get("loss")),
             "gradient_norm": str(norm.item()),
         }
         refuse(self.run, bundle, write=self.world.main)

@@ -13,7 +13,7 @@ import torch
 
 from electra.optim.optimizer import build_optimizer, set_rate
 from electra.optim.precision import Precision
-from electra.optim.recording import CudaRecorder, Record
+from electra.optim.recording import CudaRecorder, Recorder
 from electra.pretraining.corruption import Noise
 from electra.pretraining.distributed import World
 from electra.pretraining.feed import Feed
@@ -35,7 +35,7 @@ class Mode:
     device: torch.device
     precision: Precision
     compiled: bool = False
-    record: Callable[[], Record] | None = None  # makes a recorder
+    record: Callable[[], Recorder] | None = None  # makes a recorder
 
     @property
     def name(self) -> str:

@@ -18,8 +18,8 @@ from electra.asking import Asked, as_row
 from electra.errors import BadInput
 from electra.files import read_json
 from electra.finetuning.folder import is_finetuned
+from electra.finetuning.kind_of import kind_of
 from electra.finetuning.reading import read_rows
-from electra.finetuning.registry import kind_of
 from electra.finetuning.task_kind import Row
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.inference import Model

@@ -22,7 +22,7 @@ from electra.workers import run_units, worker_count
 from pipelines import rooms, verified
 from pipelines.experiments import AblationConfig
 from pipelines.params import Params, settings_digest
-from pipelines.progress import Progress
+from pipelines.progress import ProgressBar
 from pipelines.stages.arms import END, Arm, Result, Task, keeping, slots, try_one
 from pipelines.stages.pretrain import ModelRows
 
@@ -168,7 +168,7 @@ def do_all(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
             )
         write_json(state, rows)
 
-    with Progress(f"ablation {name}", len(ordered), "arms") as progress:
+    with ProgressBar(f"ablation {name}", len(ordered), "arms") as progress:
         progress.update(0)
         note()
         work = [(arm, tasks, params) for arm in ordered]

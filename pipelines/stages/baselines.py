@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.data import tokenizer as tokenizers
-from electra.finetuning.batches import Batch
+from electra.finetuning.batches import PackedBatch
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Network
 from electra.finetuning.metrics import score
@@ -112,7 +112,7 @@ class Frozen(Network):
         super().__init__()
         self.encoder, self.head = encoder, head
 
-    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
         """The highest logit of "replaced" in each row (B,)."""
         logit_P = self.head(hidden(self.encoder, batch))
         return {"replaced": batch.grid(logit_P, float("-inf")).amax(1)}

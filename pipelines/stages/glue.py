@@ -16,7 +16,7 @@ import torch
 from electra.config import digest, plain
 from electra.files import atomic_folder, link_or_copy, lock_folder, read_jsonl, write_atomic, write_json, write_jsonl
 from electra.finetuning import predictions
-from electra.finetuning.registry import kind_of
+from electra.finetuning.kind_of import kind_of
 from electra.finetuning.runs import leaderboard, summary
 from electra.finetuning.runs.job import MODEL, Job, splits_of
 from electra.finetuning.runs.plan import Plan
@@ -27,7 +27,7 @@ from electra.storage.manifest import write_manifest
 from electra.workers import worker_count
 from pipelines import rooms, verified
 from pipelines.params import Params
-from pipelines.progress import Progress
+from pipelines.progress import ProgressBar
 from pipelines.stages import baselines
 
 Records = dict[str, list[Record]]  # by task
@@ -134,7 +134,7 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any, score: C
     """Run jobs with a progress line; each task becomes a child run of the tracker when its last job has ended."""
     done: Records = {}
     expected = Counter(job.task.name for job in jobs)
-    with Progress(title, len(jobs), "runs") as progress:
+    with ProgressBar(title, len(jobs), "runs") as progress:
         progress.update(0)
 
         def on_done(job: Job, record: Record) -> None:

@@ -39,7 +39,7 @@ from pipelines import rooms
 from pipelines.mirror import mirrored
 from pipelines.params import Params
 from pipelines.processes import is_main
-from pipelines.progress import Progress
+from pipelines.progress import ProgressBar
 from pipelines.stages import again
 
 EXAMPLES, PROPOSALS = 12, 3
@@ -116,7 +116,7 @@ class ModelRows:
         unigram = self._counts() if config.generator.kind == "unigram" else None
         data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others)
         owner = self.fingerprint(config) if owner is None else owner
-        launch = Launch(title=title, origin=origin, bar=Progress)
+        launch = Launch(title=title, origin=origin, bar=ProgressBar)
         return pretrain(config, data, run, owner, log=log, launch=launch)
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:

@@ -16,7 +16,7 @@ from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
 from electra.storage.manifest import MANIFEST, write_manifest
 from pipelines.needed import needed, require_files
-from pipelines.progress import Progress, tell_loss
+from pipelines.progress import ProgressBar, tell_loss
 from pipelines.sources import (
     HubTasks,
     LocalTasks,
@@ -66,7 +66,7 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
     counts: dict[str, dict[str, dict[str, int]]] = {}
     quarantine: list[dict[str, str]] = []
     trained: dict[str, set[int]] = {}
-    with atomic_folder(folder) as temporary, Progress(where, 0, "rows") as progress:
+    with atomic_folder(folder) as temporary, ProgressBar(where, 0, "rows") as progress:
         done = 0
         for task, split, rows in open_splits(source, where, temporary / "official"):
             kept: list[dict[str, Any]] = []

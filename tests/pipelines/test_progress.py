@@ -5,7 +5,7 @@ import io
 import pytest
 
 from pipelines import progress
-from pipelines.progress import Progress, tell_loss
+from pipelines.progress import ProgressBar, tell_loss
 
 
 class Terminal(io.StringIO):
@@ -22,7 +22,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_a_log_gets_a_line_every_few_seconds_and_a_last_one(clock: list[float]) -> None:
     stream = io.StringIO()
-    with Progress("tiny", 100, "steps", stream) as bar:
+    with ProgressBar("tiny", 100, "steps", stream) as bar:
         for step in range(1, 101):
             clock[0] += 0.125
             bar.update(step, loss=2.5 / step)
@@ -34,7 +34,7 @@ def test_a_log_gets_a_line_every_few_seconds_and_a_last_one(clock: list[float]) 
 
 def test_a_terminal_gets_one_line_that_is_drawn_again(clock: list[float]) -> None:
     stream = Terminal()
-    with Progress("tiny", 100, "steps", stream) as bar:
+    with ProgressBar("tiny", 100, "steps", stream) as bar:
         for step in range(1, 101):
             clock[0] += 0.1001
             bar.update(step)
@@ -43,7 +43,7 @@ def test_a_terminal_gets_one_line_that_is_drawn_again(clock: list[float]) -> Non
 
 
 def test_a_resumed_task_measures_its_rate_from_where_it_began(clock: list[float]) -> None:
-    bar = Progress("tiny", 1000, "steps", io.StringIO())
+    bar = ProgressBar("tiny", 1000, "steps", io.StringIO())
     bar.update(900)
     clock[0] += 10
     bar.update(950)
@@ -51,7 +51,7 @@ def test_a_resumed_task_measures_its_rate_from_where_it_began(clock: list[float]
 
 
 def test_an_unknown_total_shows_the_count(clock: list[float]) -> None:
-    bar = Progress("rows", 0, "rows", io.StringIO())
+    bar = ProgressBar("rows", 0, "rows", io.StringIO())
     bar.update(0)
     bar.update(25_000, task="rte", seen=3_000_000)
     assert bar.line(2.0) == "rows  25,000 rows  12.5k/s  task rte  seen 3.0M"
@@ -59,7 +59,7 @@ def test_an_unknown_total_shows_the_count(clock: list[float]) -> None:
 
 def test_nothing_is_written_when_nothing_was_done() -> None:
     stream = io.StringIO()
-    with Progress("tiny", 10, "steps", stream):
+    with ProgressBar("tiny", 10, "steps", stream):
         pass
     assert stream.getvalue() == ""
 

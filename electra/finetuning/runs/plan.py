@@ -16,7 +16,7 @@ from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import atomic_folder, read_json, readable, remove, write_json, write_jsonl
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
-from electra.finetuning.registry import kind_of
+from electra.finetuning.kind_of import kind_of
 from electra.finetuning.runs.job import MODEL, Job, splits_of
 from electra.finetuning.runs.solve import Record, Solved, solve, solve_together
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Stack, Task, find

@@ -11,14 +11,14 @@ import torch
 from electra.finetuning import reading
 from electra.finetuning.batches import Examples
 from electra.finetuning.heads import Network, narrow
+from electra.finetuning.kind_of import kind_of
 from electra.finetuning.reading import Split
-from electra.finetuning.registry import kind_of
 from electra.finetuning.runs.job import Job, splits_of
 from electra.finetuning.squad.answers import Candidates, mean
 from electra.finetuning.squad.kind import judge as judge_squad
 from electra.finetuning.squad.windows import Reading
 from electra.finetuning.stacked import train_together
-from electra.finetuning.task_kind import Encoded, Judged
+from electra.finetuning.task_kind import Encoded, SplitResult
 from electra.finetuning.tasks import FinetuneConfig, SquadConfig
 from electra.finetuning.trainer import Training, count_steps, read_outputs, train
 from electra.nn.encoder import Encoder
@@ -43,7 +43,7 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class Ready:
+class Prepared:
     """A job that stands before its training, and what follows it."""
 
     network: Network
@@ -77,7 +77,7 @@ def solve_together(jobs: Sequence[Job]) -> list[Solved]:
     return [one.finish(training) for one, training in zip(ready, trainings, strict=True)]
 
 
-def _prepare(job: Job) -> Ready:
+def _prepare(job: Job) -> Prepared:
     """The network with its head, as the seed draws it, and the rows; torch's global generator stands after the head."""
     task, config, kind = job.task, job.config, kind_of(job.task)
     source = _read(job, "train")
@@ -90,7 +90,7 @@ def _prepare(job: Job) -> Ready:
     torch.manual_seed(derive(job.seed, f"finetune/{task.name}/head"))
     network = kind.network(encoder, task, config).to(job.device)
 
-    def judge(encoded: Encoded, *, labelled: bool) -> Judged:
+    def judge(encoded: Encoded, *, labelled: bool) -> SplitResult:
         outputs = read_outputs(network, encoded.examples, job.device, precision=config.precision)
         return kind.judge(outputs, encoded, task, config, labelled=labelled)
 
@@ -112,7 +112,7 @@ def _prepare(job: Job) -> Ready:
                     record["train_metrics"] = judge(seen, labelled=True).scores
         return Solved(record, files, network, widen)
 
-    return Ready(network, ready, finish)
+    return Prepared(network, ready, finish)
 
 
 def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, Any]]:

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from electra.finetuning.heads import Outputs
+from electra.finetuning.heads import OutputArrays
 from electra.finetuning.squad.windows import Reading
 from electra.finetuning.tasks import SquadConfig
 
@@ -60,12 +60,12 @@ class Candidates:
         return cls(**{name: values.numpy() for name, values in tensors.items()})
 
 
-def find(reading: Reading, outputs: Outputs, config: SquadConfig) -> Answers:
+def find(reading: Reading, outputs: OutputArrays, config: SquadConfig) -> Answers:
     """Answers of every question. Outputs are SpanFinder's, one row a window (W), K starts with K ends each."""
     return choose(reading, candidates(reading, outputs, config), config)
 
 
-def official(answers: Answers, found: Candidates, outputs: Outputs) -> dict[str, list[dict[str, Any]]]:
+def official(answers: Answers, found: Candidates, outputs: OutputArrays) -> dict[str, list[dict[str, Any]]]:
     """The n best spans in the official form; a span's logits are its log-probabilities, which add up to its score."""
     result: dict[str, list[dict[str, Any]]] = {}
     for key, spans in answers.n_best.items():
@@ -140,7 +140,7 @@ def choose(reading: Reading, found: Candidates, config: SquadConfig) -> Answers:
     )
 
 
-def candidates(reading: Reading, outputs: Outputs, config: SquadConfig) -> Candidates:
+def candidates(reading: Reading, outputs: OutputArrays, config: SquadConfig) -> Candidates:
     """Every allowed candidate in the beams of all windows."""
     longest = int(reading.examples.length_N.max())
     owned_WL = np.zeros((len(reading.windows), longest), dtype=bool)  # where an answer may begin

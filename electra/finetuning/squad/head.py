@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.finetuning.batches import Batch
+from electra.finetuning.batches import PackedBatch
 from electra.finetuning.heads import Network
 from electra.finetuning.tasks import SquadConfig
 from electra.finetuning.unpadded import hidden, linear
@@ -47,23 +47,23 @@ class SpanFinder(Network):
                 nn.init.xavier_uniform_(part.weight)
                 nn.init.zeros_(part.bias)
 
-    def _read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _read(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:
         hidden_PH = hidden(self.encoder, batch)
         return hidden_PH, self._logits(self.start(hidden_PH), batch)
 
-    def _logits(self, score_P1: Tensor, batch: Batch) -> Tensor:
+    def _logits(self, score_P1: Tensor, batch: PackedBatch) -> Tensor:
         """One score for each token as logits (B, T): lowered where no answer may be, -inf where the row has ended."""
         allowed_P = (batch.segments_P + (batch.positions_P == 0)).clamp(max=1)
         return batch.grid(score_P1.squeeze(-1) + (1 - allowed_P) * _FORBIDDEN, float("-inf"))
 
-    def _null_logit(self, hidden_PH: Tensor, start_BT: Tensor, batch: Batch) -> Tensor:
+    def _null_logit(self, hidden_PH: Tensor, start_BT: Tensor, batch: PackedBatch) -> Tensor:
         share_P = start_BT.softmax(-1).reshape(-1)[batch.cell_P]
         weighted_PH = share_P[:, None] * hidden_PH
         summary_BH = weighted_PH.new_zeros(len(batch), hidden_PH.shape[1]).index_add(0, batch.row_P, weighted_PH)
         logit: Tensor = self.null(hidden_PH[batch.first_B], summary_BH)
         return logit
 
-    def losses(self, batch: Batch) -> Tensor:
+    def losses(self, batch: PackedBatch) -> Tensor:
         """(start + end) / 2 + 0.5 × answerability, for each window."""
         hidden_PH, start_BT = self._read(batch)
         gold_B = batch.targets["start"]
@@ -83,7 +83,7 @@ class SpanFinder(Network):
             loss_B = loss_B + self.answerability_weight * null_loss_B
         return loss_B
 
-    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
         """Log-probabilities and positions of the best starts (B, K) and of each one's best ends (B, K, K); `null` (B,).
 
         Without the answerability head `null` is the log-probability that both ends point at [CLS]. Rows of fewer

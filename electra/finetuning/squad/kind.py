@@ -12,13 +12,13 @@ from torch import nn
 from electra.config import build, plain
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput, shown
-from electra.finetuning.heads import Network, Outputs
+from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.predictions import finite
 from electra.finetuning.squad import answers as spans
 from electra.finetuning.squad import metrics, windows
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.stored import DO, Exported, Stored
-from electra.finetuning.task_kind import Encoded, Judged, Row, Rows, TaskKind, require_texts
+from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind, require_texts
 from electra.finetuning.tasks import SQUAD_2, FinetuneConfig, SquadConfig, SquadTask, Task
 from electra.nn.card import Use
 from electra.nn.config import ModernConfig
@@ -39,7 +39,7 @@ _KEPT = (  # settings that a folder's answers depend on
 )
 
 
-class Squad(TaskKind):
+class QuestionAnswering(TaskKind):
     """Questions about a context: a span of it, or that it holds no answer."""
 
     architecture = "ElectraForQuestionAnswering"
@@ -68,8 +68,8 @@ class Squad(TaskKind):
         return SpanFinder(encoder, config)
 
     def judge(
-        self, outputs: Outputs, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
-    ) -> Judged:
+        self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
+    ) -> SplitResult:
         assert isinstance(config, SquadConfig) and isinstance(encoded, windows.Reading)
         complete = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
         clean = {name: finite(values) for name, values in outputs.items()}
@@ -77,7 +77,7 @@ class Squad(TaskKind):
         judged = judge(candidates, encoded, task, config)
         return dataclasses.replace(judged, finite=complete, ensemble={"-candidates.safetensors": candidates.tensors()})
 
-    def answers(self, outputs: Outputs, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
+    def answers(self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
         assert isinstance(config, SquadConfig) and isinstance(encoded, windows.Reading)
         outputs = {name: finite(values) for name, values in outputs.items()}
         candidates = spans.candidates(encoded, outputs, config)
@@ -100,7 +100,7 @@ class Squad(TaskKind):
                 "n_best": n_best[key],
             }
 
-    def score(self, rows: Rows, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
+    def score(self, rows: RowSequence, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
         """Exact match and F1 as the official scripts give them; answers are as handed in, empty where there is none."""
         assert isinstance(task, SquadTask)
         for key, text in answers.items():
@@ -139,7 +139,7 @@ class Squad(TaskKind):
         return "question"
 
 
-def judge(candidates: spans.Candidates, encoded: windows.Reading, task: Task, config: SquadConfig) -> Judged:
+def judge(candidates: spans.Candidates, encoded: windows.Reading, task: Task, config: SquadConfig) -> SplitResult:
     """Every official figure and file of the candidates."""
     assert isinstance(task, SquadTask)
     chosen = spans.choose(encoded, candidates, config)
@@ -149,7 +149,7 @@ def judge(candidates: spans.Candidates, encoded: windows.Reading, task: Task, co
     scores = metrics.evaluate(encoded.rows, chosen.spans, chosen.null, task.version, config.null_threshold)
     first, *others = given.values()
     alike = bool(others) and all(text == first for text in others)
-    return Judged(files, scores, f"{first!r} was the answer to every question" if alike else None)
+    return SplitResult(files, scores, f"{first!r} was the answer to every question" if alike else None)
 
 
 def _head(network: SpanFinder) -> nn.ModuleDict:

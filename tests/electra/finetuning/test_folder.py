@@ -16,7 +16,7 @@ from electra.finetuning import folder as folders
 from electra.finetuning.classification import encode
 from electra.finetuning.folder import load_model, write_model
 from electra.finetuning.heads import Classifier
-from electra.finetuning.registry import TAGGING
+from electra.finetuning.kind_of import TAGGING
 from electra.finetuning.runs.job import MODEL
 from electra.finetuning.runs.plan import Plan, run
 from electra.finetuning.spans import iob2

@@ -12,7 +12,7 @@ from electra.finetuning.batches import stack as examples_of
 from electra.finetuning.classification import encode
 from electra.finetuning.folder import load_model, write_model
 from electra.finetuning.heads import Classifier
-from electra.finetuning.registry import TAGGING
+from electra.finetuning.kind_of import TAGGING
 from electra.finetuning.runs.plan import Plan, run
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions

@@ -15,15 +15,15 @@ from electra.finetuning import trainer
 from electra.finetuning.batches import stack as examples_of
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier
+from electra.finetuning.kind_of import TAGGING
 from electra.finetuning.parts import even_parts, with_filler
-from electra.finetuning.registry import TAGGING
 from electra.finetuning.runs import plan as jobs_module
 from electra.finetuning.runs.plan import Plan, finished, run, run_together
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_squad
 from electra.finetuning.stacked import stack, train_together
-from electra.finetuning.step import clip_each
+from electra.finetuning.stacked_step import clip_each
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
 from electra.finetuning.trainer import train

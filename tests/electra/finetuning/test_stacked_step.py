@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from electra.finetuning import stacked, step, trainer
+from electra.finetuning import stacked, stacked_step, trainer
 from electra.finetuning.classification import encode
 from electra.finetuning.runs import solve
 from electra.finetuning.stacked import train_together
@@ -20,7 +20,7 @@ from .test_stacked import SEEDS, case
 @pytest.fixture
 def small_shapes(monkeypatch):
     for name, value in {"GRAIN": 128, "COLUMNS": 16, "OFTEN": 1}.items():
-        monkeypatch.setattr(step, name, value)
+        monkeypatch.setattr(stacked_step, name, value)
 
 
 def trained(kind, model, tokenizer, record, monkeypatch, room=2**17):

@@ -17,19 +17,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from electra.finetuning.batches import Batch, Examples
+from electra.finetuning.batches import Examples, PackedBatch
 from electra.finetuning.heads import Network
 from electra.finetuning.parts import even_parts, with_filler
 from electra.finetuning.tasks import FinetuneConfig
 from electra.optim.optimizer import AdamW
 from electra.optim.precision import autocast, choose
-from electra.optim.recording import Record, Recorded, RecordingError, recorded
+from electra.optim.recording import Recorded, Recorder, RecordingError, recorded
 
 GRAIN, COLUMNS = 256, 32
 OFTEN = 3  # times that work is done before it is recorded: kernels are chosen in them
 
 
-class Step:
+class StackedStep:
     """Updates of `network`, S networks in one, on rows of `examples`."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Step:
         config: FinetuneConfig,
         *,
         tokens: int,
-        record: Record | None,
+        record: Recorder | None,
     ) -> None:
         self.network, self.optimizer, self.config = network, optimizer, config
         self.length_N, self.examples = examples.length_N, with_filler(examples)
@@ -70,7 +70,7 @@ class Step:
         self._do("update", self._update)
         return total_S
 
-    def _part(self, batch: Batch, shape: tuple[int, int], *, first: bool, divisor: int) -> Tensor:
+    def _part(self, batch: PackedBatch, shape: tuple[int, int], *, first: bool, divisor: int) -> Tensor:
         """Set (`first`) or add a part's gradients; its losses (S,)."""
         with autocast(self.precision, self.place):
             loss_S = self.network.losses(batch).view(shape[0], -1)[:, : shape[1]].sum(1)
