@@ -175,9 +175,8 @@ def schedule(tokens: float, size: dict[str, Any]) -> dict[str, Any]:
             ideal = math.ceil(len(jobs) / WORKERS) * seconds
             work = Path(folder) / "work"
             with Watch(work) as watch, lock_folder(work):
-                made = units.finish_units(
-                    work, "simulated", pretend, jobs, title=stage, sizes=[1] * len(jobs), shown="units"
-                )
+                shown = units.Shown(stage, [1] * len(jobs), "units")
+                made = units.finish_units(work, "simulated", pretend, jobs, shown)
         found[stage] = {
             "units": len(made),
             "unit_seconds": round(seconds, 2),

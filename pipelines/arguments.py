@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import electra
 
@@ -61,6 +62,75 @@ PRINTING = {
 }  # whose answer is what they print
 
 
+def arg(*names: str, **options: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """One argument, as argparse takes it."""
+    return names, options
+
+
+_ON = "go on with the run of other settings that is there, or with one that was set aside, under these"
+_ONLY = "do one arm with one seed, so that others can be done elsewhere: electra-seed1"
+ARGUMENTS = {
+    "params": [arg("name", nargs="?", default="", help="a model or ablation; all of params.yaml without it")],
+    "new": [
+        arg("name", help="what its entries are to be called"),
+        arg("--text", nargs="+", default=[], metavar="FILES", help="text to pre-train on: paths, folders, globs"),
+        arg("--task", nargs="+", default=[], metavar="FILE", help="labelled rows: train, dev and perhaps test"),
+        arg("--a", default="", metavar="COLUMN", help="column of the text"),
+        arg("--b", default="", metavar="COLUMN", help="column of the second text of a pair"),
+        arg("--label", default="", metavar="COLUMN", help="column of the label"),
+        arg("--encoder", default="small", help="to pre-train: a name under encoders (default: small)"),
+        arg("--model", default="tiny", help="to fine-tune without --text: under models or published (default: tiny)"),
+    ],
+    "completion": [arg("shell", choices=["bash", "zsh"])],
+    "flow": [
+        arg("flow", choices=["pretrain", "finetune", "ablations", "workflow"]),
+        arg("name", help="a model in params.yaml"),
+    ],
+    "predict": [
+        arg("model", help="folder of a fine-tuned model, of this project or of transformers"),
+        arg("files", nargs="*", default=["-"], help="TSV, JSONL or text files; - is standard input"),
+        arg("--output", help="a JSONL file instead of standard output"),
+    ],
+    "play": [
+        arg("model", nargs="?", help="a model in params.yaml, or a folder of models"),
+        arg("--port", type=int, default=8008, help="default: 8008; 0 takes any that is free"),
+        arg("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine alone"),
+        arg("--remote", action="store_true", help="let --host be an address that others can reach"),
+    ],
+    "score": [
+        arg("name", help="a name under tasks in params.yaml"),
+        arg("task", help="one of its tasks: cola, squad2, ..."),
+        arg("predictions", help="JSONL, the leaderboard's TSV or SQuAD's JSON"),
+        arg("--split", default="dev", help="the rows that were predicted (default: dev)"),
+    ],
+    "compare": [
+        arg(side, help="a model, a folder with its results, or REVISION:MODEL") for side in ("first", "second")
+    ],
+    "runs": [
+        arg("action", nargs="?", choices=["list", "remove"], default="list"),
+        arg("runs", nargs="*", metavar="RUN", help="names in runs/ to remove"),
+        arg("--yes", action="store_true", help="remove without a question"),
+    ],
+    "gpu-check": [
+        arg("--device", choices=["cpu", "cuda"], help="default: the GPU, or without one the CPU"),
+        arg("--output", default="runs/gpu-check.json", help="default: runs/gpu-check.json"),
+        arg("--seconds", type=float, default=180, help="start nothing more after so long (default: 180)"),
+    ],
+    "ablation": [
+        arg("name", help="a name under ablations in params.yaml"),
+        arg("--only", default="", metavar="ARM", help=_ONLY),
+    ],
+    "pretrain": [
+        arg("name", help="a name under models in params.yaml"),
+        arg("--nproc-per-node", metavar="N", help="processes on this machine, one for each GPU"),
+        arg("--nnodes", metavar="K", help="machines, each given the same command"),
+        arg("--rdzv-endpoint", metavar="HOST:PORT", help="where they meet: on the first machine"),
+        arg("--max-restarts", metavar="N", help="times that all processes begin again when one dies"),
+        arg("--continue", dest="origin", nargs="?", const="", metavar="RUN", help=_ON),
+    ],
+} | {command: [] for command in ("report", "serve", "inputs", "sync")}
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line; building it imports nothing heavy."""
     installed = Path(sys.argv[0]).name == "electra"
@@ -69,67 +139,10 @@ def parser() -> argparse.ArgumentParser:
     commands = result.add_subparsers(dest="command", required=True, metavar="command")
     for command, text in HELP.items():
         sub = commands.add_parser(command, help=text, description=text)
-        if command == "params":
-            sub.add_argument("name", nargs="?", default="", help="a model or ablation; all of params.yaml without it")
-        elif command == "new":
-            sub.add_argument("name", help="what its entries are to be called")
-            sub.add_argument(
-                "--text", nargs="+", default=[], metavar="FILES", help="text to pre-train on: paths, folders, globs"
-            )
-            sub.add_argument(
-                "--task", nargs="+", default=[], metavar="FILE", help="labelled rows: train, dev and perhaps test"
-            )
-            for column, text_of in (("a", "the text"), ("b", "the second text of a pair"), ("label", "the label")):
-                sub.add_argument(f"--{column}", default="", metavar="COLUMN", help=f"column of {text_of}")
-            sub.add_argument("--encoder", default="small", help="to pre-train: a name under encoders (default: small)")
-            sub.add_argument(
-                "--model", default="tiny", help="to fine-tune without --text: under models or published (default: tiny)"
-            )
-        elif command == "completion":
-            sub.add_argument("shell", choices=["bash", "zsh"])
-        elif command == "flow":
-            sub.add_argument("flow", choices=["pretrain", "finetune", "ablations", "workflow"])
-            sub.add_argument("name", help="a model in params.yaml")
-        elif command == "predict":
-            sub.add_argument("model", help="folder of a fine-tuned model, of this project or of transformers")
-            sub.add_argument("files", nargs="*", default=["-"], help="TSV, JSONL or text files; - is standard input")
-            sub.add_argument("--output", help="a JSONL file instead of standard output")
-        elif command == "play":
-            sub.add_argument("model", nargs="?", help="a model in params.yaml, or a folder of models")
-            sub.add_argument("--port", type=int, default=8008, help="default: 8008; 0 takes any that is free")
-            sub.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine alone")
-            sub.add_argument("--remote", action="store_true", help="let --host be an address that others can reach")
-        elif command == "score":
-            sub.add_argument("name", help="a name under tasks in params.yaml")
-            sub.add_argument("task", help="one of its tasks: cola, squad2, ...")
-            sub.add_argument("predictions", help="JSONL, the leaderboard's TSV or SQuAD's JSON")
-            sub.add_argument("--split", default="dev", help="the rows that were predicted (default: dev)")
-        elif command == "compare":
-            for side in ("first", "second"):
-                sub.add_argument(side, help="a model, a folder with its results, or REVISION:MODEL")
-        elif command == "runs":
-            sub.add_argument("action", nargs="?", choices=["list", "remove"], default="list")
-            sub.add_argument("runs", nargs="*", metavar="RUN", help="names in runs/ to remove")
-            sub.add_argument("--yes", action="store_true", help="remove without a question")
-        elif command == "gpu-check":
-            sub.add_argument("--device", choices=["cpu", "cuda"], help="default: the GPU, or without one the CPU")
-            sub.add_argument("--output", default="runs/gpu-check.json", help="default: runs/gpu-check.json")
-            sub.add_argument(
-                "--seconds", type=float, default=180, help="start nothing more after so long (default: 180)"
-            )
-        elif command in {"report", "serve", "inputs", "sync"}:
+        section = STAGES.get(command) or "models or ablations"
+        for names, options in ARGUMENTS.get(command, [arg("name", help=f"a name under {section} in params.yaml")]):
+            sub.add_argument(*names, **options)
+        if not ARGUMENTS.get(command, ["name"]):
             sub.set_defaults(name="")
-        else:
-            sub.add_argument("name", help=f"a name under {STAGES.get(command) or 'models or ablations'} in params.yaml")
-        if command == "ablation":
-            text = "do one arm with one seed, so that others can be done elsewhere: electra-seed1"
-            sub.add_argument("--only", default="", metavar="ARM", help=text)
-        if command == "pretrain":
-            sub.add_argument("--nproc-per-node", metavar="N", help="processes on this machine, one for each GPU")
-            sub.add_argument("--nnodes", metavar="K", help="machines, each given the same command")
-            sub.add_argument("--rdzv-endpoint", metavar="HOST:PORT", help="where they meet: on the first machine")
-            sub.add_argument("--max-restarts", metavar="N", help="times that all processes begin again when one dies")
-            text = "go on with the run of other settings that is there, or with one that was set aside, under these"
-            sub.add_argument("--continue", dest="origin", nargs="?", const="", metavar="RUN", help=text)
         sub.add_argument("--debug", action="store_true", help="show the traceback of a user's mistake, too")
     return result

@@ -8,6 +8,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,22 +23,27 @@ Job = TypeVar("Job")
 Counts = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What the progress bar shows of units: their sizes in bytes (1 each where unknown), and beside it one of their counts."""
+
+    title: str
+    sizes: Sequence[int]
+    count: str
+
+
 def finish_units(
     work: Path,
     fingerprint: str,
     function: Callable[[Job, Path], Counts],
     jobs: Sequence[Job],
-    *,
-    title: str,
-    sizes: Sequence[int],
-    shown: str,
+    shown: Shown,
 ) -> list[Counts]:
     """Call `function(job, folder)` for every job whose folder `work`/unit-NNNNN is not finished; return all counts.
 
     `function` writes its files into an empty folder and returns JSON values. Folders made under another `fingerprint`
-    are removed first. `sizes` are bytes for the progress bar (1 each where unknown), `shown` the count shown beside it.
-    The caller holds the work folder's lock. Units are made by this machine's processes, or by the cluster of
-    ELECTRA_DASK.
+    are removed first. The caller holds the work folder's lock. Units are made by this machine's processes, or by the
+    cluster of ELECTRA_DASK.
     """
     for leftover in work.glob(".unit-*.tmp-*"):
         remove(leftover)
@@ -53,13 +59,14 @@ def finish_units(
         if address
         else run_units(_finish, tasks, worker_count())
     )
+    sizes = shown.sizes
     done = sum(size for size, counts in zip(sizes, found, strict=True) if counts is not None)
-    with ProgressBar(title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards") as progress:
+    with ProgressBar(shown.title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards") as progress:
         progress.update(done)
         for position, result in made:
             found[todo[position]] = result
             done += sizes[todo[position]]
-            progress.update(done, **{shown: sum(counts.get(shown, 0) for counts in found if counts)})
+            progress.update(done, **{shown.count: sum(counts.get(shown.count, 0) for counts in found if counts)})
     return [counts for counts in found if counts is not None]
 
 

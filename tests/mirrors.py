@@ -19,7 +19,7 @@ TESTED_BY = {
     "tests/electra/finetuning/test_batches.py": ["electra/finetuning/unpadded.py"],
     "tests/electra/finetuning/test_classification.py": ["electra/finetuning/reading.py"],
     "tests/electra/finetuning/test_folder.py": [
-        "electra/finetuning/registry.py",
+        "electra/finetuning/kind_of.py",
         "electra/finetuning/stored.py",
         "electra/finetuning/tagging.py",
         "electra/finetuning/task_kind.py",

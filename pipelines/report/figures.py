@@ -7,6 +7,7 @@ size.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,20 +122,13 @@ def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
 
 def curves(model: ModelResults) -> list[tuple[str, str, "Figure"]]:
     """Pre-training, held-out where the run measured it: (name, caption, figure) for whatever the curve holds."""
-    curve = model.curve
-    weight = model.discriminator_weight
-    result: list[tuple[str, str, Figure]] = []
+    curve, weight = model.curve, model.discriminator_weight
+    result, both = list[tuple[str, str, Any]](), partial(_both, curve)
 
     def panel(name: str, caption: str, lines: Sequence[tuple[str, str, Any, Any]], title: str, **limits: Any) -> None:
         present = [(label, colour, dash, points) for label, colour, dash, points in lines if points]
         if present:
             result.append((name, caption, _lines(present, title, **limits)))
-
-    def both(metric: str, factor: float = 1.0) -> list[tuple[str, str, Any, Any]]:
-        return [
-            ("training", GREY, "-", _scaled(training(curve, metric), factor)),
-            ("held out", BLUE, "-", _scaled(held_out(curve, metric), factor)),
-        ]
 
     panel("mlm-loss", "generator's loss at the masked positions, nats", both("mlm_loss"), "MLM loss (generator)")
     panel("main-loss", "main network's loss on tokens, nats", both("main_loss"), "Loss on tokens (main network)")
@@ -184,6 +178,13 @@ def curves(model: ModelResults) -> list[tuple[str, str, "Figure"]]:
         top=1,
     )
     return result
+
+
+def _both(curve: dict[str, list[float]], metric: str, factor: float = 1.0) -> list[tuple[str, str, Any, Any]]:
+    return [
+        ("training", GREY, "-", _scaled(training(curve, metric), factor)),
+        ("held out", BLUE, "-", _scaled(held_out(curve, metric), factor)),
+    ]
 
 
 def baseline(curve: dict[str, list[float]], weight: float) -> tuple[list[float], list[float]] | None:

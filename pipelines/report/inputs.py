@@ -187,7 +187,7 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
     measured = []
     for task, values in tasks:
         title = GLUE[task].title if task in GLUE else task
-        measured.append(_measured(reader, f"{name}, {title}", task, title, str(values.get("metric", "")), values))
+        measured.append(_measured(reader, f"{name}, {title}", (task, title, str(values.get("metric", ""))), values))
     average = glue.get("average")
     return ModelResults(
         name=name,
@@ -200,7 +200,7 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
         pretrain=reader.json(f"results/{name}/pretrain.json"),
         curve=reader.curve(f"results/{name}/pretrain.csv"),
         tasks=tuple(measured),
-        average=_measured(reader, "", "average", _average_name(average), "", average) if average else None,
+        average=_measured(reader, "", ("average", _average_name(average), ""), average) if average else None,
         squad={
             version: tuple(_squad(reader, name, version, metric, values) for metric in ("exact", "f1"))
             for version, values in sorted(squad.get("versions", {}).items())
@@ -223,9 +223,9 @@ def _recorded(reader: Reader, name: str) -> dict[tuple[str, str], tuple[float, .
 
 
 def _measured(
-    reader: Reader, where: str, name: str, title: str, metric: str, values: dict[str, Any], key: str | None = None
+    reader: Reader, where: str, names: tuple[str, str, str], values: dict[str, Any], key: str | None = None
 ) -> Measured:
-    """Scores of both arms; `key` picks a metric inside an arm where arms hold several."""
+    """Scores of both arms of what has the `names` (its own, title, metric); `key` picks a metric where arms hold several."""
     scores, failed = {}, {}
     for arm in ARMS:
         part = values.get(arm) or {}
@@ -248,12 +248,12 @@ def _measured(
         learned = (values.get(arm) or {}).get("train") or ()
         on_train[arm] = tuple(map(float, learned.get(key, ()) if isinstance(learned, dict) else learned))
     rows = values.get("train_rows"), values.get("dev_rows")
-    return Measured(name, title, metric, scores, failed, *rows, others, ground, on_train)
+    return Measured(*names, scores, failed, *rows, others, ground, on_train)
 
 
 def _squad(reader: Reader, model: str, version: str, metric: str, values: dict[str, Any]) -> Measured:
     where = f"{model}, SQuAD {version}" if metric == "exact" else ""
-    return _measured(reader, where, f"squad {version}", f"SQuAD {version}", metric, values, key=metric)
+    return _measured(reader, where, (f"squad {version}", f"SQuAD {version}", metric), values, key=metric)
 
 
 def _is_sample(tasks: str, params: Any) -> bool:

@@ -46,16 +46,14 @@ def read_json(path: Path, *, answered: bool = True) -> Iterator[Row | Rejected]:
                 answers = [
                     (a.get("text"), a.get("answer_start")) for a in _list(question, "answers") if isinstance(a, dict)
                 ]
-                yield make_row(
+                texts = (
                     question.get("id"),
                     article.get("title", ""),
                     question.get("question"),
                     paragraph.get("context"),
-                    answers,
-                    question.get("is_impossible", False) or not answered,
-                    seen,
-                    where,
                 )
+                impossible = question.get("is_impossible", False) or not answered
+                yield make_row(texts, answers, impossible, seen, where)
             if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list):
                 yield Rejected(f"{path}: data[{i}].paragraphs[{j}]", "no list of questions")
         if not isinstance(article, dict) or not isinstance(article.get("paragraphs"), list):
@@ -69,21 +67,15 @@ def hub_rows(rows: Iterable[Mapping[str, Any]], task: str, where: str) -> Iterat
         given = row.get("answers") or {}
         answers = list(zip(given.get("text", ()), given.get("answer_start", ()), strict=False))
         impossible = task == "squad2" and not answers
-        facts = (row.get("id"), row.get("title", ""), row.get("question"), row.get("context"))
-        yield make_row(*facts, answers, impossible, seen, f"{where}:{number}")
+        texts = (row.get("id"), row.get("title", ""), row.get("question"), row.get("context"))
+        yield make_row(texts, answers, impossible, seen, f"{where}:{number}")
 
 
 def make_row(
-    identity: Any,
-    title: Any,
-    question: Any,
-    context: Any,
-    answers: Iterable[tuple[Any, Any]],
-    impossible: Any,
-    seen: set[str],
-    where: str,
+    texts: tuple[Any, Any, Any, Any], answers: Iterable[tuple[Any, Any]], impossible: Any, seen: set[str], where: str
 ) -> Row | Rejected:
-    """A question whose answers were checked against its context."""
+    """A question (id, title, question, context) whose answers were checked against its context."""
+    identity, title, question, context = texts
     for name, value in (("id", identity), ("question", question), ("context", context)):
         if not isinstance(value, str) or not value.strip():
             return Rejected(where, f"no {name}", shown(value))

@@ -58,8 +58,7 @@ def collect(
     folder: Path,
 ) -> dict[str, Any]:
     """Join the finished units into the corpus folder, in order; return the metrics."""
-    total: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
+    total, reasons = Counter[str](), Counter[str]()
     for count in counts:
         total.update({key: value for key, value in count.items() if isinstance(value, int)})
         reasons.update(count["reasons"])
@@ -79,23 +78,16 @@ def collect(
                 made = _copy(source / f"part-{part:05d}.jsonl", temporary / name, rows, kept, config.cleaning)
                 dropped.update({key: made[key] for key in ("duplicate_documents", "repeated_documents") if made[key]})
                 lines.update({key: made[key] for key in ("lines_of_documents", "duplicate_paragraphs") if made[key]})
-                facts = {key: made[key] for key in ("documents", "lines", "bytes")}
-                sources[unit.source].update(facts)
+                sources[unit.source].update({key: made[key] for key in ("documents", "lines", "bytes")})
                 if made["documents"]:
                     shards.append({"file": name, "source": unit.source, "documents": made["documents"]})
                 else:
                     remove(temporary / name)
         if not shards:
-            raise BadInput(
-                where,
-                f"holds no document ({total['rows']:,} rows read, {bad:,} quarantined, {dropped.total():,} dropped)",
-                "at least one with text",
-                "check the files and the `cleaning` settings",
-            )
-        with (temporary / "quarantine.jsonl").open("wb") as target:
-            for source in folders:
-                with (source / "quarantine.jsonl").open("rb") as entries:
-                    shutil.copyfileobj(entries, target)
+            left_out = f"{total['rows']:,} rows read, {bad:,} quarantined, {dropped.total():,} dropped"
+            do = "check the files and the `cleaning` settings"
+            raise BadInput(where, f"holds no document ({left_out})", "at least one with text", do)
+        _join([source / "quarantine.jsonl" for source in folders], temporary / "quarantine.jsonl")
         weights = [source.weight for source in config.sources]
         write_manifest(temporary, kind="corpus", name=where.rpartition(".")[2], shards=shards, weights=weights)
     sums = {key: sum(source[key] for source in sources) for key in ("documents", "lines", "bytes")}
@@ -117,6 +109,13 @@ def collect(
             for source, count in zip(config.sources, sources, strict=True)
         ],
     }
+
+
+def _join(parts: list[Path], whole: Path) -> None:
+    with whole.open("wb") as target:
+        for part in parts:
+            with part.open("rb") as source:
+                shutil.copyfileobj(source, target)
 
 
 class _Repeats:

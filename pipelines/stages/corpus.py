@@ -26,7 +26,7 @@ from pipelines import rooms
 from pipelines.progress import tell_loss
 from pipelines.sources import CorpusConfig, documents, peek
 from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
-from pipelines.units import finish_units
+from pipelines.units import Shown, finish_units
 
 if TYPE_CHECKING:
     from pipelines.params import Params
@@ -61,7 +61,7 @@ def gather(config: CorpusConfig, where: str, folder: Path, work: Path) -> dict[s
         fingerprint = digest(found, [unit.state() for unit in units], rooms.code("corpus"))
         jobs = [Job(unit, config.cleaning, config.quarantine) for unit in units]
         sizes = [max(1, unit.bytes) for unit in units]
-        counts = finish_units(work, fingerprint, read_unit, jobs, title=where, sizes=sizes, shown="documents")
+        counts = finish_units(work, fingerprint, read_unit, jobs, Shown(where, sizes, "documents"))
         metrics = collect(found, units, counts, where, work, folder)
         remove(work)
     return metrics

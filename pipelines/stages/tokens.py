@@ -10,6 +10,7 @@ A killed run goes on with the shards that are missing.
 
 import functools
 import hashlib
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from electra.data import tokenizer as wordpiece
 from electra.data.packing import Packer, PackingConfig, TokensConfig
 from electra.data.shards import SPLITS, RowWriter, seal, shard_paths
 from electra.data.text import sentences
-from electra.data.tokenizer import HubTokenizer, Tokenizer, TrainTokenizer
+from electra.data.tokenizer import HubTokenizer, TrainTokenizer
 from electra.errors import BadInput, CorruptFile
 from electra.files import atomic_folder, lock_folder, readable, remove, room, sha256_file, write_json
 from electra.seeds import derive, permute
@@ -33,7 +34,7 @@ from pipelines import remote, rooms
 from pipelines.progress import tell_loss
 from pipelines.sources import hub
 from pipelines.stages import again
-from pipelines.units import finish_unit, finish_units
+from pipelines.units import Shown, finish_unit, finish_units
 
 if TYPE_CHECKING:
     from pipelines.params import Params
@@ -84,10 +85,9 @@ def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work
     with lock_folder(work):
         made = work / "tokenizer"
         trained = finish_unit(made, fingerprint, functools.partial(prepare_tokenizer, config, where, corpus, hashes))
-        tokenizer = wordpiece.load(made)
         jobs = [Job(corpus / name, hashes[name], number, made, config) for number, name in enumerate(shards)]
-        counts = finish_units(work, fingerprint, pack_shard, jobs, title=where, sizes=sizes, shown="tokens")
-        metrics = collect(config, where, manifest, tokenizer, counts, work, folder)
+        counts = finish_units(work, fingerprint, pack_shard, jobs, Shown(where, sizes, "tokens"))
+        metrics = collect(config, where, manifest, counts, work, folder)
         metrics["long_words"] = trained["long_words"]
         remove(work)
     return metrics
@@ -164,15 +164,10 @@ def pack_shard(job: Job, folder: Path) -> Counts:
     """Write rows-<L>/<split>-00000.{ids,bounds} of one shard; return counts of it and of each row set."""
     config, tokenizer = job.config, _load(job.tokenizer)
     total: Counter[str] = Counter()
-    packers = {
-        (length, split): Packer(
-            length, tokenizer, config.packing, derive(config.seed, f"packing/{split}", job.number, length)
-        )
-        for length in config.lengths
-        for split in SPLITS
-    }
-    writers = {}
-    for length, split in packers:
+    packers, writers = dict[tuple[int, str], Packer](), dict[tuple[int, str], RowWriter]()
+    for length, split in itertools.product(config.lengths, SPLITS):
+        seed = derive(config.seed, f"packing/{split}", job.number, length)
+        packers[length, split] = Packer(length, tokenizer, config.packing, seed)
         (folder / f"rows-{length}").mkdir(exist_ok=True)
         writers[length, split] = RowWriter(folder / f"rows-{length}", split, length, tokenizer)
 
@@ -232,16 +227,10 @@ def lines_of(text: str, config: PackingConfig) -> list[str]:
 
 
 def collect(
-    config: TokensConfig,
-    where: str,
-    manifest: Any,
-    tokenizer: Tokenizer,
-    counts: list[Counts],
-    work: Path,
-    folder: Path,
+    config: TokensConfig, where: str, manifest: Any, counts: list[Counts], work: Path, folder: Path
 ) -> dict[str, Any]:
     """Join the finished shards into the tokens folder, in order; return the metrics."""
-    total: Counter[str] = Counter()
+    tokenizer, total = wordpiece.load(work / "tokenizer"), Counter[str]()
     for count in counts:
         total.update({key: value for key, value in count.items() if isinstance(value, int)})
     units = [work / f"unit-{number:05d}" for number in range(len(counts))]

@@ -44,7 +44,7 @@ def read_or_die(job: corpus.Job, folder: Path) -> dict[str, Any]:
 
 def finish(work: Path, jobs: list[int]) -> list[dict[str, Any]]:
     with lock_folder(work):
-        return units.finish_units(work, "f", make, jobs, title="x", sizes=[1] * len(jobs), shown="made")
+        return units.finish_units(work, "f", make, jobs, units.Shown("x", [1] * len(jobs), "made"))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def make(job: int, folder: Path) -> dict[str, Any]:
 
 def finish(work: Path, fingerprint: str = "f") -> list[dict[str, Any]]:
     jobs = list(range(5))
-    return units.finish_units(work, fingerprint, make, jobs, title="x", sizes=[1] * 5, shown="made")
+    return units.finish_units(work, fingerprint, make, jobs, units.Shown("x", [1] * 5, "made"))
 
 
 @pytest.fixture(autouse=True)
