@@ -146,8 +146,8 @@ def written(config: Any) -> Any:
 
 
 def _default(field: "dataclasses.Field[Any]") -> Any:
-    made = field.default_factory
-    return field.default if made is dataclasses.MISSING else made()
+    factory = field.default_factory
+    return field.default if factory is dataclasses.MISSING else factory()
 
 
 def digest(*values: Any) -> str:

@@ -33,8 +33,8 @@ def default_device() -> torch.device:
 
 def driver_version() -> str:
     """The NVIDIA driver's, such as 580.65.06; "" where there is none or it does not say."""
-    found = re.search(r"\b\d{3}\.[\d.]+", DRIVER.read_text()) if DRIVER.is_file() else None
-    return found[0] if found else ""
+    version = re.search(r"\b\d{3}\.[\d.]+", DRIVER.read_text()) if DRIVER.is_file() else None
+    return version[0] if version else ""
 
 
 def refuse_unusable_driver() -> None:

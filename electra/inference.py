@@ -95,9 +95,9 @@ class Model:
     @property
     def encoder(self) -> Encoder:
         """The Transformer alone, as a module of PyTorch."""
-        found = self.network if isinstance(self.network, Encoder) else self.network.encoder
-        assert isinstance(found, Encoder)
-        return found
+        encoder = self.network if isinstance(self.network, Encoder) else self.network.encoder
+        assert isinstance(encoder, Encoder)
+        return encoder
 
     def __repr__(self) -> str:
         size = f"{self.encoder.config.layers} x {self.encoder.config.hidden}"
@@ -107,7 +107,7 @@ class Model:
         """How likely each token of each text was replaced (paper, section 2, D). Needs a discriminator."""
         if not isinstance(self.network, Discriminator):
             raise self.lacks("replaced()", "a discriminator")
-        found: list[Judged] = []
+        judged: list[Judged] = []
         for some in checked(texts):
             encodings = self.tokenizer.raw.encode_batch(some, add_special_tokens=False)
             judge = _Judge(self.network)
@@ -115,8 +115,8 @@ class Model:
             for text, encoding, share_L in zip(some, encodings, share_NL, strict=True):
                 tokens = encoding.tokens[: self.length - 2]
                 offsets = np.array(encoding.offsets[: len(tokens)], dtype=np.int64).reshape(-1, 2)
-                found.append(Judged(text, tokens, offsets, share_L[1 : len(tokens) + 1].copy()))
-        return found
+                judged.append(Judged(text, tokens, offsets, share_L[1 : len(tokens) + 1].copy()))
+        return judged
 
     def embed(self, texts: Iterable[str], pooling: Pooling = "mean") -> NDArray[np.float32]:
         """One vector for each text, (N, H): the mean or maximum of its last hidden states, or the first one (`cls`).
@@ -126,10 +126,10 @@ class Model:
         if pooling not in get_args(Pooling):
             raise BadConfig("pooling", f"is {shown(pooling)}", f"one of {', '.join(get_args(Pooling))}")
         network = _Embed(self.encoder, pooling)
-        found: list[NDArray[np.float32]] = []
+        vectors: list[NDArray[np.float32]] = []
         for some in checked(texts):
-            found.append(self._read(network, self.tokenizer.encode_lines(some)))
-        return np.concatenate(found)
+            vectors.append(self._read(network, self.tokenizer.encode_lines(some)))
+        return np.concatenate(vectors)
 
     def predict(self, rows: Iterable[str | Sequence[str] | Mapping[str, Any]]) -> list[Row]:
         """An answer to each row, in their order, as `electra predict` writes them (electra/answering.py has the table).
@@ -262,18 +262,18 @@ def _device(asked: str | torch.device | None) -> torch.device:
 def _listed(values: Any, what: str, each: str) -> list[Any]:
     if isinstance(values, str | Mapping):
         raise BadInput(what, f"is {shown(values)}", f"a list, of one {each} or more", "put it in a list")
-    if not (found := list(values)):
+    if not (items := list(values)):
         raise BadInput(what, "is empty", f"a list, of one {each} or more")
-    return found
+    return items
 
 
 def checked(texts: Iterable[str]) -> Iterable[list[str]]:
     """The texts, checked, so many at a time."""
-    found = _listed(texts, "texts", "text")
-    for number, text in enumerate(found):
+    items = _listed(texts, "texts", "text")
+    for number, text in enumerate(items):
         if not isinstance(text, str) or not encodes(text):
             raise BadInput(f"texts[{number}]", f"is {shown(text)}", "text")
-    return (found[start : start + _AT_ONCE] for start in range(0, len(found), _AT_ONCE))
+    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
 
 
 def _record(form: asking.Asked, row: Any, where: str) -> Mapping[str, Any]:

@@ -55,7 +55,7 @@ def propose(
         raise BadInput("text", "hides nothing", f"a {MASK} where a word is to be proposed, or `hide`")
     masked = [mask_id if number in numbers else each for number, each in enumerate(read)]
     share_MV = _shares(model, masked, hidden)
-    found = []
+    proposed = []
     for number, share_V in zip(hidden, share_MV, strict=True):
         best = share_V.topk(min(count, len(share_V)))
         pieces = [model.tokenizer.raw.id_to_token(each) for each in best.indices.tolist()]
@@ -64,8 +64,8 @@ def propose(
             write(text, [*tokens[:number], piece, *tokens[number + 1 :]], offsets_T2, changed_T)[0] for piece in pieces
         ]
         original = None if ids[number] == mask_id else float(share_V[ids[number]])
-        found.append(Proposed(number, pieces, best.values.numpy(), texts, original))
-    return found
+        proposed.append(Proposed(number, pieces, best.values.numpy(), texts, original))
+    return proposed
 
 
 def _shares(model: Model, ids: list[int], hidden: list[int]) -> torch.Tensor:

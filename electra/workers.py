@@ -36,15 +36,15 @@ def rank() -> tuple[int, int]:
 
     A RANK that was left over in the environment is no launch: torchrun says how many there are, too.
     """
-    found = {name: os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT")}
-    if found["WORLD_SIZE"] in {"", "1"}:
+    variables = {name: os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT")}
+    if variables["WORLD_SIZE"] in {"", "1"}:
         return 0, 1
-    whole = found["WORLD_SIZE"].isdecimal() and found["RANK"].isdecimal() and all(found.values())
-    if not whole or int(found["RANK"]) >= int(found["WORLD_SIZE"]):
-        told = ", ".join(f"{name}={value}" for name, value in found.items() if value)
+    whole = variables["WORLD_SIZE"].isdecimal() and variables["RANK"].isdecimal() and all(variables.values())
+    if not whole or int(variables["RANK"]) >= int(variables["WORLD_SIZE"]):
+        given = ", ".join(f"{name}={value}" for name, value in variables.items() if value)
         expected = "RANK below WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them"
-        raise BadConfig("environment", f"holds {told}", expected, "unset them to train in one process")
-    return int(found["RANK"]), int(found["WORLD_SIZE"])
+        raise BadConfig("environment", f"holds {given}", expected, "unset them to train in one process")
+    return int(variables["RANK"]), int(variables["WORLD_SIZE"])
 
 
 def run_units(

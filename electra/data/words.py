@@ -101,16 +101,16 @@ class WordMemory(dict[str, bytes]):
         if len(word) > self._longest_word:
             return self._unknown
         pieces = self._pieces
-        start, prefix, found = 0, "", b""
+        start, prefix, ids = 0, "", b""
         while start < len(word):
             end = len(word)
             while (piece := pieces.get(prefix + word[start:end])) is None:
                 end -= 1
                 if end == start:
                     return self._unknown
-            found += piece
+            ids += piece
             start, prefix = end, CONTINUATION
-        return found
+        return ids
 
 
 def _parts(pattern: re.Pattern[str], chunk: str) -> list[str]:

@@ -110,8 +110,8 @@ class Classification(TaskKind):
         head = network.dense_tensors(task.scale if task.regression else 1.0)
         if network.pooling == "cls" and not isinstance(network.encoder.config, ModernConfig):
             return Exported(self.architecture, facts, outputs, head)
-        told = {"pooling": network.pooling}
-        return Exported("ElectraModel", facts | told, outputs | told, beside={POOLED: head})
+        extra = {"pooling": network.pooling}
+        return Exported("ElectraModel", facts | extra, outputs | extra, beside={POOLED: head})
 
     def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
         size, outputs = stored.encoder.config.hidden, max(1, len(task.labels))

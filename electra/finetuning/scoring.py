@@ -20,10 +20,10 @@ def read_predictions(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise BadInput(path, f"is not UTF-8 (byte {error.start:,})", "a file of predictions") from None
     if path.suffix == ".json":
-        found = _parsed(text, path)
-        if not isinstance(found, dict):
+        parsed = _parsed(text, path)
+        if not isinstance(parsed, dict):
             raise BadInput(path, "holds no object", "answers by question id")
-        return found
+        return parsed
     if path.suffix == ".tsv":
         header, *lines = text.splitlines() or [""]
         if header.split("\t") != ["index", "prediction"]:

@@ -16,24 +16,24 @@ Span = tuple[str, int, int]
 
 def spans(tags: Sequence[str]) -> list[Span]:
     """(type, first, last) of each span, as conlleval and seqeval read them: a broken sequence starts a new span."""
-    found: list[Span] = []
+    result: list[Span] = []
     begin, last = 0, ("O", "")
     for place, tag in enumerate([*tags, "O"]):
         edge, _, kind = tag.partition("-")
         ends = last[0] in "ES" or (last[0] in "BI" and (edge in "BSO" or kind != last[1]))
         if ends and last[0] != "O":
-            found.append((last[1], begin, place - 1))
+            result.append((last[1], begin, place - 1))
         starts = edge in "BS" or (edge in "EI" and (last[0] in "ESO" or kind != last[1]))
         if starts:
             begin = place
         last = (edge, kind)
-    return found
+    return result
 
 
-def bioes(found: Sequence[Span], words: int) -> list[str]:
+def bioes(marked: Sequence[Span], words: int) -> list[str]:
     """Spans as one tag a word: B … E, S for a single word, O outside."""
     tags = ["O"] * words
-    for kind, first, last in found:
+    for kind, first, last in marked:
         tags[first : last + 1] = [f"I-{kind}"] * (last + 1 - first)
         if first == last:
             tags[first] = f"S-{kind}"
@@ -42,10 +42,10 @@ def bioes(found: Sequence[Span], words: int) -> list[str]:
     return tags
 
 
-def iob2(found: Sequence[Span], words: int) -> list[str]:
+def iob2(marked: Sequence[Span], words: int) -> list[str]:
     """Spans as one tag a word: B I I, O outside."""
     tags = ["O"] * words
-    for kind, first, last in found:
+    for kind, first, last in marked:
         tags[first : last + 1] = [f"B-{kind}", *[f"I-{kind}"] * (last - first)]
     return tags
 

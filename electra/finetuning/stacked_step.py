@@ -79,8 +79,8 @@ class StackedStep:
                 self.optimizer.zero_grad(set_to_none=True)
             (loss_S.sum() / divisor).backward()  # type: ignore[no-untyped-call]
             return loss_S.detach()
-        found = torch.autograd.grad(loss_S.sum() / divisor, self.parameters, allow_unused=True)
-        new = {p: gradient for p, gradient in zip(self.parameters, found, strict=True) if gradient is not None}
+        gradients = torch.autograd.grad(loss_S.sum() / divisor, self.parameters, allow_unused=True)
+        new = {p: gradient for p, gradient in zip(self.parameters, gradients, strict=True) if gradient is not None}
         for parameter in self.parameters:
             parameter.grad = self.kept[parameter] if parameter in new else None
         add = torch._foreach_copy_ if first else torch._foreach_add_

@@ -163,8 +163,8 @@ class Tagger(Network):
     def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
         """`tags` (B, L): each piece's best tag; `share` (B, L): its probability; `finite` (B,): are logits."""
         logits_PC = self.head(hidden(self.encoder, batch))
-        found = {"tags": logits_PC.argmax(-1), "share": logits_PC.float().softmax(-1).amax(-1)}
-        grids = {name: batch.grid(values_P, 0) for name, values_P in found.items()}
+        best = {"tags": logits_PC.argmax(-1), "share": logits_PC.float().softmax(-1).amax(-1)}
+        grids = {name: batch.grid(values_P, 0) for name, values_P in best.items()}
         padded = {name: F.pad(values_BT, (0, self.length - values_BT.shape[1])) for name, values_BT in grids.items()}
         return padded | {"finite": batch.grid(logits_PC.isfinite().all(-1).long(), 1).amin(1)}
 

@@ -144,13 +144,13 @@ def read_outputs(
     """Every output for every row (the first `most`), in the order of the rows; `tokens` bounds a part."""
     place, count = torch.device(device), min(len(examples), most or len(examples))
     chosen = choose(precision, place)
-    found: dict[str, list[Tensor]] = {}
+    pieces: dict[str, list[Tensor]] = {}
     order: list[NDArray[np.int64]] = []
     model.eval()
     for rows_B in parts(np.arange(count), examples.length_N, tokens):
         order.append(rows_B)
         with autocast(chosen, place):
             for name, value in model.outputs(examples.batch(rows_B, place)).items():
-                found.setdefault(name, []).append(value.float() if value.is_floating_point() else value)
+                pieces.setdefault(name, []).append(value.float() if value.is_floating_point() else value)
     back_N = torch.from_numpy(np.argsort(np.concatenate(order))).to(place)
-    return {name: torch.cat(values).index_select(0, back_N).cpu().numpy() for name, values in found.items()}
+    return {name: torch.cat(values).index_select(0, back_N).cpu().numpy() for name, values in pieces.items()}

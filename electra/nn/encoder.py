@@ -89,12 +89,12 @@ def difference(total: Tensor, base: Tensor) -> Tensor:
     There is for a total that was such a sum; but where that lies beside a power of two, the rounded difference alone
     may miss it by a bit, and where it is -0 by its sign.
     """
-    found = total - base
-    infinity = torch.full_like(found, torch.inf)
-    for other in (found.nextafter(infinity), found.nextafter(-infinity), total):
-        same = (base + found).view(torch.int32) == total.view(torch.int32)
-        found = torch.where(same | ((base + other).view(torch.int32) != total.view(torch.int32)), found, other)
-    return found
+    rest = total - base
+    infinity = torch.full_like(rest, torch.inf)
+    for other in (rest.nextafter(infinity), rest.nextafter(-infinity), total):
+        same = (base + rest).view(torch.int32) == total.view(torch.int32)
+        rest = torch.where(same | ((base + other).view(torch.int32) != total.view(torch.int32)), rest, other)
+    return rest
 
 
 Seen = Tensor | varlen.PackedRows | None

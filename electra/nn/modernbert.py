@@ -81,14 +81,15 @@ def values_of(config: ModernConfig, architecture: str) -> dict[str, Any]:
         if (value := getattr(config, ours)) != usual or ours != "init"  # transformers has no such key
     }
     ends = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))  # the tokenizer's files tell
-    one = {"id2label": {"0": "replaced"}, "label2id": {"replaced": 0}} if architecture.endswith("PreTraining") else {}
+    replaced = {"id2label": {"0": "replaced"}, "label2id": {"replaced": 0}}
+    labels = replaced if architecture.endswith("PreTraining") else {}
     architecture = CLASSES.get(architecture, architecture)
     return (
         {"architectures": [architecture], "model_type": TYPE, "embedding_dropout": config.dropout}
         | _FIXED
         | values
         | ends
-        | one
+        | labels
     )
 
 
@@ -110,18 +111,18 @@ def settings_of(values: dict[str, Any], path: Path) -> dict[str, Any]:
 def _old_spelling(values: dict[str, Any], path: Path) -> dict[str, Any]:
     """Kinds of layers and thetas in the two numbers that releases before 5 had for each."""
     kinds, ropes = values.get("layer_types"), values.get("rope_parameters") or {}
-    found = dict(values)
+    settings = dict(values)
     if kinds is not None:
         every = next((i for i, kind in enumerate(kinds) if i and kind == "full_attention"), max(1, len(kinds)))
         regular = ["sliding_attention" if i % every else "full_attention" for i in range(len(kinds))]
         if kinds != regular:
             expected = "full_attention in layer 0 and then at even distances, sliding_attention between"
             raise BadInput(path, "has layer_types in another order", expected, "choose a published ModernBERT")
-        found["global_attn_every_n_layers"] = every
+        settings["global_attn_every_n_layers"] = every
     for kind, name in (("full_attention", "global_rope_theta"), ("sliding_attention", "local_rope_theta")):
         rope = (ropes.get(kind) if isinstance(ropes, dict) else None) or {}
         if rope.get("rope_type", "default") != "default":
             raise BadInput(path, f"has rope_type {rope['rope_type']!r:.40}", "default", "choose a published ModernBERT")
         if "rope_theta" in rope:
-            found[name] = rope["rope_theta"]
-    return found
+            settings[name] = rope["rope_theta"]
+    return settings

@@ -73,14 +73,14 @@ def load_networks(
         tensors = read_tensors(inside)
         load_encoder_tensors(encoder, tensors, inside)
         theirs = {their: ours for ours, their in _head_names(encoder, head).items()}
-        found = {theirs.get(key, key): value for key, value in head_tensors(tensors).items()}
+        head_parts = {theirs.get(key, key): value for key, value in head_tensors(tensors).items()}
         beside = read_file(inside / EXTRAS, do) if (inside / EXTRAS).is_file() else {}
         _load_factors(encoder, beside, tensors, inside, do)
         for decoder in _DECODERS:
-            tied = found.pop(decoder, None)
+            tied = head_parts.pop(decoder, None)
             if tied is not None and not torch.equal(tied.float(), encoder.embeddings.tables()[0]):
                 raise BadInput(inside, f"has a {decoder} that is not the word table", "tied embeddings", do)
-        fill(head, found, inside, do)
+        fill(head, head_parts, inside, do)
         if name in extras and beside:
             fill(nn.ModuleDict(extras[name]), beside, inside / EXTRAS, do)
         if hashes is not None and (now := verify_folder(inside)) != (then := dict(hashes.get(name, {}))):
@@ -89,17 +89,17 @@ def load_networks(
             raise CorruptFile(inside / file, f"has sha256 {now.get(file)}", expected, "start the run again")
 
 
-def _require_alike(found: AnyEncoderConfig, expected: AnyEncoderConfig, where: Path, do: str) -> None:
+def _require_alike(config: AnyEncoderConfig, expected: AnyEncoderConfig, where: Path, do: str) -> None:
     """Refuse a folder whose encoder computes something else with the same weights."""
-    if found.kind != expected.kind:
+    if config.kind != expected.kind:
         raise BadInput(
-            where, f"is of an encoder of the kind {found.kind}", f"{expected.kind}, as the parameters say", do
+            where, f"is of an encoder of the kind {config.kind}", f"{expected.kind}, as the parameters say", do
         )
     names = modernbert.CONFIG if isinstance(expected, ModernConfig) else CONFIG
     for ours in _ALIKE:
-        if ours in names and getattr(found, ours) != getattr(expected, ours):
-            told = f"{getattr(expected, ours)}, as the model's parameters say"
-            raise BadInput(where, f"has {names[ours][0]} {getattr(found, ours)}", told, do)
+        if ours in names and getattr(config, ours) != getattr(expected, ours):
+            wanted = f"{getattr(expected, ours)}, as the model's parameters say"
+            raise BadInput(where, f"has {names[ours][0]} {getattr(config, ours)}", wanted, do)
 
 
 def _load_factors(encoder: Encoder, beside: Tensors, tensors: Tensors, inside: Path, do: str) -> None:
@@ -107,9 +107,9 @@ def _load_factors(encoder: Encoder, beside: Tensors, tensors: Tensors, inside: P
     places = encoder.embeddings.factors()
     if not places:
         return
-    found = {name: beside.pop(name) for name in places if name in beside}
-    require_fit(places, found, inside / EXTRAS, do)
-    encoder.embeddings.load_factors(found)
+    factors = {name: beside.pop(name) for name in places if name in beside}
+    require_fit(places, factors, inside / EXTRAS, do)
+    encoder.embeddings.load_factors(factors)
     table_VH = next(table for name, table in tensors.items() if name.endswith(modernbert.TABLES))
     if not torch.allclose(encoder.embeddings.tables()[0], table_VH.float(), rtol=1e-4, atol=1e-6):
         raise BadInput(inside / EXTRAS, "holds factors of another word table", "those of this folder's", do)

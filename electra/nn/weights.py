@@ -101,12 +101,14 @@ def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> N
 
     A gap, a tensor of an encoder that this one has no place for, or a wrong shape is a BadInput; heads are passed by.
     """
-    found = {_bare(name): tensor for name, tensor in tensors.items() if of_encoder(name)}
+    renamed = {_bare(name): tensor for name, tensor in tensors.items() if of_encoder(name)}
     places = encoder_tensors(encoder, "")  # views of the parameters, but for tables that are sums
-    require_fit(places, found, where, "let the model's parameters and the folder's config.json agree with its weights")
+    require_fit(
+        places, renamed, where, "let the model's parameters and the folder's config.json agree with its weights"
+    )
     tables = modernbert.TABLES if isinstance(encoder.config, ModernConfig) else _TABLES
-    encoder.embeddings.load_tables(*(found.pop(name) for name in tables))
-    for name, tensor in found.items():
+    encoder.embeddings.load_tables(*(renamed.pop(name) for name in tables))
+    for name, tensor in renamed.items():
         places[name].copy_(tensor)
 
 

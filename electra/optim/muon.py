@@ -62,7 +62,7 @@ class Muon(AdamW):
 
 def orthogonal(matrices: Sequence[Tensor], kind: torch.dtype = torch.float32) -> list[Tensor]:
     """Each matrix with its singular values brought into about 0.7 to 1.2; those of one shape go through together."""
-    found: dict[int, Tensor] = {}
+    updates: dict[int, Tensor] = {}
     for shape in {matrix.shape: None for matrix in matrices}:
         numbers = [number for number, matrix in enumerate(matrices) if matrix.shape == shape]
         x = torch.stack([matrices[number] for number in numbers]).to(kind)
@@ -73,8 +73,8 @@ def orthogonal(matrices: Sequence[Tensor], kind: torch.dtype = torch.float32) ->
             gram = x @ x.mT
             x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C), x, beta=_A)
         x = (x.mT if tall else x).float()
-        found |= dict(zip(numbers, x.unbind(), strict=True))
-    return [found[number] for number in range(len(matrices))]
+        updates |= dict(zip(numbers, x.unbind(), strict=True))
+    return [updates[number] for number in range(len(matrices))]
 
 
 def build_muon(

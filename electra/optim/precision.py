@@ -23,8 +23,8 @@ def choose(asked: PrecisionChoice, device: torch.device) -> Precision:
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     if asked == "default":
         return "fp32"
-    found = torch.cpu.get_capabilities()
-    return "bf16" if any(found.get(name) for name in PRODUCTS) else "fp32"
+    capabilities = torch.cpu.get_capabilities()
+    return "bf16" if any(capabilities.get(name) for name in PRODUCTS) else "fp32"
 
 
 def autocast(precision: Precision, device: torch.device) -> contextlib.AbstractContextManager[object]:

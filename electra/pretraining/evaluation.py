@@ -36,22 +36,22 @@ def metrics(sums: dict[str, float]) -> dict[str, float]:
     `disc_baseline` is the loss of always saying the replaced rate r, H(r); `disc_majority` the accuracy of always
     saying "original". Precision and recall are on replaced tokens.
     """
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     if sums.get("chosen"):
-        found["mlm_loss"] = sums["mlm_loss"] / sums["chosen"]
+        result["mlm_loss"] = sums["mlm_loss"] / sums["chosen"]
         if "mlm_correct" in sums:
-            found["mlm_accuracy"] = sums["mlm_correct"] / sums["chosen"]
+            result["mlm_accuracy"] = sums["mlm_correct"] / sums["chosen"]
         if "sample_correct" in sums:
-            found["sample_accuracy"] = sums["sample_correct"] / sums["chosen"]
+            result["sample_accuracy"] = sums["sample_correct"] / sums["chosen"]
         if "main_correct" in sums:
-            found["main_accuracy"] = sums["main_correct"] / sums["chosen"]
+            result["main_accuracy"] = sums["main_correct"] / sums["chosen"]
     if "main_loss" in sums:
-        found["main_loss"] = ratio(sums["main_loss"], sums.get("tokens") or sums["chosen"])
+        result["main_loss"] = ratio(sums["main_loss"], sums.get("tokens") or sums["chosen"])
     if "disc_loss" in sums:
         tokens, replaced = sums["tokens"], sums["replaced"]
         rate = ratio(replaced, tokens)
         wrong = sums["said_replaced"] + replaced - 2 * sums["found"]
-        found |= {
+        result |= {
             "replaced_rate": rate,
             "disc_loss": ratio(sums["disc_loss"], tokens),
             "disc_baseline": -sum(p * np.log(p) for p in (rate, 1 - rate) if p > 0),
@@ -60,7 +60,7 @@ def metrics(sums: dict[str, float]) -> dict[str, float]:
             "disc_precision": ratio(sums["found"], sums["said_replaced"]),
             "disc_recall": ratio(sums["found"], replaced),
         }
-    return {name: float(value) for name, value in found.items()}
+    return {name: float(value) for name, value in result.items()}
 
 
 def add_sums(total: dict[str, Tensor], part: dict[str, Tensor]) -> None:
@@ -97,21 +97,21 @@ def evaluate(model: Pretraining, batches: Iterable[tuple[Batch, str]], count: in
             truths.append(replaced_BT[real_BT].cpu().numpy())
     model.train(was_training)
     sums = read_sums(world.all_reduce_sum(total))
-    found = {"loss": sums["loss"] / count, **metrics(sums)}
+    record = {"loss": sums["loss"] / count, **metrics(sums)}
     if scores:
-        found["disc_auc"] = area_under_curve(np.concatenate(scores), np.concatenate(truths))
-    return found
+        record["disc_auc"] = area_under_curve(np.concatenate(scores), np.concatenate(truths))
+    return record
 
 
-def collapsed(found: dict[str, float]) -> bool:
+def collapsed(numbers: dict[str, float]) -> bool:
     """Whether the discriminator has given up: it calls nothing replaced, or ranks replaced tokens no higher."""
-    return "disc_auc" in found and (found["disc_recall"] == 0 or found["disc_auc"] < 0.55)
+    return "disc_auc" in numbers and (numbers["disc_recall"] == 0 or numbers["disc_auc"] < 0.55)
 
 
-def collapse(found: dict[str, float]) -> str:
+def collapse(numbers: dict[str, float]) -> str:
     """What to say of it."""
     return (
         "the discriminator does not tell replaced tokens from original ones "
-        f"(recall {found['disc_recall']:.3f}, AUC {found['disc_auc']:.3f}); if this stays, a lower "
+        f"(recall {numbers['disc_recall']:.3f}, AUC {numbers['disc_auc']:.3f}); if this stays, a lower "
         "pretrain.learning_rate or a smaller generator usually cures it"
     )

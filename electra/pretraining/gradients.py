@@ -92,8 +92,8 @@ class Flat:
     def backward(self, loss: Tensor, *, first: bool, last: bool) -> None:
         """Set (`first`) or add a slice's gradients."""
         learning = [name for name, p in self.working.items() if p.requires_grad]
-        found = torch.autograd.grad(loss, [self.working[name] for name in learning], allow_unused=True)
-        new = {name: gradient for name, gradient in zip(learning, found, strict=True) if gradient is not None}
+        gradients = torch.autograd.grad(loss, [self.working[name] for name in learning], allow_unused=True)
+        new = {name: gradient for name, gradient in zip(learning, gradients, strict=True) if gradient is not None}
         with torch.no_grad():
             if first:
                 for name, view in self.views.items():

@@ -127,21 +127,21 @@ class Pretraining(nn.Module):
 
         `generator`, where it is a network; then `discriminator`, or `masked_lm` of an objective that predicts tokens.
         """
-        found: dict[str, tuple[Encoder, ReplacedTokenHead | ProposingHead]] = {}
+        result: dict[str, tuple[Encoder, ReplacedTokenHead | ProposingHead]] = {}
         if isinstance(self.generator, Generator):
-            found["generator"] = (self.generator.encoder, self.generator.head)
+            result["generator"] = (self.generator.encoder, self.generator.head)
         if self.config.objective.name in TOKEN_OBJECTIVES:
-            return found | {"masked_lm": (self.discriminator.encoder, self.token_head)}
-        return found | {"discriminator": (self.discriminator.encoder, self.discriminator.head)}
+            return result | {"masked_lm": (self.discriminator.encoder, self.token_head)}
+        return result | {"discriminator": (self.discriminator.encoder, self.discriminator.head)}
 
     def extras(self) -> dict[str, dict[str, nn.Linear]]:
         """What belongs to a trained network besides encoder and head, by the network's name."""
-        found: dict[str, dict[str, nn.Linear]] = {}
+        result: dict[str, dict[str, nn.Linear]] = {}
         if self.config.objective.name == "all_tokens_mlm":
-            found["masked_lm"] = {"copy_gate": self.copy_gate}
+            result["masked_lm"] = {"copy_gate": self.copy_gate}
         if self.config.objective.training == "adversarial":
-            found["generator"] = {"baseline": self.baseline}
-        return found
+            result["generator"] = {"baseline": self.baseline}
+        return result
 
     def forward(self, batch: Batch, stage: str = "joint") -> Outputs:
         """One pass; `stage` is "joint", or "generator" / "discriminator" in two-stage training."""

@@ -26,8 +26,8 @@ def judge(logits_BT: Tensor, replaced_BT: Tensor, lengths_B: Tensor) -> tuple[Te
     real_BT = torch.arange(logits_BT.shape[1], device=logits_BT.device) < lengths_B[:, None]
     said_BT = (logits_BT > 0) & real_BT
     loss = (replaced_token_losses(logits_BT, replaced_BT) * real_BT).sum()
-    found = (said_BT & replaced_BT).sum()
-    return loss, {"disc_loss": loss.detach(), "tokens": real_BT.sum(), "said_replaced": said_BT.sum(), "found": found}
+    hits = (said_BT & replaced_BT).sum()
+    return loss, {"disc_loss": loss.detach(), "tokens": real_BT.sum(), "said_replaced": said_BT.sum(), "found": hits}
 
 
 def copy_losses(logits_XV: Tensor, copy_logits_X: Tensor, inputs_X: Tensor, targets_X: Tensor) -> Tensor:

@@ -109,9 +109,9 @@ class State:
         tensors = {"model": {name: parameter for parameter, name in self.names.items()}}
         tensors["optimizer"] = state_tensors(self.optimizer, self.names)
         for file, expected in tensors.items():
-            found = groups.get(file, {})
-            for name in expected.keys() | found.keys():
-                theirs, ours = (tuple(of[name].shape) if name in of else None for of in (found, expected))
+            saved = groups.get(file, {})
+            for name in expected.keys() | saved.keys():
+                theirs, ours = (tuple(of[name].shape) if name in of else None for of in (saved, expected))
                 if theirs != ours:
                     raise CorruptFile(
                         self.run, f"holds a checkpoint with {name} of shape {theirs}", f"{ours}, as the settings say"
@@ -119,20 +119,20 @@ class State:
 
     def _whole(self, tensors: Sums) -> Sums:
         """Whole tensors, in the main process alone and, where they were sharded, off the device, which has no room."""
-        found = {}
+        tensors = {}
         for name, tensor in tensors.items():
             whole = self.world.full_tensor(tensor)
             if self.world.main:
-                found[name] = whole.cpu() if self.world.sharded else whole
-        return found
+                tensors[name] = whole.cpu() if self.world.sharded else whole
+        return tensors
 
     def load(self) -> dict[str, Any] | None:
         """Take up the newest good checkpoint and return its progress; None if there is none."""
-        found = checkpoint.load_newest(self.run, self.check) if self.world.main else None
-        progress: dict[str, Any] | None = self.world.broadcast_object(found and found[2])
+        newest = checkpoint.load_newest(self.run, self.check) if self.world.main else None
+        progress: dict[str, Any] | None = self.world.broadcast_object(newest and newest[2])
         if progress is None:
             return None
-        groups: checkpoint.Groups = found[1] if found else {"model": {}, "optimizer": {}, "running": {}}
+        groups: checkpoint.Groups = newest[1] if newest else {"model": {}, "optimizer": {}, "running": {}}
         for parameter, name in self.names.items():
             self.world.broadcast(parameter, groups["model"].get(name))
         for name, value in state_tensors(self.optimizer, self.names).items():

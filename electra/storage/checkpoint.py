@@ -27,8 +27,8 @@ Saved = tuple[int, Groups, Progress]
 
 def steps(run: Path) -> list[int]:
     """Steps that have a checkpoint folder under its final name, oldest first."""
-    found = (re.fullmatch(r"step-(\d+)", path.name) for path in run.glob("step-*"))
-    return sorted(int(match[1]) for match in found if match)
+    matches = (re.fullmatch(r"step-(\d+)", path.name) for path in run.glob("step-*"))
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def save(run: Path, step: int, groups: Groups, progress: dict[str, Any], *, keep: int) -> None:

@@ -21,12 +21,12 @@ _hashed: dict[Path, tuple[tuple[int, ...], str]] = {}
 
 def sha256_once(path: Path) -> str:
     """Hex sha256 of a file, hashed once a process: again only when its inode, size or times are others than then."""
-    found, place = path.stat(), path.absolute()
-    stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    status, place = path.stat(), path.absolute()
+    stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     if (known := _hashed.get(place)) is not None and known[0] == stamp:
         return known[1]
     digest = sha256_file(path)
-    if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > _SETTLED:
+    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED:
         _hashed[place] = stamp, digest
     return digest
 
@@ -60,8 +60,8 @@ def read_sealed(path: Path, do: str = AGAIN) -> dict[str, Any]:
     values = read_json(path, do)
     if not isinstance(values, dict) or not isinstance(own := values.get("sha256"), str):
         raise CorruptFile(path, "does not say its own sha256", "what was written", do)
-    if (found := _hash(values)) != own:
-        raise CorruptFile(path, f"has sha256 {found}", f"{own}, as it says itself", do)
+    if (digest := _hash(values)) != own:
+        raise CorruptFile(path, f"has sha256 {digest}", f"{own}, as it says itself", do)
     return {key: value for key, value in values.items() if key != "sha256"}
 
 
@@ -77,8 +77,8 @@ def read_notes(path: Path) -> dict[str, Any]:
 
 
 def _hash(manifest: dict[str, Any]) -> str:
-    told = {key: value for key, value in manifest.items() if key != "sha256"}
-    return sha256_bytes(json.dumps(told, sort_keys=True).encode())
+    values = {key: value for key, value in manifest.items() if key != "sha256"}
+    return sha256_bytes(json.dumps(values, sort_keys=True).encode())
 
 
 def read_manifest(folder: Path, do: str = AGAIN, **facts: Any) -> dict[str, Any]:
@@ -95,8 +95,8 @@ def read_manifest(folder: Path, do: str = AGAIN, **facts: Any) -> dict[str, Any]
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise CorruptFile(path, "lists no files", "a manifest", do)
     own = manifest.get("sha256")  # those of older checkpoints have none
-    if own is not None and own != (found := _hash(manifest)):
-        raise CorruptFile(path, f"has sha256 {found}", f"{own}, as it says itself", do)
+    if own is not None and own != (digest := _hash(manifest)):
+        raise CorruptFile(path, f"has sha256 {digest}", f"{own}, as it says itself", do)
     for key, value in facts.items():
         if manifest.get(key) != value:
             raise CorruptFile(path, f"says {key} {manifest.get(key)!r}", repr(value), do)

@@ -62,11 +62,11 @@ def asides(run: Path) -> list[Path]:
 
 def intact(run: Path) -> dict[int, Progress]:
     """What the checkpoints of a run say of themselves, newest first; damaged ones are left to the loader."""
-    found = {}
+    result = {}
     for step in reversed(checkpoint.steps(run)):
         with contextlib.suppress(UserError):
-            found[step] = checkpoint.read_progress(run / f"step-{step}")
-    return found
+            result[step] = checkpoint.read_progress(run / f"step-{step}")
+    return result
 
 
 def owner(run: Path) -> Progress | None:
@@ -87,14 +87,16 @@ def claim(
     `origin` is the folder's own name, that of a run set aside from it, or empty; `fits` raises a UserError for a
     checkpoint that these settings cannot go on from.
     """
-    run, found = held.path, intact(held.path)
-    ours = [step for step, progress in found.items() if progress.get("fingerprint") == fingerprint]
-    if origin and (source := _source(run, fingerprint, origin, found, ours)):
+    run, checkpoints = held.path, intact(held.path)
+    ours = [step for step, progress in checkpoints.items() if progress.get("fingerprint") == fingerprint]
+    if origin and (source := _source(run, fingerprint, origin, checkpoints, ours)):
         _continue(held, source, fingerprint, fits, keep)
         return
     if ours:
-        for step in found.keys() - ours:
-            checkpoint.set_aside(run, step, "foreign", f"it is of another run: {_changes(found[step], fingerprint)}")
+        for step in checkpoints.keys() - ours:
+            checkpoint.set_aside(
+                run, step, "foreign", f"it is of another run: {_changes(checkpoints[step], fingerprint)}"
+            )
         return
     before = owner(run)
     if before is not None and before.get("fingerprint") != fingerprint:
@@ -112,26 +114,26 @@ def claim(
 def _of(run: Path, fingerprint: Fingerprint) -> Path | None:
     """The run of this fingerprint among those set aside; of several the one that was changed least often."""
     known = {aside: owner(aside) for aside in asides(run)}
-    found = {aside: of for aside, of in known.items() if of and of.get("fingerprint") == fingerprint}
-    return min(found, key=lambda aside: len(found[aside].get("continued", [])), default=None)
+    matching = {aside: of for aside, of in known.items() if of and of.get("fingerprint") == fingerprint}
+    return min(matching, key=lambda aside: len(matching[aside].get("continued", [])), default=None)
 
 
 def _source(
-    run: Path, fingerprint: Fingerprint, origin: str, found: dict[int, Progress], ours: list[int]
+    run: Path, fingerprint: Fingerprint, origin: str, checkpoints: dict[int, Progress], ours: list[int]
 ) -> Path | None:
     """The folder of the run to continue; None where the one that is here goes on as it is."""
     others = asides(run)
     names = ", ".join(aside.name for aside in others) or "none is set aside"
     if origin != run.name:
-        before = found[ours[0]].get("continued", []) if ours else []
+        before = checkpoints[ours[0]].get("continued", []) if ours else []
         if before and before[-1]["run"] == origin:
             return None  # it was continued already, by the same command
         if not (run.parent / origin).is_dir() or not origin.startswith(f"{run.name}{ASIDE}"):
             raise BadInput(run.parent / origin, "is no run to continue", f"{run.name} or a run set aside: {names}")
         return run.parent / origin
-    if ours and (found[ours[0]].get("continued") or not others):
+    if ours and (checkpoints[ours[0]].get("continued") or not others):
         return None
-    if not ours and found:
+    if not ours and checkpoints:
         known = _of(run, fingerprint)
         continued = known is not None and (owner(known) or {}).get("continued")
         return None if continued else run  # what was continued so before is taken up again

@@ -38,18 +38,20 @@ def read_tensors(path: Path, do: str) -> Tensors:
         raise CorruptFile(path, f"is not whole ({error})", "a safetensors file", do) from None
 
 
-def require_fit(places: Tensors, found: Tensors, where: object, do: str) -> None:
+def require_fit(places: Tensors, tensors: Tensors, where: object, do: str) -> None:
     """Refuse tensors that are not exactly those of `places`: names, shapes, and numbers with a fraction."""
-    lacking = [name for name in places if name not in found]
-    surplus = [name for name in found if name not in places]
+    lacking = [name for name in places if name not in tensors]
+    surplus = [name for name in tensors if name not in places]
     if lacking or surplus:
-        told = [f"{said} {_some(names)}" for said, names in (("has no tensor", lacking), ("has", surplus)) if names]
-        raise BadInput(where, " and ".join(told), f"the {len(places)} tensors of this network and no other", do)
+        wrong = [f"{said} {_some(names)}" for said, names in (("has no tensor", lacking), ("has", surplus)) if names]
+        raise BadInput(where, " and ".join(wrong), f"the {len(places)} tensors of this network and no other", do)
     for name, place in places.items():
-        if found[name].shape != place.shape:
-            raise BadInput(where, f"{name} has shape {tuple(found[name].shape)}", f"{tuple(place.shape)}", do)
-        if not found[name].is_floating_point():
-            raise BadInput(where, f"{name} holds {str(found[name].dtype).removeprefix('torch.')}", "floating point", do)
+        if tensors[name].shape != place.shape:
+            raise BadInput(where, f"{name} has shape {tuple(tensors[name].shape)}", f"{tuple(place.shape)}", do)
+        if not tensors[name].is_floating_point():
+            raise BadInput(
+                where, f"{name} holds {str(tensors[name].dtype).removeprefix('torch.')}", "floating point", do
+            )
 
 
 def _some(names: list[str], most: int = 3) -> str:
@@ -57,9 +59,9 @@ def _some(names: list[str], most: int = 3) -> str:
 
 
 @torch.no_grad()
-def fill(module: nn.Module, found: Tensors, where: object, do: str) -> None:
+def fill(module: nn.Module, tensors: Tensors, where: object, do: str) -> None:
     """Fill a module with exactly its tensors; anything else is refused and nothing is filled."""
     places = module.state_dict()
-    require_fit(places, found, where, do)
+    require_fit(places, tensors, where, do)
     for name, place in places.items():
-        place.copy_(found[name])
+        place.copy_(tensors[name])

@@ -48,8 +48,8 @@ def run_all(
             preload=("electra.finetuning.runs.preload",),
             limit="recipes.paper.workers in params.yaml",
         )
-        for index, found in units:
-            for job, record in zip(waiting[index], found, strict=True):
+        for index, made in units:
+            for job, record in zip(waiting[index], made, strict=True):
                 if job.folder not in records:
                     note(job, record)
     return [records[job.folder] for job in jobs]

@@ -67,14 +67,14 @@ def solve_together(jobs: Sequence[Job]) -> list[Solved]:
     first = jobs[0]
     ready = [_prepare(job) for job in jobs]
     trainings = train_together(
-        [one.network for one in ready],
+        [prepared.network for prepared in ready],
         ready[0].examples,
         first.config,
         seeds=[job.seed for job in jobs],
         stream=f"finetune/{first.task.name}",
         device=first.device,
     )
-    return [one.finish(training) for one, training in zip(ready, trainings, strict=True)]
+    return [prepared.finish(training) for prepared, training in zip(ready, trainings, strict=True)]
 
 
 def _prepare(job: Job) -> Prepared:

@@ -65,7 +65,7 @@ def find(reading: Reading, outputs: OutputArrays, config: SquadConfig) -> Answer
     return choose(reading, candidates(reading, outputs, config), config)
 
 
-def official(answers: Answers, found: Candidates, outputs: OutputArrays) -> dict[str, list[dict[str, Any]]]:
+def official(answers: Answers, candidates: Candidates, outputs: OutputArrays) -> dict[str, list[dict[str, Any]]]:
     """The n best spans in the official form; a span's logits are its log-probabilities, which add up to its score."""
     result: dict[str, list[dict[str, Any]]] = {}
     for key, spans in answers.n_best.items():
@@ -73,10 +73,10 @@ def official(answers: Answers, found: Candidates, outputs: OutputArrays) -> dict
         shares_S = np.exp(scores_S - scores_S.max(initial=-np.inf))
         result[key] = []
         for (text, _), candidate, share in zip(spans, answers.chosen[key], shares_S / shares_S.sum(), strict=True):
-            window = found.window_C[candidate]
-            beam = int((outputs["start"][window] == found.start_C[candidate]).argmax())
+            window = candidates.window_C[candidate]
+            beam = int((outputs["start"][window] == candidates.start_C[candidate]).argmax())
             start = float(outputs["start_score"][window, beam])
-            end = float(found.score_C[candidate]) - start
+            end = float(candidates.score_C[candidate]) - start
             numbers = {"probability": share, "start_logit": start, "end_logit": end}
             result[key].append({"text": text, **{name: _rounded(value) for name, value in numbers.items()}})
     return result

@@ -81,22 +81,22 @@ class QuestionAnswering(TaskKind):
         assert isinstance(config, SquadConfig) and isinstance(encoded, windows.Reading)
         outputs = {name: finite(values) for name, values in outputs.items()}
         candidates = spans.candidates(encoded, outputs, config)
-        found = spans.choose(encoded, candidates, config)
-        n_best = spans.official(found, candidates, outputs)
-        given = found.given(config.null_threshold if config.answerability else None)
+        answered = spans.choose(encoded, candidates, config)
+        n_best = spans.official(answered, candidates, outputs)
+        given = answered.given(config.null_threshold if config.answerability else None)
         for number, row in enumerate(encoded.rows):
             key, start = row["id"], None
-            if found.chosen[key]:
-                best = found.chosen[key][0]
+            if answered.chosen[key]:
+                best = answered.chosen[key][0]
                 window = encoded.windows[candidates.window_C[best]]
                 piece = candidates.start_C[best] + window.first - window.offset
                 start = int(encoded.places[number][piece, 0])
             yield {
                 "id": key,
                 "prediction": given[key],
-                "best": found.spans[key],
+                "best": answered.spans[key],
                 "start": start,
-                "null_score": found.null[key],
+                "null_score": answered.null[key],
                 "n_best": n_best[key],
             }
 
