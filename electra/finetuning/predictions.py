@@ -20,7 +20,7 @@ def answers(task: Task, logits_NC: Logits) -> NDArray[np.float64]:
     """Class indices, or for regression the output on the label's own scale."""
     logits_NC = finite(logits_NC)
     if task.regression:
-        return np.array([_rounded(value * task.scale) for value in logits_NC[:, 0]], dtype=np.float64)
+        return np.array([rounded(value * task.scale) for value in logits_NC[:, 0]], dtype=np.float64)
     return np.asarray(logits_NC.argmax(-1), dtype=np.float64)
 
 
@@ -31,8 +31,13 @@ def finite(values: Logits) -> Logits:
 
 def probabilities(logits_C: Logits) -> list[float]:
     """The softmax of one row's logits."""
-    shifted = np.exp(logits_C.astype(np.float64) - logits_C.max())
-    return [_rounded(value) for value in shifted / shifted.sum()]
+    return [rounded(value) for value in softmax(logits_C.astype(np.float64))]
+
+
+def softmax(logits_XC: Logits) -> Logits:
+    """Shares that add up to 1 along the last axis, which may be empty."""
+    shifted = np.exp(logits_XC - logits_XC.max(-1, keepdims=True, initial=-np.inf))
+    return np.asarray(shifted / shifted.sum(-1, keepdims=True))
 
 
 def lines(task: Task, rows: list[dict[str, Any]], logits_NC: Logits) -> list[dict[str, Any]]:
@@ -43,7 +48,7 @@ def lines(task: Task, rows: list[dict[str, Any]], logits_NC: Logits) -> list[dic
             "id": row["id"],
             "prediction": float(predicted) if task.regression else task.labels[int(predicted)],
             "label": row.get("label"),
-            "logits": [_rounded(value) for value in logits_C],
+            "logits": [rounded(value) for value in logits_C],
         }
         for row, predicted, logits_C in zip(rows, predicted_N, finite(logits_NC), strict=True)
     ]
@@ -75,6 +80,6 @@ def fault(task: Task, rows: list[dict[str, Any]], logits_NC: Logits) -> str | No
     return None
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
     """Six significant digits: all that a 32-bit number means."""
     return float(f"{value:.6g}")

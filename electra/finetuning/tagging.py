@@ -20,7 +20,7 @@ from electra.errors import BadConfig, BadInput, shown
 from electra.files import encodes
 from electra.finetuning.batches import NO_WORD, Examples, PackedBatch, stack
 from electra.finetuning.heads import Network, OutputArrays
-from electra.finetuning.predictions import finite
+from electra.finetuning.predictions import finite, rounded
 from electra.finetuning.spans import bioes, check_row, iob2, spans, tag_scores
 from electra.finetuning.stored import Exported, Stored, named_outputs
 from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind
@@ -103,7 +103,7 @@ class Tagging(TaskKind):
     def answers(self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
         tags, marks = tags_of(task, encoded, outputs["tags"]), _marks(encoded.examples)
         for row, each, mark_P, share_L in zip(encoded.rows, tags, marks, outputs["share"], strict=True):
-            shares = [float(f"{share:.6g}") for share in finite(share_L[: len(mark_P)][mark_P != NO_WORD])]
+            shares = [rounded(share) for share in finite(share_L[: len(mark_P)][mark_P != NO_WORD])]
             unread = [None] * (len(each) - len(shares))
             yield {"id": row["id"], "words": row["words"], "tags": each, "probabilities": shares + unread}
 

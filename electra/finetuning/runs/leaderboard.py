@@ -46,7 +46,6 @@ def ensemble(task: Task, runs: Sequence[Lines]) -> Lines:
                 raise BadInput(f"run {number}, row {row}", f"predicts {other['id']}", f"{one['id']}, as the first run")
     logits_RNC = np.array([[line["logits"] for line in run] for run in runs], dtype=np.float64)
     if not task.regression:
-        shifted = np.exp(logits_RNC - logits_RNC.max(-1, keepdims=True))
-        logits_RNC = np.log(np.maximum(shifted / shifted.sum(-1, keepdims=True), 1e-30).mean(0, keepdims=True))
+        logits_RNC = np.log(np.maximum(predictions.softmax(logits_RNC), 1e-30).mean(0, keepdims=True))
     rows = [{"id": line["id"], "label": line["label"]} for line in first]
     return predictions.lines(task, rows, logits_RNC.mean(0))

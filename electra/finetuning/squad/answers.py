@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.finetuning.heads import OutputArrays
+from electra.finetuning.predictions import rounded, softmax
 from electra.finetuning.squad.windows import Reading
 from electra.finetuning.tasks import SquadConfig
 
@@ -69,16 +70,15 @@ def official(answers: Answers, candidates: Candidates, outputs: OutputArrays) ->
     """The n best spans in the official form; a span's logits are its log-probabilities, which add up to its score."""
     result: dict[str, list[dict[str, Any]]] = {}
     for key, spans in answers.n_best.items():
-        scores_S = np.array([score for _, score in spans])
-        shares_S = np.exp(scores_S - scores_S.max(initial=-np.inf))
+        shares_S = softmax(np.array([score for _, score in spans]))
         result[key] = []
-        for (text, _), candidate, share in zip(spans, answers.chosen[key], shares_S / shares_S.sum(), strict=True):
+        for (text, _), candidate, share in zip(spans, answers.chosen[key], shares_S, strict=True):
             window = candidates.window_C[candidate]
             beam = int((outputs["start"][window] == candidates.start_C[candidate]).argmax())
             start = float(outputs["start_score"][window, beam])
             end = float(candidates.score_C[candidate]) - start
             numbers = {"probability": share, "start_logit": start, "end_logit": end}
-            result[key].append({"text": text, **{name: _rounded(value) for name, value in numbers.items()}})
+            result[key].append({"text": text, **{name: rounded(value) for name, value in numbers.items()}})
     return result
 
 
@@ -127,14 +127,14 @@ def choose(reading: Reading, found: Candidates, config: SquadConfig) -> Answers:
         text = reading.rows[window.question]["context"][begin:end]
         if text not in seen[window.question]:
             seen[window.question].add(text)
-            spans.append((text, _rounded(score_C[index])))
+            spans.append((text, rounded(score_C[index])))
             chosen[window.question].append(int(index))
     ids = [row["id"] for row in reading.rows]
     if not config.answerability:
         null_Q = null_Q - np.array([spans[0][1] if spans else -np.inf for spans in best])
     return Answers(
         spans={key: spans[0][0] if spans else "" for key, spans in zip(ids, best, strict=True)},
-        null={key: _rounded(min(max(value, -1e9), 1e9)) for key, value in zip(ids, null_Q, strict=True)},
+        null={key: rounded(min(max(value, -1e9), 1e9)) for key, value in zip(ids, null_Q, strict=True)},
         n_best=dict(zip(ids, best, strict=True)),
         chosen=dict(zip(ids, chosen, strict=True)),
     )
@@ -167,8 +167,3 @@ def candidates(reading: Reading, outputs: OutputArrays, config: SquadConfig) -> 
         score_WKK[window_C, k_C, j_C],
         outputs["null"].astype(np.float64),
     )
-
-
-def _rounded(value: float) -> float:
-    """Six significant digits: all that a 32-bit number means."""
-    return float(f"{value:.6g}")
