@@ -25,7 +25,7 @@ Counts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Shown:
-    """What the progress bar shows of units: their sizes in bytes (1 each where unknown), and beside it one of their counts."""
+    """What the bar shows of units: their sizes in bytes (1 each where unknown), and one of their counts."""
 
     title: str
     sizes: Sequence[int]

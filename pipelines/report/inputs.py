@@ -225,7 +225,7 @@ def _recorded(reader: Reader, name: str) -> dict[tuple[str, str], tuple[float, .
 def _measured(
     reader: Reader, where: str, names: tuple[str, str, str], values: dict[str, Any], key: str | None = None
 ) -> Measured:
-    """Scores of both arms of what has the `names` (its own, title, metric); `key` picks a metric where arms hold several."""
+    """Scores of both arms of `names` (its own, title, metric); `key` picks a metric where arms hold several."""
     scores, failed = {}, {}
     for arm in ARMS:
         part = values.get(arm) or {}
