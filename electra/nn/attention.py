@@ -73,8 +73,8 @@ class _Attend(torch.autograd.Function):
             grad_p = torch.ops.aten.threshold_backward(torch.bmm(grad, value.mT), kept, 0)
             grad_scores = torch._softmax_backward_data(grad_p, signed.abs(), -1, grad_p.dtype)
             grads = (_scaled(grad_scores, key, size), _scaled(grad_scores.mT, query, size), torch.bmm(kept.mT, grad))
-            for kind, grad in enumerate(grads):
-                grads_BT3AD[part, :, kind] = grad.view(-1, heads, length, size).transpose(1, 2)
+            for kind, grad_X in enumerate(grads):
+                grads_BT3AD[part, :, kind] = grad_X.view(-1, heads, length, size).transpose(1, 2)
         return grads_BT3AD, None, None
 
 

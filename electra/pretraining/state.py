@@ -119,12 +119,12 @@ class State:
 
     def _whole(self, tensors: Sums) -> Sums:
         """Whole tensors, in the main process alone and, where they were sharded, off the device, which has no room."""
-        tensors = {}
+        result = {}
         for name, tensor in tensors.items():
             whole = self.world.full_tensor(tensor)
             if self.world.main:
-                tensors[name] = whole.cpu() if self.world.sharded else whole
-        return tensors
+                result[name] = whole.cpu() if self.world.sharded else whole
+        return result
 
     def load(self) -> dict[str, Any] | None:
         """Take up the newest good checkpoint and return its progress; None if there is none."""

@@ -11,7 +11,7 @@ import torch
 from electra.errors import BadInput, CorruptFile, UserError
 from electra.files import lock_folder, read_json, sha256_file, write_json
 from electra.pretraining.config import of_config
-from electra.pretraining.trainer import pretrain
+from electra.pretraining.trainer import Launch, pretrain
 from electra.storage import checkpoint, manifest, runs
 from electra.storage.manifest import write_manifest, write_sealed
 from tests.electra.helpers import config, data
@@ -27,7 +27,12 @@ def one_thread():
 def train(run, origin="", of=None, **changes):
     settings = config(**SHORT | changes)
     return pretrain(
-        settings, data(), run, {"config": of_config(settings)} | (of or {}), log=lambda *_: None, origin=origin
+        settings,
+        data(),
+        run,
+        {"config": of_config(settings)} | (of or {}),
+        log=lambda *_: None,
+        launch=Launch(origin=origin),
     )
 
 
