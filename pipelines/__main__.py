@@ -24,7 +24,7 @@ from pathlib import Path
 from electra.errors import BadInput, Refused, SourceUnreachable, Stopped, UserError
 from electra.files import room
 from pipelines import processes
-from pipelines.arguments import PRINTING, STAGES, parser
+from pipelines.arguments import COMMANDS, STAGES, parser
 
 TIMINGS = Path("runs/timings.json")
 BUG = 70
@@ -36,11 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command not in STAGES:
         stopping.stay_as_usual()
     try:
-        if sys.stdout is None and options.command in PRINTING and not vars(options).get("output"):
+        if sys.stdout is None and COMMANDS[options.command].prints and not vars(options).get("output"):
             raise BadInput(
                 "standard output", "is closed", "somewhere to write to", "leave it open or send it to a file"
             )
-        code = COMMANDS.get(options.command, run_stage)(options)
+        code = RUNS.get(options.command, run_stage)(options)
         if sys.stdout is not None:  # None: it was closed before the start
             with room(Path("standard output")):
                 sys.stdout.flush()
@@ -306,7 +306,7 @@ def complete_words(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {
+RUNS = {  # what a command does, where it is no stage
     "completion": complete_words,
     "new": add_entries,
     "inputs": note_inputs,

@@ -15,7 +15,7 @@ import pytest
 import electra
 from pipelines import command
 from pipelines.__main__ import main
-from pipelines.arguments import HELP
+from pipelines.arguments import COMMANDS
 from tests.conftest import ROOT, SMOKE, environment
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -118,7 +118,7 @@ def test_the_shell_offers_what_the_command_line_takes(shell: str, tmp_path: Path
         pytest.skip(f"{shell} is not installed")
     (tmp_path / "params.yaml").write_text(SMOKE.replace("published: {}", "published:\n  theirs: {folder: x}"))
     (tmp_path / "runs" / "pretrain-smoke").mkdir(parents=True)
-    assert offered(shell, tmp_path, "electra", "") == set(HELP)
+    assert offered(shell, tmp_path, "electra", "") == set(COMMANDS)
     assert offered(shell, tmp_path, "electra", "pre") == {"pretrain", "predict"}
     assert offered(shell, tmp_path, "electra", "--v") == {"--version"}
     assert offered(shell, tmp_path, "electra", "pretrain", "") == {"smoke", "base"}
