@@ -19,7 +19,7 @@ from electra.errors import BadConfig, Refused, Stopped, UserError
 from pipelines import ROOT, arms, checkouts, tracking
 from pipelines.checkouts import Request
 from pipelines.flows import ALONE, ending, pages
-from pipelines.flows.watch import watching
+from pipelines.flows.watch import bars, watching
 from pipelines.processes import Layout
 from pipelines.repro import Place, StageFailed, join, repro, run
 
@@ -100,7 +100,7 @@ def run_stage(stage: str, name: str, running: Running, single: bool = False, lay
         place=place,
         single=single,
         pull=checkouts.pulls(place),
-        log=watching(name, log, place.folder) if stage == "ablation" else log,
+        log=bars(watching(name, log, place.folder) if stage == "ablation" else log),
         seconds=running.seconds,
     )
     running.targets.append(target)

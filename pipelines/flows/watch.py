@@ -1,10 +1,12 @@
-"""What is done of an experiment, as a table in Prefect that grows while the stage runs."""
+"""What is done of a stage while it runs: a bar in Prefect, and for an experiment a table that grows."""
 
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from prefect.artifacts import create_table_artifact
+from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
 
 from electra.errors import UserError
 from electra.files import read_json
@@ -21,6 +23,32 @@ def watching(name: str, log: Callable[[str], None], folder: Path) -> Callable[[s
         if rows and rows != known[0]:
             known[0] = rows
             ending.tell(show, name, rows)
+
+    return spoken
+
+
+SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)  # as electra/progress.py writes it into logs
+EVERY = 5.0  # seconds between two renewals of a bar
+
+
+def bars(log: Callable[[str], None]) -> Callable[[str], None]:
+    """A log that also moves a bar `<what>-progress` for each thing that tells its progress."""
+    made: dict[str, Any] = {}
+    renewed: dict[str, float] = {}
+
+    def move(what: str, share: float) -> None:
+        key = re.sub(r"[^a-z0-9]+", "-", f"{what}-progress".lower())
+        if what in made:
+            update_progress_artifact(made[what], progress=share)
+        else:
+            made[what] = create_progress_artifact(progress=share, key=key, description=what)
+
+    def spoken(lines: str) -> None:
+        log(lines)
+        for what, share in dict(SHARE.findall(lines)).items():
+            if share == "100" or time.monotonic() - renewed.get(what, -EVERY) >= EVERY:
+                renewed[what] = time.monotonic()
+                ending.tell(move, what, float(share))
 
     return spoken
 

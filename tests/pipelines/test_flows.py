@@ -356,6 +356,28 @@ def test_nothing_of_prefect_is_cached_or_persisted() -> None:
     assert str(uuid.uuid4()) and repro.ROOT == ROOT
 
 
+def test_what_tells_its_progress_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipelines.flows import watch
+
+    told: list[tuple[Any, ...]] = []
+
+    def create(progress: float, key: str, description: str) -> str:
+        told.append((key, progress))
+        return key
+
+    monkeypatch.setattr(watch, "create_progress_artifact", create)
+    monkeypatch.setattr(watch, "update_progress_artifact", lambda made, progress: told.append((made, progress)))
+    said: list[str] = []
+    log = watch.bars(said.append)
+    log("corpora.smoke  100%  15,718/15,718 bytes  156.9k/s  documents 60\npretrain smoke   10%  2/20 steps")
+    log("pretrain smoke   15%  3/20 steps")  # sooner than a bar is renewed
+    log("a line with 30% of something\npretrain smoke  100%  20/20 steps  9.219/s  loss 22.46")
+    assert len(said) == 3
+    assert told == [
+        *(("corpora-smoke-progress", 100.0), ("pretrain-smoke-progress", 10.0), ("pretrain-smoke-progress", 100.0)),
+    ]
+
+
 def test_a_watched_experiment_renews_its_table_when_an_arm_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
