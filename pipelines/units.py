@@ -6,15 +6,14 @@ input that it was made of. So it may as well be made on another machine: by a Da
 
 import functools
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from electra.errors import CorruptFile
 from electra.files import LOCK, atomic_folder, remove
-from electra.storage.manifest import verify_manifest, write_manifest
+from electra.storage import manifest
+from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
 from pipelines import cluster
 from pipelines.progress import ProgressBar
@@ -81,23 +80,16 @@ def finish_unit(folder: Path, fingerprint: str, make: Callable[[Path], Counts]) 
 
 
 def finished(folder: Path, fingerprint: str) -> Counts | None:
-    """The counts of a whole unit of this fingerprint. Another one is removed, and a damaged one is so with a warning.
+    """The counts of a whole unit of this fingerprint. Another one, and a damaged one, is removed.
 
     That loses nothing: a unit is a copy of a part of the input in another form, on its way into the stage's output, and
     the same command makes it again.
     """
-    if not folder.exists():
+    if (found := manifest.finished(folder, fingerprint)) is None:
+        remove(folder)
         return None
-    try:
-        manifest = verify_manifest(folder)
-    except CorruptFile as error:
-        print(f"warning: {error}; it is made again", file=sys.stderr)
-        manifest = {}
-    if manifest.get("fingerprint") == fingerprint:
-        counts: Counts = manifest["counts"]
-        return counts
-    remove(folder)
-    return None
+    counts: Counts = found["counts"]
+    return counts
 
 
 def _finish(task: tuple[Callable[[Any, Path], Counts], Any, Path, str]) -> Counts:

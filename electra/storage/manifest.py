@@ -130,3 +130,14 @@ def check_file(folder: Path, name: str, manifest: dict[str, Any], do: str = AGAI
             raise CorruptFile(path, f"has {path.stat().st_size} bytes", f"{size}", do)
         if (found := sha256_once(path)) != digest:
             raise CorruptFile(path, f"has sha256 {found}", f"{digest}", do)
+
+
+def finished(folder: Path, fingerprint: str) -> dict[str, Any] | None:
+    """The manifest of a folder that was made of this fingerprint and is whole, else None; damage is told."""
+    try:
+        if not folder.is_dir() or read_manifest(folder).get("fingerprint") != fingerprint:
+            return None
+        return verify_manifest(folder)
+    except (CorruptFile, BadInput) as error:
+        print(f"warning: {error}; it is made again", file=sys.stderr, flush=True)
+        return None

@@ -4,7 +4,6 @@ A job's result is a function of its inputs alone, which make its fingerprint. A 
 bytes are what its manifest says, is not computed again; so an interrupted stage goes on where it was.
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -21,7 +20,8 @@ from electra.finetuning.runs.job import MODEL, Job, splits_of
 from electra.finetuning.runs.solve import Record, Solved, solve, solve_together
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Stack, Task, find
 from electra.nn.weights import read_config, verify_folder
-from electra.storage.manifest import read_manifest, sha256_once, verify_manifest, write_manifest
+from electra.storage import manifest
+from electra.storage.manifest import sha256_once, write_manifest
 from electra.storage.tensors import write_tensors
 
 _SCORE = "score.json"
@@ -110,16 +110,9 @@ class Plan:
 
 def finished(job: Job) -> Record | None:
     """The record of a job that is done already, its files whole; else None."""
-    if not job.folder.is_dir():
+    if manifest.finished(job.folder, job.fingerprint) is None:
         return None
-    try:
-        if read_manifest(job.folder).get("fingerprint") != job.fingerprint:
-            return None
-        verify_manifest(job.folder)
-        record: Record = read_json(job.folder / _SCORE)
-    except (CorruptFile, BadInput) as error:
-        print(f"warning: {error}; it is made again", file=sys.stderr, flush=True)
-        return None
+    record: Record = read_json(job.folder / _SCORE)
     return record
 
 
