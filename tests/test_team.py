@@ -3,6 +3,8 @@
 No container is started here: images are played by Debian's Postgres and moto's S3; other commands are the file's own.
 """
 
+import contextlib
+import http.server
 import json
 import os
 import re
@@ -11,13 +13,15 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from ruamel.yaml import YAML
 
@@ -111,6 +115,8 @@ class Team:
                 self.ports[place] = free.getsockname()[1]
         self.project = git_project(folder / "origin")
         shutil.copytree(ROOT / "deploy", self.project / "deploy")
+        silent = self.project / "deploy/automations/silent-runs-are-crashed.yaml"
+        silent.write_text(silent.read_text().replace("within: 120", "within: 45"))  # a heartbeat comes every 30 seconds
         text = (self.project / "prefect.yaml").read_text().replace("model: tiny", "model: smoke")
         (self.project / "prefect.yaml").write_text(text)
         params = self.project / "params.yaml"
@@ -233,9 +239,8 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
         )
         for name in ("buckets", "mlflow", "prefect", "deploy"):
             made.start(name)
-        clone = made.folder / "worker"
-        clone.mkdir()
-        made.start("worker", ELECTRA_HOME=str(clone))
+        (made.folder / "worker").mkdir()
+        made.start("worker", ELECTRA_HOME=str(made.folder / "worker"))
         yield made
     finally:
         made.stop()
@@ -304,3 +309,47 @@ def test_the_services_do_a_run_together(team: Team) -> None:
     assert tags["pretrain@smoke"]["mlflow.user"] == "anna" and "dvc.out.build/models/smoke" in tags["pretrain@smoke"]
     with pytest.raises(urllib.error.HTTPError, match="401"):
         ask(f"{team.values['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/experiments/get?experiment_id=1", "admin:guess")
+
+
+@pytest.mark.slow
+def test_a_run_whose_worker_and_flow_are_killed_goes_on_and_a_channel_is_told(team: Team) -> None:
+    told: list[str] = []
+
+    class Channel(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+            self.send_response(200)
+            self.end_headers()
+
+    channel = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Channel)
+    threading.Thread(target=channel.serve_forever, daemon=True).start()
+    for _ in range(2):  # given again, it replaces the address
+        notify = [sys.executable, "deploy/notify.py", f"http://127.0.0.1:{channel.server_port}/"]
+        done = subprocess.run(notify, cwd=team.project, env=team.values, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    url, login = team.values["PREFECT_API_URL"], LOGINS["PREFECT_LOGIN"]
+    found = ask(f"{url}/deployments/name/pretrain/electra-tiny", login)
+    settings = {"models.smoke.pretrain.steps": 1500}
+    asked = {"state": {"type": "SCHEDULED"}, "parameters": {**found["parameters"], "settings": settings}}
+    run = ask(f"{url}/deployments/{found['id']}/create_flow_run", login, asked)["id"]
+    log = team.folder / "worker.log"
+
+    def until(seen: Callable[[], bool], seconds: float = 400) -> None:
+        deadline = time.monotonic() + seconds
+        while not seen():
+            assert time.monotonic() < deadline, log.read_text()[-4000:]
+            time.sleep(1)
+
+    until(lambda: bool(list((team.folder / "worker/runs/flows").glob("smoke-*/runs/pretrain-smoke/step-*"))))
+    clone = str(team.folder / "worker")
+    for process in psutil.process_iter():  # the worker, the flow, the stage: all at once, as when a machine dies
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("ELECTRA_HOME") == clone:
+                process.kill()
+    until(lambda: ask(f"{url}/flow_runs/{run}", login)["state"]["type"] == "SCHEDULED")
+    team.start("worker", ELECTRA_HOME=clone)
+    until(lambda: ask(f"{url}/flow_runs/{run}", login)["state"]["type"] in {"COMPLETED", "FAILED"})
+    state = ask(f"{url}/flow_runs/{run}", login)
+    assert state["state"]["type"] == "COMPLETED" and state["run_count"] == 2, log.read_text()[-4000:]
+    assert any("Crashed" in text for text in told), told
+    channel.shutdown()

@@ -179,6 +179,40 @@ def test_a_deployment_runs_with_live_lines_and_a_result_page(server: Server) -> 
 
 
 @pytest.mark.slow
+def test_a_team_does_a_model_in_flow_runs_of_their_own(server: Server, tmp_path: Path) -> None:
+    lean = tmp_path / "lean"
+    git = ["git", "-c", "user.name=T", "-c", "user.email=t@example.com", "-C", str(server.folder)]
+    subprocess.run([*git, "worktree", "add", "--quiet", "-b", "lean", str(lean)], check=True)
+    text = (lean / "params.yaml").read_text().replace("models: [smoke]", "models: []")
+    start, end = text.index("finetunings:"), text.index("ablations: {}")
+    (lean / "params.yaml").write_text(text[:start] + "finetunings: {}\n" + text[end:])
+    subprocess.run([*git[:-1], str(lean), "commit", "--quiet", "-am", "Lean"], check=True)
+    values = server.environment | {"ELECTRA_POLL": "1"}
+    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "electra-lead"]
+    with server.log.open("ab") as log:
+        lead = subprocess.Popen(command, cwd=server.folder, env=values, stdout=log, stderr=log, start_new_session=True)
+    try:
+        run = server.start("team/electra-tiny", commit="lean")
+        done = server.wait(run, "COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+    finally:
+        os.killpg(lead.pid, signal.SIGKILL)
+        lead.wait()
+    assert done["state"]["type"] == "COMPLETED", "\n".join(server.lines(run))
+    found = server.ask("/flow_runs/filter", {"flow_runs": {"name": {"like_": "part smoke"}}})
+    queues = {each["name"].split(" ", 3)[3] if each["name"].count(" ") > 2 else "": each for each in found}
+    assert {name: each["work_queue_name"] for name, each in queues.items()} == {
+        **{"tokens@smoke": "cpu", "pretrain@smoke": "cpu"},  # tiny is for processors
+        "": "cpu",  # the whole
+    }
+    assert {each["state"]["type"] for each in found} == {"COMPLETED"}
+    assert all(each["parent_task_run_id"] for each in found), "the page of the run leads to its parts"
+    saved = subprocess.run(
+        [*git, "for-each-ref", "--format=%(refname)"], capture_output=True, text=True, check=True
+    ).stdout
+    assert "/smoke-" in saved and "tokens" not in saved
+
+
+@pytest.mark.slow
 def test_a_corpus_out_of_reach_fails_early_with_what_to_set(server: Server) -> None:
     run = server.start("pretrain/electra-base")
     done = server.wait(run, "COMPLETED", "FAILED", "CRASHED", "CANCELLED")
