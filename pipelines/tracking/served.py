@@ -21,7 +21,7 @@ from pipelines import ROOT
 DO = "bring them here: `dvc pull {}`, in a checkout whose lock file has this hash (docs/team.md)"
 
 
-class Served(PythonModel):
+class Served(PythonModel):  # type: ignore[misc]  # mypy passes mlflow by
     """One network of a checkout; `model_config` has its `folder`, and DVC's `out` that it is part of with its `md5`."""
 
     def load_context(self, context: Any) -> None:
