@@ -310,8 +310,8 @@ def test_every_number_has_a_domain() -> None:
 
 
 ABLATION = """ablations:
-  a: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke, arms: {one: {}, two: {objective.name: mlm}},
-      labels: {two: BERT}}
+  a: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke,
+      arms: {one: {}, two: {objective.name: mlm}}, labels: {two: BERT}}
 """
 
 
