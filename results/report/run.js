@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-22 23:32:30 UTC",
-  "commit": "387e8e2fecd4 with changes",
+  "date": "2026-11-23 02:07:36 UTC",
+  "commit": "cde6fbef61c1 with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,13 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-table5": 176.3,
-    "corpus-sample_world": 9.6,
-    "glue-tiny": 181.5,
-    "pretrain-tiny": 235.4,
-    "report": 6.3,
-    "squad-tiny": 60.9,
-    "tasks-sample_world": 4.8,
-    "tokens-sample_world": 4.6
+    "ablation-table5": 166.0,
+    "corpus-sample_world": 6.7,
+    "glue-tiny": 157.1,
+    "pretrain-tiny": 186.4,
+    "squad-tiny": 43.9,
+    "tasks-sample_world": 7.5,
+    "tokens-sample_world": 4.8
   }
 };
