@@ -79,8 +79,9 @@ class Mirror:
             return
         try:
             progress = checkpoint.read_progress(folder)
-            if progress.get("fingerprint") == self.fingerprint:
-                self._upload(folder, step, self.place(progress["continued"]))
+            if progress.get("fingerprint") != self.fingerprint:
+                return  # of a run that training will set aside, perhaps of more steps than this one ever has
+            self._upload(folder, step, self.place(progress["continued"]))
             self.sent = step
         except UserError as error:
             if not folder.exists():
@@ -120,8 +121,8 @@ class Mirror:
         ours = [place for place, progress in places.items() if progress.get("fingerprint") == self.fingerprint]
         aside = self.run.with_name(f"{self.run.name}{ASIDE}{short(self.fingerprint, [])}")
         home = ours[0] if ours else aside if places[self.run] else self.run
-        here = max(checkpoint.steps(home), default=-1) if ours else -1
-        url = self.place([])
+        here = next((step for step in reversed(checkpoint.steps(home)) if _is_good(home, step)), -1) if ours else -1
+        url = self.place(places[home].get("continued", []) if ours else [])
         try:
             with reaching(url, VARIABLE) as (system, base):
                 ahead = [step for step in sorted(_steps(system, base)[0], reverse=True) if step > here]
@@ -131,11 +132,22 @@ class Mirror:
         for step in ahead:
             try:
                 with lock_folder(home), reaching(f"{url}/step-{step}", VARIABLE) as (system, source):
+                    if step in checkpoint.steps(home):
+                        checkpoint.set_aside(home, step, "bad", "it is damaged, and the mirror has it")
                     _download(system, source, home / f"step-{step}", step)
                 _say(f"{home}: step {step:,} is taken from {url}")
                 return
             except UserError as error:
                 _say(f"warning: {url}/step-{step}: {error}; the one before is taken")
+
+
+def _is_good(run: Path, step: int) -> bool:
+    """Whether a checkpoint's bytes are what its manifest says: they are hashed once, for its loading too."""
+    try:
+        verify_manifest(run / f"step-{step}", step=step)
+    except UserError:
+        return False
+    return True
 
 
 def _download(system: Any, source: str, folder: Path, step: int) -> None:

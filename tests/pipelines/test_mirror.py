@@ -84,6 +84,40 @@ def test_a_folder_that_holds_another_run_keeps_it(tmp_path: Path, sender: Mirror
     assert checkpoint.steps(aside) == [20]  # where training looks for a run of these very settings
 
 
+def test_a_run_is_sent_where_one_of_more_steps_lay_when_it_began(tmp_path: Path, sender: Mirror) -> None:
+    save(sender.run, 50, fingerprint={"config": {"steps": 99}})
+    sender.send()
+    assert not there()
+    sender.run.rename(tmp_path / "runs/pretrain-x.aside-1")
+    save(sender.run, 10)
+    sender.send()
+    assert there() == whole(10)
+
+
+def test_a_damaged_checkpoint_is_kept_and_the_mirrors_good_one_is_brought(tmp_path: Path, sender: Mirror) -> None:
+    save(sender.run, 20)
+    sender.send()
+    (sender.run / "step-20/model.safetensors").write_bytes(b"damaged")
+    sender.bring()
+    assert checkpoint.steps(sender.run) == [20] and len(list(sender.run.glob("bad-step-20*"))) == 1
+    assert checkpoint.load(sender.run / "step-20")[0] == 20
+
+
+def test_a_continued_run_is_not_given_checkpoints_of_a_fresh_one(tmp_path: Path, sender: Mirror) -> None:
+    save(sender.run, 30)
+    sender.send()
+    other = Mirror(URL, tmp_path / "another/pretrain-x", PRINT)
+    for step in (10, 20):
+        progress = {"step": step, "fingerprint": PRINT, "continued": [{"step": 5}]}
+        checkpoint.save(other.run, step, {"model": {"weight": torch.zeros(10)}}, progress, keep=2)
+        other.send()
+    other.bring()
+    assert checkpoint.steps(other.run) == [10, 20]
+    shutil.rmtree(other.run / "step-20")
+    other.bring()
+    assert checkpoint.steps(other.run) == [10, 20]
+
+
 @pytest.mark.parametrize("fault", ["short", "cut", "denied"])
 def test_a_checkpoint_that_does_not_come_whole_is_left_for_the_one_before(
     tmp_path: Path, sender: Mirror, s3: S3, capsys: pytest.CaptureFixture[str], fault: str
