@@ -146,6 +146,8 @@ def _files(system: Any, path: str) -> dict[str, tuple[str, Version]]:
     for folder in [name for name, info in found.items() if info["type"] == "directory"]:
         found |= system.find(folder, detail=True)
     files = {name.removeprefix(f"{root}/"): info for name, info in found.items() if info["type"] == "file"}
+    if not files:  # a glob or a prefix whose files have gone: their copies may be the last ones
+        raise FileNotFoundError(path)
     return {
         name: (str(info["name"]), [info["size"], _mark(info)])
         for name, info in sorted(files.items())

@@ -36,8 +36,6 @@ def find_files(patterns: tuple[str, ...], where: str, *, fetch: bool = True) -> 
     for pattern in patterns:
         if remote.is_url(pattern):
             named = remote.copies(pattern, where) if fetch else remote.listing(pattern, where)
-            if not named:
-                raise BadInput(where, f"no file matches {pattern!r}", "at least one file", "change `files`")
             found.update(dict.fromkeys(file for file in named if isinstance(file, Path)))
             continue
         matches = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207 (absolute patterns too)

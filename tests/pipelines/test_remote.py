@@ -153,6 +153,15 @@ def test_a_changed_object_and_a_damaged_copy_are_told_and_copied_again(
     assert remote.copies("s3://team/wiki", "x") == [b] and not a.exists()
 
 
+def test_copies_outlive_files_that_are_gone_from_the_server(s3: S3, capsys: pytest.CaptureFixture[str]) -> None:
+    for url in ("s3://team/wiki/*.txt", "s3://team/wiki"):
+        put(**{"a.txt": "one"})
+        (copy,) = remote.copies(url, "x")
+        fsspec.filesystem("s3").rm("team/wiki/a.txt")
+        assert remote.copies(url, "x") == [copy] and copy.read_text() == "one"
+        assert f"there is nothing at {url}" in capsys.readouterr().err
+
+
 def test_a_changed_object_changes_the_entries_that_name_it(s3: S3, capsys: pytest.CaptureFixture[str]) -> None:
     Path("params.yaml").write_text(SMOKE.replace('"text/*.txt"', '"s3://team/wiki/*.txt"'))
 
