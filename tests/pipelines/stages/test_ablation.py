@@ -290,19 +290,24 @@ def test_what_was_made_of_other_rows_or_code_is_not_taken(params: Params) -> Non
     assert arms.finished(arm, "a") is None
 
 
-def test_two_experiments_do_not_train_one_arm_at_once(tmp_path: Path) -> None:
+def test_two_experiments_do_not_train_one_arm_at_once(
+    params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (arm, *_) = ablation.plan_arms("weights", params, 100)
     entered = threading.Event()
-    with lock_folder(tmp_path / "arm"):
-        waiting = threading.Thread(target=lambda: _enter(tmp_path / "arm", entered), daemon=True)
-        waiting.start()
-        assert not entered.wait(0.1)
-    assert entered.wait(60)
-    waiting.join()
 
-
-def _enter(folder: Path, entered: threading.Event) -> None:
-    with arms.alone(folder):
+    def train(*_: object) -> dict[str, str]:
         entered.set()
+        return {"fingerprint": "made up"}
+
+    monkeypatch.setattr(arms, "train", train)
+    waiting = threading.Thread(target=arms.do, args=(arm, (), params), daemon=True)
+    with lock_folder(arm.folder):
+        waiting.start()
+        assert not entered.wait(0.5)
+    assert entered.wait(60)
+    waiting.join(60)
 
 
 def test_the_estimate_knows_what_is_finished_and_what_is_shared(params: Params) -> None:
