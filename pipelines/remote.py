@@ -94,6 +94,7 @@ def _fetch(system: Any, listed: dict[str, tuple[str, Version]], home: Path, wher
                 if (old := known.get(name, [None, sha256])[1]) != sha256:
                     told = f"{name} has sha256 {sha256}, and had {old} when it was read before"
                     print(f"warning: {url}: {told}", file=sys.stderr, flush=True)
+                    notes["names"] = []  # until all is here: old copies and new ones belong to no one version
                 known[name] = [listed[name][1], sha256]
                 progress.update(progress.done + (listed[name][1][0] or 1))
                 if time.monotonic() - noted > NOTED:

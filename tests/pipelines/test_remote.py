@@ -153,6 +153,18 @@ def test_a_changed_object_and_a_damaged_copy_are_told_and_copied_again(
     assert remote.copies("s3://team/wiki", "x") == [b] and not a.exists()
 
 
+def test_copies_of_two_versions_are_never_mixed(s3: S3) -> None:
+    put(**{"a.txt": "one", "b.txt": "two"})
+    remote.copies("s3://team/wiki", "x")
+    put(**{"a.txt": "six", "b.txt": "ten"})
+    s3.faults["/team/wiki/b.txt"] = "cut"
+    for _ in range(2):
+        with pytest.raises(SourceUnreachable):
+            remote.copies("s3://team/wiki", "x")
+    s3.faults.clear()
+    assert [path.read_text() for path in remote.copies("s3://team/wiki", "x")] == ["six", "ten"]
+
+
 def test_copies_outlive_files_that_are_gone_from_the_server(s3: S3, capsys: pytest.CaptureFixture[str]) -> None:
     for url in ("s3://team/wiki/*.txt", "s3://team/wiki"):
         put(**{"a.txt": "one"})
