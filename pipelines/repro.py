@@ -49,8 +49,8 @@ class StageFailed(UserError):
 
     @property
     def mendable(self) -> bool:
-        """Whether only the user can mend it (settings, input, a source out of reach), so that a retry is no use."""
-        return self.exit_code in {64, 65, 69}
+        """Whether only the user can mend it (settings, input, a source out of reach or closed): a retry is no use."""
+        return self.exit_code in {64, 65, 69, 77}
 
 
 @dataclass

@@ -41,7 +41,7 @@ def test_outcome_reads_what_dvc_says() -> None:
 
 
 def test_only_what_the_user_must_mend_is_not_worth_a_retry() -> None:
-    assert [StageFailed("x", "y", code).mendable for code in (64, 65, 69, 70, 75, 137, -9, 255)] == [True] * 3 + [
+    assert [StageFailed("x", "y", code).mendable for code in (64, 65, 69, 77, 70, 75, 137, -9, 255)] == [True] * 4 + [
         False
     ] * 5
 
