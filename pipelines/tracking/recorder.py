@@ -24,7 +24,8 @@ from pipelines.tracking.registry import register
 from pipelines.tracking.spool import Spool
 
 EXPERIMENT = "electra"
-KIND = {"mlflow.experimentKind": "custom_model_development"}  # the UI then opens on the runs and not on LLM traces
+KIND = {"mlflow.experimentKind": "custom_model_development"}  # for UIs that heed it; 3.17 asks for it in the address
+BEFORE = {"corpus", "tokens", "tasks"}  # stages whose numbers are about data: they are not a workflow's headline
 FIRST_SECONDS = 300.0  # for another process to make a new database
 KEY = "electra.run"  # the tag by which a run is found again
 
@@ -88,6 +89,7 @@ def open_parent(
         return str(found[0].info.run_id)
     tags = {"electra.workflow": text, "electra.kind": "workflow", **(about() if facts is None else facts)}
     commit = tags.get("mlflow.source.git.commit", "")[:8]
+    tags.setdefault("mlflow.source.name", name)  # without it the UI does not show the commit either
     run_id = mlflow.create_run(experiment, tags=tags, run_name=f"{name} {commit}".strip()).info.run_id
     _log_params(mlflow, run_id, flatten(params))
     return str(run_id)
@@ -164,7 +166,7 @@ class Recorder:
             )
             tags = message["tags"]  # a flow's run and a `dvc repro`'s tell the headline numbers of their stages, too
             of = [tags.get("stage", "")] + [tags.get("name", "")] * (tags.get("stage") == "ablation")
-            state["headline"] = "" if key.startswith("by-hand") else "/".join(of)
+            state["headline"] = "" if key.startswith("by-hand") or of[0] in BEFORE else "/".join(of)
         above = self.runs[path.rpartition("/")[0]] if path else state["parent"]
         if found := self._find(path):
             self.runs[path] = found.info.run_id

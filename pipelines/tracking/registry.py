@@ -2,6 +2,7 @@
 
     tiny-discriminator                  of build/models/tiny
     tiny-cola-pretrained-seed1          of build/glue/tiny, kept by fine-tuning
+    tiny-squad-2.0-pretrained-seed1     of build/squad/tiny
 
 A version is `served.py` with a folder's name and DVC's hash, a few kilobytes; the alias `current` is the newest
 (`latest` is a word of MLflow's own). The same bytes, made again, are the version that there is.
@@ -27,7 +28,13 @@ def register(mlflow: Any, run: Any, out: str, md5: str, folders: list[str]) -> N
     """A version for each network below an out of DVC that a run has made. May be called again."""
     for folder in folders:
         if folder.startswith(f"{out}/"):
-            _register(mlflow, run, "-".join(Path(folder).parts[2:]), {"folder": folder, "out": out, "md5": md5})
+            _register(mlflow, run, name_of(folder), {"folder": folder, "out": out, "md5": md5})
+
+
+def name_of(folder: str) -> str:
+    """What a network below build/ is called; a version of SQuAD alone would read like one of the model."""
+    _, kind, model, *rest = Path(folder).parts
+    return "-".join([model, *(["squad"] if kind == "squad" else []), *rest])
 
 
 def _register(mlflow: Any, run: Any, name: str, told: dict[str, str]) -> None:

@@ -161,6 +161,7 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
     found = runs(store)
     assert set(found) == {"dvc repro", "pretrain@tiny", "cola"}
     stage, child, above = found["pretrain@tiny"], found["cola"], found["dvc repro"]
+    assert above.data.tags["mlflow.source.name"] == "dvc repro"
     assert above.info.run_name.endswith(f" {above.data.tags['mlflow.source.git.commit'][:8]}")
     assert above.data.metrics == {"pretrain/auc": 0.75} and stage.data.metrics["auc"] == 0.75
     for run in found.values():
@@ -178,7 +179,13 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
     assert stage.data.tags["git.dirty"] in {"true", "false"}
 
 
-def test_the_ui_opens_the_experiment_on_its_runs(store: Any) -> None:
+def test_the_counts_of_data_are_no_headline_of_their_workflow(store: Any, tmp_path: Path) -> None:
+    told([opening(tags={"stage": "tokens", "name": "tiny"}), metric(None, rows=60), CLOSE], tmp_path / "spool")
+    found = runs(store)
+    assert found["pretrain@tiny"].data.metrics == {"rows": 60} and found["dvc repro"].data.metrics == {}
+
+
+def test_the_experiment_is_marked_as_one_of_model_training(store: Any) -> None:
     mlflow, experiment = recorder.client()
     assert mlflow.get_experiment(experiment).tags["mlflow.experimentKind"] == "custom_model_development"
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pipelines import tracking
-from pipelines.tracking import facts, recorder
+from pipelines.tracking import facts, recorder, registry
 from tests.conftest import SMOKE, environment, git_project
 
 ONE_TASK = (
@@ -123,7 +123,7 @@ def test_processes_that_meet_at_a_new_database_make_it_once(tmp_path: Path) -> N
     code = """
 import sys, time, mlflow.store.tracking.sqlalchemy_store
 from pathlib import Path
-from pipelines.tracking import facts, recorder
+from pipelines.tracking import facts, recorder, registry
 folder = Path(sys.argv[1])
 (folder / f"ready-{sys.argv[2]}").touch()
 while len(list(folder.glob("ready-*"))) < 2:
@@ -143,3 +143,9 @@ print(recorder.client(f"sqlite:///{folder / 'mlflow.db'}")[1])
     ended = [process.communicate(timeout=300) for process in begun]
     assert [process.returncode for process in begun] == [0, 0], ended
     assert len({out for out, _ in ended}) == 1
+
+
+def test_the_name_of_a_network_says_its_model_and_task() -> None:
+    assert registry.name_of("build/models/tiny/discriminator") == "tiny-discriminator"
+    assert registry.name_of("build/glue/tiny/cola/pretrained-seed1") == "tiny-cola-pretrained-seed1"
+    assert registry.name_of("build/squad/tiny/2.0/pretrained-seed1") == "tiny-squad-2.0-pretrained-seed1"
