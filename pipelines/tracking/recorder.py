@@ -191,7 +191,9 @@ class Recorder:
     def _metrics(self, run_id: str, message: dict[str, Any]) -> None:
         from mlflow.entities import Metric
 
-        if message["step"] is None and not message["run"] and (prefix := self.state.get("headline")):
+        told = not message["run"] or "average" in message["values"]  # an ablation's arms have an average each
+        if message["step"] is None and told and (prefix := self.state.get("headline")):
+            prefix = f"{prefix}/{message['run']}".rstrip("/")
             numbers = {f"{prefix}/{key}": value for key, value in message["values"].items()}
             self._metrics(self.state["parent"], {**message, "run": "above", "values": numbers})
         when = int(message["time"] * 1000)

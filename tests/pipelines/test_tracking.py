@@ -185,6 +185,13 @@ def test_the_counts_of_data_are_no_headline_of_their_workflow(store: Any, tmp_pa
     assert found["pretrain@tiny"].data.metrics == {"rows": 60} and found["dvc repro"].data.metrics == {}
 
 
+def test_the_average_of_an_arm_is_a_headline(store: Any, tmp_path: Path) -> None:
+    arm = {"what": "open", "run": "wide", "name": "wide", "params": {}}
+    numbers = [metric(None, run="wide", cola=40.0), metric(None, run="wide", average=50.0)]
+    told([opening(tags={"stage": "ablation", "name": "size"}), arm, *numbers, CLOSE], tmp_path / "spool")
+    assert runs(store)["dvc repro"].data.metrics == {"ablation/size/wide/average": 50.0}
+
+
 def test_the_experiment_is_marked_as_one_of_model_training(store: Any) -> None:
     mlflow, experiment = recorder.client()
     assert mlflow.get_experiment(experiment).tags["mlflow.experimentKind"] == "custom_model_development"
