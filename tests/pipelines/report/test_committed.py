@@ -21,7 +21,10 @@ def without_build(page: str) -> str:
     page = re.sub(r'<a href="#examples">[^<]*</a>', "", page)
     page = re.sub(r"<tr><th [^>]*>build/.*?</tr>", "", page)
     page = re.sub(r"<li>build/[^<]*</li>|^- build/.*\n", "", page, flags=re.MULTILINE)
-    return re.sub(r"(Missing or failed <span>)\d+", r"\1", page)
+    page = re.sub(r"(Missing or failed <span>)\d+", r"\1", page)
+    nothing = r'<p class="none">Every stage, arm and seed has a result.</p>|^- nothing\n'
+    empty = r"<details><summary>Missing or failed <span></span></summary><ul class=plainlist></ul></details>"
+    return re.sub(r"\n\n+", "\n\n", re.sub(f"{nothing}|{empty}", "", page, flags=re.MULTILINE))
 
 
 @pytest.fixture(scope="module")
