@@ -92,11 +92,11 @@ def run_stage(options: argparse.Namespace) -> int:
     facts = params.facts(stage, section, name)
     only = options.only if stage == "ablation" else ""
     if stage == "ablation":
-        from pipelines import arms
+        from pipelines import arm_stages
 
-        arms.adopt(name)
+        arm_stages.adopt(name)
         if only:
-            key, facts = f"arm-{name}-{only}", arms.facts(name, only, params)
+            key, facts = f"arm-{name}-{only}", arm_stages.settings(name, only, params)
     if stage == "pretrain" and not processes.is_process():
         layout = processes.Layout.read(vars(options))
         if layout.several:
@@ -116,7 +116,7 @@ def run_stage(options: argparse.Namespace) -> int:
         run_folder=Path("runs") / key,
     )
     with stopping.interruptible(), record as tracker:
-        arms.run(name, only, params, tracker) if only else module.run(name, params, tracker)
+        arm_stages.run(name, only, params, tracker) if only else module.run(name, params, tracker)
     if processes.is_main():
         note_duration(key, time.monotonic() - started)
     return 0

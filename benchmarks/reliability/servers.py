@@ -65,12 +65,14 @@ def prefect(world: World, chance: random.Random, tries: int) -> Iterator[Verdict
             timer.start()
             ended = flow(here, PREFECT_API_URL=url)
             timer.cancel()
-        known = ended.code == 0 or ended.refused
-        outcome = "same" if ended.code == 0 else "refused" if known else f"exit code {ended.code}: {ended.said[-600:]}"
-        if known and (again := flow(here, PREFECT_API_URL="")).code:
+        if ended.code and not ended.refused:
+            outcome = f"exit code {ended.code}: {ended.said[-600:]}"
+        elif (again := flow(here, PREFECT_API_URL="")).code:
             outcome = f"then exit code {again.code}: {again.said[-600:]}"
-        elif known and trained(here) != expected:
-            outcome = f"other bytes: {differing(trained(here), expected)}"
+        elif (left := trained(here)) != expected:
+            outcome = f"other bytes: {differing(left, expected)}"
+        else:
+            outcome = "refused" if ended.code else "same"
         yield Verdict(
             f"Prefect's server, {number.name}", f"{moment:.1f} s; the flow ended after {ended.seconds:.0f} s", outcome
         )

@@ -16,7 +16,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 
 from electra.errors import BadConfig, Refused, Stopped, UserError
-from pipelines import ROOT, arms, checkouts, tracking
+from pipelines import ROOT, arm_stages, checkouts, tracking
 from pipelines.checkouts import Request
 from pipelines.flows import ALONE, ending, pages
 from pipelines.flows.watch import bars, watching
@@ -114,7 +114,7 @@ def target_of(stage: str, name: str, place: Place) -> str:
     """What DVC calls a stage; arms of an ablation (`arm`, `table5/electra-seed1,…`) it is told of first."""
     if stage == "arm":
         ablation, _, some = name.partition("/")
-        return arms.write_stages(place.folder, ablation, some.split(","))
+        return arm_stages.write_stages(place.folder, ablation, some.split(","))
     return f"pipelines/dvc.yaml:{stage}@{name}" if stage != "report" else "dvc.yaml:report"
 
 

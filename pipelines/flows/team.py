@@ -89,7 +89,10 @@ def send_all(model: str, running: steps.Running, send: Send) -> dict[str, Future
     params, read = running.params, dict[str, Future]()
 
     def data(*stages: str) -> list[Future]:
-        return [read.setdefault(stage, read.get(stage) or send(stage, "cpu")) for stage in stages]
+        for stage in stages:
+            if stage not in read:
+                read[stage] = send(stage, "cpu")
+        return [read[stage] for stage in stages]
 
     if model in params["published"]:
         sent = {f"published@{model}": send(f"published@{model}", "cpu")}

@@ -7,25 +7,25 @@ import pytest
 from ruamel.yaml import YAML
 
 from electra.errors import BadConfig
-from pipelines import arms
+from pipelines import arm_stages
 from pipelines.params import load
 from tests.conftest import ROOT
 
 
 def test_an_arm_and_seed_has_a_name_and_settings() -> None:
     params = load(ROOT / "params.yaml")
-    known = arms.titles("generator_size", params)
+    known = arm_stages.titles("generator_size", params)
     ablation = params.ablations["generator_size"]
     assert len(known) == len(set(known)) == len(ablation.settings) * ablation.seeds
-    assert arms.facts("generator_size", known[-1], params)["seed"] == ablation.seeds
+    assert arm_stages.settings("generator_size", known[-1], params)["seed"] == ablation.seeds
     with pytest.raises(BadConfig, match="generator_size: has no 'other-seed1'"):
-        arms.facts("generator_size", "other-seed1", params)
+        arm_stages.settings("generator_size", "other-seed1", params)
 
 
 def test_dvc_is_told_of_an_arm_what_its_ablation_depends_on(tmp_path: Path) -> None:
     (tmp_path / "pipelines").mkdir()
     shutil.copy(ROOT / "pipelines" / "dvc.yaml", tmp_path / "pipelines")
-    name = arms.write_stages(tmp_path, "table5", ["a-seed1", "b-seed1"])
+    name = arm_stages.write_stages(tmp_path, "table5", ["a-seed1", "b-seed1"])
     assert name == "pipelines/arms/table5/dvc.yaml"
     arm = YAML(typ="safe").load((tmp_path / name).read_text())["stages"]["arm"]
     whole = YAML(typ="safe").load((ROOT / "pipelines" / "dvc.yaml").read_text())["stages"]["ablation"]["do"]
@@ -49,6 +49,6 @@ def test_an_ablation_finds_what_others_have_made_and_keeps_its_own(
     own.mkdir(parents=True)
     (own / "arm.json").write_text("its own")
     for _ in range(2):
-        arms.adopt("x")
+        arm_stages.adopt("x")
     assert Path("runs/arms/k1/made-of/point-1/model.safetensors").read_text() == "weights"
     assert (own / "arm.json").read_text() == "its own" and len(list(own.iterdir())) == 1

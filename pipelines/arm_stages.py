@@ -29,7 +29,7 @@ def titles(name: str, params: Params) -> list[str]:
     return [f"{arm}-seed{seed}" for seed in seeds for arm in params.ablations[name].settings]
 
 
-def facts(name: str, only: str, params: Params) -> dict[str, Any]:
+def settings(name: str, only: str, params: Params) -> dict[str, Any]:
     """The settings of one; raises BadConfig where there is none of that name."""
     if only not in (known := titles(name, params)):
         raise BadConfig(f"ablations.{name}", f"has no {only!r}", f"one of {', '.join(known)}", nearest(only, known))
