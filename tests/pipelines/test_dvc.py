@@ -109,6 +109,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+def test_a_dry_run_before_the_first_tells_of_every_stage(tmp_path: Path) -> None:
+    folder = copy_project(tmp_path / "project")
+    told = dvc(folder, "repro", "--dry", "--force", TARGET)
+    assert stages_run(told) == {"corpus@smoke", "tokens@smoke", "pretrain@smoke"}
+    assert not (folder / "build").exists()
+
+
+@pytest.mark.slow
 def test_a_killed_repro_resumes_and_ends_in_the_same_bytes(project: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "dvc", "repro", TARGET],
