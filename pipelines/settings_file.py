@@ -32,6 +32,7 @@ def read(path: Path) -> Mapping[str, Any]:
         raise BadConfig(path, f"holds a value that is none of its kind ({one_line(error)})", "YAML") from None
     if not isinstance(values, dict):
         raise BadConfig(path, "holds no mapping", "sections of keys and values")
+    _require_json(values, str(path), ": ")
     return values
 
 
@@ -65,6 +66,21 @@ def _require_plain(text: str, path: Path) -> None:
                 f"is more than {DEEPEST} levels deep" if len(opened) > DEEPEST else f"makes more than {MOST:,} values"
             )
             raise BadConfig(where, found, "sections of keys and values")
+
+
+def _require_json(value: Any, where: str, dot: str = ".") -> None:
+    """Refuse what no setting is and JSON does not hold: dates, bytes, and numbers that Python itself does not write."""
+    if isinstance(value, dict):
+        _require_json(list(value), where)
+        for key, inner in value.items():
+            _require_json(inner, f"{where}{dot}{key}")
+    elif isinstance(value, list):
+        for inner in value:
+            _require_json(inner, where)
+    elif isinstance(value, int) and value.bit_length() > 64:
+        raise BadConfig(where, f"holds {shown(value)}", "whole numbers of at most 64 bits", "write others as 1e30")
+    elif not isinstance(value, str | int | float | None):
+        raise BadConfig(where, f"holds {shown(value)}", "numbers, text, lists and sections", "put text in quotes")
 
 
 def one_line(text: object) -> str:

@@ -203,12 +203,11 @@ def generate(seed: int) -> tuple[bytes, str]:
 def outcome(path: Path) -> str:
     """What becomes of a file: `accepted`, `refused` in a sentence, or what went wrong."""
     try:
-        params = load(path)
+        json.dumps(plain(load(path)), ensure_ascii=False).encode()  # as `params` prints it
     except UserError as error:
         sentence = str(error)
         fine = "\n" not in sentence and path.name in sentence and len(sentence) < 5000 and error.exit_code == 64
         return "refused" if fine else f"not a sentence: {sentence[:300]!r}"
     except (Exception, RecursionError) as error:
         return f"{type(error).__name__}: {str(error)[:300]}"
-    json.dumps(plain(params), ensure_ascii=False).encode()  # as `params` prints it
     return "accepted"

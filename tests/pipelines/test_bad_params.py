@@ -25,12 +25,19 @@ def written(tmp_path: Path, text: str) -> Path:
         ("a: &x [*x]", "params.yaml:1: repeats &x within itself; expected values written out"),
         ("a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}]\n" for i in range(1, 30)), "100,000 values"),
         ("a: " + "1" * 5000, "none of its kind (Exceeds the limit (4300 digits)"),
+        ("a: {b: [0x" + "f" * 5000 + "]}", "params.yaml: a.b: holds a whole number of 20,000 bits; expected"),
+        ("a: {b: {? 0x" + "f" * 5000 + " : 1}}", "params.yaml: a.b: holds a whole number of 20,000 bits; expected"),
+        (
+            "a: -18446744073709551616",
+            "params.yaml: a: holds -18446744073709551616; expected whole numbers of at most 64",
+        ),
         ("a: 2001-99-99", "none of its kind (month must be in 1..12)"),
         ("a: !!bool perhaps", "none of its kind ('perhaps')"),
         ('a: "\\0"', "holds a control character"),
         ('run: {"models\\n": 1}', "params.yaml: run.models: is not a parameter"),
         ("1: 2", "params.yaml: [1]: is not a parameter"),
-        ("run: 2001-01-01", "run: is datetime.date(2001, 1, 1); expected a section of keys and values"),
+        ("run: 2001-01-01", "params.yaml: run: holds datetime.date(2001, 1, 1); expected numbers, text"),
+        ("run: {? [a] : b}", "params.yaml: run: holds ('a',); expected numbers, text"),
     ],
 )
 def test_yaml_that_cannot_be_settings_is_one_sentence(text: str, expected: str, tmp_path: Path) -> None:
