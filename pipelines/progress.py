@@ -1,20 +1,22 @@
-"""How far a long task is, how fast, and how long it will take: a bar on a terminal, else a plain line now and then."""
+"""How far a long task is, how fast, and how long it will take: rich's bar on a terminal, else a line now and then."""
 
 import contextlib
 import sys
 import time
 from types import TracebackType
-from typing import Self, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from electra.progress import Bar
 
-BAR_WIDTH = 24
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 PLAIN_SECONDS = 5.0  # between two plain lines: logs are read by people
 DRAW_SECONDS = 0.1  # between two drawings of the bar
 
 
 class ProgressBar(Bar):
-    """`with Progress("tiny", total=1200, unit="steps") as progress: progress.update(done, loss=…)`.
+    """`with ProgressBar("tiny", total=1200, unit="steps") as progress: progress.update(done, loss=…)`.
 
     `total` 0 means unknown. `update` costs a clock reading, so it may be called at every step; a resumed task simply
     starts with a higher `done`, and rate and time left are measured from there.
@@ -23,21 +25,17 @@ class ProgressBar(Bar):
     def __init__(self, title: str, total: int, unit: str, stream: TextIO | None = None) -> None:
         super().__init__(title, total, unit)
         self.stream = stream if stream is not None else sys.stderr
-        self.terminal = self.stream.isatty()
+        self.bar = rich_bar(self.stream)
         self.done = 0
         self._numbers: dict[str, float | str] = {}
         self._first: int | None = None
         self._started = self._shown = time.monotonic()
 
-    def __enter__(self) -> Self:
-        self._started = self._shown = time.monotonic()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._first is not None:
-            self._show("\n" if self.terminal else "")
+            self._show(end=True)
 
     def update(self, done: int, **numbers: float | str) -> None:
         """Tell that `done` units are complete; `numbers` (loss, rows, …) are shown beside them."""
@@ -45,34 +43,51 @@ class ProgressBar(Bar):
         if self._first is None:
             self._first, self._started = done, now
         self.done, self._numbers = done, {**self._numbers, **numbers}
-        if now - self._shown >= (DRAW_SECONDS if self.terminal else PLAIN_SECONDS):
+        if now - self._shown >= (DRAW_SECONDS if self.bar is not None else PLAIN_SECONDS):
             self._shown = now
             self._show()
 
-    def _show(self, end: str = "") -> None:
-        line = self.line(time.monotonic() - self._started)
-        with contextlib.suppress(OSError):  # a log on a full disk must not hide why the task ends
-            self.stream.write((f"\r\x1b[2K{line}" if self.terminal else line + "\n") + end)
-            self.stream.flush()
+    def _show(self, end: bool = False) -> None:
+        words = self.words(time.monotonic() - self._started)
+        with contextlib.suppress(OSError):  # a full disk or a closed terminal must not hide why the task ends
+            if self.bar is None:
+                self.stream.write(f"{self.title}  {words}\n")
+                self.stream.flush()
+            else:
+                if not self.bar.tasks:
+                    self.bar.add_task(self.title, total=self.total or None, words="")
+                    self.bar.start()
+                self.bar.update(self.bar.task_ids[0], completed=self.done, words=words, refresh=True)
+                if end:
+                    self.bar.stop()
 
-    def line(self, seconds: float) -> str:
-        """The line to show when `seconds` have passed since the first update."""
-        parts = [self.title]
-        if self.total > 0:
-            share = min(1.0, self.done / self.total)
-            if self.terminal:
-                filled = round(share * BAR_WIDTH)
-                parts.append("━" * filled + "╌" * (BAR_WIDTH - filled))
-            parts.append(f"{share:4.0%}  {self.done:,}/{self.total:,} {self.unit}")
-        else:
-            parts.append(f"{self.done:,} {self.unit}")
+    def words(self, seconds: float) -> str:
+        """What is said beside the title when `seconds` have passed since the first update.
+
+        Rich's own rate forgets what is older than 30 seconds, and a run of fine-tuning may take minutes.
+        """
         rate = (self.done - (self._first or 0)) / seconds if seconds > 0 else 0.0
+        parts = [f"{self.done:,} {self.unit}"]
+        if self.total > 0:
+            parts = [f"{min(1.0, self.done / self.total):4.0%}", f"{self.done:,}/{self.total:,} {self.unit}"]
         if rate > 0:
             parts.append(f"{_short(rate)}/s")
             if self.done < self.total:
                 parts.append(f"{_clock((self.total - self.done) / rate)} left")
-        parts += [f"{name} {_short(value)}" for name, value in self._numbers.items()]
-        return "  ".join(parts)
+        return "  ".join(parts + [f"{name} {_short(value)}" for name, value in self._numbers.items()])
+
+
+def rich_bar(stream: TextIO) -> "Progress | None":
+    """A bar where the stream is a terminal. It has no thread, so processes may be forked while it is shown."""
+    if not stream.isatty():
+        return None
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    if (console := Console(file=stream)).is_dumb_terminal:
+        return None
+    title, words = (TextColumn(field, markup=False) for field in ("{task.description}", "{task.fields[words]}"))
+    return Progress(title, BarColumn(24), words, console=console, auto_refresh=False)
 
 
 def _short(value: float | str) -> str:

@@ -85,11 +85,9 @@ def test_electra_imports_only_its_five_libraries() -> None:
     import sys
 
     allowed = set(sys.stdlib_module_names) | {"electra", "torch", "numpy", "tokenizers", "safetensors"}
-    # A progress bar is drawn with rich where rich is installed: the core runs without it.
-    optional = {ROOT / "electra" / "progress.py": {"rich"}}
     for path in CORE:
         found = {name.split(".")[0] for name in imports(path, functions=True)}
-        assert found <= allowed | optional.get(path, set()), f"{path}: {found - allowed}"
+        assert found <= allowed, f"{path}: {found - allowed}"
 
 
 def test_the_core_never_imports_the_pipelines() -> None:

@@ -1,6 +1,8 @@
 """What a person sees of a long task."""
 
 import io
+import re
+import sys
 
 import pytest
 
@@ -17,6 +19,7 @@ class Terminal(io.StringIO):
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setenv("TERM", "xterm")
     return now
 
 
@@ -39,7 +42,30 @@ def test_a_terminal_gets_one_line_that_is_drawn_again(clock: list[float]) -> Non
             clock[0] += 0.1001
             bar.update(step)
     text = stream.getvalue()
-    assert text.count("\r\x1b[2K") == 101 and text.count("\n") == 1 and "━" in text
+    assert text.count("\r\x1b[2K") >= 100 and text.count("\n") == 1 and "━" in text
+    assert "100%  100/100 steps  9.99/s" in text.rpartition("\r")[2]
+
+
+def test_what_is_printed_meanwhile_stands_above_the_bar(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with ProgressBar("tiny", 2, "steps") as bar:
+        clock[0] += 1
+        bar.update(1)
+        print("saved step 1", file=sys.stderr)
+        clock[0] += 1
+        bar.update(2)
+    assert sys.stderr is stream
+    *_, above, last, end = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).split("\n")
+    assert above.endswith("\rsaved step 1") and last.split("\r")[-1].startswith("tiny ━") and end == ""
+
+
+def test_a_terminal_that_cannot_go_back_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setenv("TERM", "dumb")
+    with ProgressBar("tiny", 2, "steps", stream) as bar:
+        bar.update(2)
+    assert stream.getvalue() == "tiny  100%  2/2 steps\n"
 
 
 def test_a_resumed_task_measures_its_rate_from_where_it_began(clock: list[float]) -> None:
@@ -47,14 +73,14 @@ def test_a_resumed_task_measures_its_rate_from_where_it_began(clock: list[float]
     bar.update(900)
     clock[0] += 10
     bar.update(950)
-    assert bar.line(10.0) == "tiny   95%  950/1,000 steps  5/s  0:10 left"
+    assert bar.words(10.0) == " 95%  950/1,000 steps  5/s  0:10 left"
 
 
 def test_an_unknown_total_shows_the_count(clock: list[float]) -> None:
     bar = ProgressBar("rows", 0, "rows", io.StringIO())
     bar.update(0)
     bar.update(25_000, task="rte", seen=3_000_000)
-    assert bar.line(2.0) == "rows  25,000 rows  12.5k/s  task rte  seen 3.0M"
+    assert bar.words(2.0) == "25,000 rows  12.5k/s  task rte  seen 3.0M"
 
 
 def test_nothing_is_written_when_nothing_was_done() -> None:
