@@ -1,15 +1,14 @@
 """The store that a team's machines share: a DVC remote with what stages made, and the run cache of what from.
 
 By the run cache a stage that ran anywhere, of the same settings, data and code, is not run again: `dvc repro --pull`
-takes its outs from the store, whatever the lock files of the checkout say. DVC itself keeps no entry for stages that
-have outs under git (`results/*.json`), and pushes no such file, so both are done here, by DVC's own interface.
+takes its outs from the store, whatever the lock files of the checkout say. `dvc push` leaves out files under git
+(`results/*.json`), without which an entry of the run cache is no use, so this pushes, by DVC's own interface.
 
-    python -m pipelines.store FOLDER TARGET [STAGE ...]   # note the stages that ran in a checkout, push a target's outs
+    python -m pipelines.store FOLDER TARGET   # push the outs of a target, and of what it rests on, from a checkout
 """
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +17,14 @@ from electra.errors import SourceUnreachable
 PIPELINE = "pipelines/dvc.yaml"
 
 
-def keep(target: str, ran: Sequence[str]) -> str:
-    """In the checkout that is the working folder: note what ran, push the target, what it rests on and the run cache.
+def keep(target: str) -> str:
+    """From the checkout that is the working folder: push the target, what it rests on and the run cache.
 
     Returns the remote's name, or "" where there is none. Raises SourceUnreachable for one that does not take it.
     """
     from dvc.repo import Repo
 
     with Repo() as repo:
-        for stage in repo.index.stages:
-            if (
-                stage.addressing.startswith((PIPELINE, "pipelines/arms/"))
-                and stage.name in ran
-                and not stage.always_changed
-            ):
-                repo.stage_cache.save(stage)
         name = str(repo.config["core"].get("remote") or "")
         if name:
             stages = [stage for stage in repo.stage.collect(target, with_deps=True) if not stage.always_changed]
@@ -76,11 +68,11 @@ def share(ours: Path, theirs: Path) -> bool:
     return bool(default)
 
 
-def main(folder: str, target: str, *ran: str) -> int:
+def main(folder: str, target: str) -> int:
     """Keep what a run has made; says where, in one line."""
     os.chdir(folder)  # DVC's names of stages are relative to it; this code is the worker's own and not the checkout's
     try:
-        name = keep(target, ran)
+        name = keep(target)
     except SourceUnreachable as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

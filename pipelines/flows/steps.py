@@ -106,7 +106,7 @@ def run_stage(stage: str, name: str, running: Running, single: bool = False, lay
     running.targets.append(target)
     running.ran += outcome.ran
     if running.request.commit:
-        keep(target, outcome.ran, place)
+        keep(target, place)
     return pages.show(stage, name, outcome, running)
 
 
@@ -123,9 +123,9 @@ def target_of(stage: str, name: str, place: Place) -> str:
     task_run_name="keep {target}",
     **RESUMED | {"retries": 5, "retry_delay_seconds": [10, 30, 60, 300, 900], "retry_condition_fn": None},
 )
-def keep(target: str, ran: list[str], place: Place) -> None:
+def keep(target: str, place: Place) -> None:
     """Bring what a stage has made into the store that machines share or, without one, into this machine's cache."""
-    command = [sys.executable, "-m", "pipelines.store", str(place.folder), target, *ran]
+    command = [sys.executable, "-m", "pipelines.store", str(place.folder), target]
     own = Place(
         ROOT, {"DVC_SITE_CACHE_DIR": str(place.folder / ".dvc-site")}
     )  # the worker's code on the run's checkout

@@ -81,6 +81,8 @@ def test_numbers_stay_in_git_and_outs_in_the_cache() -> None:
             for out in definition.get(kind, []):
                 path, options = (out, {}) if isinstance(out, str) else next(iter(out.items()))
                 assert options.get("cache", True) is not path.startswith(("results/", "build/selected")), path
+                if definition not in SELECTION.values():
+                    assert (kind == "outs") is path.startswith("build/"), f"{path}: switches the run cache off"
 
 
 @pytest.mark.slow
@@ -155,6 +157,19 @@ def test_what_is_up_to_date_is_left_alone(project: Path) -> None:
     (project / "params.yaml").write_text(params)
     assert "Running stage 'pipelines/dvc.yaml:pretrain@smoke'" in changed
     assert "Running stage 'pipelines/dvc.yaml:tokens@smoke'" not in changed
+
+
+@pytest.mark.slow
+def test_settings_put_back_train_nothing(project: Path) -> None:
+    made = [project / "build/models/smoke/MANIFEST.json", project / "results/smoke/pretrain.json"]
+    params, first = (project / "params.yaml").read_text(), [file.read_bytes() for file in made]
+    (project / "params.yaml").write_text(params.replace("1.0e-3", "2.0e-3"))
+    assert stages_run(dvc(project, "repro", TARGET)) == {"pretrain@smoke"}
+    assert first != [file.read_bytes() for file in made]
+    (project / "params.yaml").write_text(params)
+    said = dvc(project, "repro", TARGET)
+    assert not stages_run(said) and "pretrain@smoke' is cached - skipping run" in said
+    assert first == [file.read_bytes() for file in made]
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_the_exit_code_is_the_stores(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(store, "keep", refuse)
-    assert store.main(str(tmp_path), "pipelines/dvc.yaml:pretrain@x", "pretrain@x") == SourceUnreachable.exit_code
+    assert store.main(str(tmp_path), "pipelines/dvc.yaml:pretrain@x") == SourceUnreachable.exit_code
     assert capsys.readouterr().err.startswith("error: the store s: ")
 
 
@@ -72,7 +72,7 @@ def test_what_ran_on_one_machine_is_taken_from_s3_on_another(tmp_path: Path, s3:
         folder = copy_project(tmp_path / name)
         settings = """[core]\n    no_scm = true\n    remote = s\n['remote "s"']\n    url = s3://team/store\n"""
         (folder / ".dvc" / "config.local").write_text(settings)
-        for words in (["dvc", "repro", "--pull", target], ["pipelines.store", str(folder), target, "corpus@smoke"]):
+        for words in (["dvc", "repro", "--pull", target], ["pipelines.store", str(folder), target]):
             command = [sys.executable, "-m", *words]
             done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
             assert done.returncode == 0, done.stdout + done.stderr
