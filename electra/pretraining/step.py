@@ -8,7 +8,7 @@
 
 A recorded step runs on fixed memory: each slice is copied to one place, from the first step of the warm-up on, so that
 what is compiled then is what is recorded; gradients lie in one buffer, and the learning rate is a number on the device.
-A recording that fails costs speed and nothing else: the step is done again, and all later ones, unrecorded.
+A recording that fails costs speed and nothing else: this part of the step, and all that follow, are done unrecorded.
 """
 
 import ctypes
@@ -76,27 +76,15 @@ class Step:
         if self.record and not self.calls:
             self._allocate(slices[0])
         self.calls += 1
-        if self.record and self.calls > WARM_UP:
-            try:
-                return self._work(slices, seeds, stage, self._repeat)
-            except RecordingError as error:
-                error.tell()
-                self.record, self.recorded = None, {}
-        return self._work(slices, seeds, stage, lambda name, work: work())
-
-    def _work(
-        self, slices: Sequence[Batch], seeds: Sequence[int], stage: str, do: Callable[[str, Callable[[], Any]], Any]
-    ) -> tuple[dict[str, Tensor], Tensor]:
-        """The step, each part of it done by `do`: at once, or as a recording."""
         sums: dict[str, Tensor] = {"count": self.once}
         for index, (part, seed) in enumerate(zip(slices, seeds, strict=True)):
             torch.manual_seed(seed)
             first, last = index == 0, index == len(slices) - 1
             work = partial(self._slice, self._placed(part), stage, first=first, last=last)
-            add_sums(sums, do("first" if first else "more", work))
+            add_sums(sums, self._do("first" if first else "more", work))
         self.gradients.all_reduce()
         self.total_loss = sums["loss"]
-        return sums, do("update", self._update)
+        return sums, self._do("update", self._update)
 
     def _placed(self, part: Batch) -> Batch:
         """The slice, copied to the fixed memory where steps are or will be recorded."""
@@ -129,10 +117,19 @@ class Step:
         self.fixed = _clone(part)
         self.optimizer.hold_rates(self.device)
 
-    def _repeat(self, name: str, work: Callable[[], Any]) -> Any:
+    def _do(self, name: str, work: Callable[[], Any]) -> Any:
+        """A part of the step: done at once, or after the warm-up as a recording.
+
+        A step is never begun anew: processes would sum its gradients twice.
+        """
+        if self.record and self.calls > WARM_UP and name not in self.recorded:
+            try:
+                self.recorded[name] = recorded(self.record, work)
+            except RecordingError as error:
+                error.tell()
+                self.record, self.recorded = None, {}
         if name not in self.recorded:
-            assert self.record is not None
-            self.recorded[name] = recorded(self.record, work)
+            return work()
         replay, result = self.recorded[name]
         replay()
         return result
