@@ -141,15 +141,18 @@ def skipped(name: str, why: str) -> dict[str, Any]:
 
 
 def call(words: list[str], environment: dict[str, str], seconds: float) -> str:
-    """Run to the end; returns what went wrong, in a line."""
+    """Run to the end; returns what went wrong, in a line, and shows what was said of it on stderr."""
     try:
         done = subprocess.run(
             words, cwd=ROOT, env=environment, timeout=seconds, capture_output=True, text=True, check=False
         )
     except subprocess.TimeoutExpired:
         return f"did not end within {seconds:.0f} s"
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    return (lines or [f"exit code {done.returncode}"])[-1].strip() if done.returncode else ""
+    if not done.returncode:
+        return ""
+    lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
+    print(*lines[-40:], sep="\n", file=sys.stderr, flush=True)
+    return lines[-1].strip()
 
 
 def show(result: dict[str, Any]) -> None:

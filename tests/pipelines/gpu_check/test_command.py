@@ -98,12 +98,13 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_said(capsys: pytest.CaptureFix
     assert "sees no GPU" in capsys.readouterr().err
 
 
-def test_a_process_that_fails_tells_its_last_line() -> None:
+def test_a_process_that_fails_tells_its_last_line_and_shows_all(capfd: pytest.CaptureFixture[str]) -> None:
     import os
     import sys
 
     words = [sys.executable, "-c", "import sys; sys.exit('one\\nthe reason')"]
     assert command.call(words, dict(os.environ), 60) == "the reason"
+    assert capfd.readouterr().err == "one\nthe reason\n"
     assert command.call([sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), 0.5).startswith(
         "did not"
     )
