@@ -1,7 +1,8 @@
 """Start the Dockerfile's image and say how each command in it ended: `python benchmarks/image.py IMAGE`, by buildah.
 
 The image is built beforehand: `buildah build --isolation chroot --tag electra .`, with `--build-arg BASE=…` where no
-registry is to be had. The tests are not in it (.dockerignore) and are mounted. Writes benchmarks/results/image.json.
+registry is to be had. The tests are not in it (.dockerignore) and are mounted. Writes benchmarks/results/image.json
+after each command.
 """
 
 import argparse
@@ -57,13 +58,14 @@ def main() -> int:
     parse.add_argument("--built", required=True, help="a sentence: on which base, with which packages")
     options = parse.parse_args()
     container = buildah("from", "--pull=never", options.image)
+    facts, found = {"what": __doc__, "built": options.built, **provenance()}, list[dict[str, Any]]()
     try:
-        found = [{"command": command, **ended(container, command)} for command in COMMANDS]
+        for command in COMMANDS:
+            found.append({"command": command, **ended(container, command)})
+            print(f"{found[-1]['exit code']}  {command}: {found[-1]['last']}", flush=True)
+            write_json(OUTPUT, facts | {"commands": found})
     finally:
         buildah("rm", container)
-    write_json(OUTPUT, {"what": __doc__, "built": options.built, **provenance(), "commands": found})
-    for result in found:
-        print(f"{result['exit code']}  {result['command']}: {result['last']}")
     return 0
 
 
