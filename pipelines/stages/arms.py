@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from electra.config import digest, plain
-from electra.devices import use_own_gpu
+from electra.devices import default_device, use_own_gpu
 from electra.errors import BadConfig, NonFinite, UserError
 from electra.files import hold_folder, remove
 from electra.finetuning.runs.plan import Plan
@@ -129,7 +129,7 @@ def do(arm: Arm, tasks: tuple[Task, ...], params: Params) -> Result:
         home = arm.folder / record["fingerprint"]
         scores: dict[str, dict[str, float]] = {}
         faults, seen = [], {}
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = default_device().type
         for task in tasks:
             config = scored_only(task.config, arm.seed)
             for point in task.points:

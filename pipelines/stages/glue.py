@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 
 from electra.config import digest, plain
+from electra.devices import refuse_unusable_driver
 from electra.files import atomic_folder, link_or_copy, lock_folder, read_jsonl, write_atomic, write_json, write_jsonl
 from electra.finetuning import predictions
 from electra.finetuning.kind_of import kind_of
@@ -204,7 +205,8 @@ def workers(params: Params, model: str) -> int:
 
 
 def device() -> str:
-    """Where fine-tuning runs."""
+    """Where fine-tuning runs; a GPU that cannot be used is an error."""
+    refuse_unusable_driver()
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from electra.data import tokenizer as tokenizers
-from electra.errors import BadConfig, BadInput, CorruptFile
+from electra.errors import BadConfig, BadDevice, BadInput, CorruptFile
 from electra.files import read_jsonl, write_jsonl
 from electra.finetuning.runs import plan, summary
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, TASKS
@@ -260,3 +261,16 @@ def test_a_failed_seed_is_named_and_keeps_its_score():
     arm = summary.of_task(GLUE["cola"], records)["pretrained"]
     assert arm["scores"] == [30.0, 0.0, 33.0] and arm["mean"] == 21.0 and arm["median"] == 30.0 and arm["best"] == 33.0
     assert arm["failed"] == ["seed 2: 1 was predicted for every row"]
+
+
+def test_a_gpu_that_cannot_be_used_is_no_reason_to_fine_tune_on_the_cpu(monkeypatch):
+    """Published weights are fine-tuned without a pre-training that would have said so."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert glue.device() == "cpu"
+
+    def refuse():
+        raise BadDevice("GPU", "cannot be used with the driver installed")
+
+    monkeypatch.setattr(glue, "refuse_unusable_driver", refuse)
+    with pytest.raises(BadDevice):
+        glue.device()
