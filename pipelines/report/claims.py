@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from pipelines.report.comparison import Difference, decided, detectable, difference, mean
-from pipelines.report.experiments import Ablation, Arm, by_cell
+from pipelines.report.comparison import Difference, decided, detectable, difference
+from pipelines.report.experiments import Ablation, Arm
 from pipelines.report.table import Cell, Column, Table, signed
 
 NETWORK = {"generator.kind": "unigram"}
@@ -52,20 +52,14 @@ BY_SIZE = CLAIMS[1]
 
 @dataclass(frozen=True)
 class Held:
-    """One statement of the paper held against a pair of arms; `gains` stands in for a difference without spread."""
+    """One statement of the paper held against a pair of arms, or of gains."""
 
     text: str
     paper: str
     ablation: Ablation
     pair: str
     verdict: str
-    found: Difference | None = None
-    gains: str = ""
-
-    @property
-    def shown(self) -> str:
-        """What came out here, as numbers."""
-        return size(self.found) if self.found else self.gains
+    found: Difference
 
 
 def held(ablation: Ablation) -> list[Held]:
@@ -75,7 +69,7 @@ def held(ablation: Ablation) -> list[Held]:
 
 def orders(ablation: Ablation) -> list[str]:
     """The same as sentences."""
-    return [f"{one.pair} ({one.paper}): {one.verdict} ({one.shown})." for one in held(ablation)]
+    return [f"{one.pair} ({one.paper}): {one.verdict} ({size(one.found)})." for one in held(ablation)]
 
 
 def line(ablation: Ablation) -> str:
@@ -108,8 +102,8 @@ def table(ablations: Sequence[Ablation]) -> Table:
 
 DECIDED = (
     "In points of the mean over the tasks of each column's data, which differ. A statement came out, or is reversed, "
-    "where the 95 % interval of the difference leaves out zero. Recorded runs had settings of their own; each pair of "
-    "arms counts once."
+    "where the 95 % interval of the difference leaves out zero; the tables of the experiments call a difference higher "
+    "or lower only if it is three standard deviations, too. Each pair of arms counts once."
 )
 
 
@@ -120,18 +114,21 @@ def _group(ablation: Ablation) -> str:
 def _power(ablations: Sequence[Ablation]) -> str:
     """Said by the number of seeds alone, so before any score is known."""
     seeds = {min((len(arm.scores) for arm in ablation.arms if arm.scores), default=0) for ablation in ablations}
-    told = ", ".join(f"{count} seeds an arm: {detectable(count):.1f}" for count in sorted(seeds) if count > 1)
-    return f"True differences found four times in five, in standard deviations: {told or 'none'}; one seed: none."
+    told = [
+        f"one of {detectable(count):.1f} standard deviations with {count} seeds an arm"
+        for count in sorted(seeds)
+        if count > 1
+    ]
+    return f"Which true differences are noticed four times in five: {', '.join((*told, 'none with one seed'))}."
 
 
 def _said(found: Sequence[Held]) -> str | None:
     """The smallest and the largest difference, and the verdicts on different arms, counted."""
-    different = list({(one.pair, one.shown): one for one in found}.values())
-    points = sorted(one.found.points for one in different if one.found)
+    different = list({(one.pair, size(one.found)): one for one in found}.values())
+    points = sorted(one.found.points for one in different)
     words = ["one seed" if "one seed" in one.verdict else one.verdict.partition(",")[0] for one in different]
     told = ", ".join(word + (f" {words.count(word)}×" if len(words) > 1 else "") for word in dict.fromkeys(words))
-    ends = [*map(signed, (points[0], points[-1]))] if points else [one.gains for one in different]
-    return f"{' to '.join(dict.fromkeys(ends))}: {told}" if different else None
+    return f"{' to '.join(dict.fromkeys(map(signed, (points[0], points[-1]))))}: {told}" if points else None
 
 
 def size(found: Difference) -> str:
@@ -176,18 +173,16 @@ def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[Arm, Arm]]:
 
 
 def _gains(ablation: Ablation) -> Iterator[Held]:
-    """Figure 4: whether ELECTRA's gain over BERT grows as models shrink. No verdict: gains have no spread here."""
+    """Figure 4: ELECTRA's gain over BERT, seed by seed, at the smallest size against the largest."""
     if len(ablation.axes) != 2:
         return
-    gains = []
-    cells = by_cell(ablation)
+    sizes = []
     for upper, lower in _pairs(ablation, BY_SIZE):
-        place = next((values for values, arm in cells.items() if arm is upper), ())
-        other = next((values for values, arm in cells.items() if arm is lower), ())
-        shared = [value for value in place if value in other]
-        gain = (mean(upper.scores) or 0.0) - (mean(lower.scores) or 0.0)
-        gains.append((upper.parameters or 0, ", ".join(map(ablation.label, shared)), gain))
-    if len(gains) > 1:
-        text = "ELECTRA's gain over BERT grows as models shrink"
-        shown = "; ".join(f"{label} {signed(gain)}" for _, label, gain in sorted(gains))
-        yield Held(text, "Figure 4", ablation, text, "no spread, so no verdict", gains=shown)
+        shared = ", ".join(ablation.label(value) for value in upper.values if value in lower.values)
+        gains = [ours - theirs for ours, theirs in zip(upper.scores, lower.scores, strict=False)]
+        sizes.append((upper.parameters or 0, shared, gains))
+    if len(sizes) > 1:
+        (_, small, most), (_, large, least) = min(sizes), max(sizes)
+        if found := difference(most, least):
+            text = "ELECTRA's gain over BERT grows as models shrink"
+            yield Held(text, "Figure 4", ablation, f"gain over BERT, {small} above {large}", decided(found), found)

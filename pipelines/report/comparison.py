@@ -85,12 +85,13 @@ def decided(found: Difference, claim: Literal["above", "level"] = "above") -> st
 
     A claim that the first is above the second *came out* if the interval lies above zero, is *reversed* if it lies
     below, and else *too close*, with the seeds an arm that a difference as large as the one found would need. A claim
-    that the first gains nothing is reversed by an interval above zero alone.
+    that the first gains nothing is *reversed* by an interval above zero and came out by one below; around zero
+    *nothing says otherwise*, which is no proof.
     """
     if found.sds is None or found.low is None or found.high is None:
         return "cannot be judged from one seed" if found.verdict == "one seed" else "cannot be judged without spread"
     if claim == "level":
-        return "reversed" if found.low > 0 else "came out"
+        return "reversed" if found.low > 0 else "came out" if found.high < 0 else "nothing says otherwise"
     if found.low > 0:
         return "came out"
     if found.high < 0:

@@ -17,6 +17,7 @@ from pipelines.report.inputs import (
     ModelResults,
     held_out,
 )
+from pipelines.report.table import signed
 
 MEAN_WANTED, SQUAD_WANTED, TASK_WANTED = 38.0, 25.0, 20.0  # points over scratch
 SDS_WANTED = 3.0
@@ -92,8 +93,11 @@ def goals(model: ModelResults) -> list[tuple[bool, str]]:
             continue
         met = found.points >= points and (found.sds or 0) >= SDS_WANTED and found.counts
         name = "mean of the tasks" if row is model.average else _name(row)
-        mark = f"{'above' if met else 'below'} the mark of {points:g} points and {SDS_WANTED:g} standard deviations"
-        result.append((met, f"{model.name}, {name}: pre-trained minus from scratch is {size(found)}; {mark}."))
+        mark = f"{points:g} points, {SDS_WANTED:g} standard deviations and a 95 % interval above zero"
+        met_or_not = f"{'reaches' if met else 'misses'} the mark ({mark})"
+        interval = "" if found.low is None or found.high is None else f", {signed(found.low)} to {signed(found.high)}"
+        told = f"pre-trained minus from scratch is {size(found)}{interval}; that {met_or_not}."
+        result.append((met, f"{model.name}, {name}: {told}"))
     return result
 
 

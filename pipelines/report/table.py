@@ -111,7 +111,8 @@ class Table:
         """A `<figure>`: caption, scrollable table, and the notes that are not in `said` yet (they are added to it)."""
         said = set() if said is None else said
         upper = [i for i, column in enumerate(self.columns) if not column.under]
-        below = {i: [j for j, other in enumerate(self.columns) if other.under == self.columns[i].title] for i in upper}
+        filled = [j for j in range(len(self.columns)) if any(row[j] is not None for row in self.rows)]
+        below = {i: [j for j in filled if self.columns[j].under == self.columns[i].title] for i in upper}
         rows = []
         for index, row in enumerate(self.rows):
             cells = []
@@ -128,7 +129,7 @@ class Table:
             rows.append(f"<tr{' class=strong' if index in self.strong else ''}>{''.join(cells)}</tr>")
         heads = "".join(
             f'<th scope=col class="{self.columns[i].align}">{_unbroken(self.columns[i].title)}'
-            + (f"<small>{escape(', '.join(self.columns[j].title for j in below[i]))}</small>" if below[i] else "")
+            + (f"<small>{escape(', '.join(self._below(i, j) for j in below[i]))}</small>" if below[i] else "")
             + "</th>"
             for i in upper
         )
@@ -141,6 +142,10 @@ class Table:
             f"<tbody>{''.join(rows)}</tbody></table></div>"
             f'<div class="notes">{notes}</div></figure>'
         )
+
+    def _below(self, i: int, j: int) -> str:
+        """The name of a column below another, less what it repeats of it."""
+        return self.columns[j].title.removeprefix(f"{self.columns[i].title}, ")
 
     def _groups(self, upper: Sequence[int]) -> str:
         if not any(self.columns[i].group for i in upper):

@@ -79,7 +79,13 @@ def test_a_pair_inside_the_noise_is_not_said_to_have_come_out(tmp_path):
     said = claims.orders(only(tmp_path, write(tmp_path, "sizes", GRID, SCORES)))
     assert any("ELECTRA, 64 wide above BERT, 64 wide" in line and "came out" in line for line in said)
     assert any("ELECTRA, 128 wide above BERT, 128 wide" in line and "too close, would need" in line for line in said)
-    assert said[-1].endswith("(64 wide +10.1; 128 wide −0.1).")
+    assert said[-1].startswith("gain over BERT, 64 wide above 128 wide (Figure 4): came out (+10.2 points")
+
+
+def test_gains_that_differ_less_than_their_seeds_do_not_show_that_they_grow(tmp_path):
+    scores = {**SCORES, "electra-h64": [45.0, 55.0], "electra-h128": [57.0, 58.0]}
+    said = claims.orders(only(tmp_path, write(tmp_path, "sizes", GRID, scores)))
+    assert "gain over BERT, 64 wide above 128 wide (Figure 4): too close" in said[-1]
 
 
 def test_one_seed_and_a_reversal_are_said(tmp_path):
@@ -92,7 +98,8 @@ def test_one_seed_and_a_reversal_are_said(tmp_path):
 def test_what_should_not_help_is_told_when_it_does(tmp_path):
     config = {**GRID, "grid": {}, "labels": {}, "reference": "", "points": []}
     config["arms"] = {"electra": {}, "hot": {"objective.temperature": 2.0}}
-    for hot, expected in (([50.0, 50.2], "reversed"), ([40.0, 40.4], "came out")):
+    told = (([50.0, 50.2], "reversed"), ([40.0, 40.4], "nothing says otherwise"), ([30.0, 30.2], "came out"))
+    for hot, expected in told:
         made = write(tmp_path, "negatives", config, {"electra": [40.1, 40.3], "hot": hot})
         assert expected in claims.orders(only(tmp_path, made))[0]
 
@@ -138,7 +145,7 @@ def test_a_record_of_other_settings_is_called_so(tmp_path):
         assert ("Its settings were others" in page) is shown, told
         said = "sample world, recorded with other settings" if shown else "sample world, recorded"
         assert f"**Sizes: each task ({said})**" in (tmp_path / "out/tables/ablation-sizes-tasks.md").read_text("utf-8")
-        assert f"- Sizes: {said}; 4 arms of 2 seeds; 1 of 3 claims decided" in (tmp_path / "out/report.md").read_text(
+        assert f"- Sizes: {said}; 4 arms of 2 seeds; 2 of 3 claims decided" in (tmp_path / "out/report.md").read_text(
             "utf-8"
         )
 
@@ -156,7 +163,7 @@ def test_one_table_holds_all_statements_and_never_mixes_data(tmp_path):
     rows = {row[0]: row[1:] for row in table.rows}
     twice = "−0.1 to +10.1: came out 1×, too close 1×"
     assert rows["ELECTRA above BERT"] == ("Figures 1, 4", twice, twice, "+0.1 to +10.0: one seed 2×")
-    assert "2 seeds an arm: 5.7" in table.notes[0]
+    assert "5.7 standard deviations with 2 seeds an arm" in table.notes[0]
 
 
 def test_a_setting_that_is_added_later_makes_no_record_one_of_other_settings():

@@ -56,6 +56,15 @@ def test_marks_are_met_by_points_and_by_spread(tmp_path, params):
     assert not told["tiny, mean of the tasks"]
 
 
+def test_a_missed_mark_says_what_misses_it(tmp_path, params):
+    made_up.write(tmp_path)
+    model = inputs.load(params, tmp_path).models[0]
+    task = replace(model.tasks[0], scores={"pretrained": (80.0, 98.0), "scratch": (52.0, 53.0)})  # two seeds: t = 4.3
+    (told,) = [sentence for _, sentence in findings.goals(replace(model, tasks=(task,), squad={}))][1:]
+    assert "+36.5 points, 4.0 standard deviations, −2.3 to +75.3; that misses the mark" in told
+    assert told.endswith("(20 points, 3 standard deviations and a 95 % interval above zero).")
+
+
 def test_a_collapsed_discriminator_is_told(tmp_path, params):
     made_up.write(tmp_path)
     path = tmp_path / "results/tiny/pretrain.csv"

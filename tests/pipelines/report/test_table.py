@@ -48,6 +48,12 @@ def test_html_escapes_and_shows_what_is_missing():
     assert html.count("–") == 2
 
 
+def test_small_columns_repeat_no_name_and_are_not_announced_where_they_are_empty():
+    columns = (Column("arm"), Column("score"), Column("score, on train", under="score"), Column("seen", under="score"))
+    assert "score<small>on train</small>" in Table("t", "t", columns, (("a", 1, 2, None),)).html()
+    assert "score<small>on train, seen</small>" in Table("t", "t", columns, (("a", 1, 2, 3),)).html()
+
+
 def test_a_note_is_said_once():
     said: set[str] = set()
     assert "A note." in TABLE.html(said)
