@@ -32,7 +32,7 @@ import numpy as np
 
 from benchmarks.provenance import provenance
 from electra.data import tokenizer as wordpiece
-from electra.data.batches import row_indices
+from electra.data.order import row_indices
 from electra.data.shards import SPLITS, Rows, RowWriter, seal
 from electra.data.text import Document, clean
 from electra.files import sha256_file, write_json

@@ -40,7 +40,7 @@ from electra.files import write_json
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier, narrow
 from electra.finetuning.tasks import GLUE, FinetuneConfig
-from electra.finetuning.trainer import read_outputs, train
+from electra.finetuning.training import read_outputs, train
 from electra.nn.config import EncoderConfig
 from electra.nn.weights import load_encoder
 from pipelines.sources import glue

@@ -13,7 +13,7 @@ from benchmarks.provenance import provenance
 from electra.files import read_json, write_json
 from pipelines.estimate import chosen
 from pipelines.params import load
-from pipelines.report.experiments import RECORDS
+from pipelines.report.ablation_records import RECORDS
 
 
 def main() -> None:

@@ -14,14 +14,14 @@ from benchmarks.finetune_gpu import write_model
 from benchmarks.rehearsal_case import Counters
 from electra.data.tokenizer import SPECIALS
 from electra.files import write_jsonl
-from electra.finetuning import stacked, stacked_step, trainer
+from electra.finetuning import stacked, stacked_step, training
 from electra.finetuning.runs import pool
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.tasks import FinetuneConfig
 from electra.workers import run_units
 from pipelines.params import load
 
-BATCH, STEPS = 32, trainer.CHECK_EVERY - 1
+BATCH, STEPS = 32, training.CHECK_EVERY - 1
 WORDS = ("good", "bad", "cat", "dog")
 
 

@@ -16,7 +16,7 @@ import torch
 from electra.finetuning.folder import Ready
 from electra.finetuning.kind_of import kind_of
 from electra.finetuning.task_kind import Row
-from electra.finetuning.trainer import read_outputs
+from electra.finetuning.training import read_outputs
 from electra.optim.precision import PrecisionChoice as Precision
 
 _AT_ONCE = 256

@@ -41,7 +41,7 @@ from electra.finetuning.heads import Network, pooled
 from electra.finetuning.kind_of import kind_of
 from electra.finetuning.task_kind import Row
 from electra.finetuning.tasks import Pooling, SquadTask
-from electra.finetuning.trainer import read_outputs
+from electra.finetuning.training import read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.config import ModernConfig
 from electra.nn.encoder import Encoder

@@ -27,7 +27,7 @@ from electra.pretraining.phases import phases_of
 from electra.workers import worker_count
 from pipelines.params import Params
 from pipelines.stages.ablation import plan_arms, plan_tasks
-from pipelines.stages.arms import Arm, Task, scored_only, slots
+from pipelines.stages.arms import Arm, ArmTask, scored_only, slots
 from pipelines.stages.pretrain import ModelRows
 
 STEPS, FEW, MORE = 3, 32, 160  # steps timed an arm; rows of the two fine-tunings timed a task
@@ -137,7 +137,7 @@ def time_arm(arm: Arm, rows: ModelRows) -> float:
     return seconds + looks * timed(look, 1) + SAVE * -(-steps // settings.save_every)
 
 
-def time_task(task: Task, base: ElectraConfig, rows: ModelRows) -> float:
+def time_task(task: ArmTask, base: ElectraConfig, rows: ModelRows) -> float:
     """Seconds of one fine-tuning: two short ones tell what a row costs and what the rest does."""
     vocab_size = rows.tokenizer.vocab_size
     training = len(read_jsonl(task.rows / "train.jsonl"))

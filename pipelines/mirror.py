@@ -21,7 +21,7 @@ from electra.files import atomic_folder, lock_folder, safe_join
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint, short
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest
-from electra.storage.runs import ASIDE, asides, owner
+from electra.storage.ownership import ASIDE, asides, owner
 from pipelines.processes import is_main
 from pipelines.remote import reaching
 

@@ -17,7 +17,7 @@ from electra.errors import BadConfig
 from electra.finetuning.tasks import GLUE, SQUAD, ArmName, FinetuneSection
 from electra.nn.config import AnyEncoderConfig
 from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, PretrainConfig
-from pipelines.experiments import AblationConfig
+from pipelines.ablation_config import AblationConfig
 from pipelines.settings_file import one_line, read
 from pipelines.sources import CorpusConfig, LocalTasks, OwnTasks, TaskSourceConfig
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import build
-from electra.data.batches import row_indices
+from electra.data.order import row_indices
 from electra.errors import BadInput, NonFinite
 from electra.files import copy_folder
 from electra.pretraining.config import ElectraConfig
@@ -20,7 +20,7 @@ from electra.pretraining.flops import training_steps
 from electra.pretraining.phases import phase_at, phases_of
 from electra.storage import checkpoint
 from electra.storage.manifest import read_sealed
-from electra.storage.runs import intact
+from electra.storage.ownership import intact
 from pipelines.params import Params
 from pipelines.stages.pretrain import ModelRows
 

@@ -24,7 +24,7 @@ FINETUNING = (
 )
 PRETRAINING = (
     *NETWORKS,
-    "electra/data/batches.py",
+    "electra/data/order.py",
     "electra/data/shards.py",
     "electra/data/tokenizer.py",
     "electra/data/words.py",

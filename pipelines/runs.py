@@ -12,7 +12,7 @@ from pathlib import Path
 from electra.errors import BadConfig, BadInput, Busy
 from electra.files import lock_folder, remove
 from electra.storage import checkpoint
-from electra.storage.runs import ASIDE, VARIABLE
+from electra.storage.ownership import ASIDE, VARIABLE
 
 RUNS, FLOWS = Path("runs"), "flows"
 

@@ -25,7 +25,7 @@ TESTED_BY = {
         "electra/finetuning/task_kind.py",
     ],
     "tests/electra/finetuning/test_stacked.py": ["electra/finetuning/parts.py"],
-    "tests/electra/finetuning/test_trainer.py": ["electra/finetuning/heads.py"],
+    "tests/electra/finetuning/test_training.py": ["electra/finetuning/heads.py"],
     "tests/electra/nn/test_attention.py": ["electra/nn/dropout.py"],
     "tests/electra/nn/test_encoder.py": ["electra/nn/config.py", "electra/nn/fresh.py"],
     "tests/electra/nn/test_modern.py": ["electra/nn/kinds.py", "electra/nn/modernbert.py"],
@@ -50,7 +50,7 @@ TESTED_BY = {
     "tests/electra/test_inference.py": ["electra/__init__.py", "electra/answering.py"],
     "tests/pipelines/gpu_check/test_command.py": ["pipelines/gpu_check/__main__.py", "pipelines/gpu_check/sample.py"],
     "tests/pipelines/play/test_command.py": ["pipelines/play/__init__.py"],
-    "tests/pipelines/report/test_experiments.py": [
+    "tests/pipelines/report/test_ablation_records.py": [
         "pipelines/report/ablation_figures.py",
         "pipelines/report/ablation_tables.py",
         "pipelines/report/claims.py",

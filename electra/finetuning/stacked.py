@@ -23,7 +23,7 @@ from electra.finetuning.batches import Examples, training_order
 from electra.finetuning.heads import Network
 from electra.finetuning.stacked_step import StackedStep
 from electra.finetuning.tasks import FinetuneConfig
-from electra.finetuning.trainer import Training, optimizer_for, run_steps, tokens_of_a_part
+from electra.finetuning.training import Training, optimizer_for, run_steps, tokens_of_a_part
 from electra.finetuning.unpadded import linear, lookup
 from electra.optim.optimizer import AdamW
 from electra.optim.recording import CudaRecorder, Recorder

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from electra.data.batches import row_indices
+from electra.data.order import row_indices
 from electra.errors import BadInput
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Noise, SpecialIds, chosen_per_row

@@ -38,7 +38,7 @@ from electra.pretraining.step import Step, compile_parts, keep_freed_memory, lac
 from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
-from electra.storage import checkpoint, runs
+from electra.storage import checkpoint, ownership
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.history import History
 
@@ -63,7 +63,7 @@ class Launch:
 
     title: str = "pretrain"
     device: torch.device | None = None
-    origin: str = ""  # name of a run to continue (storage/runs.py)
+    origin: str = ""  # name of a run to continue (storage/ownership.py)
     bar: type[Bar] = Bar
 
 
@@ -90,7 +90,7 @@ def pretrain(
         stop = held.enter_context(StopRequest())
         held.enter_context(enough_memory(settings))
         held.enter_context(same_bytes(settings.deterministic and device.type == "cuda"))
-        folder = held.enter_context(runs.Held(run)) if world.main else None
+        folder = held.enter_context(ownership.RunFolder(run)) if world.main else None
         trainer.setup(world)
         held.callback(trainer.state.writer.shutdown)
         trainer.resume(folder, launch.origin)
@@ -144,14 +144,14 @@ class Trainer:
 
     # ── resume ──
 
-    def resume(self, folder: runs.Held | None, origin: str) -> None:
+    def resume(self, folder: ownership.RunFolder | None, origin: str) -> None:
         """Take up the newest checkpoint of this run, if there is one; then compile, and record, what is to be trained.
 
         `folder`: the run's, held by the main process.
         """
         world, settings = self.world, self.config.pretrain
         if folder:
-            runs.claim(folder, self.fingerprint, origin, self.require_fit, keep=settings.keep)
+            ownership.claim(folder, self.fingerprint, origin, self.require_fit, keep=settings.keep)
         self.first, self.precision = 0, world.broadcast_object(choose(settings.precision, self.device))
         progress = self.state.load() or {"history": [], "continued": []}
         if "step" in progress:

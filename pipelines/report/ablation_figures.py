@@ -6,8 +6,8 @@ Lines differ by colour and by dash and marker, so that they are told apart witho
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pipelines.report.ablation_records import Ablation, ArmRecord, lines
 from pipelines.report.comparison import mean, sd
-from pipelines.report.experiments import Ablation, Arm, lines
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, new_figure
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def marks(ablation: Ablation) -> "Figure":
 
 
 def over_grid(
-    ablation: Ablation, grid: tuple[Sequence[str], Sequence[str], Sequence[Sequence[Arm | None]]]
+    ablation: Ablation, grid: tuple[Sequence[str], Sequence[str], Sequence[Sequence[ArmRecord | None]]]
 ) -> "Figure":
     """The score along a grid's longest axis, a line for each value of the other (the paper's Figures 3 and 4)."""
     along, across, rows = grid

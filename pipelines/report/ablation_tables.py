@@ -1,8 +1,8 @@
 """Tables of an experiment: arms beside the paper's numbers, each task, points of each run."""
 
 from electra.finetuning.tasks import GLUE, SQUAD
+from pipelines.report.ablation_records import Ablation
 from pipelines.report.comparison import difference
-from pipelines.report.experiments import Ablation
 from pipelines.report.table import Cell, Column, Mark, Spread, Table, signed
 from pipelines.report.tables import RULE, caution, mark
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from pipelines.report.ablation_records import Ablation, ArmRecord
 from pipelines.report.comparison import Difference, decided, detectable, difference
-from pipelines.report.experiments import Ablation, Arm
 from pipelines.report.table import Cell, Column, Table, signed
 
 NETWORK = {"generator.kind": "unigram"}
@@ -51,7 +51,7 @@ BY_SIZE = CLAIMS[1]
 
 
 @dataclass(frozen=True)
-class Held:
+class Statement:
     """One statement of the paper held against a pair of arms, or of gains."""
 
     text: str
@@ -62,7 +62,7 @@ class Held:
     found: Difference
 
 
-def held(ablation: Ablation) -> list[Held]:
+def held(ablation: Ablation) -> list[Statement]:
     """Every statement of the paper that this experiment bears on, with what came out here."""
     return [*_published(ablation), *_claimed(ablation), *_gains(ablation)]
 
@@ -83,7 +83,7 @@ def line(ablation: Ablation) -> str:
 
 def table(ablations: Sequence[Ablation]) -> Table:
     """The paper's statements, one a row: what this run's experiments say of each, and what records on each data do."""
-    told: dict[str, list[Held]] = {}
+    told: dict[str, list[Statement]] = {}
     for one in (one for ablation in ablations for one in held(ablation)):
         told.setdefault(one.text, []).append(one)
     groups = list(dict.fromkeys(_group(ablation) for ablation in ablations))
@@ -122,7 +122,7 @@ def _power(ablations: Sequence[Ablation]) -> str:
     return f"Which true differences are noticed four times in five: {', '.join((*told, 'none with one seed'))}."
 
 
-def _said(found: Sequence[Held]) -> str | None:
+def _said(found: Sequence[Statement]) -> str | None:
     """The smallest and the largest difference, and the verdicts on different arms, counted."""
     different = list({(one.pair, size(one.found)): one for one in found}.values())
     points = sorted(one.found.points for one in different)
@@ -137,7 +137,7 @@ def size(found: Difference) -> str:
     return text if found.sds is None else f"{text}, {abs(found.sds):.1f} standard deviations"
 
 
-def _published(ablation: Ablation) -> Iterator[Held]:
+def _published(ablation: Ablation) -> Iterator[Statement]:
     """Neighbours of a table's order."""
     beside = ablation.paper
     arms = {arm.name: arm for arm in ablation.arms if arm.scores}
@@ -150,19 +150,21 @@ def _published(ablation: Ablation) -> Iterator[Held]:
                 verdict, order = "not level" if apart else "nothing says otherwise", "level with"
             text = f"{upper_label} {order} {lower_label}"
             source = beside.source.removeprefix("paper, ") if beside else ""
-            yield Held(text, source if level else f"{source}: {signed(high - low)}", ablation, text, verdict, found)
+            yield Statement(
+                text, source if level else f"{source}: {signed(high - low)}", ablation, text, verdict, found
+            )
 
 
-def _claimed(ablation: Ablation) -> Iterator[Held]:
+def _claimed(ablation: Ablation) -> Iterator[Statement]:
     for claim in CLAIMS:
         for upper, lower in _pairs(ablation, claim):
             if found := difference(upper.scores, lower.scores):
                 verdict = decided(found, "level" if claim.level else "above")
                 pair = f"{upper.label} {'gains nothing over' if claim.level else 'above'} {lower.label}"
-                yield Held(claim.text, claim.source, ablation, pair, verdict, found)
+                yield Statement(claim.text, claim.source, ablation, pair, verdict, found)
 
 
-def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[Arm, Arm]]:
+def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[ArmRecord, ArmRecord]]:
     scored = [arm for arm in ablation.arms if arm.scores]
     for upper in scored:
         for lower in scored:
@@ -172,7 +174,7 @@ def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[Arm, Arm]]:
                 yield upper, lower
 
 
-def _gains(ablation: Ablation) -> Iterator[Held]:
+def _gains(ablation: Ablation) -> Iterator[Statement]:
     """Figure 4: ELECTRA's gain over BERT, seed by seed, at the smallest size against the largest."""
     if len(ablation.axes) != 2:
         return
@@ -185,4 +187,4 @@ def _gains(ablation: Ablation) -> Iterator[Held]:
         (_, small, most), (_, large, least) = min(sizes), max(sizes)
         if found := difference(most, least):
             text = "ELECTRA's gain over BERT grows as models shrink"
-            yield Held(text, "Figure 4", ablation, f"gain over BERT, {small} above {large}", decided(found), found)
+            yield Statement(text, "Figure 4", ablation, f"gain over BERT, {small} above {large}", decided(found), found)

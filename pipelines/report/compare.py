@@ -12,8 +12,8 @@ from typing import Any
 from electra.errors import BadInput
 from electra.files import as_written, read_json
 from electra.finetuning.tasks import GLUE
+from pipelines.report.ablation_records import number
 from pipelines.report.comparison import difference
-from pipelines.report.experiments import number
 from pipelines.report.inputs import METRIC_TITLES
 from pipelines.report.table import Cell, Column, Spread, Table, flops, signed
 from pipelines.report.tables import RULE, mark

@@ -15,7 +15,7 @@ from typing import Any
 
 from electra.errors import UserError
 from electra.files import read_json, read_jsonl
-from electra.finetuning.squad.metrics import golds, question_scores
+from electra.finetuning.squad.official import golds, question_scores
 from electra.finetuning.tasks import GLUE, SQUAD
 from pipelines.report.inputs import ModelResults, check
 

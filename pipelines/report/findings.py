@@ -6,9 +6,9 @@ No sentence here calls a difference inside the noise a win; `comparison.py` has 
 from collections.abc import Sequence
 
 from electra.finetuning.tasks import GLUE
+from pipelines.report.ablation_records import Ablation
 from pipelines.report.claims import size
 from pipelines.report.comparison import difference, mean, sd
-from pipelines.report.experiments import Ablation
 from pipelines.report.inputs import (
     ARM_TITLES,
     ARMS,

@@ -1,7 +1,7 @@
 """What the report is made of: results/** and build/** as plain records; what is absent is noted, never hidden.
 
     results/M/{pretrain.json, pretrain.csv, glue.json, squad.json}  one model
-    results/ablations/A.json                                        one experiment (experiments.py: or its record)
+    results/ablations/A.json                                        one experiment (ablation_records.py: or its record)
     benchmarks/results/*.json                                       recorded runs of other models (records.py)
     benchmarks/results/M-marks.json                                 one model over several pre-trainings, as recorded
     results/{corpus,tokens,tasks}/N.json                            its data
@@ -22,8 +22,8 @@ from electra.errors import UserError
 from electra.files import as_written, read_json
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.storage.manifest import MANIFEST, verify_manifest
-from pipelines.report import experiments, records
-from pipelines.report.experiments import Ablation, number
+from pipelines.report import ablation_records, records
+from pipelines.report.ablation_records import Ablation, number
 from pipelines.report.records import Record
 from pipelines.stages import again
 
@@ -110,7 +110,7 @@ def load(params: Any, root: Path = Path()) -> Inputs:
     """Read what `params.run` selects from the results below `root`."""
     reader = Reader(root)
     models = tuple(_model(reader, name, params) for name in params.run.models)
-    ablations = experiments.load(reader, params, _label)
+    ablations = ablation_records.load(reader, params, _label)
     ablated = [params.ablations[name] for name in params.run.ablations]
     rows = dict.fromkeys(
         [*(params.models[name].tokens for name in params.run.models), *(one.tokens for one in ablated)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.report import claims, examples, findings, paper, provenance
-from pipelines.report.experiments import Ablation, number
+from pipelines.report.ablation_records import Ablation, number
 from pipelines.report.figures import Drawn
 from pipelines.report.inputs import Inputs, ModelResults
 from pipelines.report.records import Record

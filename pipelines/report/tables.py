@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from electra.finetuning.tasks import GLUE
 from pipelines.report import paper
+from pipelines.report.ablation_records import Ablation, number
 from pipelines.report.comparison import WORDS, Difference, difference, mean
-from pipelines.report.experiments import Ablation, number
 from pipelines.report.inputs import ARM_TITLES, ARMS, METRIC_TITLES, Inputs, Measured, ModelResults, is_subset
 from pipelines.report.table import Cell, Column, Mark, Spread, Table, signed
 

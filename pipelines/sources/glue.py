@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Layout:
+class TaskFiles:
     """Where a task lies: its folder, the names of its columns in the files and in the hub's data set."""
 
     folder: str
@@ -51,13 +51,13 @@ class Layout:
 
 
 _PAIR = ("entailment", "not_entailment")
-LAYOUTS: dict[str, Layout] = {
-    "cola": Layout("CoLA", "sentence", None, headerless=("source", "label", "star", "sentence")),
-    "sst2": Layout("SST-2", "sentence", None),
-    "mrpc": Layout("MRPC", "#1 String", "#2 String", "Quality", hub_a="sentence1", hub_b="sentence2"),
-    "stsb": Layout("STS-B", "sentence1", "sentence2", "score"),
-    "qqp": Layout("QQP", "question1", "question2", "is_duplicate"),
-    "mnli": Layout(
+LAYOUTS: dict[str, TaskFiles] = {
+    "cola": TaskFiles("CoLA", "sentence", None, headerless=("source", "label", "star", "sentence")),
+    "sst2": TaskFiles("SST-2", "sentence", None),
+    "mrpc": TaskFiles("MRPC", "#1 String", "#2 String", "Quality", hub_a="sentence1", hub_b="sentence2"),
+    "stsb": TaskFiles("STS-B", "sentence1", "sentence2", "score"),
+    "qqp": TaskFiles("QQP", "question1", "question2", "is_duplicate"),
+    "mnli": TaskFiles(
         "MNLI",
         "sentence1",
         "sentence2",
@@ -82,9 +82,9 @@ LAYOUTS: dict[str, Layout] = {
             "test_diagnostic": "ax/test",
         },
     ),
-    "qnli": Layout("QNLI", "question", "sentence", hub_labels=_PAIR),
-    "rte": Layout("RTE", "sentence1", "sentence2", hub_labels=_PAIR),
-    "wnli": Layout("WNLI", "sentence1", "sentence2"),
+    "qnli": TaskFiles("QNLI", "question", "sentence", hub_labels=_PAIR),
+    "rte": TaskFiles("RTE", "sentence1", "sentence2", hub_labels=_PAIR),
+    "wnli": TaskFiles("WNLI", "sentence1", "sentence2"),
 }
 
 

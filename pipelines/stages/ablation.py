@@ -20,10 +20,10 @@ from electra.pretraining.flops import step_flops, training_flops, training_steps
 from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
 from pipelines import rooms, verified
-from pipelines.experiments import AblationConfig
+from pipelines.ablation_config import AblationConfig
 from pipelines.params import Params, settings_digest
 from pipelines.progress import ProgressBar
-from pipelines.stages.arms import END, Arm, Result, Task, keeping, slots, try_one
+from pipelines.stages.arms import END, Arm, ArmTask, Result, keeping, slots, try_one
 from pipelines.stages.pretrain import ModelRows
 
 Outcomes = dict[str, Result | str]  # by the arm's key; a sentence where it failed
@@ -125,7 +125,7 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
     return dataclasses.replace(config, pretrain=pretrain)
 
 
-def plan_tasks(name: str, params: Params) -> tuple[Task, ...]:
+def plan_tasks(name: str, params: Params) -> tuple[ArmTask, ...]:
     """The tasks of an experiment with their settings: the model's, changed by the experiment's."""
     ablation = params.ablations[name]
     changes = merge(params.recipe(ablation.recipe), ablation.finetune)
@@ -139,7 +139,7 @@ def plan_tasks(name: str, params: Params) -> tuple[Task, ...]:
             if squad
             else params.finetune.resolve(task, changes, where, params.own_tasks(ablation.data))
         )
-        tasks.append(Task(task, config, rows / task, (*ablation.points, END)))
+        tasks.append(ArmTask(task, config, rows / task, (*ablation.points, END)))
     return tuple(tasks)
 
 

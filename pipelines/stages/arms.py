@@ -79,7 +79,7 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Task:
+class ArmTask:
     """One task's settings and rows, for every arm alike; `points`: fractions of the run at which it is measured."""
 
     name: str
@@ -88,7 +88,7 @@ class Task:
     points: tuple[float, ...] = (END,)
 
 
-Unit = tuple[Arm, tuple[Task, ...], Params]
+Unit = tuple[Arm, tuple[ArmTask, ...], Params]
 
 
 def keeping(config: ElectraConfig, points: tuple[float, ...]) -> ElectraConfig:
@@ -122,7 +122,7 @@ def slots(workers: int) -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else workers
 
 
-def do(arm: Arm, tasks: tuple[Task, ...], params: Params) -> Result:
+def do(arm: Arm, tasks: tuple[ArmTask, ...], params: Params) -> Result:
     """Train and fine-tune here whatever of it is not finished; scores by point and task, in points of 100."""
     with hold_folder(arm.folder, math.inf):
         record = train(arm, params)

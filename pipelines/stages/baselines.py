@@ -26,7 +26,7 @@ from electra.finetuning.metrics import score
 from electra.finetuning.predictions import numbers
 from electra.finetuning.reading import read_rows, subset
 from electra.finetuning.tasks import FinetuneConfig, Task
-from electra.finetuning.trainer import read_outputs
+from electra.finetuning.training import read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.encoder import Encoder
 from electra.nn.kinds import make_encoder

@@ -59,7 +59,7 @@ def gather(config: CorpusConfig, where: str, folder: Path, work: Path) -> dict[s
     with lock_folder(work):
         found, units = documents.plan(config, where, work)
         fingerprint = digest(found, [unit.state() for unit in units], rooms.code("corpus"))
-        jobs = [Job(unit, config.cleaning, config.quarantine) for unit in units]
+        jobs = [ReadJob(unit, config.cleaning, config.quarantine) for unit in units]
         sizes = [max(1, unit.bytes) for unit in units]
         counts = finish_units(work, fingerprint, read_unit, jobs, Shown(where, sizes, "documents"))
         metrics = collect(found, units, counts, where, work, folder)
@@ -68,7 +68,7 @@ def gather(config: CorpusConfig, where: str, folder: Path, work: Path) -> dict[s
 
 
 @dataclass(frozen=True)
-class Job:
+class ReadJob:
     """A unit and what is done to its text."""
 
     unit: documents.Unit
@@ -76,7 +76,7 @@ class Job:
     quarantine: QuarantineConfig
 
 
-def read_unit(job: Job, folder: Path) -> dict[str, Any]:
+def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     """Write a unit's documents as part-NNNNN.jsonl, with index, paragraphs, quarantine.jsonl; return the counts."""
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()

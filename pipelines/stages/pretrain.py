@@ -34,7 +34,7 @@ from electra.pretraining.phases import phases_of
 from electra.pretraining.trainer import Launch, Log, Trained, pretrain
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, verify_manifest, write_manifest
-from electra.storage.runs import ASIDE, VARIABLE
+from electra.storage.ownership import ASIDE, VARIABLE
 from pipelines import rooms
 from pipelines.mirror import mirrored
 from pipelines.params import Params

@@ -85,7 +85,7 @@ def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work
     with lock_folder(work):
         made = work / "tokenizer"
         trained = finish_unit(made, fingerprint, functools.partial(prepare_tokenizer, config, where, corpus, hashes))
-        jobs = [Job(corpus / name, hashes[name], number, made, config) for number, name in enumerate(shards)]
+        jobs = [PackJob(corpus / name, hashes[name], number, made, config) for number, name in enumerate(shards)]
         counts = finish_units(work, fingerprint, pack_shard, jobs, Shown(where, sizes, "tokens"))
         metrics = collect(config, where, manifest, counts, work, folder)
         metrics["long_words"] = trained["long_words"]
@@ -147,7 +147,7 @@ def split_of(text: str, seed: int, valid_fraction: float) -> str:
 
 
 @dataclass(frozen=True)
-class Job:
+class PackJob:
     """One shard of documents to tokenize and pack."""
 
     path: Path
@@ -160,7 +160,7 @@ class Job:
 _load = functools.lru_cache(maxsize=1)(wordpiece.load)  # a worker keeps its tokenizer and the words it has met
 
 
-def pack_shard(job: Job, folder: Path) -> Counts:
+def pack_shard(job: PackJob, folder: Path) -> Counts:
     """Write rows-<L>/<split>-00000.{ids,bounds} of one shard; return counts of it and of each row set."""
     config, tokenizer = job.config, _load(job.tokenizer)
     total: Counter[str] = Counter()

@@ -31,7 +31,7 @@ def make(job: int, folder: Path) -> dict[str, Any]:
     return {"made": 1, "job": job}
 
 
-def read_or_die(job: corpus.Job, folder: Path) -> dict[str, Any]:
+def read_or_die(job: corpus.ReadJob, folder: Path) -> dict[str, Any]:
     """One worker is killed in the middle of a unit."""
     try:
         Path(DEAD).touch(exist_ok=False)

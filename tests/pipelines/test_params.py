@@ -18,7 +18,7 @@ from electra.nn.config import ModernConfig
 from electra.pretraining.config import Flops
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.model import Pretraining
-from pipelines.experiments import AblationConfig
+from pipelines.ablation_config import AblationConfig
 from pipelines.params import Params, load, settings_digest
 from pipelines.sources import OwnTask
 from tests.conftest import ROOT, SMOKE

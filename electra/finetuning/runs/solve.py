@@ -20,7 +20,7 @@ from electra.finetuning.squad.windows import Reading
 from electra.finetuning.stacked import train_together
 from electra.finetuning.task_kind import Encoded, SplitResult
 from electra.finetuning.tasks import FinetuneConfig, SquadConfig
-from electra.finetuning.trainer import Training, count_steps, read_outputs, train
+from electra.finetuning.training import Training, count_steps, read_outputs, train
 from electra.nn.encoder import Encoder
 from electra.nn.fresh import add_fresh_layers, fresh_encoder
 from electra.nn.weights import load_encoder, read_config, trained_positions

@@ -15,7 +15,7 @@ from electra.errors import BadInput, shown
 from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.predictions import finite
 from electra.finetuning.squad import answers as spans
-from electra.finetuning.squad import metrics, windows
+from electra.finetuning.squad import official, windows
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.stored import DO, Exported, Stored
 from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind, require_texts
@@ -106,7 +106,7 @@ class QuestionAnswering(TaskKind):
         for key, text in answers.items():
             if not isinstance(text, str):
                 raise BadInput(where, f"answers {shown(text)} to {key}", "text")
-        figures = metrics.evaluate(rows, answers, dict.fromkeys(answers, 0.0), task.version, 0.0)
+        figures = official.evaluate(rows, answers, dict.fromkeys(answers, 0.0), task.version, 0.0)
         return {name: value for name, value in figures.items() if not name.startswith("best_")}
 
     def export(self, network: Any, task: Task, config: FinetuneConfig) -> Exported:
@@ -146,7 +146,7 @@ def judge(candidates: spans.Candidates, encoded: windows.Reading, task: Task, co
     given = chosen.given(config.null_threshold if task.version == "2.0" else None)
     n_best = {key: [list(pair) for pair in best] for key, best in chosen.n_best.items()}
     files = {".json": given, "-null-odds.json": chosen.null, "-nbest.json": n_best}
-    scores = metrics.evaluate(encoded.rows, chosen.spans, chosen.null, task.version, config.null_threshold)
+    scores = official.evaluate(encoded.rows, chosen.spans, chosen.null, task.version, config.null_threshold)
     first, *others = given.values()
     alike = bool(others) and all(text == first for text in others)
     return SplitResult(files, scores, f"{first!r} was the answer to every question" if alike else None)

@@ -24,7 +24,7 @@ from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import FACTS, GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
-from electra.finetuning.trainer import read_outputs
+from electra.finetuning.training import read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.fresh import add_fresh_layers
 from electra.nn.weights import FILES, load_encoder

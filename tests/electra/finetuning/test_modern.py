@@ -18,7 +18,7 @@ from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig
-from electra.finetuning.trainer import optimizer_for, read_outputs
+from electra.finetuning.training import optimizer_for, read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.fresh import add_fresh_layers
 from electra.nn.kinds import initialise, make_encoder

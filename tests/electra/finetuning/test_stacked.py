@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from electra.errors import BadConfig
 from electra.files import remove
-from electra.finetuning import trainer
+from electra.finetuning import training
 from electra.finetuning.batches import stack as examples_of
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier
@@ -26,7 +26,7 @@ from electra.finetuning.stacked import stack, train_together
 from electra.finetuning.stacked_step import clip_each
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
-from electra.finetuning.trainer import train
+from electra.finetuning.training import train
 from electra.nn.fresh import add_fresh_layers
 from electra.nn.weights import load_encoder
 from electra.optim.optimizer import clip_gradients
@@ -80,7 +80,7 @@ def test_each_seed_learns_what_it_learns_alone(kind, room, model, tokenizer, mon
     together, _, _ = case(kind, model, tokenizer)
     before = {name: value.detach().clone() for name, value in singles[0].named_parameters()}
     found = [train(one, rows, config, seed=seed, stream="t") for one, seed in zip(singles, SEEDS, strict=True)]
-    monkeypatch.setitem(trainer.ROOM, "cpu", room)
+    monkeypatch.setitem(training.ROOM, "cpu", room)
     joint = train_together(together, rows, config, seeds=SEEDS, stream="t")
     for one, other, alone, company in zip(singles, together, found, joint, strict=True):
         for (name, expected), (_, given) in zip(one.named_parameters(), other.named_parameters(), strict=True):
@@ -108,8 +108,8 @@ def test_a_seed_that_diverges_does_so_alone(model, tokenizer):
 def test_when_none_is_finite_any_more_training_ends(model, tokenizer, monkeypatch):
     networks, rows, config = case("mnli", model, tokenizer)
     steps = []
-    monkeypatch.setattr(trainer, "CHECK_EVERY", 2)
-    monkeypatch.setattr(trainer, "set_rate", lambda optimizer, rate: steps.append(rate))
+    monkeypatch.setattr(training, "CHECK_EVERY", 2)
+    monkeypatch.setattr(training, "set_rate", lambda optimizer, rate: steps.append(rate))
     for network in networks:
         torch.nn.init.constant_(network.head.weight, float("nan"))
     assert not any(one.finite for one in train_together(networks, rows, config, seeds=SEEDS, stream="t"))

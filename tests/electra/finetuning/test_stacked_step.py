@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from electra.finetuning import stacked, stacked_step, trainer
+from electra.finetuning import stacked, stacked_step, training
 from electra.finetuning.classification import encode
 from electra.finetuning.runs import solve
 from electra.finetuning.stacked import train_together
@@ -26,7 +26,7 @@ def small_shapes(monkeypatch):
 def trained(kind, model, tokenizer, record, monkeypatch, room=2**17):
     networks, rows, config = case(kind, model, tokenizer)
     monkeypatch.setattr(stacked, "recorder", lambda place: record)
-    monkeypatch.setitem(trainer.ROOM, "cpu", room)
+    monkeypatch.setitem(training.ROOM, "cpu", room)
     found = train_together(networks, rows, dataclasses.replace(config, epochs=4), seeds=SEEDS, stream="t")
     return networks, found
 

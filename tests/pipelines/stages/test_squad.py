@@ -7,7 +7,7 @@ import pytest
 
 from electra.data import tokenizer as tokenizers
 from electra.files import read_jsonl, write_jsonl
-from electra.finetuning.squad.metrics import question_scores
+from electra.finetuning.squad.official import question_scores
 from electra.nn.config import EncoderConfig
 from electra.nn.fresh import fresh_encoder
 from electra.nn.weights import config_json, encoder_tensors, write_folder

@@ -184,7 +184,7 @@ def test_finished_shards_are_not_made_again(tmp_path: Path, monkeypatch: pytest.
     made: list[int] = []
     pack = tokens.pack_shard
 
-    def stopping(job: tokens.Job, folder: Path) -> dict[str, Any]:
+    def stopping(job: tokens.PackJob, folder: Path) -> dict[str, Any]:
         made.append(job.number)
         if made == [0, 1, 2]:
             raise KeyboardInterrupt

@@ -2,7 +2,7 @@
 
 import pytest
 
-from electra.finetuning.squad.metrics import (
+from electra.finetuning.squad.official import (
     best_threshold,
     evaluate,
     exact_match,

@@ -24,13 +24,13 @@ ASIDE = ".aside-"
 VARIABLE = "ELECTRA_CONTINUE"  # the name of the run to continue: what `--continue` is without a command line, as in DVC
 
 
-class Held:
+class RunFolder:
     """A run's folder in the hands of this process. The lock lies inside, so it is taken anew where the folder moves."""
 
     def __init__(self, path: Path) -> None:
         self.path, self._lock = path, contextlib.ExitStack()
 
-    def __enter__(self) -> "Held":
+    def __enter__(self) -> "RunFolder":
         self._lock.enter_context(lock_folder(self.path))
         return self
 
@@ -80,7 +80,7 @@ def owner(run: Path) -> Progress | None:
 
 
 def claim(
-    held: Held, fingerprint: Fingerprint, origin: str, fits: Callable[[Groups, Progress], None], *, keep: int
+    held: RunFolder, fingerprint: Fingerprint, origin: str, fits: Callable[[Groups, Progress], None], *, keep: int
 ) -> None:
     """Make the folder hold this fingerprint's run, if there is one: here, aside, or in `origin`, then continued.
 
@@ -144,7 +144,7 @@ def _source(
 
 
 def _continue(
-    held: Held,
+    held: RunFolder,
     source: Path,
     fingerprint: Fingerprint,
     fits: Callable[[Groups, Progress], None],

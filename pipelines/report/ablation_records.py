@@ -29,7 +29,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Arm:
+class ArmRecord:
     """One arm of an ablation."""
 
     name: str
@@ -59,7 +59,7 @@ class Ablation:
     title: str
     model: str
     data: str
-    arms: tuple[Arm, ...]
+    arms: tuple[ArmRecord, ...]
     axes: tuple[tuple[str, ...], ...] = ()
     axis_names: tuple[str, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Ablation:
         return paper.beside({arm.name: arm.settings for arm in self.arms}) if len(self.axes) < 2 else None
 
     @property
-    def reference(self) -> Arm | None:
+    def reference(self) -> ArmRecord | None:
         """The arm that the others are compared with: the one named, else BERT, else the first."""
         named = (arm for arm in self.arms if arm.name == self.compared)
         plain = (arm for arm in self.arms if arm.settings.get("objective.name") == "mlm")
@@ -160,8 +160,8 @@ def _ablation(reader: "Reader", name: str, config: Any, values: dict[str, Any], 
     )
 
 
-def _arm(name: str, part: dict[str, Any], settings: dict[str, Any]) -> Arm:
-    return Arm(
+def _arm(name: str, part: dict[str, Any], settings: dict[str, Any]) -> ArmRecord:
+    return ArmRecord(
         name=name,
         label=str(part.get("label", name)),
         status=str(part.get("status", "ok")),
@@ -188,12 +188,12 @@ def number(values: dict[str, Any], name: str) -> float | None:
     return float(value)
 
 
-def by_cell(ablation: Ablation) -> dict[tuple[str, ...], Arm]:
+def by_cell(ablation: Ablation) -> dict[tuple[str, ...], ArmRecord]:
     """A grid's arms by their values."""
     return {arm.values: arm for arm in ablation.arms if arm.values}
 
 
-def lines(ablation: Ablation) -> tuple[tuple[str, ...], tuple[str, ...], Sequence[Sequence[Arm | None]]] | None:
+def lines(ablation: Ablation) -> tuple[tuple[str, ...], tuple[str, ...], Sequence[Sequence[ArmRecord | None]]] | None:
     """A grid as lines over its longest axis: (values along it, names of the lines, arms by line and value)."""
     if not 0 < len(ablation.axes) < 3 or max(map(len, ablation.axes)) < 2:
         return None

@@ -6,7 +6,7 @@ import pytest
 
 from electra.config import build
 from electra.errors import BadConfig
-from pipelines.experiments import AblationConfig
+from pipelines.ablation_config import AblationConfig
 from pipelines.params import load
 from tests.conftest import ROOT
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from electra.data.batches import row_indices
+from electra.data.order import row_indices
 from electra.seeds import derive, permute
 
 

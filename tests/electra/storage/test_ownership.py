@@ -12,7 +12,7 @@ from electra.errors import BadInput, CorruptFile, UserError
 from electra.files import lock_folder, read_json, sha256_file, write_json
 from electra.pretraining.config import of_config
 from electra.pretraining.trainer import Launch, pretrain
-from electra.storage import checkpoint, manifest, runs
+from electra.storage import checkpoint, manifest, ownership
 from electra.storage.manifest import write_manifest, write_sealed
 from tests.electra.helpers import config, data
 
@@ -75,7 +75,7 @@ def test_what_bears_on_no_result_may_change_in_mid_run(run, capsys):
 def test_changed_settings_set_a_run_aside_and_the_old_ones_take_it_up_again(run, capsys):
     first = bytes_of(run)
     train(run, pretrain__learning_rate=1e-3)
-    (aside,) = runs.asides(run)
+    (aside,) = ownership.asides(run)
     told = capsys.readouterr().err
     assert f"pretrain.learning_rate 0.005 -> 0.001; the run of before, at step 4, is kept as {aside}" in told
     assert f"--continue {aside.name}" in told and bytes_of(aside) == first
@@ -89,10 +89,10 @@ def test_changed_settings_set_a_run_aside_and_the_old_ones_take_it_up_again(run,
 def test_a_run_set_aside_overwrites_no_other(run):
     for rate in (1e-3, 2e-3):
         train(run, pretrain__learning_rate=rate)
-    one, two = runs.asides(run)
+    one, two = ownership.asides(run)
     shutil.copytree(two, run.parent / "copy")
-    with runs.Held(run) as held:
-        owner = runs.owner(one)
+    with ownership.RunFolder(run) as held:
+        owner = ownership.owner(one)
         assert held.set_aside(owner).name == f"{one.name}-2" and run.is_dir()
 
 
@@ -103,7 +103,7 @@ def test_another_code_or_tokenizer_is_named(run, capsys):
 
 def test_a_run_is_continued_under_other_settings_and_remembers_it(run, capsys):
     done = train(run, "run", pretrain__steps=6, pretrain__batch=16, pretrain__save_every=1)
-    (aside,) = runs.asides(run)
+    (aside,) = ownership.asides(run)
     assert f"goes on with {aside.name} from step 4" in capsys.readouterr().err
     (change,) = done.continued
     assert change["step"] == 4 and change["run"] == aside.name
@@ -119,16 +119,16 @@ def test_a_run_is_continued_under_other_settings_and_remembers_it(run, capsys):
         assert again.continued == done.continued and again.history == done.history
     # and the run that it came from has lost nothing
     train(run)
-    assert checkpoint.steps(run) == [2, 4] and len(runs.asides(run)) == 1
+    assert checkpoint.steps(run) == [2, 4] and len(ownership.asides(run)) == 1
 
 
 def test_a_run_set_aside_is_continued_by_its_name(run, capsys):
     train(run, pretrain__steps=6)
-    (aside,) = runs.asides(run)
+    (aside,) = ownership.asides(run)
     with pytest.raises(BadInput, match=f"is of these very settings already; .*{aside.name}"):
         train(run, "run", pretrain__steps=6)
     done = train(run, aside.name, pretrain__steps=6)
-    assert done.continued[0]["run"] == aside.name and len(runs.asides(run)) == 2
+    assert done.continued[0]["run"] == aside.name and len(ownership.asides(run)) == 2
     with pytest.raises(BadInput, match="is no run to continue"):
         train(run, "run.aside-nothing", pretrain__steps=6)
     with pytest.raises(BadInput, match="is no run to continue"):
@@ -219,7 +219,7 @@ def test_checkpoints_of_an_older_version_are_set_aside_with_a_sentence(run, caps
         write_json(run / f"step-{step}" / "progress.json", {key: progress[key] for key in ("step", "precision")})
         write_manifest(run / f"step-{step}", step=step)
     train(run)
-    (aside,) = runs.asides(run)
+    (aside,) = ownership.asides(run)
     assert checkpoint.steps(aside) == checkpoint.steps(run) == [2, 4]
     assert "made by an older version of this project, without a fingerprint" in capsys.readouterr().err
     with pytest.raises(BadInput, match="of an older version"):
@@ -229,7 +229,7 @@ def test_checkpoints_of_an_older_version_are_set_aside_with_a_sentence(run, caps
 def test_a_refused_step_before_the_first_checkpoint_is_set_aside_with_its_settings(tmp_path):
     write_sealed(tmp_path / "run" / "nonfinite-step-1.json", {"step": 1, "fingerprint": {"config": {"old": 1}}})
     train(tmp_path / "run")
-    (aside,) = runs.asides(tmp_path / "run")
+    (aside,) = ownership.asides(tmp_path / "run")
     assert names(aside, "nonfinite*") and not names(tmp_path / "run", "nonfinite*")
 
 
@@ -243,10 +243,10 @@ def test_what_killed_processes_left_is_swept(run):
 
 def test_a_run_set_aside_that_is_in_use_is_not_taken_up(run):
     train(run, pretrain__steps=6)
-    (aside,) = runs.asides(run)
+    (aside,) = ownership.asides(run)
     with lock_folder(aside), pytest.raises(UserError, match="is in use"):
         train(run)
-    assert [checkpoint.steps(one) for one in sorted(runs.asides(run), key=aside.__ne__)] == [[2, 4], [4, 6]]
+    assert [checkpoint.steps(one) for one in sorted(ownership.asides(run), key=aside.__ne__)] == [[2, 4], [4, 6]]
 
 
 def test_with_every_checkpoint_of_other_settings_damaged_nothing_begins_by_itself(run):
