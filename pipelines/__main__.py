@@ -94,7 +94,7 @@ def run_stage(options: argparse.Namespace) -> int:
     if stage == "ablation":
         from pipelines import arm_stages
 
-        arm_stages.adopt(name)
+        arm_stages.adopt()
         if only:
             key, facts = f"arm-{name}-{only}", arm_stages.settings(name, only, params)
     if stage == "pretrain" and not processes.is_process():

@@ -76,11 +76,11 @@ def run(name: str, only: str, params: Params, tracker: Tracker) -> None:
         _link(arm.folder.parent / made, out / made)
 
 
-def adopt(name: str) -> None:
-    """Put the arms that ran as stages of their own, wherever that was, to where the ablation looks for them."""
+def adopt() -> None:
+    """Put the arms that ran as stages of their own, wherever and for whichever ablation, to where ablations look."""
     from pipelines.stages.arms import STATE
 
-    for made in sorted((OUTS / name).glob("*/*/*/arm.json")):
+    for made in sorted(OUTS.glob("*/*/*/*/arm.json")):
         home = STATE / made.parent.relative_to(made.parents[2])
         if not home.exists():
             home.parent.mkdir(parents=True, exist_ok=True)

@@ -101,13 +101,15 @@ def test_services_wait_for_each_other_and_are_seen_by_this_machine_alone() -> No
         for word in service.get("command", []):
             if word.startswith("deploy/"):
                 assert (ROOT / word).is_file() and f"!{word}\n" in kept
+                for read in re.findall(r"\bdeploy/\w+/", (ROOT / word).read_text(encoding="utf-8")):
+                    assert f"!{read}\n" in kept, f"{word} reads it in the image"
 
 
 class Team:
     """The services of compose.yaml as processes, on free ports, in the order that they wait for each other."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.processes = folder, list[subprocess.Popen[bytes]]()
+        self.folder, self.processes = folder, dict[str, subprocess.Popen[bytes]]()
         self.ports = {}
         for place in PLACES:
             with socket.socket() as free:
@@ -115,8 +117,8 @@ class Team:
                 self.ports[place] = free.getsockname()[1]
         self.project = git_project(folder / "origin")
         shutil.copytree(ROOT / "deploy", self.project / "deploy")
-        silent = self.project / "deploy/automations/silent-runs-are-crashed.yaml"
-        silent.write_text(silent.read_text().replace("within: 120", "within: 45"))  # a heartbeat comes every 30 seconds
+        for file in (self.project / "deploy/automations").iterdir():  # a heartbeat comes every 30 seconds
+            file.write_text(file.read_text().replace("within: 120", "within: 45").replace("within: 30", "within: 10"))
         text = (self.project / "prefect.yaml").read_text().replace("model: tiny", "model: smoke")
         (self.project / "prefect.yaml").write_text(text)
         params = self.project / "params.yaml"
@@ -156,7 +158,7 @@ class Team:
         if service["restart"] == "no":
             assert process.wait(timeout=300) == 0, (self.folder / f"{name}.log").read_text()
             return
-        self.processes.append(process)
+        self.processes[name] = process
         check = service.get("healthcheck", {}).get("test", [])
         if check and check[1] in {"pg_isready", "python"}:
             self.wait([self.here(word) for word in check[1:]], name, values, process)
@@ -206,14 +208,23 @@ class Team:
             subprocess.run(single, input=script.rstrip(";") + "\n", text=True, check=True, capture_output=True)
         self.start("postgres", [*own, *run])
 
-    def stop(self) -> None:
-        for process in reversed(self.processes):
+    def stop(self, *names: str) -> None:
+        """End some services, or all."""
+        for name in names or list(reversed(self.processes)):
+            process = self.processes.pop(name)
             os.killpg(process.pid, signal.SIGTERM)
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+    def tool(self, *words: str, said: str = "") -> str:
+        """A program of Postgres as the docs have it run in the container; what it prints."""
+        port = ["--host", "127.0.0.1", "--port", str(self.ports["postgres:5432"])]
+        values = os.environ | {"PGPASSWORD": LOGINS["POSTGRES_PASSWORD"]}
+        command = [f"{binaries()}/{words[0]}", *words[1:], *port]
+        return subprocess.run(command, input=said, env=values, capture_output=True, text=True, check=True).stdout
 
 
 def binaries() -> str:
@@ -235,7 +246,7 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
             [sys.executable, "-c", f"import socket; socket.create_connection({tuple(store)!r})"],
             "s3",
             made.values,
-            made.processes[-1],
+            made.processes["s3"],
         )
         for name in ("buckets", "mlflow", "prefect", "deploy"):
             made.start(name)
@@ -353,3 +364,47 @@ def test_a_run_whose_worker_and_flow_are_killed_goes_on_and_a_channel_is_told(te
     assert state["state"]["type"] == "COMPLETED" and state["run_count"] == 2, log.read_text()[-4000:]
     assert any("Crashed" in text for text in told), told
     channel.shutdown()
+
+
+@pytest.mark.slow
+def test_a_backup_brings_back_what_both_servers_show(team: Team) -> None:
+    """The operator's page by the letter, but for the containers: dump, a new Postgres, restore, upgrade, start."""
+    prefect, mlflow = team.values["PREFECT_API_URL"], f"{team.values['MLFLOW_TRACKING_URI']}/api/2.0/mlflow"
+    admin = f"admin:{LOGINS['MLFLOW_PASSWORD']}"
+    deployment = ask(f"{prefect}/deployments/name/pretrain/electra-base", LOGINS["PREFECT_LOGIN"])
+    later = {"state": {"type": "SCHEDULED", "state_details": {"scheduled_time": "2100-01-01T00:00:00Z"}}}
+    ask(f"{prefect}/deployments/{deployment['id']}/create_flow_run", LOGINS["PREFECT_LOGIN"], later)
+    run = ask(f"{mlflow}/runs/create", admin, {"experiment_id": "0", "run_name": "by hand"})["run"]["info"]["run_id"]
+    ask(f"{mlflow}/runs/log-metric", admin, {"run_id": run, "key": "loss", "value": 0.5, "timestamp": 1})
+
+    def shown() -> list[Any]:
+        runs = ask(f"{prefect}/flow_runs/filter", LOGINS["PREFECT_LOGIN"], {"sort": "ID_DESC"})
+        told = ask(f"{mlflow}/runs/search", admin, {"experiment_ids": ["0", "1"]})["runs"]
+        return [
+            [(each["id"], each["name"], each["state"]["type"], each["parameters"]) for each in runs],
+            sorted((each["info"]["run_id"], each["info"]["run_name"], json.dumps(each["data"])) for each in told),
+            ask(f"{mlflow}/registered-models/search?max_results=100", admin),
+            ask(f"{prefect}/automations/count", LOGINS["PREFECT_LOGIN"], {}),
+        ]
+
+    before = shown()
+    words = {"dump": "pg_dumpall --username electra", "restore": "psql --username electra --dbname postgres"}
+    page = (ROOT / "docs" / "team.md").read_text(encoding="utf-8")
+    assert all(f"postgres {command}" in page for command in words.values())
+    dump = team.tool(*words["dump"].split())
+    team.stop(*(name for name in ("worker", "prefect", "mlflow", "postgres") if name in team.processes))
+    shutil.rmtree(team.folder / "postgres")
+    team.postgres()
+    team.tool(*words["restore"].split(), said=dump)
+    store = team.variables("prefect")["PREFECT_API_DATABASE_CONNECTION_URL"]
+    for words_, more in (
+        (["prefect", "server", "database", "upgrade", "--yes"], {"PREFECT_API_DATABASE_CONNECTION_URL": store}),
+        (["mlflow", "db", "upgrade", store.replace("+asyncpg", "+psycopg2").replace("/prefect", "/mlflow")], {}),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *words_], env=team.values | more, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    for name in ("mlflow", "prefect"):
+        team.start(name)
+    assert shown() == before

@@ -18,7 +18,7 @@ from prefect.runtime import flow_run
 from electra.errors import BadConfig, Refused, Stopped, UserError
 from pipelines import ROOT, arm_stages, checkouts, tracking
 from pipelines.checkouts import Request
-from pipelines.flows import ALONE, ending, pages
+from pipelines.flows import ALONE, attempt, ending, pages
 from pipelines.flows.watch import bars, watching
 from pipelines.processes import Layout
 from pipelines.repro import Place, StageFailed, join, repro, run
@@ -159,11 +159,11 @@ def begun(
     A part of a run hangs below the `parent` of the whole and saves no results but to the store: the whole does.
     """
     log = get_run_logger().info
-    if (begun_before := (flow_run.run_count or 1) - 1) >= LIVES:
-        do = "the log says what it died of; start another when that is mended"
-        raise Refused(str(request), f"has died {begun_before} times", "", do)
     try:
-        with checkouts.opened(request, log) as place:
+        with attempt.held(log) as died, checkouts.opened(request, log) as place:
+            if died >= LIVES:
+                do = "the log says what it died of; start another when that is mended"
+                raise Refused(str(request), f"has died {died} times", "", do)
             running = Running(request, place, hours, check(request.model, place, sources), parent)
             with part_run(running) if parent else parent_run(flow, running):
                 yield running

@@ -8,37 +8,57 @@ One that fails stops only what needs it. This flow only waits, in a pool of its 
 parts.
 """
 
-import os
+import itertools
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
+from prefect.client.schemas.objects import FlowRun
 from prefect.deployments import run_deployment
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
+from prefect.states import Cancelling
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from pipelines import checkouts
 from pipelines.checkouts import Request
-from pipelines.flows import steps
+from pipelines.flows import ending, steps
+from pipelines.flows.attempt import POLL, WHOLE_CANCELLED
 from pipelines.flows.choice import Model
 from pipelines.repro import StageFailed
 
 PART = "part/electra"
 WHOLE = "results"  # the last part
-POLL = float(os.environ.get("ELECTRA_POLL", "10"))  # seconds between two looks whether a part has ended
+PAGE = 200  # runs that Prefect's server tells at once
 Future = PrefectFuture[str]
 Send = Callable[..., Future]
+Arm = tuple[str, Future]  # its stage, arm@table5/electra-seed1, and what becomes of it
 
 
-@task(name="away", task_run_name="{part}", cache_policy=NO_CACHE, persist_result=False)
+def server_gone(_task: Any, _run: Any, state: Any) -> bool:
+    """Prefect's server did not answer: the part goes on without it, and is asked for again."""
+    return ending.unreachable(state.result(raise_on_failure=False))
+
+
+@task(
+    name="away",
+    task_run_name="{part}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=1_000_000,
+    retry_delay_seconds=POLL,
+    retry_condition_fn=server_gone,
+)
 def away(part: str, stages: Sequence[str], queue: str, given: dict[str, Any]) -> str:
     """Have a worker of a queue do some stages, and wait for it. What this flow run has asked for before is the same."""
     asked = {**given, "stages": list(stages), "part": "" if part == WHOLE else part}
-    key, seconds = f"{flow_run.id} {part}", POLL
+    key = f"{flow_run.id} {part}"
     done: Any = run_deployment(
-        PART, parameters=asked, idempotency_key=key, work_queue_name=queue, tags=flow_run.tags, poll_interval=seconds
+        PART, parameters=asked, idempotency_key=key, work_queue_name=queue, tags=flow_run.tags, poll_interval=POLL
     )
     if done.state is None or not done.state.is_completed():
         raise StageFailed(part, f"did not end well: {done.state and done.state.message}", 1)
@@ -84,6 +104,20 @@ def team(
         return whole
 
 
+@team.on_cancellation  # type: ignore[arg-type]
+def cancel_parts(_flow: Any, run: FlowRun, _state: Any) -> None:
+    """A run that is cancelled takes its parts with it: its worker calls this, and asks for those that wait or run."""
+    mine = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[run.id]))
+    with get_client(sync_client=True) as client:
+        for start in itertools.count(0, PAGE):
+            parts = client.read_flow_runs(flow_run_filter=mine, limit=PAGE, offset=start)
+            for part in parts:
+                if part.state and not part.state.is_final():
+                    client.set_flow_run_state(part.id, Cancelling(message=WHOLE_CANCELLED))
+            if len(parts) < PAGE:
+                return
+
+
 def send_all(model: str, running: steps.Running, send: Send) -> dict[str, Future]:
     """Ask for every part whose results are the model's, each after what it reads."""
     params, read = running.params, dict[str, Future]()
@@ -101,25 +135,42 @@ def send_all(model: str, running: steps.Running, send: Send) -> dict[str, Future
             f"pretrain@{model}": send(f"pretrain@{model}", "gpu", data(f"tokens@{params['models'][model]['tokens']}"))
         }
     (first,) = sent.values()
-    every = {}
+    every, known = {}, dict[str, Arm]()
     for name, ablation in params["ablations"].items():
         if ablation["model"] == model:
             before = data(f"tokens@{ablation['tokens']}", f"tasks@{ablation['data']}")
-            titles = [
-                f"{arm}-seed{seed + 1}"
-                for seed in range(ablation["seeds"])
-                for arm in checkouts.params(running.place, name)
-            ]
-            every[name] = before, {title: send(f"arm@{name}/{title}", "gpu", before) for title in titles}
+            every[name] = before, send_arms(name, ablation, before, known, running, send)
     for name, each in params["finetunings"].items():
         if each["model"] == model:
             for stage in (f"glue@{name}", f"squad@{name}"):
                 sent[stage] = send(stage, "gpu", [first, *data(f"tasks@{each['tasks']}")])
     for name, (before, arms) in every.items():  # an arm that failed is tried once more by the ablation, which notes it
-        done = [title for title, future in arms.items() if well(future)]
-        together = [f"arm@{name}/{','.join(done)}"] if done else []
+        done: dict[str, list[str]] = {}
+        for arm, future in arms:
+            if well(future):
+                ablation, _, title = arm.partition("/")
+                done.setdefault(ablation, []).append(title)
+        together = [f"{ablation}/{','.join(titles)}" for ablation, titles in done.items()]
         sent[f"ablation@{name}"] = send(f"ablation@{name}", "gpu", before, [*together, f"ablation@{name}"])
     return sent
+
+
+def send_arms(
+    name: str, ablation: Any, before: list[Future], known: dict[str, Arm], running: steps.Running, send: Send
+) -> list[Arm]:
+    """Ask for every arm and seed of an ablation, but those that an earlier one has asked for: it is the same training.
+
+    `known`: all that were asked for, by what their training depends on. Returns those of this ablation.
+    """
+    arms, found = checkouts.params(running.place, name), []
+    for seed in range(1, ablation["seeds"] + 1):
+        for arm, settings in arms.items():
+            training = [ablation[key] for key in ("tokens", "steps", "budget")]
+            key = json.dumps([*training, settings, seed], sort_keys=True)
+            if key not in known:
+                known[key] = (stage := f"arm@{name}/{arm}-seed{seed}"), send(stage, "gpu", before)
+            found.append(known[key])
+    return found
 
 
 def well(future: Future) -> bool:

@@ -41,7 +41,7 @@ def test_an_ablation_finds_what_others_have_made_and_keeps_its_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for arm, key in (("a-seed1", "k1"), ("b-seed1", "k2")):
-        made = Path("build/arms/x") / arm / key / "made-of"
+        made = Path("build/arms/x-or-another") / arm / key / "made-of"
         (made / "point-1").mkdir(parents=True)
         (made / "arm.json").write_text(arm)
         (made / "point-1/model.safetensors").write_text("weights")
@@ -49,6 +49,6 @@ def test_an_ablation_finds_what_others_have_made_and_keeps_its_own(
     own.mkdir(parents=True)
     (own / "arm.json").write_text("its own")
     for _ in range(2):
-        arm_stages.adopt("x")
+        arm_stages.adopt()
     assert Path("runs/arms/k1/made-of/point-1/model.safetensors").read_text() == "weights"
     assert (own / "arm.json").read_text() == "its own" and len(list(own.iterdir())) == 1

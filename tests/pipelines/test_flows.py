@@ -16,7 +16,8 @@ ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace("ablations: []", "abl
     "ablations: {}\n"
 ) + (
     "ablations:\n  a: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke, arms: {one: {}}}\n"
-    "  b: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke, arms: {one: {}}}\n"
+    "  b: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke,"
+    " arms: {same: {}, two: {generator.width: 1.0}}}\n"
 )
 
 
@@ -189,8 +190,8 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc: Dvc, m
     assert team("smoke") == [*whole, "report"]
     parts = {
         *(("tokens@smoke", "cpu"), ("tasks@smoke", "cpu"), ("pretrain@smoke", "gpu")),
-        *(("glue@smoke", "gpu"), ("squad@smoke", "gpu"), ("arm@a/one-seed1", "gpu"), ("arm@b/one-seed1", "gpu")),
-        *(("arm@a/one-seed1,ablation@a", "gpu"), ("arm@b/one-seed1,ablation@b", "gpu")),
+        *(("glue@smoke", "gpu"), ("squad@smoke", "gpu"), ("arm@a/one-seed1", "gpu"), ("arm@b/two-seed1", "gpu")),
+        *(("arm@a/one-seed1,ablation@a", "gpu"), ("arm@a/one-seed1,arm@b/two-seed1,ablation@b", "gpu")),
         (",".join([*whole, "report"]), "cpu"),
     }
     assert {(stages, queue) for stages, _, queue in asked} == parts and len(asked) == len(parts) == len(keys)

@@ -1,5 +1,6 @@
 """A real Prefect server, a real worker and real deployments, on loopback, with a small copy of the project."""
 
+import contextlib
 import json
 import os
 import signal
@@ -7,9 +8,10 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,22 @@ def test_deployments_name_flows_and_models_that_exist() -> None:
         assert model in params.models
         if flow == "ablations":
             assert [name for name, ablation in params.ablations.items() if ablation.model == model]
+
+
+def test_a_run_that_died_while_the_server_was_away_is_noticed() -> None:
+    """Prefect forgets what it waits for a minute after that is due, if it was not there then."""
+    settings = tomllib.loads((ROOT / "prefect.toml").read_text(encoding="utf-8"))
+    assert settings["server"]["events"]["expired_bucket_buffer"] > 24 * 3600
+
+
+def test_what_ends_a_run_ends_the_wait_for_its_heartbeat() -> None:
+    for name in ("silent-runs-are-crashed", "cancelled-runs-end", "crashed-runs-go-on"):
+        file = ROOT / "deploy" / "automations" / f"{name}.yaml"
+        trigger = YAML(typ="safe").load(file.read_text(encoding="utf-8"))["trigger"]
+        ends = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled")}
+        assert ends <= set(trigger["expect"]) and trigger["posture"] == "Proactive"
+        if name != "cancelled-runs-end":
+            assert "prefect.flow-run.Cancelling" in trigger["expect"], "nobody's wish to end a run is undone"
 
 
 @dataclass
@@ -106,6 +124,39 @@ class Server:
                 continue
         return found
 
+    def until(self, seen: Callable[[], Any], seconds: float = 400) -> Any:
+        """What is seen at last."""
+        deadline = time.monotonic() + seconds
+        while not (found := seen()):
+            assert time.monotonic() < deadline, self.log.read_text()[-4000:]
+            time.sleep(0.3)
+        return found
+
+    def trains(self) -> list[psutil.Process]:
+        """Processes that pre-train."""
+        return [process for process in self.stages() if "pipelines pretrain" in words_of(process)]
+
+    @contextlib.contextmanager
+    def worker_of(self, pool: str, folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+        """One more worker, with the code of a checkout of its own, killed with all its processes at the end."""
+        values = self.environment | {"PYTHONPATH": str(folder)}
+        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, *words]
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(command, cwd=folder, env=values, stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def words_of(process: psutil.Process) -> str:
+    """A process's command line; nothing of one that has gone."""
+    with contextlib.suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -119,6 +170,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     for name in ("PREFECT_SERVER_ANALYTICS_ENABLED", "PREFECT_RUNNER_SERVER_ENABLE"):
         values[name] = "false"
     values |= {"PREFECT_LOGGING_TO_API_BATCH_INTERVAL": "0.3", "PREFECT_WORKER_QUERY_SECONDS": "1"}
+    values["ELECTRA_POLL"] = "1"
     log = folder / "worker.log"
 
     def begin(*words: str) -> subprocess.Popen[bytes]:
@@ -187,16 +239,9 @@ def test_a_team_does_a_model_in_flow_runs_of_their_own(server: Server, tmp_path:
     start, end = text.index("finetunings:"), text.index("ablations: {}")
     (lean / "params.yaml").write_text(text[:start] + "finetunings: {}\n" + text[end:])
     subprocess.run([*git[:-1], str(lean), "commit", "--quiet", "-am", "Lean"], check=True)
-    values = server.environment | {"ELECTRA_POLL": "1"}
-    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "electra-lead"]
-    with server.log.open("ab") as log:
-        lead = subprocess.Popen(command, cwd=server.folder, env=values, stdout=log, stderr=log, start_new_session=True)
-    try:
+    with server.worker_of("electra-lead", server.folder):
         run = server.start("team/electra-tiny", commit="lean")
         done = server.wait(run, "COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-    finally:
-        os.killpg(lead.pid, signal.SIGKILL)
-        lead.wait()
     assert done["state"]["type"] == "COMPLETED", "\n".join(server.lines(run))
     found = server.ask("/flow_runs/filter", {"flow_runs": {"name": {"like_": "part smoke"}}})
     queues = {each["name"].split(" ", 3)[3] if each["name"].count(" ") > 2 else "": each for each in found}
@@ -224,14 +269,81 @@ def test_a_corpus_out_of_reach_fails_early_with_what_to_set(server: Server) -> N
 @pytest.mark.slow
 def test_cancelling_leaves_no_process(server: Server) -> None:
     run = server.start("pretrain/electra-tiny", settings={"models.smoke.pretrain.steps": 200_000})
-    server.wait(run, "RUNNING")
-    deadline = time.monotonic() + 400
-    while not any("pipelines pretrain" in " ".join(process.cmdline()) for process in server.stages()):
-        assert time.monotonic() < deadline, server.log.read_text()[-4000:]
-        time.sleep(0.2)
+    server.until(server.trains)
     server.prefect("flow-run", "cancel", run)
     server.wait(run, "CANCELLED")
     deadline = time.monotonic() + 40
     while server.stages() and time.monotonic() < deadline:
         time.sleep(0.3)
     assert not server.stages()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lead", ["alive", "dead"])
+def test_a_team_that_is_cancelled_takes_its_parts_with_it(server: Server, lead: str) -> None:
+    """Its worker cancels them; where that is dead, each part notices by itself. Those that wait do not begin."""
+    with server.worker_of("electra-lead", server.folder) as worker:
+        run = server.start("team/electra-tiny", settings={"models.smoke.pretrain.steps": 300_000})
+        server.until(server.trains)
+        if lead == "dead":
+            os.killpg(worker.pid, signal.SIGKILL)
+            state = {"type": "CANCELLED", "message": "by hand"}
+            server.ask(f"/flow_runs/{run}/set_state", {"state": state, "force": True})
+        else:
+            server.prefect("flow-run", "cancel", run)
+        server.wait(run, "CANCELLED")
+        whole = {"flow_runs": {"parent_flow_run_id": {"any_": [run]}}}
+        ended = {"COMPLETED", "CANCELLED"}
+        server.until(lambda: {each["state"]["type"] for each in server.ask("/flow_runs/filter", whole)} <= ended, 60)
+        parts = server.ask("/flow_runs/filter", whole)
+        states = {each["parameters"]["part"]: each["state"]["type"] for each in parts}
+        assert states["tokens@smoke"] == "COMPLETED" and states["pretrain@smoke"] == "CANCELLED"
+        server.until(lambda: not server.stages(), 40)
+
+
+def give_away(server: Server, run: str, *states: str) -> None:
+    """As deploy/automations do."""
+    for state in states:
+        name = {"name": "AwaitingRetry"} if state == "SCHEDULED" else {}
+        server.ask(f"/flow_runs/{run}/set_state", {"state": {"type": state, **name}, "force": True})
+
+
+@pytest.mark.slow
+def test_a_run_that_was_only_out_of_reach_says_that_it_lives(server: Server) -> None:
+    run = server.start("pretrain/electra-tiny", settings={"models.smoke.pretrain.steps": 1500})
+    server.until(server.trains)
+    give_away(server, run, "CRASHED")
+    assert server.wait(run, "RUNNING")["state"]["message"] == "it lives, and was only out of reach"
+    done = server.wait(run, "COMPLETED", "FAILED", "CANCELLED", "CRASHED")
+    assert done["state"]["type"] == "COMPLETED" and not server.stages()
+
+
+@pytest.mark.slow
+def test_a_process_that_comes_back_too_late_leaves_the_run_to_the_next(server: Server, tmp_path: Path) -> None:
+    """A machine that has stood still, or had no network, while another went on with its run."""
+    other = tmp_path / "other"
+    subprocess.run(["git", "clone", "--quiet", str(server.folder), str(other)], check=True)
+    run = server.start("pretrain/electra-tiny", settings={"models.smoke.pretrain.steps": 1600})
+    (stage,) = server.until(server.trains)
+    still = [process for process in stage.parents() if "-m prefect" in words_of(process)]
+    assert len(still) == 2, "the flow and its worker"
+    for process in still:
+        process.suspend()
+    try:
+        give_away(server, run, "CRASHED", "SCHEDULED")
+        with server.worker_of("electra", other, "--limit", "1"):
+            server.until(lambda: list(other.glob("runs/flows/smoke-*/runs/pretrain-smoke")))
+            for process in still:
+                process.resume()
+            still[0].wait(60)
+            done = server.wait(run, "COMPLETED", "FAILED", "CANCELLED", "CRASHED")
+    finally:
+        for process in still:
+            with contextlib.suppress(psutil.Error):
+                process.resume()
+    lines = server.lines(run)
+    assert done["state"]["type"] == "COMPLETED", "\n".join(lines)
+    assert any("had this run: waits 4 seconds" in line for line in lines)
+    assert any("has taken this run" in line for line in lines)
+    assert list(server.folder.glob("runs/flows/smoke-*/runs/pretrain-smoke/step-*")), "what it saved stays"
+    assert still[1].is_running() and not server.stages()
