@@ -15,14 +15,11 @@ import argparse
 import itertools
 import multiprocessing
 import os
-import platform
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,7 +31,7 @@ import torch
 import transformers
 
 from benchmarks.finetune_gpu import write_model
-from benchmarks.record import processor
+from benchmarks.provenance import provenance
 from electra.data import tokenizer as tokenizers
 from electra.files import write_json
 from electra.finetuning.classification import encode
@@ -47,7 +44,6 @@ from pipelines.sources import glue
 
 TASKS = ("cola", "mrpc", "rte", "stsb")
 ARMS = ("ours", "ours-bf16", "pad-128", "dynamic")
-LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "numpy", "tokenizers")
 SMALL = EncoderConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
 LENGTH, BATCH = 128, 32
 Rows = dict[str, list[dict[str, Any]]]
@@ -184,7 +180,6 @@ def record(
             ratios[f"{kind}: {mine} / {arm}"] = spread(
                 [max(run[t][mine][kind] for t in TASKS) / max(run[t][arm][kind] for t in TASKS) for run in runs]
             )
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     return {
         "command": " ".join(["python", *sys.argv]),
         "what": __doc__,
@@ -193,15 +188,9 @@ def record(
         "rows_are": f"{given.fraction:g} of the official train and dev rows, evenly spaced",
         "ratios": ratios,
         "runs": runs,
-        "load_average_at_end": os.getloadavg(),
-        "machine": {
-            "processor": processor(), "instructions": torch.backends.cpu.get_cpu_capability(), "cores": os.cpu_count(),
-            "system": platform.platform(), "python": platform.python_version(),
-        },
-        "versions": {name: version(name) for name in LIBRARIES},
-        "commit": commit,
-        "recorded": time.strftime("%Y-%m-%d", time.gmtime()),
-    }  # fmt: skip
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        **provenance(("torch", "transformers", "accelerate", "datasets")),
+    }
 
 
 def main() -> None:

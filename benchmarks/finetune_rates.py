@@ -6,16 +6,13 @@ SQuAD's F1, seed by seed. What it has done it does not repeat (runs/finetune-rat
 """
 
 import dataclasses
-import os
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.record import processor
+from benchmarks.provenance import provenance as origin
 from electra.files import write_json
 from electra.finetuning.runs import summary
 from electra.finetuning.runs.plan import Plan
@@ -58,14 +55,11 @@ def main() -> None:
     name, *rates = sys.argv[1:]
     params = load()
     found = {rate: at_rate(params, name, float(rate)) for rate in rates}
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     record = {
         "command": f"python benchmarks/finetune_rates.py {' '.join(sys.argv[1:])}",
         **label(params, params.finetunings[name].tasks),
         "rates": found,
-        "machine": {"processor": processor(), "cores": os.cpu_count()},
-        "commit": commit,
-        "recorded": time.strftime("%Y-%m-%d", time.gmtime()),
+        **origin(),
     }
     write_json(Path(f"benchmarks/results/finetune-rates-{name}.json"), record)
 

@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 
 from benchmarks.pretrain_arms import VOCAB, Ours, Rows, batches, equal_losses, make
-from benchmarks.record import processor
+from benchmarks.provenance import processor
 from electra.config import plain
 from electra.devices import default_device
 from electra.files import read_json, write_json

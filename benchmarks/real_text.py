@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.provenance import provenance
 from electra.config import plain
 from electra.files import read_json, write_json
+from electra.finetuning.runs.summary import sd
 from electra.finetuning.tasks import GLUE
 from pipelines.params import ModelConfig, load
 from pipelines.report.comparison import difference
@@ -105,17 +106,12 @@ def judged(values: dict[str, Any]) -> dict[str, Any]:
     result = {key: value for key, value in values.items() if key not in ARMS}
     for arm in ARMS:
         seeds = values[arm]
-        result[arm] = {"scores": seeds, "mean": round(statistics.fmean(seeds), 2), "std": round(spread(seeds), 2)}
+        result[arm] = {"scores": seeds, "mean": round(statistics.fmean(seeds), 2), "std": round(sd(seeds) or 0.0, 2)}
     for first, second in PAIRS:
         pair = difference(values[first], values[second])
         assert pair is not None
         result[f"{first} - {second}"] = dataclasses.asdict(pair)
     return result
-
-
-def spread(seeds: list[float]) -> float:
-    """The sample standard deviation; 0 for a single seed."""
-    return statistics.stdev(seeds) if len(seeds) > 1 else 0.0
 
 
 def draw(record: dict[str, Any]) -> "Figure":

@@ -6,13 +6,8 @@ the report without its page).
 """
 
 import dataclasses
-import os
-import platform
 import shutil
-import subprocess
 import sys
-import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +15,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
+from benchmarks.provenance import provenance
 from electra.config import digest, plain
 from electra.files import read_json, remove, write_json
 from pipelines import report
 from pipelines.params import RunConfig, load
 
 RESULTS = Path("benchmarks/results")
-VERSIONS = ("torch", "numpy", "tokenizers", "safetensors", "dvc")
-
-
-def processor() -> str:
-    """The processor's name, where Linux tells it."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
-    )
 
 
 def record(name: str) -> dict[str, Any]:
@@ -43,7 +30,6 @@ def record(name: str) -> dict[str, Any]:
     params.require("models", name)
     model, finetuning = params.models[name], params.finetunings[name]
     tokens = params.tokens[model.tokens]
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     timings = read_json(Path("runs/timings.json"))
     stages = [
         f"corpus-{tokens.corpus}",
@@ -76,16 +62,8 @@ def record(name: str) -> dict[str, Any]:
         "tokens_per_second": round(seen / seconds) if seconds else None,
         "tokens_per_second_counts": "positions of all training rows over the wall time of the whole stage, "
         "evaluation and checkpoints included",
-        "machine": {
-            "processor": processor(),
-            "instructions": torch.backends.cpu.get_cpu_capability(),
-            "cores": os.cpu_count(),
-            "system": platform.platform(),
-            "python": platform.python_version(),
-        },
-        "versions": {package: version(package) for package in VERSIONS},
-        "commit": commit,
-        "recorded": time.strftime("%Y-%m-%d", time.gmtime()),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        **provenance(("torch", "safetensors", "dvc")),
     }
 
 

@@ -6,8 +6,9 @@ Lines differ by colour and by dash and marker, so that they are told apart witho
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from electra.finetuning.runs.summary import sd
 from pipelines.report.ablation_records import Ablation, ArmRecord, lines
-from pipelines.report.comparison import mean, sd
+from pipelines.report.comparison import mean
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, new_figure
 
 if TYPE_CHECKING:

@@ -54,11 +54,6 @@ def mean(scores: Sequence[float]) -> float | None:
     return statistics.fmean(scores) if scores else None
 
 
-def sd(scores: Sequence[float]) -> float | None:
-    """The sample standard deviation (n - 1), or None with fewer than two scores."""
-    return statistics.stdev(scores) if len(scores) > 1 else None
-
-
 def difference(first: Sequence[float], second: Sequence[float]) -> Difference | None:
     """Compare the scores of two arms; None if either has none."""
     if not first or not second:

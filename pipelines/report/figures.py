@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from electra.finetuning.runs.summary import sd
 from pipelines.report import ablation_figures
-from pipelines.report.comparison import difference, mean, sd
+from pipelines.report.comparison import difference, mean
 from pipelines.report.inputs import Inputs, Measured, ModelResults, held_out, training
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save
 

@@ -5,10 +5,11 @@ No sentence here calls a difference inside the noise a win; `comparison.py` has 
 
 from collections.abc import Sequence
 
+from electra.finetuning.runs.summary import sd
 from electra.finetuning.tasks import GLUE
 from pipelines.report.ablation_records import Ablation
 from pipelines.report.claims import size
-from pipelines.report.comparison import difference, mean, sd
+from pipelines.report.comparison import difference, mean
 from pipelines.report.inputs import (
     ARM_TITLES,
     ARMS,

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Literal
 
-from pipelines.report.comparison import mean, sd
+from electra.finetuning.runs.summary import sd
+from pipelines.report.comparison import mean
 
 MISSING = "–"
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from electra.config import digest, merge
 from electra.files import atomic_folder, write_json, write_jsonl
+from electra.finetuning.runs.summary import sd
 from electra.finetuning.tasks import SQUAD
 from electra.pretraining.config import ElectraConfig, Flops
 from electra.pretraining.flops import step_flops, training_flops, training_steps
@@ -229,14 +230,8 @@ def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes)
 
 
 def spread(scores: list[float]) -> Result | None:
-    """Mean and standard deviation (n - 1; null from one seed) over seeds."""
-    if not scores:
-        return None
-    return {
-        "scores": scores,
-        "mean": statistics.fmean(scores),
-        "std": statistics.stdev(scores) if len(scores) > 1 else None,
-    }
+    """Mean and standard deviation over seeds, unrounded; the latter is null from one seed."""
+    return {"scores": scores, "mean": statistics.fmean(scores), "std": sd(scores)} if scores else None
 
 
 def track(tracker: Any, arm: str, result: Result) -> None:

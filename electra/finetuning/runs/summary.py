@@ -14,12 +14,17 @@ from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, Task
 Summary = dict[str, Any]
 
 
+def sd(scores: Sequence[float]) -> float | None:
+    """The sample standard deviation (n - 1); None with fewer than two scores."""
+    return statistics.stdev(scores) if len(scores) > 1 else None
+
+
 def spread(scores: Sequence[float]) -> Summary:
     """Scores, one a seed, with mean, standard deviation, median and best."""
     return {
         "scores": [_points(score) for score in scores],
         "mean": _points(statistics.fmean(scores)),
-        "std": _points(statistics.stdev(scores)) if len(scores) > 1 else 0.0,
+        "std": _points(sd(scores) or 0.0),
         "median": _points(statistics.median(scores)),
         "best": _points(max(scores)),
     }
