@@ -1,8 +1,10 @@
 """Pre-train a model on its rows: build/models/M (Hugging Face folders, examples), results/M/pretrain.{json,csv}."""
 
+import contextlib
 import csv
 import io
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -248,13 +250,14 @@ def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list
     device = next(model.parameters()).device
     batch = Feed(rows.valid_rows, config, device, "examples").batch(0)
     batch = part(batch, 0, max(1, len(batch.ids_BT) // EXAMPLES))
-    outputs = model(batch)
-    assert outputs.logits_BT is not None
     pieces = rows.tokenizer.pieces()
+    # Where the networks were compiled: these shapes are new, and a dozen rows are not worth minutes of compiling.
+    compiles = "torch._dynamo" in sys.modules
+    with torch.compiler.set_stance("force_eager") if compiles else contextlib.nullcontext():
+        outputs, proposed_B = model(batch), proposals(model, batch, pieces)
+    assert outputs.logits_BT is not None
     shown = []
-    for row, (length, proposed) in enumerate(
-        zip(batch.lengths_B.tolist(), proposals(model, batch, pieces), strict=True)
-    ):
+    for row, (length, proposed) in enumerate(zip(batch.lengths_B.tolist(), proposed_B, strict=True)):
         shown.append(
             {
                 "tokens": [pieces[i] for i in outputs.corrupted_BT[row, :length].tolist()],

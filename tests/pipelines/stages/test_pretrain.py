@@ -12,11 +12,14 @@ import electra
 from electra.errors import BadConfig
 from electra.files import read_json
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.flops import training_flops
+from electra.pretraining.model import Pretraining
+from electra.pretraining.step import compile_parts
 from electra.storage.manifest import read_sealed, write_sealed
 from pipelines.__main__ import main
 from pipelines.params import load
-from pipelines.stages.pretrain import ModelRows
+from pipelines.stages.pretrain import ModelRows, examples
 from tests.conftest import SMOKE, copy_project
 
 BUDGET = 4.0e8  # operations: a few steps
@@ -45,6 +48,17 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for path in Path("start").rglob("MANIFEST.json"):  # a folder from elsewhere has none
             path.unlink()
         yield folder
+
+
+def test_examples_compile_nothing_for_their_few_rows(trained: Path) -> None:
+    params, compiled = load(), []
+    config = params.models["smoke"].electra()
+    rows = ModelRows(params, "smoke", config)
+    ids = rows.tokenizer
+    special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
+    model = Pretraining(config, ids.vocab_size, special).eval()
+    compile_parts(model, backend=lambda graph, inputs: compiled.append(graph) or graph.forward)
+    assert examples(model, config, rows) and not compiled
 
 
 def test_examples_hold_what_the_generator_proposed_wherever_it_replaced_a_word(trained: Path) -> None:
