@@ -4,6 +4,7 @@ Prefect runs a flow on without its server, but cannot note how it ended, and its
 logs and events try for ever.
 """
 
+import contextlib
 import contextvars
 import os
 import sys
@@ -35,8 +36,9 @@ def gone() -> NoReturn:
         "",
         "start the server (`make server`) and the same flow again: it goes on from there",
     )
-    print(f"error: {found}", file=sys.stderr, flush=True)
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):  # the worker that would read it may be dead
+        print(f"error: {found}", file=sys.stderr, flush=True)
+        sys.stdout.flush()
     os._exit(found.exit_code)
 
 

@@ -61,6 +61,18 @@ def test_a_process_that_is_done_ends_even_when_threads_are_stuck() -> None:
     )
 
 
+def test_it_ends_where_nobody_reads_what_it_says() -> None:
+    """The worker was killed, too."""
+    values = environment(ROOT, PREFECT_API_URL="http://127.0.0.1:9/api")
+    process = subprocess.Popen([sys.executable, "-c", STUCK], env=values, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    process.stderr.close()
+    try:
+        assert process.wait(60) == 69
+    finally:
+        process.kill()
+
+
 def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     from pipelines import flows
     from pipelines.flows import pretrain
