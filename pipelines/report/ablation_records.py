@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from electra.finetuning.tasks import GLUE
+from electra.finetuning.tasks import GLUE, SQUAD
 from pipelines.params import settings_digest
 from pipelines.report import paper
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipelines.report.inputs import Reader
 
 RECORDS = "benchmarks/results/ablations"
+TITLES = {**{name: task.title for name, task in GLUE.items()}, **{task: f"SQuAD {v}, F1" for v, task in SQUAD.items()}}
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,13 @@ class Ablation:
         if not self.record:
             return self.data
         return f"{self.data}, recorded" + (" with other settings" if self.record.get("other_settings") else "")
+
+    @property
+    def tasks(self) -> dict[str, str]:
+        """The titles of the tasks that any arm was scored on, in GLUE's order."""
+        present = {task for arm in self.arms for task in arm.tasks}
+        order = [task for task in TITLES if task in present] + sorted(present - set(TITLES))
+        return {task: TITLES.get(task, task) for task in order}
 
     @property
     def paper(self) -> paper.Beside | None:

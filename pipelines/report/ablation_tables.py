@@ -1,6 +1,5 @@
 """Tables of an experiment: arms beside the paper's numbers, each task, points of each run."""
 
-from electra.finetuning.tasks import GLUE, SQUAD
 from pipelines.report.ablation_records import Ablation
 from pipelines.report.comparison import difference
 from pipelines.report.table import Cell, Column, Mark, Spread, Table, signed
@@ -11,7 +10,6 @@ POINTS = (
     "A point before the end is a checkpoint of the same run: its learning rate has not come down yet, so a run of that "
     "length by itself could score higher."
 )
-TITLES = {**{name: task.title for name, task in GLUE.items()}, **{task: f"SQuAD {v}, F1" for v, task in SQUAD.items()}}
 
 
 def all_tables(ablation: Ablation) -> list[Table]:
@@ -89,12 +87,10 @@ def points(ablation: Ablation) -> Table:
 
 def arm_tasks(ablation: Ablation) -> Table:
     """Each arm's score on each task."""
-    present = {task for arm in ablation.arms for task in arm.tasks}
-    names = [task for task in TITLES if task in present] + sorted(present - set(TITLES))
     return Table(
         name=f"ablation-{ablation.name}-tasks",
         title=f"{ablation.title}: each task ({ablation.origin})",
-        columns=(Column("arm", align="left"), *(Column(TITLES.get(task, task), 1) for task in names)),
-        rows=tuple((arm.label, *(Spread(arm.tasks.get(task, ())) for task in names)) for arm in ablation.arms),
+        columns=(Column("arm", align="left"), *(Column(title, 1) for title in ablation.tasks.values())),
+        rows=tuple((arm.label, *(Spread(arm.tasks.get(task, ())) for task in ablation.tasks)) for arm in ablation.arms),
         notes=(SPREAD_OF_ARMS,),
     )

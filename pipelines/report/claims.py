@@ -23,13 +23,13 @@ BERT = {"objective.name": "mlm"}
 
 @dataclass(frozen=True)
 class Claim:
-    """`upper` scores above `lower` (`level`: no better than it), by the paper's `source`; `text` says so in words."""
+    """`upper` scores above `lower` (`no_gain`: no better than it), by the paper's `source`; `text` says so in words."""
 
     upper: dict[str, Any]
     lower: dict[str, Any]
     source: str
     text: str
-    level: bool = False
+    no_gain: bool = False
 
 
 CLAIMS = (
@@ -43,9 +43,9 @@ CLAIMS = (
     Claim({}, ADVERSARIAL, "Figure 3", "joint above adversarial training"),
     Claim(ADVERSARIAL, BERT, "Figure 3", "adversarial training above BERT"),
     Claim(
-        {"objective.disallow_correct": True}, {}, "appendix", "never sampling the original gains nothing", level=True
+        {"objective.disallow_correct": True}, {}, "appendix", "never sampling the original gains nothing", no_gain=True
     ),
-    Claim({"objective.temperature": 2.0}, {}, "appendix", "temperature 2 gains nothing", level=True),
+    Claim({"objective.temperature": 2.0}, {}, "appendix", "temperature 2 gains nothing", no_gain=True),
 )
 BY_SIZE = CLAIMS[1]
 
@@ -82,7 +82,7 @@ def line(ablation: Ablation) -> str:
 
 
 def table(ablations: Sequence[Ablation]) -> Table:
-    """The paper's statements, one a row: what this run's experiments say of each, and what records on each data do."""
+    """The paper's statements, one a row: what this run says of each, and what records on the same tasks do."""
     told: dict[str, list[Statement]] = {}
     for one in (one for ablation in ablations for one in held(ablation)):
         told.setdefault(one.text, []).append(one)
@@ -101,14 +101,15 @@ def table(ablations: Sequence[Ablation]) -> Table:
 
 
 DECIDED = (
-    "In points of the mean over the tasks of each column's data, which differ. A statement came out, or is reversed, "
+    "In points of the mean over the tasks that head each column. A statement came out, or is reversed, "
     "where the 95 % interval of the difference leaves out zero; the tables of the experiments call a difference higher "
     "or lower only if it is three standard deviations, too. Each pair of arms counts once."
 )
 
 
 def _group(ablation: Ablation) -> str:
-    return f"{'recorded' if ablation.record else 'this run'}: {ablation.data}"
+    """What heads its column: means over other tasks or other data stand in columns of their own."""
+    return f"{'recorded' if ablation.record else 'this run'}: {ablation.data} ({', '.join(ablation.tasks.values())})"
 
 
 def _power(ablations: Sequence[Ablation]) -> str:
@@ -144,11 +145,9 @@ def _published(ablation: Ablation) -> Iterator[Statement]:
     ranked = [(name, *row) for name, row in beside.arms.items() if name in arms] if beside else []
     for (upper, upper_label, high), (lower, lower_label, low) in pairwise(ranked):
         if found := difference(arms[upper].scores, arms[lower].scores):
-            verdict, order = decided(found), "above"
-            if level := math.isclose(high, low):
-                apart = found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
-                verdict, order = "not level" if apart else "nothing says otherwise", "level with"
-            text = f"{upper_label} {order} {lower_label}"
+            level = math.isclose(high, low)
+            verdict = decided(found, "level" if level else "above")
+            text = f"{upper_label} {'level with' if level else 'above'} {lower_label}"
             source = beside.source.removeprefix("paper, ") if beside else ""
             yield Statement(
                 text, source if level else f"{source}: {signed(high - low)}", ablation, text, verdict, found
@@ -159,8 +158,8 @@ def _claimed(ablation: Ablation) -> Iterator[Statement]:
     for claim in CLAIMS:
         for upper, lower in _pairs(ablation, claim):
             if found := difference(upper.scores, lower.scores):
-                verdict = decided(found, "level" if claim.level else "above")
-                pair = f"{upper.label} {'gains nothing over' if claim.level else 'above'} {lower.label}"
+                verdict = decided(found, "no gain" if claim.no_gain else "above")
+                pair = f"{upper.label} {'gains nothing over' if claim.no_gain else 'above'} {lower.label}"
                 yield Statement(claim.text, claim.source, ablation, pair, verdict, found)
 
 

@@ -75,18 +75,22 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Difference | 
 POWER, MOST_SEEDS = 0.8, 1000
 
 
-def decided(found: Difference, claim: Literal["above", "level"] = "above") -> str:
+def decided(found: Difference, claim: Literal["above", "no gain", "level"] = "above") -> str:
     """The three words that may be said of a claim of the paper: only the 95 % interval of the difference decides.
 
     A claim that the first is above the second *came out* if the interval lies above zero, is *reversed* if it lies
     below, and else *too close*, with the seeds an arm that a difference as large as the one found would need. A claim
-    that the first gains nothing is *reversed* by an interval above zero and came out by one below; around zero
-    *nothing says otherwise*, which is no proof.
+    that the first gains nothing is *reversed* by an interval above zero and came out by one below; that both are level
+    is *not level* by either. Around zero *nothing says otherwise*, which is no proof.
     """
     if found.sds is None or found.low is None or found.high is None:
         return "cannot be judged from one seed" if found.verdict == "one seed" else "cannot be judged without spread"
+    if claim != "above" and found.low <= 0 <= found.high:
+        return "nothing says otherwise"
     if claim == "level":
-        return "reversed" if found.low > 0 else "came out" if found.high < 0 else "nothing says otherwise"
+        return "not level"
+    if claim == "no gain":
+        return "reversed" if found.low > 0 else "came out"
     if found.low > 0:
         return "came out"
     if found.high < 0:

@@ -150,19 +150,22 @@ def test_a_record_of_other_settings_is_called_so(tmp_path):
         )
 
 
-def test_one_table_holds_all_statements_and_never_mixes_data(tmp_path):
+def test_one_table_holds_all_statements_and_never_mixes_data_or_tasks(tmp_path):
     """A mean over nine tasks of the sample world and one over other tasks have columns of their own."""
     made = write(tmp_path, "sizes", GRID, SCORES)
     sample = only(tmp_path, made)
     this = replace(sample, record={})
     real = replace(sample, data="GLUE", arms=tuple(replace(arm, scores=arm.scores[:1]) for arm in sample.arms))
-    table = claims.table([this, sample, sample, real])
+    pair = replace(real, arms=tuple(replace(arm, tasks={"sst2": (), "own": (), "cola": ()}) for arm in real.arms))
+    table = claims.table([this, sample, sample, real, pair])
     assert [column.title for column in table.columns] == [
-        *("claim", "paper", "this run: sample world", "recorded: sample world", "recorded: GLUE"),
+        *("claim", "paper", "this run: sample world (CoLA)", "recorded: sample world (CoLA)"),
+        *("recorded: GLUE (CoLA)", "recorded: GLUE (CoLA, SST-2, own)"),
     ]
     rows = {row[0]: row[1:] for row in table.rows}
     twice = "−0.1 to +10.1: came out 1×, too close 1×"
-    assert rows["ELECTRA above BERT"] == ("Figures 1, 4", twice, twice, "+0.1 to +10.0: one seed 2×")
+    once = "+0.1 to +10.0: one seed 2×"
+    assert rows["ELECTRA above BERT"] == ("Figures 1, 4", twice, twice, once, once)
     assert "5.7 standard deviations with 2 seeds an arm" in table.notes[0]
 
 

@@ -64,10 +64,14 @@ def test_seeds_needed_and_what_they_find_agree():
         ([50.0, 52.0, 54.0], [49.0, 51.0, 53.0], "above", "too close, would need 64 seeds an arm"),
         ([50.0], [49.0, 51.0], "above", "cannot be judged from one seed"),
         ([50.0, 50.0], [49.0, 49.0], "above", "cannot be judged without spread"),
+        ([50.0, 52.0, 54.0], [49.0, 51.0, 53.0], "no gain", "nothing says otherwise"),
+        ([49.0, 51.0, 53.0], [50.0, 52.0, 54.0], "no gain", "nothing says otherwise"),
+        ([48.0, 49.0, 50.0], [52.0, 53.0, 54.0], "no gain", "came out"),
+        ([52.0, 53.0, 54.0], [48.0, 49.0, 50.0], "no gain", "reversed"),
         ([50.0, 52.0, 54.0], [49.0, 51.0, 53.0], "level", "nothing says otherwise"),
-        ([49.0, 51.0, 53.0], [50.0, 52.0, 54.0], "level", "nothing says otherwise"),
-        ([48.0, 49.0, 50.0], [52.0, 53.0, 54.0], "level", "came out"),
-        ([52.0, 53.0, 54.0], [48.0, 49.0, 50.0], "level", "reversed"),
+        ([48.0, 49.0, 50.0], [52.0, 53.0, 54.0], "level", "not level"),
+        ([52.0, 53.0, 54.0], [48.0, 49.0, 50.0], "level", "not level"),
+        ([50.0], [50.0], "level", "cannot be judged from one seed"),
     ],
 )
 def test_a_claim_is_decided_by_the_interval(first, second, claim, expected):
