@@ -1,8 +1,8 @@
 """How many arms side by side pay: `python benchmarks/arms_side_by_side.py` → benchmarks/results/arms-side-by-side.json.
 
-The same four arms of tiny (20 steps, no fine-tuning; different seeds) with 1, 2, … processes of one thread each, one
-process a core at most, interleaved; and with one process that uses all cores as threads. Rates
-are relative to one process.
+The same four pre-trainings of tiny (60 steps; different seeds) by 1, 2, … processes of one thread each, one process a
+core at most, and by one process that uses all cores as threads; in turns. Rates are relative to one process of one
+thread in the same turn.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from pipelines.stages.arms import Arm, Unit, try_one
 from pipelines.stages.pretrain import ModelRows
 
 OUT = Path("benchmarks/results/arms-side-by-side.json").absolute()
-ARMS, STEPS, ROUNDS = 4, 20, 3
+ARMS, STEPS, ROUNDS = 4, 60, 3
 
 
 def units(params: Params, threads: int, turn: int) -> list[Unit]:
@@ -33,10 +33,11 @@ def units(params: Params, threads: int, turn: int) -> list[Unit]:
     config = with_steps(model.electra(), STEPS, ModelRows(params, model.tokens, model.electra()).tokenizer.vocab_size)
     found: list[Unit] = []
     for number in range(ARMS):
+        seed = 1000 * (turn + 1) + number
         pretrain = dataclasses.replace(
-            config.pretrain, seed=1000 * (turn + 1) + number, threads=threads, eval_batches=1
+            config.pretrain, seed=seed, threads=threads, eval_every=STEPS, save_every=STEPS, eval_batches=1
         )
-        arm = Arm(f"turn{turn}", pretrain.seed, dataclasses.replace(config, pretrain=pretrain), model.tokens)
+        arm = Arm(f"turn{turn}", seed, dataclasses.replace(config, pretrain=pretrain), model.tokens)
         found.append((arm, (), params))
     return found
 
