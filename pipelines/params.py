@@ -276,12 +276,12 @@ class Params:
 
 
 def settings_digest(ablation: str, params: Params) -> str:
-    """One hash of all settings that an ablation's record stands on."""
+    """One hash of all settings that an ablation's record stands on, wherever they are written."""
     config = params.ablations[ablation]
-    # both always, so that a record's hash is the same whether or not they are written
-    model = {"generator": {}, "objective": {}} | written(params.models[config.model])
-    model |= {"tasks": config.data, "finetune": params.recipe(config.recipe)}
-    return digest({key: value for key, value in written(config).items() if key != "recipe"}, model)
+    changes, own = merge(params.recipe(config.recipe), config.finetune), params.own_tasks(config.data)
+    tasks = {task: written(params.finetune.resolve(task, changes, own=own)) for task in config.tasks}
+    experiment = {key: value for key, value in written(config).items() if key not in {"recipe", "finetune"}}
+    return digest(experiment, written(params.models[config.model]), tasks)
 
 
 def load(path: Path = FILE) -> Params:

@@ -302,27 +302,28 @@ def test_the_readme_names_every_file_of_the_science() -> None:
 def test_the_page_of_ablations_says_what_the_records_say() -> None:
     text = (ROOT / "docs/ablations.md").read_text(encoding="utf-8")
     table = text[text.index("## What came out at tiny scale") : text.index("What earlier runs found")]
-    rows = re.findall(r"^\| .* \| ([+−][\d.]+) \| (came out|reversed|too close.*?) \|$", table, re.M)
-    arms = {
-        name: {arm: values["average"]["scores"] for arm, values in record["arms"].items()}
-        for name in ("training", "tying")
+    rows = re.findall(r"^\| (.*) \| ([+−][\d.]+) \| (came out|reversed|too close.*?|nothing .*?) \|$", table, re.M)
+    arms = [
+        ("table5", ("electra", "replace_mlm"), ("electra", "electra_15"), ("replace_mlm", "electra_15")),
+        ("table5", ("electra_15", "mlm")),
+        ("training", ("joint", "two_stage"), ("joint", "adversarial"), ("adversarial", "mlm"), ("joint", "mlm")),
+        ("tying", ("tokens", "none"), ("all", "tokens")),
+        ("generator_size", ("g1_4", "unigram"), ("g1_2", "unigram"), ("g1_4", "g1"), ("g1_2", "g1")),
+    ]
+    pairs = [
+        tuple(record["arms"][arm]["average"]["scores"] for arm in pair)
+        for name, *compared in arms
         for record in [read_json(ROOT / f"benchmarks/results/ablations/{name}.json")]
-    }
-    ways, shared = arms["training"], arms["tying"]
-    pairs = [(ways["joint"], ways[other]) for other in ("two_stage", "adversarial")]
-    pairs += [(ways["adversarial"], ways["mlm"]), (ways["joint"], ways["mlm"])]
-    pairs += [
-        (shared["tokens"], shared["none"]),
-        (shared["all"], shared["tokens"]),
-        (ways["joint"], shared["embeddings"]),
+        for pair in compared
     ]
     curve = read_json(ROOT / "benchmarks/results/ablations/efficiency.json")["arms"]
     points = list(zip(curve["electra"]["points"], curve["mlm"]["points"], strict=True))
     pairs += [(electra["scores"], mlm["scores"]) for electra, mlm in points]
-    for (told, said), (upper, lower) in zip(rows, pairs, strict=True):
+    for (statement, told, said), (upper, lower) in zip(rows, pairs, strict=True):
         found = difference(upper, lower)
         assert found is not None
-        assert (told, said) == (signed(found.points), decided(found).removesuffix(" an arm"))
+        verdict = decided(found, "level" if "level with" in statement else "above")
+        assert (told, said) == (signed(found.points), verdict.removesuffix(" an arm")), statement
     shown = re.findall(r"^\| ([\d.]+) × 10¹¹ \| ([\d.]+) ± ([\d.]+) \| ([\d.]+) ± ([\d.]+) \|", table, re.M)
     assert shown == [
         (f"{both[0]['flops'] / 1e11:.1f}", *(f"{of(one['scores']):.1f}" for one in both for of in (mean, stdev)))

@@ -1,6 +1,7 @@
 """params.yaml: every mistake is one sentence that names the key, and the shipped file holds what DVC will ask for."""
 
 import dataclasses
+import json
 import typing
 from collections.abc import Iterator
 from math import inf, nan
@@ -113,6 +114,22 @@ def test_a_model_need_not_say_what_is_as_published(tmp_path: Path) -> None:
     assert [settings_digest(name, params) for name in params.ablations] == [
         settings_digest(name, shipped) for name in shipped.ablations
     ]
+
+
+def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path: Path) -> None:
+    """What an experiment says of fine-tuning or takes from its recipe is one; what no task of it sees is none."""
+
+    def told(experiment: dict[str, Any], **recipe: Any) -> str:
+        values = YAML(typ="safe").load(SHIPPED.read_text(encoding="utf-8"))
+        values["recipes"]["tiny"] = {"defaults": {"epochs": 2}} | recipe
+        values["ablations"]["table5"]["finetune"] = experiment
+        (tmp_path / "params.yaml").write_text(json.dumps(values))
+        return settings_digest("table5", load(tmp_path / "params.yaml"))
+
+    stsb, three = {"stsb": {"epochs": 10}}, {"defaults": {"epochs": 3}}
+    written_out = told(three | {"tasks": stsb})
+    assert written_out == told({}, **three, tasks=stsb) == told(three, tasks=stsb | {"wnli": {"epochs": 9}})
+    assert written_out != told({}, tasks=stsb)
 
 
 def test_the_shipped_file_is_what_dvc_would_write() -> None:

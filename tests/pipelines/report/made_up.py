@@ -60,6 +60,9 @@ class Seeds:
 class Finetune:
     defaults: Seeds = Seeds()
 
+    def resolve(self, task: str, changes: dict[str, Any], *, own: tuple[str, ...]) -> dict[str, Any]:
+        return changes
+
 
 def experiment() -> AblationConfig:
     arms = {name: {"objective.name": name} for name in ARMS}
@@ -87,6 +90,9 @@ class Params:
 
     def recipe(self, name: str) -> dict[str, Any]:
         return {}
+
+    def own_tasks(self, source: str) -> tuple[str, ...]:
+        return ()
 
 
 def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3, flops: float = 2.1e14) -> None:
