@@ -125,7 +125,7 @@ def _power(ablations: Sequence[Ablation]) -> str:
 
 def _said(found: Sequence[Statement]) -> str | None:
     """The smallest and the largest difference, and the verdicts on different arms, counted."""
-    different = list({(one.pair, size(one.found)): one for one in found}.values())
+    different = list({one.found: one for one in found}.values())  # arms are shared between experiments
     points = sorted(one.found.points for one in different)
     words = ["one seed" if "one seed" in one.verdict else one.verdict.partition(",")[0] for one in different]
     told = ", ".join(word + (f" {words.count(word)}×" if len(words) > 1 else "") for word in dict.fromkeys(words))

@@ -157,7 +157,10 @@ def test_one_table_holds_all_statements_and_never_mixes_data_or_tasks(tmp_path):
     this = replace(sample, record={})
     real = replace(sample, data="GLUE", arms=tuple(replace(arm, scores=arm.scores[:1]) for arm in sample.arms))
     pair = replace(real, arms=tuple(replace(arm, tasks={"sst2": (), "own": (), "cola": ()}) for arm in real.arms))
-    table = claims.table([this, sample, sample, real, pair])
+    again = replace(
+        sample, arms=tuple(replace(arm, label=f"{arm.label} again") for arm in sample.arms)
+    )  # the same runs
+    table = claims.table([this, sample, again, real, pair])  # `again`: the same runs
     assert [column.title for column in table.columns] == [
         *("claim", "paper", "this run: sample world (CoLA)", "recorded: sample world (CoLA)"),
         *("recorded: GLUE (CoLA)", "recorded: GLUE (CoLA, SST-2, own)"),
