@@ -48,6 +48,9 @@ TESTED_BY = {
         "electra/storage/checkpoint.py",
     ],
     "tests/electra/test_inference.py": ["electra/__init__.py", "electra/answering.py"],
+    "tests/pipelines/flows/test_pretrain.py": ["pipelines/flows/pages.py"],
+    "tests/pipelines/flows/test_steps.py": ["pipelines/flows/finetune.py"],
+    "tests/pipelines/flows/test_team.py": ["pipelines/flows/part.py"],
     "tests/pipelines/gpu_check/test_command.py": ["pipelines/gpu_check/__main__.py", "pipelines/gpu_check/sample.py"],
     "tests/pipelines/play/test_command.py": ["pipelines/play/__init__.py"],
     "tests/pipelines/report/test_ablation_records.py": [
@@ -79,17 +82,11 @@ TESTED_BY = {
     "tests/pipelines/stages/test_pretrain.py": ["pipelines/replay.py"],
     "tests/pipelines/test_checking.py": ["pipelines/sources/peek.py"],
     "tests/pipelines/test_command.py": ["pipelines/completion.py"],
-    "tests/pipelines/test_flows.py": ["pipelines/flows"],
     "tests/pipelines/test_main.py": ["electra/errors.py", "pipelines/__init__.py", "pipelines/arguments.py"],
     "tests/pipelines/test_new.py": ["pipelines/new"],
     "tests/pipelines/test_params.py": ["electra/config.py", "pipelines/settings_file.py"],
     "tests/pipelines/test_predict.py": ["pipelines/sources/asked.py"],
     "tests/pipelines/test_progress.py": ["electra/progress.py"],
-    "tests/pipelines/test_tracking.py": [
-        "pipelines/tracking/__init__.py",
-        "pipelines/tracking/facts.py",
-        "pipelines/tracking/recorder.py",
-        "pipelines/tracking/spool.py",
-    ],
+    "tests/pipelines/tracking/test_recorder.py": ["pipelines/tracking/spool.py"],
     "tests/pipelines/tracking/test_registry.py": ["pipelines/tracking/served.py"],
 }

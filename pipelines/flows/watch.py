@@ -27,7 +27,7 @@ def watching(name: str, log: Callable[[str], None], folder: Path) -> Callable[[s
     return spoken
 
 
-SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)  # as electra/progress.py writes it into logs
+SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)  # as pipelines/progress.py writes it into logs
 EVERY = 5.0  # seconds between two renewals of a bar
 
 

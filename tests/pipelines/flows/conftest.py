@@ -1,0 +1,76 @@
+"""Flows in a folder of their own, on one temporary server. DVC is played by a list."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import checkouts, tracking
+from pipelines.repro import Outcome, StageFailed
+from tests.conftest import SMOKE, copy_text
+
+ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace("ablations: []", "ablations: [a]").removesuffix(
+    "ablations: {}\n"
+) + (
+    "ablations:\n  a: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke, arms: {one: {}}}\n"
+    "  b: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke,"
+    " arms: {same: {}, two: {generator.width: 1.0}}}\n"
+)
+
+
+class Dvc:
+    """Stands where DVC stands: notes targets, answers, and fails as it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, bool]] = []
+        self.parents: list[str | None] = []
+        self.processes: list[dict[str, str]] = []
+        self.failures: list[StageFailed] = []
+
+    def repro(self, *targets: str, place: Any, single: bool, pull: bool, log: Any, seconds: float | None) -> Outcome:
+        environment = place.variables
+        name = targets[0].rpartition(":")[2]
+        self.calls.append((name, single))
+        self.parents.append(environment.get(tracking.PARENT))
+        self.processes.append({key: value for key, value in environment.items() if key.startswith("PET_")})
+        log(f"Running stage '{name}':")
+        if self.failures:
+            raise self.failures.pop(0)
+        return Outcome(ran=[name])
+
+
+@pytest.fixture
+def dvc(prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dvc:
+    """Flows in a folder of their own, on one temporary server."""
+    from pipelines.flows import steps
+
+    (tmp_path / "params.yaml").write_text(ABLATION)
+    copy_text(tmp_path)
+    for path in ("smoke/pretrain", "smoke/glue", "smoke/squad", "ablations/a", "ablations/b"):
+        (tmp_path / "results" / path).parent.mkdir(parents=True, exist_ok=True)
+        numbers = {
+            "average": {"pretrained": {"mean": 91.25}},
+            "arms": {"one": {"average": {"mean": 90.5}}},
+            "label": "smoke",
+            "loss": 1.23456,
+            "mlm_accuracy": 0.625,
+            "tasks": {"cola": {"mean": 0.5, "scores": [0.4, 0.6]}},
+        }
+        (tmp_path / "results" / f"{path}.json").write_text(json.dumps(numbers))
+    monkeypatch.chdir(tmp_path)
+    for module in (steps, checkouts):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    played = Dvc()
+    monkeypatch.setattr(steps, "repro", played.repro)
+    monkeypatch.setattr(steps.run_stage, "retry_delay_seconds", 0)
+    return played
+
+
+def artifacts() -> dict[str, str]:
+    """The newest page of each key: other tests' runs leave theirs on the same server."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        pages = client.read_artifacts()
+    return {str(page.key): str(page.data) for page in sorted(pages, key=lambda page: str(page.created))}

@@ -1,0 +1,33 @@
+"""A fresh MLflow database."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.tracking import recorder
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An MLflow database with its tables, made once: it takes seconds."""
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    old = os.environ["MLFLOW_TRACKING_URI"]
+    os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{path}"
+    try:
+        recorder.client()
+    finally:
+        os.environ["MLFLOW_TRACKING_URI"] = old
+    return path
+
+
+@pytest.fixture
+def store(migrated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A fresh database, and a client of it."""
+    path = tmp_path / "mlflow.db"
+    shutil.copy(migrated, path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
+    yield recorder.client()

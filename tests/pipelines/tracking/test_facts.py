@@ -1,0 +1,48 @@
+"""What a run stands on: the hashes of DVC that it reads and writes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import tracking
+from pipelines.tracking import facts, recorder
+from tests.conftest import copy_project, environment
+from tests.pipelines.tracking.told import CLOSE, opening, runs, told
+
+
+def test_what_a_stage_reads_is_tagged_with_dvcs_hashes(
+    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts, "dvc_hashes", lambda folder: {"tokens@x": {"build/tokens/x": "123.dir"}})
+    told([opening(upstream=["tokens@x", "tasks@y"]), CLOSE], tmp_path / "spool")
+    assert runs(store)["pretrain@tiny"].data.tags["dvc.in.build/tokens/x"] == "123.dir"
+
+
+@pytest.mark.slow
+def test_a_run_of_dvc_tells_what_it_stands_on(store: Any, tmp_path: Path) -> None:
+    """Through the real command line: what docs/operate.md promises of a run's tags."""
+    folder = copy_project(tmp_path / "project")
+    params = folder / "params.yaml"
+    params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
+    values = environment(
+        folder, MLFLOW_TRACKING_URI=os.environ["MLFLOW_TRACKING_URI"], ELECTRA_TAGS='{"mlflow.user": "anna"}'
+    )
+    command = [sys.executable, "-m", "dvc", "repro", "pipelines/dvc.yaml:pretrain@smoke"]
+    done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    recorder.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
+    found = runs(store)
+    stage, above = found["pretrain@smoke"], found["dvc repro pretrain@smoke"]
+    lock = facts.dvc_hashes(folder)
+    tags = stage.data.tags
+    assert tags["data"] == "smoke" and tags["mlflow.user"] == "anna"
+    assert tags["mlflow.source.name"] == "python -m pipelines pretrain smoke"
+    assert tags["dvc.in.build/tokens/smoke"] == lock["tokens@smoke"]["build/tokens/smoke"]
+    assert found["tokens@smoke"].data.tags["dvc.out.build/tokens/smoke"] == lock["tokens@smoke"]["build/tokens/smoke"]
+    assert [each.dataset.name for each in stage.inputs.dataset_inputs] == ["tokens/smoke"]
+    assert {key for key in above.data.metrics if key.startswith("pretrain/")}
+    assert tags["mlflow.parentRunId"] == above.info.run_id and above.info.status == "FINISHED"
