@@ -29,11 +29,6 @@ def torch_generator(device: torch.device | str, seed: int, stream: str, *indices
     return torch.Generator(device=device).manual_seed(derive(seed, stream, *indices))
 
 
-def numpy_generator(seed: int, stream: str, *indices: int) -> np.random.Generator:
-    """A numpy generator at the beginning of its stream."""
-    return np.random.Generator(np.random.PCG64(derive(seed, stream, *indices)))
-
-
 _ROUNDS = 6
 
 

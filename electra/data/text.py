@@ -174,12 +174,6 @@ def sentences(line: str) -> Iterator[str]:
         yield piece
 
 
-def add_counts(total: Counter[str], part: dict[str, int]) -> None:
-    """Add one worker's counts to the total."""
-    for name, value in part.items():
-        total[name] += value
-
-
 def as_dict(value: Document | Rejected) -> dict[str, str]:
     """A document or a quarantine entry as a JSON object."""
     return dataclasses.asdict(value)

@@ -104,18 +104,18 @@ class Classification(TaskKind):
         return {name: score(name, predicted_N, label_N) for name in task.metrics}
 
     def export(self, network: Any, task: Task, config: FinetuneConfig) -> Exported:
-        facts: dict[str, Any] = {"task": dataclasses.asdict(task)}
+        task_json: dict[str, Any] = {"task": dataclasses.asdict(task)}
         outputs = named_outputs(task.labels or ("score",))
         outputs["problem_type"] = "regression" if task.regression else "single_label_classification"
         head = network.dense_tensors(task.scale if task.regression else 1.0)
         if network.pooling == "cls" and not isinstance(network.encoder.config, ModernConfig):
-            return Exported(self.architecture, facts, outputs, head)
+            return Exported(self.architecture, task_json, outputs, head)
         extra = {"pooling": network.pooling}
-        return Exported("ElectraModel", facts | extra, outputs | extra, beside={POOLED: head})
+        return Exported("ElectraModel", task_json | extra, outputs | extra, beside={POOLED: head})
 
     def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
         size, outputs = stored.encoder.config.hidden, max(1, len(task.labels))
-        if (pooling := stored.facts.get("pooling", "cls")) not in get_args(Pooling):
+        if (pooling := stored.task_json.get("pooling", "cls")) not in get_args(Pooling):
             expected = f"one of {', '.join(get_args(Pooling))}"
             raise BadInput(stored.folder / TASK, f"has pooling {pooling!r:.40}", expected, DO)
         heads = stored.heads | (stored.beside(POOLED) if pooling != "cls" or stored.modern else {})

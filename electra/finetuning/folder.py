@@ -57,12 +57,12 @@ def write_model(folder: Path, network: Network, task: Task, config: FinetuneConf
     """Write a folder; the tokenizer's files are those of the folder `source`, `whose` stands in its manifest."""
     encoder, kind = network.encoder, kind_of(task)
     exported = kind.export(network, task, config)
-    facts = {"length": config.length, **exported.facts}
+    task_json = {"length": config.length, **exported.task_json}
     values = config_json(encoder.config, encoder.vocab_size, exported.architecture, **exported.config)
     files = {name: (source / name).read_text("utf-8") for name in TOKENIZER_FILES if (source / name).is_file()}
-    files[TASK] = dump_json(facts)
+    files[TASK] = dump_json(task_json)
     title = f"ELECTRA, fine-tuned: {task.title}"
-    card = model_card(title, kind.use(task), {"task": facts, "recipe": plain(config)})
+    card = model_card(title, kind.use(task), {"task": task_json, "recipe": plain(config)})
     tensors = encoder_tensors(encoder) | exported.tensors
     write_folder(folder, tensors, values, files, card, beside=exported.beside, part="fine-tuned", **whose)
 
@@ -96,19 +96,19 @@ def load_model(folder: Path) -> Ready:
     encoder = load_encoder(folder, dropout=0.0)
     heads = head_tensors(read_tensors(folder))
     values, ours = read_object(folder / "config.json"), (folder / TASK).is_file()
-    facts = read_object(folder / TASK) if ours else {}
+    task_json = read_object(folder / TASK) if ours else {}
     if ours and not (folder / MANIFEST).is_file():
         print(f"warning: {folder} has no {MANIFEST}: its bytes were not checked", file=sys.stderr)
     positions = encoder.config.positions
-    length = facts.get("length", min(positions, 512))
+    length = task_json.get("length", min(positions, 512))
     if type(length) is not int or not 8 <= length <= positions:
         raise BadInput(folder / TASK, f"has length {length!r}", f"8 to the model's {positions} positions", DO)
     tokenizer = load_tokenizer(folder, encoder)
-    stored = Stored(folder, encoder, length, values, facts, heads)
-    if "task" in facts:  # a number leaves the network on the label's own scale
-        task = dataclasses.replace(build(Task, facts["task"], f"{folder / TASK}: task"), scale=1.0)
+    stored = Stored(folder, encoder, length, values, task_json, heads)
+    if "task" in task_json:  # a number leaves the network on the label's own scale
+        task = dataclasses.replace(build(Task, task_json["task"], f"{folder / TASK}: task"), scale=1.0)
     else:
-        kind = SQUAD if "squad" in facts else ARCHITECTURES.get(architecture(folder), CLASSIFICATION)
+        kind = SQUAD if "squad" in task_json else ARCHITECTURES.get(architecture(folder), CLASSIFICATION)
         task = kind.task_of(stored)
     network, config = kind_of(task).restore(stored, task)
     return Ready(network, tokenizer, task, config)

@@ -19,7 +19,7 @@ class Exported:
     """A head: `architecture` is the class of transformers that loads the folder whole."""
 
     architecture: str
-    facts: dict[str, Any]  # of task.json: what config.json has no place for
+    task_json: dict[str, Any]  # of task.json: what config.json has no place for
     config: dict[str, Any] = field(default_factory=dict)  # of config.json
     tensors: Tensors = field(default_factory=dict)  # of model.safetensors, beside and over the encoder's
     beside: dict[str, Tensors] = field(default_factory=dict)  # files of heads that no class of transformers has
@@ -33,7 +33,7 @@ class Stored:
     encoder: Encoder
     length: int
     config: dict[str, Any]  # config.json
-    facts: dict[str, Any]  # task.json; nothing in a folder that others have fine-tuned
+    task_json: dict[str, Any]  # task.json; nothing in a folder that others have fine-tuned
     heads: Tensors  # what model.safetensors holds beside the encoder
 
     @property

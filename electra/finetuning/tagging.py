@@ -114,12 +114,12 @@ class Tagging(TaskKind):
 
     def export(self, network: Any, task: Task, config: FinetuneConfig) -> Exported:
         head = {f"classifier.{kind}": value for kind, value in network.head.state_dict().items()}
-        facts, outputs = {"task": dataclasses.asdict(task)}, named_outputs(task.classes)
+        task_json, outputs = {"task": dataclasses.asdict(task)}, named_outputs(task.classes)
         if isinstance(network.encoder.config, ModernConfig):
-            return Exported("ElectraModel", facts, outputs, beside={POOLED: head})
+            return Exported("ElectraModel", task_json, outputs, beside={POOLED: head})
         types = network.encoder.embeddings.token_type.weight.detach()  # stock models are fed segment 0, and we feed 1
         segments = {"electra.embeddings.token_type_embeddings.weight": types[1:2].expand_as(types)}
-        return Exported(self.architecture, facts, outputs, head | segments)
+        return Exported(self.architecture, task_json, outputs, head | segments)
 
     def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
         tagger = Tagger(stored.encoder, len(task.classes), stored.length)

@@ -19,9 +19,9 @@ for token, share in zip(judged.tokens, judged.probability):
 }
 
 
-def model_card(title: str, use: Use, facts: dict[str, Any]) -> str:
+def model_card(title: str, use: Use, settings: dict[str, Any]) -> str:
     """A README.md for a folder; its Python is run in that folder by a test."""
-    values = json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False)
+    values = json.dumps(settings, indent=2, sort_keys=True, ensure_ascii=False)
     return f"""\
 ---
 library_name: transformers

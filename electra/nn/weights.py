@@ -154,15 +154,15 @@ def trained_positions(folder: Path) -> int:
     return min(seen, positions) if type(seen) is int else positions
 
 
-def verify_folder(folder: Path, do: str = AGAIN, **facts: Any) -> dict[str, str]:
+def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str]:
     """The sha256 of each file that is read of a Hugging Face folder, checked against the folder's manifest.
 
-    Folders from elsewhere have no manifest and are taken as they are, unless `facts` are asked for, which say whose
+    Folders from elsewhere have no manifest and are taken as they are, unless `fields` are asked for, which say whose
     folder it is. Of one with a manifest nothing is read that it does not list. Bytes are hashed once a process.
     """
     there = [name for name in FILES if (folder / name).is_file()]
-    if facts or os.path.lexists(folder / MANIFEST):
-        manifest = verify_manifest(folder, do=do, kind=KIND, **facts)
+    if fields or os.path.lexists(folder / MANIFEST):
+        manifest = verify_manifest(folder, do=do, kind=KIND, **fields)
         for name in there:
             if name not in manifest["files"]:
                 raise CorruptFile(
@@ -243,12 +243,12 @@ def write_folder(
     card: str,
     *,
     beside: Mapping[str, Tensors] = {},
-    **facts: Any,
+    **fields: Any,
 ) -> None:
     """Write one complete Hugging Face folder.
 
     `files` are the tokenizer's and other texts, `beside` what transformers has no place for (file name -> tensors), and
-    `facts` say in the manifest whose folder it is.
+    `fields` say in the manifest whose folder it is.
     """
     with atomic_folder(folder) as temporary:
         untied = {name: tensor.clone() for name, tensor in tensors.items()}
@@ -259,4 +259,4 @@ def write_folder(
         for name, text in files.items():
             write_atomic(temporary / name, text)
         write_atomic(temporary / "README.md", card)
-        write_manifest(temporary, kind=KIND, **facts)
+        write_manifest(temporary, kind=KIND, **fields)

@@ -31,17 +31,17 @@ def sha256_once(path: Path) -> str:
     return digest
 
 
-def write_manifest(folder: Path, **facts: Any) -> dict[str, Any]:
-    """Write MANIFEST.json, last: size and sha256 of every file in the folder, the given facts, the hash of all that.
+def write_manifest(folder: Path, **fields: Any) -> dict[str, Any]:
+    """Write MANIFEST.json, last: size and sha256 of every file in the folder, the given fields, the hash of all that.
 
-    The facts say whose the files are. A folder within may have a manifest of its own, which is a file like any other.
+    The fields say whose the files are. A folder within may have a manifest of its own, which is a file like any other.
     """
     files = {
         str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": sha256_file(file)}
         for file in sorted(folder.rglob("*"))
         if file.is_file() and file != folder / MANIFEST
     }
-    manifest: dict[str, Any] = json.loads(dump_json({**facts, "files": files}))  # as it is read again
+    manifest: dict[str, Any] = json.loads(dump_json({**fields, "files": files}))  # as it is read again
     manifest["sha256"] = _hash(manifest)
     write_json(folder / MANIFEST, manifest)
     return manifest
@@ -81,8 +81,8 @@ def _hash(manifest: dict[str, Any]) -> str:
     return sha256_bytes(json.dumps(values, sort_keys=True).encode())
 
 
-def read_manifest(folder: Path, do: str = AGAIN, **facts: Any) -> dict[str, Any]:
-    """A folder's manifest, if it is whole and says these facts: what its files are to be, not what they are."""
+def read_manifest(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, Any]:
+    """A folder's manifest, if it is whole and says these fields: what its files are to be, not what they are."""
     path = folder / MANIFEST
     with readable(path, do):
         if path.is_symlink():
@@ -97,21 +97,21 @@ def read_manifest(folder: Path, do: str = AGAIN, **facts: Any) -> dict[str, Any]
     own = manifest.get("sha256")  # those of older checkpoints have none
     if own is not None and own != (digest := _hash(manifest)):
         raise CorruptFile(path, f"has sha256 {digest}", f"{own}, as it says itself", do)
-    for key, value in facts.items():
+    for key, value in fields.items():
         if manifest.get(key) != value:
             raise CorruptFile(path, f"says {key} {manifest.get(key)!r}", repr(value), do)
     return manifest
 
 
 def verify_manifest(
-    folder: Path, *, only: Collection[str] | None = None, do: str = AGAIN, **facts: Any
+    folder: Path, *, only: Collection[str] | None = None, do: str = AGAIN, **fields: Any
 ) -> dict[str, Any]:
     """Check a folder's files, or `only` those of these names, against its manifest, and return the manifest.
 
     The error names the file, what was found and what was expected; links are refused. Files that the manifest does not
     list are no matter of it. Bytes are hashed once a process.
     """
-    manifest = read_manifest(folder, do, **facts)
+    manifest = read_manifest(folder, do, **fields)
     for name in manifest["files"] if only is None else only:
         check_file(folder, name, manifest, do)
     return manifest

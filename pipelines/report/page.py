@@ -244,7 +244,7 @@ def recorded(record: dict[str, Any]) -> str:
 
 def _record(report: Report, record: Record) -> str:
     """A run of another model, as recorded."""
-    facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(said)}</dd>" for key, said in record.facts)
+    facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(said)}</dd>" for key, said in record.details)
     return folded(
         record.name,
         f'<dl class="facts">{facts}</dl>{report.table(f"record-{record.name}")}',
@@ -307,7 +307,7 @@ def _learnt(report: Report) -> str:
 def _provenance(report: Report) -> str:
     data = "".join(report.table(name) for name in report.tables if name.startswith("data-"))
     facts: dict[str, str] = {"Text, rows and tasks": data}
-    for table in provenance.facts(report.inputs, report.params, report.root):
+    for table in provenance.all_tables(report.inputs, report.params, report.root):
         title = "Experiments: settings of each arm" if table.name.startswith("facts-ablation") else table.title
         facts[title] = facts.get(title, "") + table.html().replace('class="table"', 'class="table facts"')
     return (

@@ -23,15 +23,13 @@ from pipelines.report.table import Column, Table, flops
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "dvc", "prefect", "mlflow", "matplotlib")
 
 
-def facts(inputs: Inputs, params: Any, root: Path = Path()) -> list[Table]:
+def all_tables(inputs: Inputs, params: Any, root: Path = Path()) -> list[Table]:
     """Tables: each model's recorded facts, each data set's, and the sha256 of every file that was read."""
     tables = []
     for model in inputs.models:
         rows = [("settings, hash", digest(params.models[model.name]))]
         rows += [(key, value) for key, value in _flat(model.pretrain)]
-        seeds = getattr(params.finetune, "defaults", None)
-        if seeds is not None and hasattr(seeds, "seeds"):
-            rows.append(("fine-tuning seeds (default)", ", ".join(map(str, seeds.seeds))))
+        rows.append(("fine-tuning seeds (default)", ", ".join(map(str, params.finetune.defaults.seeds))))
         tables.append(_pairs(f"facts-{model.name}", f"{model.name}: pre-training", rows))
     for kind, group in (("corpus", inputs.corpora), ("tokens", inputs.tokens), ("tasks", inputs.tasks)):
         for name, values in group.items():

@@ -24,7 +24,7 @@ class Record:
 
     name: str
     data: str
-    facts: tuple[tuple[str, str], ...]
+    details: tuple[tuple[str, str], ...]
     rows: tuple[tuple[Cell, ...], ...]  # task, metric, train rows, pre-trained, from scratch
 
 
@@ -63,7 +63,7 @@ def _record(name: str, values: dict[str, Any], known: bool) -> Record | None:
     data = f"GLUE, {text}" if text != "sample world" else text
     if subset and text != "sample world":
         data = f"GLUE {SUBSET}s, pre-trained on {text}"
-    facts = [
+    details = [
         ("status", str(values.get("status", ""))),
         ("settings", "" if known else "of an earlier params.yaml, which had an entry of this name"),
         ("data", str(values.get("data", "")) if isinstance(values.get("data"), str) else ""),
@@ -76,7 +76,7 @@ def _record(name: str, values: dict[str, Any], known: bool) -> Record | None:
         ),
         ("recorded", f"{values.get('recorded', '')}, {FOLDER}/{name}.json"),
     ]
-    return Record(name, data, tuple((key, said) for key, said in facts if said), tuple(rows))
+    return Record(name, data, tuple((key, said) for key, said in details if said), tuple(rows))
 
 
 def _scores(part: Any, metric: str) -> tuple[float, ...]:

@@ -181,7 +181,7 @@ def end_workflow(run_id: str, status: str, folder: Path | None = None, stages: S
 
     A part of a workflow tells of its own `stages` alone, and with the status "" it leaves the run to whoever began it.
     """
-    from pipelines.tracking.facts import here
+    from pipelines.tracking.lineage import here
 
     known = here(folder or ROOT)
     if stages is not None:

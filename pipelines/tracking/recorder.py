@@ -19,7 +19,7 @@ from electra.errors import Busy
 from electra.files import hold_folder, remove, rename
 from pipelines.tracking import flatten, uri
 from pipelines.tracking.delivery import BATCH, Delivery
-from pipelines.tracking.facts import git_facts, here, whereabouts
+from pipelines.tracking.lineage import git_state, here, whereabouts
 from pipelines.tracking.registry import register
 from pipelines.tracking.spool import Spool
 
@@ -74,7 +74,7 @@ def database(store: str) -> Iterator[str | None]:
 
 def about() -> dict[str, str]:
     """Tags of every run."""
-    return {**git_facts(), **whereabouts()}
+    return {**git_state(), **whereabouts()}
 
 
 def open_parent(

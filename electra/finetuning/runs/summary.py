@@ -36,7 +36,7 @@ def of_task(task: Task, records: Sequence[Record]) -> Summary:
     summary: Summary = {"metric": metric, **_rows(records)}
     for arm, runs in _by_arm(records).items():
         every = {name: [_points(run["metrics"][name]) for run in runs] for name in runs[0]["metrics"]}
-        summary[arm] = {**spread([run["metrics"][metric] for run in runs]), "all": every, **_facts(runs)}
+        summary[arm] = {**spread([run["metrics"][metric] for run in runs]), "all": every, **_of_runs(runs)}
         if all("train_metrics" in run for run in runs):
             summary[arm]["train"] = [_points(run["train_metrics"][metric]) for run in runs]
     return summary
@@ -47,7 +47,7 @@ def of_squad(records: Sequence[Record]) -> Summary:
     summary: Summary = {"metric": "f1", **_rows(records)}
     for arm, runs in _by_arm(records).items():
         figures = {name: spread([run["metrics"][name] for run in runs]) for name in runs[0]["metrics"]}
-        summary[arm] = {**figures, **_facts(runs)}
+        summary[arm] = {**figures, **_of_runs(runs)}
         on_train = [run["train_metrics"] for run in runs]
         summary[arm]["train"] = {name: [_points(run[name]) for run in on_train] for name in ("exact", "f1")}
     return summary
@@ -115,7 +115,7 @@ def _rows(records: Sequence[Record]) -> Summary:
     return {"train_rows": records[0]["train_rows"], "dev_rows": records[0]["dev_rows"], **(longer[0] if longer else {})}
 
 
-def _facts(runs: Sequence[Record]) -> Summary:
+def _of_runs(runs: Sequence[Record]) -> Summary:
     return {
         "seeds": [run["seed"] for run in runs],
         "steps": runs[0]["steps"],

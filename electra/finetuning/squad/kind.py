@@ -110,18 +110,18 @@ class QuestionAnswering(TaskKind):
         return {name: value for name, value in figures.items() if not name.startswith("best_")}
 
     def export(self, network: Any, task: Task, config: FinetuneConfig) -> Exported:
-        facts = {"squad": {key: value for key, value in plain(config).items() if key in _KEPT}}
+        task_json = {"squad": {key: value for key, value in plain(config).items() if key in _KEPT}}
         beside: dict[str, Tensors] = {SPANS: _head(network).state_dict()}
         if network.conditional or isinstance(network.encoder.config, ModernConfig):
-            return Exported("ElectraModel", facts, beside=beside)
+            return Exported("ElectraModel", task_json, beside=beside)
         parts = [part.state_dict() for part in (network.start, network.end_alone)]
         pair = {f"qa_outputs.{kind}": torch.cat([part[kind] for part in parts]) for kind in ("weight", "bias")}
-        return Exported(self.architecture, facts, tensors=pair, beside=beside)
+        return Exported(self.architecture, task_json, tensors=pair, beside=beside)
 
     def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
         """From the file of the head's own, or from transformers' two rows, which are the independent head."""
         usual = {"head": "independent", "answerability": False, "length": stored.length}
-        config = build(SquadConfig, stored.facts.get("squad") or usual, f"{stored.folder / TASK}: squad")
+        config = build(SquadConfig, stored.task_json.get("squad") or usual, f"{stored.folder / TASK}: squad")
         network = SpanFinder(stored.encoder, config)
         pair, head = nn.Linear(network.start.in_features, 2), _head(network)
         beside = (stored.folder / SPANS).is_file()

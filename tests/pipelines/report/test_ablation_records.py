@@ -205,9 +205,9 @@ def test_a_recorded_model_is_shown_as_the_subset_it_is(tmp_path):
     write_json(tmp_path / "benchmarks/results/mini.json", {"pretrain": facts, "tasks": tasks, "recorded": "2026-01-02"})
     write_json(tmp_path / "benchmarks/results/speed.json", {"seconds": [1, 2]})
     (found,) = records.load(tmp_path, ["mini"])
-    assert "settings" not in dict(found.facts)
+    assert "settings" not in dict(found.details)
     (gone,) = records.load(tmp_path, ["tiny"])
-    assert dict(gone.facts)["settings"] == "of an earlier params.yaml, which had an entry of this name"
+    assert dict(gone.details)["settings"] == "of an earlier params.yaml, which had an entry of this name"
     assert found.data == "GLUE subsets, pre-trained on local wiki books"
     page = report.build(params(), tmp_path / "out", tmp_path).read_text(encoding="utf-8")
     assert "mini: recorded run, points on dev (GLUE subsets, pre-trained on local wiki books)" in page

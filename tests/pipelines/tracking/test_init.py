@@ -12,7 +12,7 @@ import pytest
 
 from electra.stopping import Interrupted
 from pipelines import tracking
-from pipelines.tracking import Tracker, facts, flatten, open_run, recorder
+from pipelines.tracking import Tracker, flatten, lineage, open_run, recorder
 from tests.conftest import ROOT, environment
 from tests.pipelines.tracking.told import points, runs
 
@@ -78,7 +78,7 @@ def test_a_recorder_that_takes_long_is_not_waited_for_at_a_flows_end(
     slow = [sys.executable, "-c", "import time; time.sleep(60)"]
     started = subprocess.Popen(slow, stdin=subprocess.PIPE)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(facts, "dvc_hashes", lambda folder: {})
+    monkeypatch.setattr(lineage, "dvc_hashes", lambda folder: {})
     monkeypatch.setattr(tracking, "_record", lambda folder: started)
     monkeypatch.setattr(tracking, "WORKFLOW_SECONDS", 0.1)
     monkeypatch.setattr(tracking, "CLOSE_SECONDS", 30.0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipelines import tracking
-from pipelines.tracking import PARENT, facts, recorder
+from pipelines.tracking import PARENT, lineage, recorder
 from pipelines.tracking.spool import Spool
 from tests.pipelines.tracking.told import CLOSE, metric, opening, points, runs, told
 
@@ -107,13 +107,13 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(
     assert set(found) == {"pretrain tiny", "pretrain@tiny"}
     assert found["pretrain tiny"].info.status == "RUNNING"
     hashes = {"pretrain@tiny": {"build/models/tiny": "abc.dir"}}
-    monkeypatch.setattr(facts, "dvc_hashes", lambda folder: hashes)
+    monkeypatch.setattr(lineage, "dvc_hashes", lambda folder: hashes)
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as away:
         away.setattr(tracking, "_record", lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE))
         tracking.end_workflow(parent, "FINISHED")  # the store does not answer
     assert runs(store)["pretrain tiny"].info.status == "RUNNING"
-    monkeypatch.setattr(facts, "dvc_hashes", lambda folder: {})  # by then another commit is checked out
+    monkeypatch.setattr(lineage, "dvc_hashes", lambda folder: {})  # by then another commit is checked out
     assert recorder.sync(tmp_path / "runs" / tracking.FOLDER) == []
     assert not list((tmp_path / "runs" / tracking.FOLDER).iterdir())
     found = runs(store)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pipelines import tracking
-from pipelines.tracking import facts, recorder, registry
+from pipelines.tracking import lineage, recorder, registry
 from tests.conftest import SMOKE, environment, git_project
 
 ONE_TASK = (
@@ -55,7 +55,7 @@ def test_networks_are_registered_answer_rows_and_refuse_other_bytes(
         tracking.end_workflow(parent, "FINISHED", folder)
         recorder.sync(folder / "runs" / tracking.FOLDER)
 
-    lock = facts.dvc_hashes(folder)
+    lock = lineage.dvc_hashes(folder)
     pretrained = {
         f"smoke-{part}": ("pretrain", "build/models/smoke") for part in ("discriminator", "encoder", "generator")
     }
@@ -123,7 +123,7 @@ def test_processes_that_meet_at_a_new_database_make_it_once(tmp_path: Path) -> N
     code = """
 import sys, time, mlflow.store.tracking.sqlalchemy_store
 from pathlib import Path
-from pipelines.tracking import facts, recorder, registry
+from pipelines.tracking import lineage, recorder, registry
 folder = Path(sys.argv[1])
 (folder / f"ready-{sys.argv[2]}").touch()
 while len(list(folder.glob("ready-*"))) < 2:

@@ -24,7 +24,7 @@ def whereabouts() -> dict[str, str]:
     return found | told_by_flow
 
 
-def git_facts() -> dict[str, str]:
+def git_state() -> dict[str, str]:
     """The commit, and whether code or parameters differ from it."""
     git = ("git", "-C", str(ROOT))
     commit = _run(*git, "rev-parse", "HEAD")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipelines import tracking
-from pipelines.tracking import facts, recorder
+from pipelines.tracking import lineage, recorder
 from tests.conftest import copy_project, environment
 from tests.pipelines.tracking.told import CLOSE, opening, runs, told
 
@@ -17,7 +17,7 @@ from tests.pipelines.tracking.told import CLOSE, opening, runs, told
 def test_what_a_stage_reads_is_tagged_with_dvcs_hashes(
     store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(facts, "dvc_hashes", lambda folder: {"tokens@x": {"build/tokens/x": "123.dir"}})
+    monkeypatch.setattr(lineage, "dvc_hashes", lambda folder: {"tokens@x": {"build/tokens/x": "123.dir"}})
     told([opening(upstream=["tokens@x", "tasks@y"]), CLOSE], tmp_path / "spool")
     assert runs(store)["pretrain@tiny"].data.tags["dvc.in.build/tokens/x"] == "123.dir"
 
@@ -37,7 +37,7 @@ def test_a_run_of_dvc_tells_what_it_stands_on(store: Any, tmp_path: Path) -> Non
     recorder.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
     found = runs(store)
     stage, above = found["pretrain@smoke"], found["dvc repro pretrain@smoke"]
-    lock = facts.dvc_hashes(folder)
+    lock = lineage.dvc_hashes(folder)
     tags = stage.data.tags
     assert tags["data"] == "smoke" and tags["mlflow.user"] == "anna"
     assert tags["mlflow.source.name"] == "python -m pipelines pretrain smoke"
