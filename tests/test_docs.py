@@ -309,6 +309,7 @@ def test_the_page_of_ablations_says_what_the_records_say() -> None:
         ("training", ("joint", "two_stage"), ("joint", "adversarial"), ("adversarial", "mlm"), ("joint", "mlm")),
         ("tying", ("tokens", "none"), ("all", "tokens")),
         ("generator_size", ("g1_4", "unigram"), ("g1_2", "unigram"), ("g1_4", "g1"), ("g1_2", "g1")),
+        ("model_size", ("electra-h64", "mlm-h64"), ("electra-h192", "mlm-h192")),
     ]
     pairs = [
         tuple(record["arms"][arm]["average"]["scores"] for arm in pair)
@@ -316,6 +317,7 @@ def test_the_page_of_ablations_says_what_the_records_say() -> None:
         for record in [read_json(ROOT / f"benchmarks/results/ablations/{name}.json")]
         for pair in compared
     ]
+    pairs.append(tuple([ours - berts for ours, berts in zip(*pair, strict=True)] for pair in pairs[-2:]))
     curve = read_json(ROOT / "benchmarks/results/ablations/efficiency.json")["arms"]
     points = list(zip(curve["electra"]["points"], curve["mlm"]["points"], strict=True))
     pairs += [(electra["scores"], mlm["scores"]) for electra, mlm in points]
