@@ -24,11 +24,18 @@ class EncoderConfig(Checked):
     attention_dropout: BelowOne = 0.1
     layer_norm_eps: Fraction = 1e-12
     init_std: Annotated[float, Interval(0, 10, "(]")] = 0.02
-    init: Literal["published", "normal", "mimetic"] = "published"  # normal: N(0, init_std) everywhere; see `initialise`
+    init: Literal["published", "normal", "mimetic", "neighbours"] = "published"  # see encoder.py, `initialise`
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.hidden % self.heads == 0, "heads", self.heads, f"a divisor of hidden ({self.hidden})")
+        if self.init == "neighbours":
+            require(
+                self.embedding == self.hidden,
+                "embedding",
+                self.embedding,
+                f"hidden ({self.hidden}) with init neighbours",
+            )
 
     @property
     def table(self) -> int:

@@ -224,7 +224,8 @@ def initialise(module: nn.Module, config: EncoderConfig) -> None:
     | biases; LayerNorm | 0; weight 1, bias 0 | the same |
     | deltas of disentangled embeddings | 0 | 0 |
 
-    `mimetic` is `published`, and then `mimetic_attention` for the network that is kept, which its owner calls.
+    `mimetic` and `neighbours` are `published`, and then `begin_attention` for the network that is kept, which its owner
+    calls.
     """
     for name, part in module.named_modules():
         if isinstance(part, nn.LayerNorm):
@@ -244,6 +245,14 @@ def initialise(module: nn.Module, config: EncoderConfig) -> None:
         if isinstance(part, DisentangledEmbeddings):
             nn.init.zeros_(part.word.weight)
             nn.init.zeros_(part.position.weight)
+
+
+def begin_attention(encoder: Encoder, init: str) -> None:
+    """What `init` of `mimetic` or `neighbours` does to a network whose values are drawn."""
+    if init == "mimetic":
+        mimetic_attention(encoder.layers)
+    elif init == "neighbours":
+        neighbour_attention(encoder)
 
 
 @torch.no_grad()
@@ -268,3 +277,40 @@ def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: f
             sign_D1 = left_DH.gather(1, left_DH.abs().argmax(1, keepdim=True)).sign()
             query_DH.copy_(left_DH * root_D1 * sign_D1)
             key_DH.copy_(right_DH * root_D1 * sign_D1)
+
+
+@torch.no_grad()
+def neighbour_attention(encoder: Encoder) -> None:
+    """Let the heads of the first layer begin by looking at the words beside their own, in place.
+
+    Their places, in turn: 1 to the left, 1 to the right, 2 to the left, ... The last D dimensions of the embeddings (D:
+    the size of a head) are the positions' alone at first, sin(ωp) and cos(ωp) of D / 2 frequencies ω from 0 to
+    π, as large as the other dimensions. A head's query is its position turned by its offset, its key the position
+    as it is: of their products, Σ cos(ω · (distance - offset)), the one at the offset is 5 as softmax sees it, and
+    the others are near 0. Nothing is fixed: all of it learns. Without it such heads take millions of tokens to form.
+    """
+    block, attention = encoder.embeddings, encoder.layers[0].attention
+    assert isinstance(attention, Attention) and isinstance(encoder.project, nn.Identity)
+    word_VE, position_PE = (table.clone() for table in block.tables())
+    width, size = word_VE.shape[1], word_VE.shape[1] // attention.heads
+    half = size // 2
+    places = slice(width - 2 * half, None)
+    frequency_F = math.pi * ((torch.arange(half) + 0.5) / half) ** 1.3  # evenly, distances would look alike in turns
+
+    angle_PF = torch.arange(len(position_PE))[:, None] * frequency_F
+    position_PE.zero_()
+    others = (word_VE.var() + block.token_type.weight.var()).sqrt()
+    position_PE[:, places] = 2**0.5 * others * torch.cat([angle_PF.sin(), angle_PF.cos()], 1)
+    word_VE[:, places] = 0
+    block.load_tables(word_VE, position_PE)
+    block.token_type.weight[:, places] = 0
+
+    query_HH, key_HH, _ = attention.qkv.weight.chunk(3)
+    for head, (query_DH, key_DH) in enumerate(zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True)):
+        turn_F = (head // 2 + 1) * (1 if head % 2 else -1) * frequency_F
+        sine_FF, cosine_FF = (5 / math.sqrt(size) * part.diag() for part in (turn_F.sin(), turn_F.cos()))
+        query_DH.zero_()
+        key_DH.zero_()
+        key_DH[: 2 * half, places] = torch.eye(2 * half)
+        query_DH[:half, places] = torch.cat([cosine_FF, sine_FF], 1)  # sin(a + b) = cos b sin a + sin b cos a
+        query_DH[half : 2 * half, places] = torch.cat([-sine_FF, cosine_FF], 1)

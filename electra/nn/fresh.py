@@ -1,13 +1,12 @@
 """Newly initialised weights: the from-scratch arm of a comparison, and layers between an encoder and its task."""
 
 import dataclasses
-from collections.abc import Iterable
 
 import torch
 from torch import nn
 
 from electra.nn.config import AnyEncoderConfig
-from electra.nn.encoder import Encoder, mimetic_attention
+from electra.nn.encoder import Encoder, begin_attention, mimetic_attention
 from electra.nn.kinds import initialise, make_encoder, make_layer
 from electra.seeds import derive
 
@@ -16,7 +15,8 @@ def fresh_encoder(config: AnyEncoderConfig, vocab_size: int, seed: int) -> Encod
     """A newly initialised encoder: the from-scratch arm of every comparison."""
     torch.manual_seed(derive(seed, "init"))
     encoder = make_encoder(config, vocab_size)
-    _begin(encoder, encoder.layers, config)
+    initialise(encoder, config)
+    begin_attention(encoder, config.init)
     return encoder
 
 
@@ -32,11 +32,7 @@ def add_fresh_layers(encoder: Encoder, count: int, seed: int) -> None:
     torch.manual_seed(derive(seed, "init"))
     encoder.config = dataclasses.replace(encoder.config, layers=encoder.config.layers + count)
     fresh = nn.ModuleList(make_layer(encoder.config, len(encoder.layers) + index) for index in range(count))
-    _begin(fresh, fresh, encoder.config)
+    initialise(fresh, encoder.config)
+    if encoder.config.init == "mimetic":
+        mimetic_attention(fresh)
     encoder.layers.extend(fresh)
-
-
-def _begin(module: nn.Module, layers: Iterable[nn.Module], config: AnyEncoderConfig) -> None:
-    initialise(module, config)
-    if config.init == "mimetic":
-        mimetic_attention(layers)

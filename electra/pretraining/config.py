@@ -42,7 +42,7 @@ class GeneratorConfig(Checked):
         if isinstance(discriminator, ModernConfig):
             ffn = max(1, round(discriminator.ffn * self.width))
         layers = max(1, round(discriminator.layers * self.depth))
-        init: Any = "published" if discriminator.init == "mimetic" else discriminator.init
+        init: Any = "published" if discriminator.init in {"mimetic", "neighbours"} else discriminator.init
         return dataclasses.replace(discriminator, hidden=hidden, heads=heads, ffn=ffn, layers=layers, init=init)
 
 

@@ -21,7 +21,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from electra.nn.encoder import Embeddings, Encoder, mimetic_attention
+from electra.nn.encoder import Embeddings, Encoder, begin_attention
 from electra.nn.kinds import disentangled, initialise, make_encoder
 from electra.nn.token_heads import ReplacedTokenHead
 from electra.optim.muon import build_muon
@@ -91,11 +91,10 @@ class Pretraining(nn.Module):
         if objective.training == "adversarial":
             self.baseline = nn.Linear(config.generator.encoder(encoder).hidden, 1)
         initialise(self, encoder)
-        if encoder.init == "mimetic":
-            start = main  # in two-stage training the discriminator begins with the generator's weights
-            if objective.training == "two_stage" and isinstance(self.generator, Generator):
-                start = self.generator.encoder
-            mimetic_attention(start.layers)
+        start = main  # in two-stage training the discriminator begins with the generator's weights
+        if objective.training == "two_stage" and isinstance(self.generator, Generator):
+            start = self.generator.encoder
+        begin_attention(start, encoder.init)
         if objective.sharing == "tokens" and isinstance(self.generator, Generator):
             self.generator.encoder.embeddings.word.weight = self.discriminator.encoder.embeddings.word.weight
         if objective.name != "mlm" and config.generator.kind != "network":

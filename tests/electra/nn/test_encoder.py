@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from electra.errors import BadInput
+from electra.errors import BadConfig, BadInput
 from electra.files import write_json
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder, Layer, initialise, mimetic_attention
@@ -87,13 +87,50 @@ def test_mimetic_changes_queries_and_keys_and_nothing_else():
         assert same == 0 or not torch.isclose(value[:same], other[:same]).any(1).all()
 
 
+def test_heads_of_neighbours_look_at_the_words_beside_their_own():
+    shape = {"layers": 2, "hidden": 128, "heads": 4, "ffn": 64, "embedding": 128}
+    encoder = fresh_encoder(EncoderConfig(**shape, init="neighbours", init_std=0.1), 500, 5).eval()
+    ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
+    query, key, _ = encoder.layers[0].attention.qkv(encoder.embeddings(ids, torch.zeros_like(ids))).chunk(3, -1)
+    for head, offset in enumerate((-1, 1, -2, 2)):
+        one = slice(32 * head, 32 * head + 32)
+        share = (query[..., one] @ key[..., one].mT / 32**0.5).softmax(-1).mean(0)  # of each of a row's 128 words
+        for position in range(2, 126):
+            assert share[position].argmax() == position + offset and share[position].max() > 0.25, (head, position)
+
+
+def test_neighbours_change_what_they_need_and_nothing_else():
+    shape = SHAPE | {"embedding": 256, "layers": 2}
+    published, found = (
+        fresh_encoder(EncoderConfig(**shape, init=init), 500, 5) for init in ("published", "neighbours")
+    )
+    for (name, value), other in zip(published.named_parameters(), found.parameters(), strict=True):
+        changed = (value != other).nonzero()
+        if name == "layers.0.attention.qkv.weight":
+            assert changed[:, 0].max() < 512  # queries and keys
+        elif name in {"embeddings.word.weight", "embeddings.token_type.weight"}:
+            assert changed[:, 1].min() == 192 and not other[:, 192:].any()
+        elif name == "embeddings.position.weight":
+            words = found.embeddings.word.weight[:, :192]
+            assert not other[:, :192].any() and other[:, 192:].std().item() == pytest.approx(
+                2**0.5 * words.std().item(), rel=0.1
+            )
+        else:
+            assert not len(changed), name
+
+
+def test_neighbours_need_words_as_wide_as_the_layers():
+    with pytest.raises(BadConfig, match=r"embedding: is 128; expected hidden \(256\) with init neighbours"):
+        EncoderConfig(**SHAPE, init="neighbours")
+
+
 def test_a_folder_tells_what_a_fresh_network_of_its_shape_begins_with(tmp_path):
-    for init in ("published", "normal", "mimetic"):
-        config = EncoderConfig(**SHAPE, init=init)
+    for init in ("published", "normal", "mimetic", "neighbours"):
+        config = EncoderConfig(**SHAPE | {"embedding": 256}, init=init)
         write_json(tmp_path / "config.json", config_json(config, 500, "ElectraModel"))
         assert read_config(tmp_path) == (config, 500)
     write_json(tmp_path / "config.json", {**config_json(config, 500, "ElectraModel"), "init": "magic"})
-    with pytest.raises(BadInput, match="init: is 'magic'; expected one of published, normal, mimetic"):
+    with pytest.raises(BadInput, match="init: is 'magic'; expected one of published, normal, mimetic, neighbours"):
         read_config(tmp_path)
 
 

@@ -235,6 +235,25 @@ def test_mimetic_attention_goes_to_the_network_that_the_discriminator_begins_as(
         assert (diagonal > 0.005) == (name == mimetic), (name, diagonal)
 
 
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({}, "discriminator"),
+        ({"objective__name": "mlm"}, "discriminator"),
+        ({"objective__sharing": "gradient_disentangled"}, "discriminator"),
+        ({"objective__training": "two_stage", "objective__sharing": "none", **TWIN}, "generator"),
+    ],
+)
+def test_heads_of_neighbours_are_in_the_network_that_the_discriminator_begins_as(changes, kept):
+    found = Pretraining(config(encoder__init="neighbours", encoder__embedding=32, **changes), VOCAB, SPECIAL)
+    for name, part in (("discriminator", found.discriminator), ("generator", found.generator)):
+        if part is not None:
+            key = part.encoder.layers[0].attention.qkv.weight.chunk(3)[1]
+            assert bool(key[:, :16].any()) == (name != kept)
+    word, position = getattr(found, kept).encoder.embeddings.tables()
+    assert not word[:, 16:].any() and not position[:, :16].any() and position[:, 16:].any(1).all()
+
+
 VARIANTS = {
     "temperature": {"objective__temperature": 2.0},
     "disallow_correct": {"objective__disallow_correct": True},
