@@ -73,6 +73,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return build(hint, value, where)
     elif origin is tuple and isinstance(value, list | tuple):
         return tuple(_convert(inner[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    elif origin is tuple and isinstance(value, dict) and _is_section(inner[0]):  # sections of a list may have names
+        return tuple(_convert(inner[0], item, f"{where}.{name}") for name, item in value.items())
     elif origin is dict and isinstance(value, dict):
         return {
             _convert(inner[0], key, f"{where}[{shown(key)}]"): _convert(inner[1], item, f"{where}.{key}")
@@ -88,6 +90,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return value
     advice = nearest(value, map(str, inner)) if origin is Literal and isinstance(value, str) else ""
     raise BadConfig(where, f"is {shown(value)}", describe(hint), advice)
+
+
+def _is_section(hint: Any) -> bool:
+    return dataclasses.is_dataclass(hint) or any(map(dataclasses.is_dataclass, typing.get_args(hint)))
 
 
 def _convert_union(options: tuple[Any, ...], value: Any, where: str, hint: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Experiments as data: `ablations.<name>` of params.yaml to named arms, each changed settings `{dotted.key: value}`.
+"""Ablations as data: `ablations.<name>` of params.yaml to named arms, each changed settings `{dotted.key: value}`.
 
 arms      written out, one by one
 grid      axes whose values are combined, all with all: `{axis: {value's name: settings}}`, or `{dotted.key: [values]}`
@@ -20,26 +20,15 @@ OWN = {"pretrain.seed": "leave it to `seeds`", "pretrain.threads": "arms train w
 
 
 @dataclass(frozen=True, kw_only=True)
-class AblationConfig(Checked):
-    """One model pre-trained and fine-tuned in several arms.
+class Protocol(Checked):
+    """How arms are trained and judged: what the ablations of a model share, and each may change.
 
-    `tokens` repeats the model's, so that dvc.yaml can name the files; `data` is the source of the tasks and `recipe`
-    how they are fine-tuned, changed by `finetune`. The budget is what the unchanged model spends in `steps` steps
-    (null: its own): with `equal_flops` every arm trains until it has spent as much, with `equal_steps` for as many
-    steps, with `own` for its own `pretrain.steps`. `points` are fractions of each run at which its checkpoint is
-    fine-tuned too. `reference` is the arm that the others are compared with.
+    The budget is what the unchanged model spends in `steps` steps (null: its own): with `equal_flops` every arm trains
+    until it has spent as much, with `equal_steps` for as many steps, with `own` for its own `pretrain.steps`.
+    `points` are fractions of each run at which its checkpoint is fine-tuned too.
     """
 
-    title: str
-    model: str
-    tokens: str
-    data: str
-    recipe: str
-    arms: dict[str, Settings] = field(default_factory=dict)
-    grid: dict[str, dict[str, Settings] | tuple[Any, ...]] = field(default_factory=dict)
     common: Settings = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    reference: str = ""
     tasks: tuple[str, ...] = ()
     seeds: Annotated[int, Interval(1, 10_000)] = 1
     steps: Count | Flops | None = None
@@ -51,6 +40,28 @@ class AblationConfig(Checked):
         super().__post_init__()
         for key in ("tasks", "points"):
             require_once(getattr(self, key), key, empty=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationConfig(Protocol):
+    """One model pre-trained and fine-tuned in several arms, by a protocol.
+
+    `tokens` repeats the model's; `data` is the source of the tasks and `recipe` how they are fine-tuned, changed by
+    `finetune`. `reference` is the arm that the others are compared with.
+    """
+
+    title: str
+    model: str
+    tokens: str
+    data: str
+    recipe: str
+    arms: dict[str, Settings] = field(default_factory=dict)
+    grid: dict[str, dict[str, Settings] | tuple[Any, ...]] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    reference: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         require(bool(self.arms or self.grid), "arms", self.arms, "at least one arm, or a grid")
         for axis, values in self.grid.items():
             require(len(values) > 0, f"grid.{axis}", values, "at least one value")

@@ -6,7 +6,7 @@ Unknown and duplicate keys are refused with the nearest valid one, and every nam
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,8 @@ from electra.errors import BadConfig
 from electra.finetuning.tasks import GLUE, SQUAD, ArmName, FinetuneSection
 from electra.nn.config import AnyEncoderConfig
 from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, PretrainConfig
-from pipelines.ablation_config import AblationConfig
+from pipelines.ablation_config import AblationConfig, Protocol
+from pipelines.groups import AnyTokenizer, with_groups
 from pipelines.settings_file import one_line, read
 from pipelines.sources import CorpusConfig, LocalTasks, OwnTasks, TaskSourceConfig
 
@@ -34,13 +35,6 @@ class RunConfig:
 
     models: tuple[str, ...]
     ablations: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Encoders:
-    """The section `encoders` alone."""
-
-    encoders: dict[str, AnyEncoderConfig]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +94,12 @@ class Params:
     finetunings: dict[str, FinetuningConfig]
     ablations: dict[str, AblationConfig]
     run: RunConfig
+    tokenizers: dict[str, AnyTokenizer] = field(default_factory=dict)
+    protocols: dict[str, Protocol] = field(default_factory=dict)
     tracking: Literal["mlflow", "none"] = "mlflow"
 
     def __post_init__(self) -> None:
-        for section in (*SECTIONS, "ablations"):
+        for section in (*SECTIONS, "ablations", "tokenizers"):
             for name in getattr(self, section):
                 fits = NAME.fullmatch(name) is not None
                 require(fits, f"{section}.{name}", name, "a name of letters, digits, _ and -", renamed(name))
@@ -148,11 +144,14 @@ class Params:
 
     def _check_ablation(self, name: str) -> None:
         ablation, where = self.ablations[name], f"ablations.{name}"
-        self.require("models", ablation.model, f"{where}.model")
-        self.require("tasks", ablation.data, f"{where}.data")
-        self.require("recipes", ablation.recipe, f"{where}.recipe")
+        self.require("models", ablation.model, f"{where}.base.model")
+        self.require("protocols", ablation.model, f"{where}.base.model")
+        self.require("tasks", ablation.data, f"{where}.base.data")
+        self.require("recipes", ablation.recipe, f"{where}.base.recipe")
         model, own = self.models[ablation.model], self.own_tasks(ablation.data)
-        require(ablation.tokens == model.tokens, f"{where}.tokens", ablation.tokens, f"the model's: {model.tokens}")
+        require(
+            ablation.tokens == model.tokens, f"{where}.base.tokens", ablation.tokens, f"the model's: {model.tokens}"
+        )
         shortest = min(self.arm(name, arm).encoder.positions for arm in ablation.settings)
         self.finetune.check(ablation.finetune, f"{where}.finetune", own)
         tasks = (*GLUE, *SQUAD.values(), *own)
@@ -288,28 +287,10 @@ def load(path: Path = FILE) -> Params:
     """Read params.yaml; whatever is wrong with it is a BadConfig that names the key."""
     values = read(path)
     try:
-        return build(Params, with_encoders(values), path.name)
+        return build(Params, with_groups(values), path.name)
     except BadConfig as error:
         where = one_line(error.where.removeprefix(path.name).removeprefix("."))
         raise BadConfig(f"{path.name}: {where}", *map(one_line, (error.found, error.expected, error.do))) from None
-
-
-def with_encoders(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of params.yaml with each model's encoder in the place of its name."""
-    encoders, models = values.get("encoders"), values.get("models")
-    if not isinstance(encoders, dict) or not isinstance(models, dict):
-        return dict(values)  # which `build` refuses
-    build(Encoders, {"encoders": encoders}, "")  # so that an error names its place
-    resolved = {}
-    for name, model in models.items():
-        encoder = model.get("encoder") if isinstance(model, dict) else None
-        if isinstance(encoder, str):
-            if encoder not in encoders:
-                found, expected = f"has no {encoder!r}", f"one of {', '.join(map(str, encoders))}"
-                raise BadConfig(f"models.{name}.encoder", found, expected, nearest(encoder, map(str, encoders)))
-            model = model | {"encoder": encoders[encoder]}
-        resolved[name] = model
-    return dict(values) | {"models": resolved}
 
 
 def renamed(name: object) -> str:

@@ -38,9 +38,11 @@ tracking: none
 corpora:
   smoke: {sources: [{kind: local, files: ["text/*.txt"], documents: blank_lines}]}
   absent: {sources: [{kind: local, files: ["nowhere/*.jsonl"]}]}
+tokenizers:
+  smoke: {kind: train, vocab_size: 200}
 tokens:
-  smoke: {corpus: smoke, tokenizer: {kind: train, vocab_size: 200, lowercase: true}, lengths: [16], valid_fraction: 0.2}
-  absent: {corpus: absent, tokenizer: {kind: train, vocab_size: 200, lowercase: true}, lengths: [16]}
+  smoke: {corpus: smoke, tokenizer: smoke, lengths: [16], valid_fraction: 0.2}
+  absent: {corpus: absent, tokenizer: smoke, lengths: [16]}
 tasks:
   smoke: {kind: sample, seed: 1}
 encoders:
@@ -63,6 +65,8 @@ published: {}
 finetunings:
   smoke: {model: smoke, tasks: smoke, recipe: smoke, arms: [pretrained, scratch]}
   base: {model: base, tasks: smoke, recipe: paper}
+protocols:
+  smoke: {}
 ablations: {}
 """
 

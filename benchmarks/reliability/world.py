@@ -35,9 +35,10 @@ corpora:
   micro:
     sources: [{kind: local, files: [text/0.jsonl]}, {kind: local, files: [text/1.jsonl]}]
     cleaning: {duplicate_documents: drop, duplicate_paragraphs: drop, shortest_paragraph: 20}
+tokenizers:
+  micro: {kind: train, vocab_size: 120}
 tokens:
-  micro: {corpus: micro, tokenizer: {kind: train, vocab_size: 120, lowercase: true}, lengths: [16, 24],
-          valid_fraction: 0.4}
+  micro: {corpus: micro, tokenizer: micro, lengths: [16, 24], valid_fraction: 0.4}
 tasks:
   micro: {kind: local, glue: glue, squad: squad}
 encoders:
@@ -58,16 +59,13 @@ models:
 published: {}
 finetunings:
   micro: {model: micro, tasks: micro, recipe: paper, arms: [pretrained, scratch]}
+protocols:
+  micro: {tasks: [cola]}
 ablations:
   pair:
     title: "Two objectives"
-    model: micro
-    tokens: micro
-    data: micro
-    recipe: paper
+    base: {model: micro, tokens: micro, data: micro, recipe: paper}
     arms: {electra: {}, mlm: {objective.name: mlm}}
-    tasks: [cola]
-    seeds: 1
     steps: 10
 """
 MODEL = "micro"

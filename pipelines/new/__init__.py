@@ -4,7 +4,6 @@ What the files show is taken from them; sizes follow from the amount of text. Ev
 all of it can be edited afterwards.
 """
 
-import io
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from pipelines.new import task, text
 from pipelines.params import FILE, NAME, load
 from pipelines.settings_file import read
 
-WIDTH = 120  # characters of a line
+SHORT = 80  # characters
 Entries = dict[str, Any]  # section -> what NAME is there
 
 
@@ -44,7 +43,7 @@ def new(name: str, files: Sequence[str], rows: Sequence[str], columns: dict[str,
         raise BadConfig(
             "new", "has neither --text nor --task", "files of yours", "electra new mine --text 'data/*.jsonl'"
         )
-    if taken := [f"{section}.{name}" for section in entries if name in values[section]]:
+    if taken := [f"{section}.{name}" for section in entries if name in values.get(section, ())]:
         raise BadConfig(FILE, f"has {taken[0]} already", "a new name")
     _add(name, entries)
     added = ", ".join(f"{section}.{name}" for section in entries)
@@ -58,6 +57,8 @@ def _add(name: str, entries: Entries) -> None:
     before = FILE.read_text(encoding="utf-8")
     lines = before.splitlines()
     for section, entry in entries.items():
+        if not any(re.match(rf"{section}\s*:", line) for line in lines):
+            lines += ["", f"{section}:"]
         start = next(at for at, line in enumerate(lines) if re.match(rf"{section}\s*:", line))
         if "{" in lines[start]:
             raise BadConfig(FILE, f"has {section} on one line", "a section with an entry a line")
@@ -73,16 +74,16 @@ def _add(name: str, entries: Entries) -> None:
         raise
 
 
-def _written(key: str, value: Any, indent: str = "  ") -> list[str]:
-    """A key and its value as YAML: on one line if that is not too long, else a line for each key below."""
-    from ruamel.yaml import YAML
+def _written(name: str, entry: dict[str, Any]) -> list[str]:
+    """The lines of an entry as DVC would write them: its innermost sections in braces, and all of it if it is short."""
+    from dvc.utils.serialize import dumps_yaml
+    from ruamel.yaml.comments import CommentedMap
 
-    yaml, text = YAML(typ="safe"), io.StringIO()
-    yaml.default_flow_style, yaml.width = True, 10_000
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # which its annotation does not know
-    yaml.dump({key: value}, text)
-    line = indent + text.getvalue().strip()[1:-1]
-    if len(line) <= WIDTH or not isinstance(value, dict):
-        return [line]
-    below = [part for inner, each in value.items() for part in _written(inner, each, f"{indent}  ")]
-    return [f"{indent}{key}:", *below]
+    def styled(values: dict[str, Any]) -> Any:
+        section = CommentedMap({key: styled(each) if isinstance(each, dict) else each for key, each in values.items()})
+        if len(str(values)) < SHORT or not any(isinstance(each, dict) for each in values.values()):
+            section.fa.set_flow_style()
+        return section
+
+    text: str = dumps_yaml({"section": {name: styled(entry)}})
+    return text.splitlines()[1:]

@@ -26,10 +26,11 @@ def entries(name: str, files: Sequence[str], encoder: str) -> dict[str, Any]:
     pretrain = {"length": LENGTH, "batch": BATCH, "steps": steps, "warmup": steps // 20, "learning_rate": 5.0e-4}
     pieces = 2_048 if size < 2e7 else 8_192 if size < 1e9 else 30_522
     return {
-        "corpora": {"sources": [source], **({"cleaning": {"markup": True}} if markup else {})},
+        "corpora": {"sources": {"text": source}, **({"cleaning": {"markup": True}} if markup else {})},
+        "tokenizers": {"kind": "train", "vocab_size": pieces},
         "tokens": {
             "corpus": name,
-            "tokenizer": {"kind": "train", "vocab_size": pieces, "lowercase": True},
+            "tokenizer": name,
             "lengths": [LENGTH],
             "valid_fraction": 0.01 if size > 2e7 else 0.05,
         },

@@ -1,7 +1,7 @@
 """`electra play`: a page in the browser on which words are hidden, replaced and judged, and fine-tuned models asked.
 
     electra play            the model that params.yaml `run` names first; or give a name, or a folder of models
-    electra play mini --port 0 --host ::1
+    electra play mini_plus --port 0 --host ::1
 
 shelf.py has the models, server.py what the page may ask and who may ask it, page.* what the browser shows. Nothing but
 this process is asked: the page holds no address, and only this machine is listened to unless `--remote` is given.

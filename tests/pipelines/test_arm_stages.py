@@ -30,7 +30,8 @@ def test_dvc_is_told_of_an_arm_what_its_ablation_depends_on(tmp_path: Path) -> N
     arm = YAML(typ="safe").load((tmp_path / name).read_text())["stages"]["arm"]
     whole = YAML(typ="safe").load((ROOT / "pipelines" / "dvc.yaml").read_text())["stages"]["ablation"]["do"]
     assert arm["foreach"] == ["a-seed1", "b-seed1"] and len(arm["do"]["deps"]) == len(whole["deps"])
-    assert "ablations.table5" in arm["do"]["params"] and "build/tokens/${ablations.table5.tokens}" in arm["do"]["deps"]
+    assert "ablations.table5" in arm["do"]["params"]
+    assert "build/tokens/${ablations.table5.base.tokens}" in arm["do"]["deps"]
     assert (tmp_path / name).parent / arm["do"]["wdir"] == tmp_path / "pipelines/arms/table5/../../.."
     assert arm["do"]["outs"] == ["build/arms/table5/${item}"]
     assert arm["do"]["cmd"] == "python -m pipelines ablation table5 --only ${item}"

@@ -20,8 +20,9 @@ from tests.conftest import environment, git_project
 ARMS = """
 ablations:
   a:
-    {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke, tasks: [rte], steps: 10,
-     arms: {one: {}, two: {objective.mask_rate: 0.2}}, finetune: {defaults: {epochs: 1}}}
+    {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke},
+     protocol: {tasks: [rte], steps: 10, finetune: {defaults: {epochs: 1}}},
+     arms: {one: {}, two: {objective.mask_rate: 0.2}}}
 """
 STEPS = {"models.smoke.pretrain.steps": 10}
 On = Callable[[Path], None]

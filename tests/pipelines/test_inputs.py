@@ -9,12 +9,19 @@ from pipelines import inputs
 from pipelines.params import load
 from tests.conftest import SMOKE
 
-OWN = SMOKE.replace(
-    "smoke: {kind: sample, seed: 1}",
-    "smoke: {kind: own, tasks: {mood: {train: t.tsv, dev: d.tsv, labels: [a, b]}}}",
-).replace(
-    "tokenizer: {kind: train, vocab_size: 200, lowercase: true}, lengths: [16]}",
-    "tokenizer: {kind: vocab, file: build/tokens/other/vocab.txt}, lengths: [16]}",
+OWN = (
+    SMOKE.replace(
+        "smoke: {kind: sample, seed: 1}",
+        "smoke: {kind: own, tasks: {mood: {train: t.tsv, dev: d.tsv, labels: [a, b]}}}",
+    )
+    .replace(
+        "corpus: absent, tokenizer: smoke",
+        "corpus: absent, tokenizer: other",
+    )
+    .replace(
+        "tokenizers:\n",
+        "tokenizers:\n  other: {kind: vocab, file: build/tokens/other/vocab.txt}\n",
+    )
 )
 
 

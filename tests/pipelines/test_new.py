@@ -70,6 +70,8 @@ def test_a_small_file_of_many_texts_is_many_documents(
 
 
 def test_the_entries_are_short_and_rows_keep_their_ids(here: Path) -> None:
+    from dvc.utils.hydra import apply_overrides
+
     before = Path("params.yaml").read_text().splitlines()
     rows("text.jsonl", *({"text": f"Text number {n} of many."} for n in range(200)))
     records = [{"id": 100 + n, "text": f"row {n}", "label": "ab"[n % 2]} for n in range(30)]
@@ -81,6 +83,9 @@ def test_the_entries_are_short_and_rows_keep_their_ids(here: Path) -> None:
     assert load().tasks["mine-too"].tasks["mine_too"].id == "id"
     assert main(["new", "again", "--task", rows("same.jsonl", *({**row, "id": 1} for row in records)), task[1]]) == 0
     assert load().tasks["again"].tasks["again"].id is None
+    text = Path("params.yaml").read_text()
+    apply_overrides("params.yaml", ["tracking=mlflow"])
+    assert Path("params.yaml").read_text() == text  # as DVC writes it
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from pipelines.params import load
 from tests.conftest import ROOT, environment, git_project
 
 DEPLOYMENTS = YAML(typ="safe").load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
-MODELS = ("tiny", "mini", "small", "base", "large")
+MODELS = ("tiny", "mini_plus", "small", "base", "large")
 
 
 def test_deployments_name_flows_and_models_that_exist() -> None:

@@ -13,8 +13,8 @@ from tests.conftest import SMOKE, copy_text
 ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace("ablations: []", "ablations: [a]").removesuffix(
     "ablations: {}\n"
 ) + (
-    "ablations:\n  a: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke, arms: {one: {}}}\n"
-    "  b: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke,"
+    "ablations:\n  a: {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke}, arms: {one: {}}}\n"
+    "  b: {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke},"
     " arms: {same: {}, two: {generator.width: 1.0}}}\n"
 )
 

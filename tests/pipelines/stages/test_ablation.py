@@ -26,24 +26,18 @@ ABLATIONS = """
 ablations:
   objectives:
     title: Objectives
-    model: smoke
-    tokens: smoke
-    data: smoke
-    recipe: smoke
+    base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke}
     arms: {electra: {}, mlm: {objective.name: mlm}}
-    tasks: [cola]
-    seeds: 2
-    points: [0.5]
-    finetune: &few {defaults: {epochs: 1, length: 16, layer_decay: 1.0}}
+    protocol:
+      tasks: [cola]
+      seeds: 2
+      points: [0.5]
+      finetune: &few {defaults: {epochs: 1, length: 16, layer_decay: 1.0}}
   weights:
     title: Weights
-    model: smoke
-    tokens: smoke
-    data: smoke
-    recipe: smoke
+    base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke}
     arms: {published: {}, ten: {objective.discriminator_weight: 10.0}}
-    tasks: [cola]
-    finetune: *few
+    protocol: {tasks: [cola], finetune: *few}
 """
 
 

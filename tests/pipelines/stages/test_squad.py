@@ -23,7 +23,8 @@ tracking: none
 published: {}
 ablations: {}
 corpora: {c: {sources: [{kind: sample}]}}
-tokens: {t: {corpus: c, tokenizer: {kind: train, vocab_size: 800}, lengths: [16]}}
+tokenizers: {w: {kind: train, vocab_size: 800}}
+tokens: {t: {corpus: c, tokenizer: w, lengths: [16]}}
 tasks: {made_up: {kind: sample}}
 encoders:
   small: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16, positions: 24}

@@ -1,0 +1,178 @@
+"""The params.yaml that is shipped: the paper's values, what DVC asks for, and lines that `dvc exp run -S` leaves be."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from ruamel.yaml import YAML
+
+from electra.nn.config import ModernConfig
+from electra.pretraining.corruption import SpecialIds
+from electra.pretraining.model import Pretraining
+from pipelines.params import load, settings_digest
+from tests.conftest import ROOT
+
+SHIPPED = ROOT / "params.yaml"
+
+
+def test_the_shipped_file_loads_and_every_arm_of_every_ablation_builds() -> None:
+    params = load(SHIPPED)
+    assert set(params.run.models) <= set(params.models)
+    for name, ablation in params.ablations.items():
+        for arm in ablation.settings:
+            assert dataclasses.is_dataclass(params.arm(name, arm))
+            assert ablation.label(arm)
+
+
+def test_the_published_models_carry_all_of_their_published_settings() -> None:
+    """Paper, Table 6, and the released small (small_plus): never only the size."""
+    published = {  # layers, hidden, heads, ffn, embedding | generator | mask rate | length, batch, steps, rate, warm-up
+        "small": (12, 256, 4, 1024, 128, 0.25, 0.15, 128, 128, 1_000_000, 5e-4, 10_000),
+        "small_plus": (12, 256, 4, 1024, 128, 1.0, 0.15, 512, 128, 4_000_000, 5e-4, 10_000),
+        "base": (12, 768, 12, 3072, 768, 1 / 3, 0.15, 512, 256, 766_000, 2e-4, 10_000),
+        "large": (24, 1024, 16, 4096, 1024, 0.25, 0.25, 512, 2048, 400_000, 2e-4, 10_000),
+    }
+    models = load(ROOT / "params.yaml").models
+    for name, values in published.items():
+        model = models[name]
+        encoder, generator, objective, pretrain = model.encoder, model.generator, model.objective, model.pretrain
+        size = (encoder.layers, encoder.hidden, encoder.heads, encoder.ffn, encoder.embedding)
+        recipe = (pretrain.length, pretrain.batch, pretrain.steps, pretrain.learning_rate, pretrain.warmup)
+        assert (*size, generator.width, objective.mask_rate, *recipe) == pytest.approx(values, rel=1e-4), name
+        assert (encoder.dropout, encoder.attention_dropout, encoder.init_std, encoder.init) == (
+            0.1,
+            0.1,
+            0.02,
+            "published",
+        )
+        adam = (pretrain.beta1, pretrain.beta2, pretrain.eps, pretrain.weight_decay, pretrain.clip)
+        assert adam == (0.9, 0.999, 1e-6, 0.01, 1.0) and not pretrain.bias_correction and pretrain.schedule == "product"
+        assert (objective.name, objective.sharing, objective.training) == ("electra", "embeddings", "joint")
+        assert (objective.discriminator_weight, objective.written, objective.temperature) == (50, (0.85, 0.0), 1)
+        assert (generator.kind, generator.depth, encoder.positions, encoder.token_types) == ("network", 1, 512, 2)
+
+
+def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alone() -> None:
+    models = load(SHIPPED).models
+    for paper in ("small", "base"):
+        counts = []
+        for name in (paper, f"modern-{paper}"):
+            with torch.device("meta"):
+                networks = Pretraining(models[name].electra(), 30522, SpecialIds(0, 101, 102, 103))
+            encoder = networks.discriminator.encoder
+            counts.append([sum(p.numel() for p in part.parameters()) for part in (encoder, networks)])
+        assert counts[1] == pytest.approx(counts[0], rel=0.02)
+        ours, theirs = models[f"modern-{paper}"], models[paper]
+        whole = dataclasses.replace(ours.pretrain, accumulate=1)  # how it is computed, not what
+        assert (whole, ours.generator, ours.tokens) == (theirs.pretrain, theirs.generator, theirs.tokens)
+        assert dataclasses.replace(ours.objective, sharing="embeddings") == theirs.objective
+        assert isinstance(ours.encoder, ModernConfig)
+        longer = dataclasses.replace(ours.electra().pretrain, length=1024)
+        assert dataclasses.replace(ours.electra(), pretrain=longer).encoder.positions == 1024
+
+
+def test_the_shipped_file_states_every_section_that_dvc_reads() -> None:
+    """DVC refuses to run where a parameter that a stage names is missing, even one that has a default.
+
+    It takes a model as one parameter, so `generator` and `objective` need not be there.
+    """
+    values = YAML(typ="safe").load(SHIPPED.read_text(encoding="utf-8"))
+    for name, model in values["models"].items():
+        assert {"tokens", "encoder", "pretrain"} <= set(model), name
+        assert isinstance(model["encoder"], str), name
+    for name, tokens in values["tokens"].items():
+        assert isinstance(tokens["tokenizer"], str), name
+    for name, finetuning in values["finetunings"].items():
+        assert {"model", "tasks", "recipe"} <= set(finetuning), name
+    assert {"defaults", "tasks", "squad"} <= set(values["recipes"]["paper"])
+    assert {"models", "ablations"} <= set(values["run"])
+
+
+def test_a_model_need_not_say_what_is_as_published(tmp_path: Path) -> None:
+    text = SHIPPED.read_text(encoding="utf-8")
+    shorter = text.replace("    objective: {name: electra}\n", "").replace("    generator: {width: 0.25}\n", "")
+    assert len(shorter) < len(text) - 100
+    (tmp_path / "params.yaml").write_text(shorter)
+    params, shipped = load(tmp_path / "params.yaml"), load(SHIPPED)
+    assert params.models == shipped.models
+    assert [settings_digest(name, params) for name in params.ablations] == [
+        settings_digest(name, shipped) for name in shipped.ablations
+    ]
+
+
+def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path: Path) -> None:
+    """What an experiment says of fine-tuning or takes from its recipe is one; what no task of it sees is none."""
+
+    def told(experiment: dict[str, Any], **recipe: Any) -> str:
+        values = YAML(typ="safe").load(SHIPPED.read_text(encoding="utf-8"))
+        values["recipes"]["tiny"] = {"defaults": {"epochs": 2}} | recipe
+        values["protocols"]["tiny"]["finetune"] = experiment
+        (tmp_path / "params.yaml").write_text(json.dumps(values))
+        return settings_digest("table5", load(tmp_path / "params.yaml"))
+
+    stsb, three = {"stsb": {"epochs": 10}}, {"defaults": {"epochs": 3}}
+    written_out = told(three | {"tasks": stsb})
+    assert written_out == told({}, **three, tasks=stsb) == told(three, tasks=stsb | {"wnli": {"epochs": 9}})
+    assert written_out != told({}, tasks=stsb)
+
+
+def overridden(text: str, override: str, tmp_path: Path) -> str:
+    """What `dvc exp run -S` makes of a file."""
+    from dvc.utils.hydra import apply_overrides
+
+    (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
+    apply_overrides(tmp_path / "params.yaml", [override])
+    return (tmp_path / "params.yaml").read_text(encoding="utf-8")
+
+
+def changed(before: str, after: str) -> list[str]:
+    """The lines that are others now."""
+    return [new for old, new in zip(before.splitlines(), after.splitlines(), strict=True) if old != new]
+
+
+def test_an_override_changes_the_line_of_its_key_and_no_other(tmp_path: Path) -> None:
+    """DVC writes all lists anew, so one that it would write otherwise shows up beside every setting that is tried."""
+    text = SHIPPED.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 350
+    assert overridden(text, "tracking=mlflow", tmp_path) == text
+    (line,) = changed(text, overridden(text, "models.tiny.pretrain.steps=600", tmp_path))
+    assert "steps: 600" in line
+    (line,) = changed(text, overridden(text, "models.mini_plus.pretrain.phases.long.steps=600", tmp_path))
+    assert "steps: 600" in line
+
+
+def numbers(section: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Every (section, key) of a number."""
+    for key, value in section.items():
+        if isinstance(value, dict):
+            yield from numbers(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield section, key
+
+
+def test_every_number_of_every_model_may_be_longer_or_shorter_on_its_line() -> None:
+    from dvc.utils.serialize import dumps_yaml
+    from dvc.utils.serialize._yaml import parse_yaml_for_update
+
+    values, tried = parse_yaml_for_update(SHIPPED.read_text(encoding="utf-8"), str(SHIPPED)), 0
+    for name, model in values["models"].items():
+        before = dumps_yaml({"models": {name: model}})  # lines as in the file, in a tenth of the time
+        for section, key in numbers(model):
+            number = section[key]
+            for other in (number * 10 + 1, number // 10 + 3) if isinstance(number, int) else (0.5, 0.00025):
+                section[key], tried = other, tried + 1
+                assert len(changed(before, dumps_yaml({"models": {name: model}}))) == 1, f"{name}, {key}: {other}"
+            section[key] = number
+    assert tried > 100
+
+
+def test_the_shipped_file_has_no_anchors() -> None:
+    """`dvc exp run -S` does not change a section that another one is merged from, and says nothing."""
+    from ruamel.yaml.tokens import AliasToken, AnchorToken
+
+    tokens = YAML(typ="safe", pure=True).scan(SHIPPED.read_text(encoding="utf-8"))
+    assert not [token for token in tokens if isinstance(token, AliasToken | AnchorToken)]
