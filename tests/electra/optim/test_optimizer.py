@@ -1,4 +1,4 @@
-"""The optimizer and the schedule against the published formulas in float64."""
+"""The optimizer against the published formulas in float64."""
 
 import pytest
 import torch
@@ -37,29 +37,6 @@ def test_biases_and_norms_are_not_decayed_but_embeddings_are():
     optimizer = build_optimizer(module.named_parameters(), weight_decay=0.1)
     decayed = {id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
     assert decayed == {id(module["table"].weight), id(module["line"].weight)}
-
-
-def test_product_schedule():
-    rates = [learning_rate(t, peak=2.0, warmup=4, steps=10) for t in range(10)]
-    assert rates == pytest.approx([2 * (1 - t / 10) * min(1, t / 4) for t in range(10)])
-    assert rates[0] == 0
-
-
-def test_warmup_then_decay_peaks_after_the_warmup():
-    rates = [learning_rate(t, peak=2.0, warmup=4, steps=10, form="warmup_then_decay") for t in range(10)]
-    assert max(rates) == rates[3] == rates[4] == 2.0 and rates[9] == pytest.approx(2 / 6)
-
-
-def test_warmup_stable_decay_is_flat_and_ends_by_a_root():
-    rates = [
-        learning_rate(t, peak=2.0, warmup=4, steps=20, form="warmup_stable_decay", decay_share=0.25) for t in range(20)
-    ]
-    expected = [2 * (t + 1) / 4 for t in range(4)] + [2.0] * 11 + [2 * (1 - (i / 5) ** 0.5) for i in range(5)]
-    assert rates == pytest.approx(expected)
-    longer = [
-        learning_rate(t, peak=2.0, warmup=4, steps=40, form="warmup_stable_decay", decay_share=0.25) for t in range(15)
-    ]
-    assert longer == rates[:15]  # a longer run begins with the same steps
 
 
 def test_layer_scale_published_has_one_power_more():

@@ -1,0 +1,117 @@
+"""The encoder over rows end to end equals the padded one."""
+
+import numpy as np
+import pytest
+import torch
+
+from electra.finetuning import unpadded
+from electra.finetuning.classification import encode
+from electra.finetuning.tasks import GLUE
+from electra.finetuning.unpadded import first_hidden, hidden, pooled_hidden
+from electra.nn import varlen
+from electra.nn.weights import load_encoder
+from tests.electra.nn.test_varlen import by_rows
+
+from .conftest import glue_rows, padded
+
+
+@pytest.fixture(scope="module")
+def examples(tokenizer):
+    return encode(glue_rows("mrpc", 60, 1), GLUE["mrpc"], tokenizer, 40)
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
+def test_hidden_states_and_gradients_equal_the_padded_encoders(model, examples, rows):
+    encoder = load_encoder(model, dropout=0.0)
+    batch = examples.batch(np.array(rows))
+    weights = torch.randn(len(batch.ids_P), 32, generator=torch.Generator().manual_seed(1))
+    whole = encoder(*padded(batch)).flatten(0, 1)[batch.cell_P]
+    (whole * weights).sum().backward()
+    expected = {name: parameter.grad.clone() for name, parameter in encoder.named_parameters()}
+    encoder.zero_grad()
+    ours = hidden(encoder, batch)
+    assert torch.allclose(ours, whole, atol=1e-5)
+    (ours * weights).sum().backward()
+    for name, parameter in encoder.named_parameters():
+        assert torch.allclose(parameter.grad, expected[name], atol=1e-4), name
+    assert torch.allclose(first_hidden(encoder, batch), whole[batch.first_B], atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
+def test_rows_of_their_own_see_what_the_grid_lets_them_see(model, examples, rows, monkeypatch):
+    """Where the device has the operator, which is played here, neither a grid nor a mask is made."""
+    encoder, batch = load_encoder(model, dropout=0.0), examples.batch(np.array(rows))
+    weights = torch.randn(len(batch.ids_P), 32, generator=torch.Generator().manual_seed(1))
+    found = []
+    for usable in (False, True):
+        monkeypatch.setattr(varlen, "usable", lambda device, size, usable=usable: usable)
+        if usable:
+            monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", by_rows)
+            monkeypatch.setattr(unpadded, "_Spread", None)
+        encoder.zero_grad()
+        states, firsts = hidden(encoder, batch), first_hidden(encoder, batch)
+        ((states * weights).sum() + (firsts * weights[: len(rows)]).sum()).backward()
+        gradients = [each.grad for each in encoder.parameters() if each.grad is not None]
+        found.append([states.detach(), firsts.detach(), *gradients])
+    for grid, own in zip(*found, strict=True):
+        assert torch.allclose(own, grid, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_mean_and_maximum_are_over_a_rows_own_tokens(model, examples, rows, pooling):
+    encoder = load_encoder(model, dropout=0.0)
+    batch = examples.batch(np.array(rows))
+    weights = torch.randn(len(rows), 32, generator=torch.Generator().manual_seed(1))
+    ids, segments, lengths = padded(batch)
+    whole = encoder(ids, segments, lengths)
+    own = [row[:length] for row, length in zip(whole, lengths, strict=True)]
+    wanted = torch.stack([row.mean(0) if pooling == "mean" else row.max(0).values for row in own])
+    (wanted * weights).sum().backward()
+    expected = {name: parameter.grad.clone() for name, parameter in encoder.named_parameters()}
+    encoder.zero_grad()
+    ours = pooled_hidden(encoder, batch, pooling)
+    assert torch.allclose(ours, wanted, atol=1e-5)
+    (ours * weights).sum().backward()
+    for name, parameter in encoder.named_parameters():
+        assert torch.allclose(parameter.grad, expected[name], atol=1e-4), name
+
+
+def test_attention_dropout_has_the_gradient_of_what_it_did(model, examples):
+    encoder = load_encoder(model, dropout=0.2).double().train()
+    batch = examples.batch(np.array([0, 1]))
+    bias = encoder.layers[0].attention.qkv.bias
+
+    def loss() -> torch.Tensor:
+        torch.manual_seed(5)
+        return hidden(encoder, batch).square().mean()
+
+    (grad,) = torch.autograd.grad(loss(), bias)
+    step = torch.randn(bias.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * 1e-5
+    with torch.no_grad():
+        bias += step
+        above = loss()
+        bias -= 2 * step
+        below = loss()
+    assert float((above - below) / 2) == pytest.approx(float((grad * step).sum()), rel=1e-4)
+
+
+@pytest.mark.parametrize("where", ["attention", "elsewhere"])
+def test_dropout_disturbs_as_much_as_the_padded_encoders(model, examples, where):
+    """Over many draws the hidden states have the same mean, to within its error, and the same variance."""
+    encoder = load_encoder(model, dropout=0.3).train()
+    if where == "attention":
+        encoder.embeddings.dropout = 0.0
+    for layer in encoder.layers:
+        if where == "attention":
+            layer.drop.rate = 0.0
+        else:
+            layer.attention.dropout = 0.0
+    batch = examples.batch(np.arange(6))
+    torch.manual_seed(1)
+    with torch.no_grad():
+        ours = torch.stack([first_hidden(encoder, batch) for _ in range(1000)])
+        theirs = torch.stack([encoder(*padded(batch))[:, 0] for _ in range(1000)])
+    assert ours.var(0).sum() / theirs.var(0).sum() == pytest.approx(1.0, abs=0.05)
+    error = ((ours.var(0) + theirs.var(0)) / 1000).sqrt()
+    assert ((ours.mean(0) - theirs.mean(0)) / error).abs().max() < 5.0
