@@ -9,6 +9,7 @@ A version is `served.py` with a folder's name and DVC's hash, a few kilobytes; t
 """
 
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def _saved(mlflow: Any, run: Any, name: str, told: dict[str, str]) -> str:
     from mlflow.pyfunc import save_model
 
     place = f"registered/{name}"
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True):  # advice to authors
         code = str(Path(__file__).with_name("served.py"))
         needed = [f"electra-workflow=={electra.__version__}"]
         save_model(f"{folder}/model", python_model=code, model_config=told, pip_requirements=needed)

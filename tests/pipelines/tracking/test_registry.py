@@ -47,6 +47,7 @@ def test_networks_are_registered_answer_rows_and_refuse_other_bytes(
     command = [sys.executable, "-m", "dvc", "repro", "pipelines/dvc.yaml:glue@smoke"]
     done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "Warning" not in done.stderr
     recorder.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
     mlflow, experiment = recorder.client()
     runs = {run.info.run_name: run for run in mlflow.search_runs([experiment])}
