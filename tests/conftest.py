@@ -65,8 +65,7 @@ published: {}
 finetunings:
   smoke: {model: smoke, tasks: smoke, recipe: smoke, arms: [pretrained, scratch]}
   base: {model: base, tasks: smoke, recipe: paper}
-protocols:
-  smoke: {}
+protocols: {smoke: {}}
 ablations: {}
 """
 

@@ -60,13 +60,12 @@ published: {}
 finetunings:
   micro: {model: micro, tasks: micro, recipe: paper, arms: [pretrained, scratch]}
 protocols:
-  micro: {tasks: [cola]}
+  micro: {tasks: [cola], steps: 10}
 ablations:
   pair:
     title: "Two objectives"
     base: {model: micro, tokens: micro, data: micro, recipe: paper}
     arms: {electra: {}, mlm: {objective.name: mlm}}
-    steps: 10
 """
 MODEL = "micro"
 COMMANDS = {stage: [stage, MODEL] for stage in ("corpus", "tokens", "tasks", "pretrain", "glue", "squad")} | {

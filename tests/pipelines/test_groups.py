@@ -96,8 +96,8 @@ def test_a_number_in_an_arm_is_checked_as_in_the_model(change: tuple[str, str], 
 def test_what_is_said_once_stands_wherever_it_is_named(tmp_path: Path) -> None:
     text = with_ablation(
         shared=(
-            "protocols:\n  smoke: {}",
-            "protocols:\n  smoke: {tasks: [cola], seeds: 3, common: {pretrain.eval_batches: 1}}",
+            "protocols: {smoke: {}}",
+            "protocols: {smoke: {tasks: [cola], seeds: 3, common: {pretrain.eval_batches: 1}}}",
         ),
         own=("protocol: {}", "protocol: {seeds: 2, common: {encoder.layers: 2}}"),
         labels=("two: {objective.name: mlm}}, labels: {two: BERT}", "two: {label: BERT, objective.name: mlm}}"),
@@ -135,9 +135,9 @@ def test_the_sections_of_a_list_may_have_names(tmp_path: Path) -> None:
         (("protocol: {}", "protocol: {sedes: 2}"), "ablations.a.protocol.sedes: is not a parameter"),
         (("protocol: {}", "protocol: 3"), "ablations.a.protocol: is 3; expected a section"),
         (("two: {objective.name: mlm}", "two: 3"), "ablations.a.arms.two: is 3"),
-        (("protocols:\n  smoke: {}\n", "protocols:\n  smoke: {seeds: 0}\n"), "protocols.smoke.seeds: is 0"),
+        (("protocols: {smoke: {}}", "protocols: {smoke: {seeds: 0}}"), "protocols.smoke.seeds: is 0"),
         (
-            ("protocols:\n  smoke: {}\n", "protocols:\n  other: {}\n"),
+            ("protocols: {smoke: {}}", "protocols: {other: {}}"),
             "ablations.a.base.model: has no 'smoke'; expected one of other",
         ),
         (
