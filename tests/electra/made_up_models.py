@@ -1,5 +1,6 @@
 """Untrained models of every kind, as folders, for tests of what is done with models: made in a second."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -13,6 +14,7 @@ from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig,
 from electra.nn.card import model_card
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
+from electra.nn.fresh import fresh_encoder
 from electra.nn.pretrained import architecture, network_tensors
 from electra.nn.weights import config_json, encoder_tensors, load_encoder, write_folder
 from electra.pretraining.discriminator import Discriminator
@@ -26,6 +28,17 @@ CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1
 MOOD = Task(name="mood", title="mood", labels=("bad", "good"), metrics=("accuracy",), columns=("body",), id="number")
 SQUAD = SquadConfig(length=40, stride=12, question_length=10, beam=3)
 SEEN = 48  # positions that pre-training is said to have used
+
+
+def write_base(root: Path, words: Sequence[str], positions: int, folder: str = "base", **fields: str) -> None:
+    """A tokenizer of these words, and beside it the folder of a fresh encoder of one layer."""
+    tokenizer = tokenizers.from_pieces([*tokenizers.SPECIALS, *words], lowercase=True, strip_accents=None)
+    tokenizers.save(tokenizer, root / "tokenizer")
+    files = {path.name: path.read_text() for path in (root / "tokenizer").iterdir()}
+    config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=positions)
+    tensors = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, 1))
+    values = config_json(config, tokenizer.vocab_size, "ElectraModel")
+    write_folder(root / folder, tensors, values, files, "", **fields)
 
 
 def write_pretrained(root: Path) -> None:

@@ -19,16 +19,14 @@ import pyarrow
 import pyarrow.parquet
 import torch
 
-from electra.data import tokenizer as tokenizers
 from electra.finetuning.folder import write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
-from electra.nn.config import EncoderConfig
-from electra.nn.fresh import fresh_encoder
-from electra.nn.weights import config_json, encoder_tensors, load_encoder, write_folder
+from electra.nn.weights import load_encoder
 from pipelines.__main__ import main
+from tests.electra.made_up_models import write_base
 
 CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True, columns=("tokens",))
 MOOD = Task(name="mood", title="mood", labels=("a", "b"), metrics=("accuracy",), columns=("body",), id="number")
@@ -68,29 +66,8 @@ SUFFIXES = ("txt", "tsv", "jsonl", "json", "conll", "parquet", "txt.gz", "jsonl.
 
 def models(root: Path) -> list[Path]:
     """Untrained models of every kind, tiny."""
-    words = [
-        *tokenizers.SPECIALS,
-        "the",
-        "a",
-        "cat",
-        "dog",
-        "runs",
-        "red",
-        "is",
-        "what",
-        "?",
-        ".",
-        "b",
-        "c",
-        "##a",
-        "##b",
-    ]
-    tokenizer = tokenizers.from_pieces(words, lowercase=True, strip_accents=None)
-    tokenizers.save(tokenizer, root / "tokenizer")
-    config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=64)
-    files = {path.name: path.read_text() for path in (root / "tokenizer").iterdir()}
-    tensors = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, 1))
-    write_folder(root / "base", tensors, config_json(config, tokenizer.vocab_size, "ElectraModel"), files, "")
+    words = ["the", "a", "cat", "dog", "runs", "sleeps", "red", "is", "what", "?", ".", "b", "c", "##a", "##b"]
+    write_base(root, words, 64)
     torch.manual_seed(1)
     plain, squad = FinetuneConfig(length=40), SquadConfig(length=40, stride=12, question_length=10, beam=3)
     for task in (GLUE["cola"], GLUE["rte"], GLUE["stsb"], MOOD):

@@ -13,19 +13,14 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-import torch
 
 from electra.config import plain
 from electra.files import dump_line, write_json, write_jsonl
-from electra.finetuning.folder import write_model
-from electra.finetuning.heads import Classifier
-from electra.finetuning.squad.head import SpanFinder
-from electra.finetuning.tagging import Tagger
-from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
-from electra.nn.weights import load_encoder
+from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.storage.manifest import write_manifest
 from pipelines.__main__ import main
 from tests.conftest import ROOT, environment
+from tests.pipelines import bad_predict
 
 CONFIG = FinetuneConfig(length=40)
 CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True, columns=("tokens",))
@@ -34,33 +29,8 @@ CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Untrained models of every kind."""
-    from electra.data import tokenizer as tokenizers
-    from electra.nn.config import EncoderConfig
-    from electra.nn.fresh import fresh_encoder
-    from electra.nn.weights import config_json, encoder_tensors, write_folder
-
     root = tmp_path_factory.mktemp("models")
-    words = [
-        *tokenizers.SPECIALS,
-        *["the", "a", "cat", "dog", "runs", "sleeps", "red", "is", "what", "?", "."],
-        *"abc",
-        *["##a", "##b"],
-    ]
-    tokenizer = tokenizers.from_pieces(list(dict.fromkeys(words)), lowercase=True, strip_accents=None)
-    tokenizers.save(tokenizer, root / "tokenizer")
-    config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=64)
-    files = {path.name: path.read_text() for path in (root / "tokenizer").iterdir()}
-    tensors = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, 1))
-    write_folder(root / "base", tensors, config_json(config, tokenizer.vocab_size, "ElectraModel"), files, "")
-    torch.manual_seed(1)
-    for name in ("cola", "rte", "stsb"):
-        network = Classifier(load_encoder(root / "base"), len(GLUE[name].labels), 0.0)
-        write_model(root / name, network, GLUE[name], CONFIG, root / "base")
-    write_model(root / "chunks", Tagger(load_encoder(root / "base"), 5, 40), CHUNKS, CONFIG, root / "base")
-    mood = Task(name="mood", title="mood", labels=("a", "b"), metrics=("accuracy",), columns=("body",), id="number")
-    write_model(root / "mood", Classifier(load_encoder(root / "base"), 2, 0.0), mood, CONFIG, root / "base")
-    squad = SquadConfig(length=40, stride=12, question_length=10, beam=3)
-    write_model(root / "squad2", SpanFinder(load_encoder(root / "base"), squad), SQUAD_2, squad, root / "base")
+    bad_predict.models(root)
     return root
 
 

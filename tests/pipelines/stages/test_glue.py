@@ -9,17 +9,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from electra.data import tokenizer as tokenizers
 from electra.errors import BadConfig, BadDevice, BadInput, CorruptFile
 from electra.files import read_jsonl, write_jsonl
 from electra.finetuning.runs import plan, summary
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, TASKS
-from electra.nn.config import EncoderConfig
-from electra.nn.fresh import fresh_encoder
-from electra.nn.weights import config_json, encoder_tensors, write_folder
 from electra.storage.manifest import write_manifest
 from pipelines.params import load
 from pipelines.stages import glue
+from tests.electra.made_up_models import write_base
 
 WORDS = ["red", "blue", "green", "cat", "dog", "bird", "runs", "sleeps"]
 PARAMS = """
@@ -74,13 +71,7 @@ class Notes:
 def workspace(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(PARAMS)
-    tokenizer = tokenizers.from_pieces([*tokenizers.SPECIALS, *WORDS], lowercase=True, strip_accents=None)
-    tokenizers.save(tokenizer, Path("tokenizer"))
-    config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=16)
-    files = {path.name: path.read_text() for path in Path("tokenizer").iterdir()}
-    encoder = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, 1))
-    values = config_json(config, tokenizer.vocab_size, "ElectraModel")
-    write_folder(Path("build/models/small/encoder"), encoder, values, files, "", model="small", part="encoder")
+    write_base(tmp_path, WORDS, 16, "build/models/small/encoder", model="small", part="encoder")
     draw = random.Random(1)
     for name in ("cola", "mnli", "mrpc", "stsb"):
         for split in ("train", *GLUE[name].evaluation):

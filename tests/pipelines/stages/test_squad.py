@@ -5,16 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from electra.data import tokenizer as tokenizers
 from electra.files import read_jsonl, write_jsonl
 from electra.finetuning.squad.official import question_scores
-from electra.nn.config import EncoderConfig
-from electra.nn.fresh import fresh_encoder
-from electra.nn.weights import config_json, encoder_tensors, write_folder
 from electra.storage.manifest import write_manifest
 from pipelines.params import load
 from pipelines.stages import squad
 from pipelines.tracking import Tracker
+from tests.electra.made_up_models import write_base
 
 WORDS = ["the", "cat", "dog", "bird", "is", "red", "blue", "green", ".", "?"]
 PARAMS = """
@@ -46,13 +43,7 @@ finetunings:
 def workspace(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(PARAMS)
-    tokenizer = tokenizers.from_pieces([*tokenizers.SPECIALS, *WORDS], lowercase=True, strip_accents=None)
-    tokenizers.save(tokenizer, Path("tokenizer"))
-    config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=24)
-    files = {path.name: path.read_text() for path in Path("tokenizer").iterdir()}
-    encoder = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, 1))
-    values = config_json(config, tokenizer.vocab_size, "ElectraModel")
-    write_folder(Path("build/models/small/encoder"), encoder, values, files, "", model="small", part="encoder")
+    write_base(tmp_path, WORDS, 24, "build/models/small/encoder", model="small", part="encoder")
     context = "the cat is red. the dog is blue. the bird is green. the cat is red. the dog is blue."
     for task in ("squad1", "squad2"):
         rows = []
