@@ -140,7 +140,11 @@ class Team:
 
     def variables(self, name: str) -> dict[str, str]:
         told = {key: self.here(value) for key, value in self.file["services"][name].get("environment", {}).items()}
-        return environment(self.project, PREFECT_LOGGING_TO_API_BATCH_INTERVAL="0.3", **told)
+        patient = {
+            "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
+            "PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT": "60",
+        }  # a busy machine
+        return environment(self.project, PREFECT_LOGGING_TO_API_BATCH_INTERVAL="0.3", **patient, **told)
 
     def start(self, name: str, command: list[str] | None = None, **more: str) -> None:
         """A service: one that `restart`s goes on until the end, one that does not has to end well."""
@@ -230,7 +234,7 @@ class Team:
 def binaries() -> str:
     """Where Debian puts Postgres."""
     found = shutil.which("initdb") or next(iter(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")))), "")
-    return str(Path(found).parent)
+    return str(Path(found).resolve().parent) if found else "."  # where psql lies, too
 
 
 @pytest.fixture(scope="module")

@@ -56,9 +56,15 @@ def server_gone(_task: Any, _run: Any, state: Any) -> bool:
 def away(part: str, stages: Sequence[str], queue: str, given: dict[str, Any]) -> str:
     """Have a worker of a queue do some stages, and wait for it. What this flow run has asked for before is the same."""
     asked = {**given, "stages": list(stages), "part": "" if part == WHOLE else part}
-    key = f"{flow_run.id} {part}"
+    title = Request(given["model"], given["commit"], tuple(given["settings"].items()), asked["part"])
     done: Any = run_deployment(
-        PART, parameters=asked, idempotency_key=key, work_queue_name=queue, tags=flow_run.tags, poll_interval=POLL
+        PART,
+        parameters=asked,
+        flow_run_name=f"part {title}",  # while it waits: then it names itself, alike
+        idempotency_key=f"{flow_run.id} {part}",
+        work_queue_name=queue,
+        tags=flow_run.tags,
+        poll_interval=POLL,
     )
     if done.state is None or not done.state.is_completed():
         raise StageFailed(part, f"did not end well: {done.state and done.state.message}", 1)

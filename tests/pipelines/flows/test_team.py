@@ -22,8 +22,9 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc: Dvc, m
     keys: set[str] = set()
     bad: set[str] = set()
 
-    def elsewhere(name: str, *, parameters: Any, work_queue_name: str, idempotency_key: str, **_: Any) -> FlowRun:
+    def elsewhere(name: str, *, parameters: Any, work_queue_name: str, idempotency_key: str, **more: Any) -> FlowRun:
         assert name == "part/electra" and parameters["model"] == "smoke"
+        assert more["flow_run_name"] == f"part smoke {parameters['part']}".strip()
         asked.append((",".join(parameters["stages"]), parameters["part"], work_queue_name))
         keys.add(idempotency_key)
         state = Failed(message="no") if parameters["stages"][0] in bad else Completed()
