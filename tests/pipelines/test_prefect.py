@@ -43,6 +43,9 @@ def test_deployments_name_flows_and_models_that_exist() -> None:
         lead = deployment["work_pool"]["name"] == "electra-lead"
         assert lead == (flow == "team"), "what only waits takes no worker from its parts"
         assert model in params.models
+        assert deployment.get("tags", []) == ([] if flow == "part" else [f"model:{model}"]), (
+            "its runs can be filtered by it"
+        )
         if flow == "ablations":
             assert [name for name, ablation in params.ablations.items() if ablation.model == model]
 
