@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -110,6 +111,8 @@ class Team:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.processes = folder, dict[str, subprocess.Popen[bytes]]()
+        # Not below pytest's folder, which each of its sessions closes to other users anew.
+        self.volume = Path(tempfile.mkdtemp(prefix="electra-postgres-"))
         self.ports = {}
         for place in PLACES:
             with socket.socket() as free:
@@ -181,23 +184,22 @@ class Team:
     def postgres(self) -> None:
         """What the image of Postgres does with its variables: a superuser, its database, the script."""
         told = self.file["services"]["postgres"]["environment"]
-        data, port = self.folder / "postgres", str(self.ports["postgres:5432"])
-        (self.folder / "login").write_text(told["POSTGRES_PASSWORD"])
+        shutil.rmtree(self.volume, ignore_errors=True)
+        self.volume.mkdir(mode=0o711)
+        data, login, port = self.volume / "data", self.volume / "login", str(self.ports["postgres:5432"])
+        login.write_text(told["POSTGRES_PASSWORD"])
         data.mkdir()
         own = []
         if os.geteuid() == 0:  # Postgres refuses to be root
-            for path in (data, self.folder / "login"):
+            for path in (data, login):
                 shutil.chown(path, "postgres", "postgres")
-            for path in (self.folder, *self.folder.parents):
-                if path.stat().st_uid == 0 and path != Path("/"):
-                    path.chmod(path.stat().st_mode | 0o011)
             own = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
         make = [
             "initdb",
             "--username",
             told["POSTGRES_USER"],
             "--pwfile",
-            self.folder / "login",
+            login,
             "--auth",
             "scram-sha-256",
         ]
@@ -259,6 +261,7 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
         yield made
     finally:
         made.stop()
+        shutil.rmtree(made.volume)
 
 
 def ask(url: str, login: str, body: Any = None) -> Any:
@@ -397,8 +400,7 @@ def test_a_backup_brings_back_what_both_servers_show(team: Team) -> None:
     assert all(f"postgres {command}" in page for command in words.values())
     dump = team.tool(*words["dump"].split())
     team.stop(*(name for name in ("worker", "prefect", "mlflow", "postgres") if name in team.processes))
-    shutil.rmtree(team.folder / "postgres")
-    team.postgres()
+    team.postgres()  # an empty volume
     team.tool(*words["restore"].split(), said=dump)
     store = team.variables("prefect")["PREFECT_API_DATABASE_CONNECTION_URL"]
     for words_, more in (
