@@ -110,7 +110,8 @@ def run_stage(options: argparse.Namespace) -> int:
         "arm" if only else stage,
         f"{name}-{only}" if only else name,
         facts,
-        tags={"data": params.data(stage, name)},
+        tags={"data": params.data(stage, name)}
+        | ({"mlflow.source.name": f"python -m pipelines ablation {name} --only {only}"} if only else {}),
         upstream=params.upstream(stage, name),
         tracking=told,
         run_folder=Path("runs") / key,

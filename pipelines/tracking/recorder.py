@@ -25,7 +25,7 @@ from pipelines.tracking.spool import Spool
 
 EXPERIMENT = "electra"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # for UIs that heed it; 3.17 asks for it in the address
-BEFORE = {"corpus", "tokens", "tasks"}  # stages whose numbers are about data: they are not a workflow's headline
+QUIET = {"corpus", "tokens", "tasks", "arm"}  # not a workflow's headline: counts of data, and what its ablation tells
 FIRST_SECONDS = 300.0  # for another process to make a new database
 KEY = "electra.run"  # the tag by which a run is found again
 
@@ -166,7 +166,7 @@ class Recorder:
             )
             tags = message["tags"]  # a flow's run and a `dvc repro`'s tell the headline numbers of their stages, too
             of = [tags.get("stage", "")] + [tags.get("name", "")] * (tags.get("stage") == "ablation")
-            state["headline"] = "" if key.startswith("by-hand") or of[0] in BEFORE else "/".join(of)
+            state["headline"] = "" if key.startswith("by-hand") or of[0] in QUIET else "/".join(of)
         above = self.runs[path.rpartition("/")[0]] if path else state["parent"]
         if found := self._find(path):
             self.runs[path] = found.info.run_id

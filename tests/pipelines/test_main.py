@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from electra import stopping
-from electra.errors import BadConfig, BadInput, Stopped
+from electra.errors import BadConfig, BadInput, Refused, Stopped
 from pipelines import __main__ as command_line
+from pipelines import tracking
 from pipelines.__main__ import RUNS, main
 from pipelines.arguments import COMMANDS, STAGES
 from tests.conftest import ROOT, SMOKE, environment
@@ -258,3 +259,18 @@ def test_a_stage_that_is_stopped_at_any_file_operation_ends_with_75_and_the_same
         if Path("ended").exists():
             break
     assert codes == {0, 75}
+
+
+def test_an_arms_run_names_the_command_that_does_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    arm = "  a: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke, arms: {one: {}}}\n"
+    (project / "params.yaml").write_text(SMOKE.replace("ablations: {}\n", f"ablations:\n{arm}"))
+    told: list[dict[str, str]] = []
+
+    def opened(*_: object, tags: dict[str, str], **__: object) -> None:
+        told.append(tags)
+        raise Refused("here", "ends", "", "")
+
+    monkeypatch.setattr(tracking, "open_run", opened)
+    main(["ablation", "a", "--only", "one-seed1"])
+    assert told[0]["mlflow.source.name"] == "python -m pipelines ablation a --only one-seed1"

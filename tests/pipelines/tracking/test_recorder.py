@@ -51,8 +51,10 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
     assert stage.data.tags["git.dirty"] in {"true", "false"}
 
 
-def test_the_counts_of_data_are_no_headline_of_their_workflow(store: Any, tmp_path: Path) -> None:
-    told([opening(tags={"stage": "tokens", "name": "tiny"}), metric(None, rows=60), CLOSE], tmp_path / "spool")
+@pytest.mark.parametrize("stage", ["tokens", "arm"])
+def test_the_counts_of_data_are_no_headline_of_their_workflow(store: Any, tmp_path: Path, stage: str) -> None:
+    """Nor is a single arm, of which there are several."""
+    told([opening(tags={"stage": stage, "name": "tiny"}), metric(None, rows=60), CLOSE], tmp_path / "spool")
     found = runs(store)
     assert found["pretrain@tiny"].data.metrics == {"rows": 60} and found["dvc repro"].data.metrics == {}
 
