@@ -1,5 +1,7 @@
 """A control differs from tiny in what its name says, and in nothing else; the page says what the record says."""
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 
 from benchmarks import controls
 from electra.config import plain
+from electra.finetuning.tasks import GLUE
 from pipelines.params import Params, load
 from tests.conftest import ROOT
 
@@ -55,3 +58,22 @@ def test_another_world_has_text_rows_and_tasks_of_its_own(params: Params, monkey
     assert found[f"tasks.{controls.WORLD}.seed"] == 2
     assert [source["seed"] for source in found[f"corpora.{controls.WORLD}.sources"]] == [2]
     assert found[f"tokens.{controls.WORLD}.tokenizer.kind"] == "train"
+
+
+def test_the_page_says_what_the_record_says() -> None:
+    record = json.loads((ROOT / "benchmarks/results/controls.json").read_text())
+    text = (ROOT / "docs/sample-world.md").read_text(encoding="utf-8").replace("−", "-")
+    section = text[text.index("## Controls") : text.index("## What tiny does otherwise")]
+    titles = {task.title: name for name, task in GLUE.items()} | {
+        "SQuAD 2.0, F1": "squad2",
+        "mean of nine": "mean_of_nine",
+    }
+    told = re.findall(r"^\| ([^|]*?) \|((?: -?[\d.]+ \(-?[\d.]+\) \|)+)$", section, re.M)
+    assert sorted(titles[title] for title, _ in told) == sorted(titles.values())
+    columns = [record["tiny"]] + [
+        of["tasks"] | {"mean_of_nine": of["mean_of_nine"]} for of in record["controls"].values()
+    ]
+    for title, cells in told:
+        scores = [of[titles[title]] for of in columns]
+        expected = [f"{of['pretrained']:.1f} ({of['scratch']:.1f})" for of in scores]
+        assert re.findall(r"-?[\d.]+ \(-?[\d.]+\)", cells) == expected, title
