@@ -2,7 +2,7 @@
 
 The image is built beforehand: `buildah build --isolation chroot --tag electra .`, with `--build-arg BASE=…` where no
 registry is to be had. The tests are not in it (.dockerignore) and are mounted. Writes benchmarks/results/image.json
-after each command.
+after each command, with how its image was built; what was not come to stays as it was.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.provenance import provenance
-from electra.files import write_json
+from electra.files import read_json, write_json
 from pipelines import ROOT
 
 OUTPUT = Path("benchmarks/results/image.json")
@@ -55,15 +55,16 @@ def ended(container: str, command: str) -> dict[str, Any]:
 def main() -> int:
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("image")
-    parse.add_argument("--built", required=True, help="a sentence: on which base, with which packages")
+    parse.add_argument("--built", required=True, help="a sentence: of which commit, on which base")
     options = parse.parse_args()
     container = buildah("from", "--pull=never", options.image)
-    facts, found = {"what": __doc__, "built": options.built, **provenance()}, list[dict[str, Any]]()
+    facts = {"what": __doc__, **provenance()}
+    known = {each["command"]: each for each in read_json(OUTPUT)["commands"]} if OUTPUT.is_file() else {}
     try:
         for command in COMMANDS:
-            found.append({"command": command, **ended(container, command)})
-            print(f"{found[-1]['exit code']}  {command}: {found[-1]['last']}", flush=True)
-            write_json(OUTPUT, facts | {"commands": found})
+            known[command] = {"command": command, **ended(container, command), "built": options.built}
+            print(f"{known[command]['exit code']}  {command}: {known[command]['last']}", flush=True)
+            write_json(OUTPUT, facts | {"commands": [known[each] for each in COMMANDS if each in known]})
     finally:
         buildah("rm", container)
     return 0
