@@ -25,8 +25,8 @@ COMMANDS = (
     "gcc --version",
     "electra --help",
     "python -m pipelines params small",
-    "python -m pytest -q -p no:cacheprovider tests/electra/nn",
     "dvc repro --dry --force",  # forced: DVC hashes the input of a stage that it would run, and none has been made yet
+    "python -m pytest -q -p no:cacheprovider tests/electra/nn",
     "dvc repro",
     "dvc repro --dry",
 )
