@@ -1,6 +1,6 @@
 """The report: results/** in, one self-contained page, figures and tables out (`results/report/`).
 
-    inputs, experiments, records  ->  comparison, claims, findings
+    inputs, ablation_records, records  ->  comparison, claims, findings
     ->  table, tables  style, figures  data  examples  provenance  ->  page
 
 `build` writes everything but run.js deterministically: same inputs, same bytes.

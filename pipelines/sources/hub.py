@@ -179,49 +179,28 @@ def _builder(source: HubCorpus) -> Any:
 def reaching(name: str, where: str) -> Iterator[None]:
     """Turn the library's many ways to fail into one sentence."""
     if any(
-        os.environ.get(key, "").upper() in {"1", "TRUE", "YES", "ON"}
-        for key in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+        os.environ.get(f"HF_{key}_OFFLINE", "").upper() in {"1", "TRUE", "YES", "ON"} for key in ("HUB", "DATASETS")
     ):
-        raise SourceUnreachable(
-            where,
-            f"needs {name} from the hub, but HF_HUB_OFFLINE or HF_DATASETS_OFFLINE is set",
-            "",
-            "unset it, or use a `local` source instead",
-        )
+        found = f"needs {name} from the hub, but HF_HUB_OFFLINE or HF_DATASETS_OFFLINE is set"
+        raise SourceUnreachable(where, found, "", "unset it, or use a `local` source instead")
     from huggingface_hub import errors
 
     try:
         yield
-    except errors.RevisionNotFoundError:
-        raise SourceUnreachable(
-            where, f"{name} has no such revision", "a commit of the data set", "set `revision`"
-        ) from None
-    except errors.GatedRepoError:
-        raise SourceUnreachable(
-            where,
-            f"{name} asks for an agreement first",
-            "an account that has it",
-            "accept it on the hub and set HF_TOKEN",
-        ) from None
-    except errors.RepositoryNotFoundError:
-        raise SourceUnreachable(
-            where,
-            f"the hub has no {name}",
-            "the name of a public data set",
-            "set its name, or HF_TOKEN if it is private",
-        ) from None
-    except (errors.EntryNotFoundError, FileNotFoundError) as error:
-        raise SourceUnreachable(
-            where, f"{name} has no such file or part ({_first_line(error)})", "", "check its name"
-        ) from None
-    except _unreachable() as error:
-        raise SourceUnreachable(
-            where, f"cannot reach the hub for {name} ({_first_line(error)})", "an answer within seconds", WAYS
-        ) from None
-    except (ValueError, RuntimeError) as error:  # `datasets` on unknown configurations and splits, and on scripts
-        raise SourceUnreachable(
-            where, f"{name} cannot be used ({_first_line(error)})", "a data set of files", "check `config` and `split`"
-        ) from None
+    except Exception as error:
+        token, agree = "set its name, or HF_TOKEN if it is private", "accept it on the hub and set HF_TOKEN"
+        faults = (  # the first that fits; `datasets` raises the last on unknown configurations, splits, and on scripts
+            (errors.RevisionNotFoundError, "{} has no such revision", "a commit of the data set", "set `revision`"),
+            (errors.GatedRepoError, "{} asks for an agreement first", "an account that has it", agree),
+            (errors.RepositoryNotFoundError, "the hub has no {}", "the name of a public data set", token),
+            ((errors.EntryNotFoundError, FileNotFoundError), "{} has no such file or part ({})", "", "check its name"),
+            (_unreachable(), "cannot reach the hub for {} ({})", "an answer within seconds", WAYS),
+            ((ValueError, RuntimeError), "{} cannot be used ({})", "a data set of files", "check `config` and `split`"),
+        )
+        for kind, found, expected, do in faults:
+            if isinstance(error, kind):
+                raise SourceUnreachable(where, found.format(name, _first_line(error)), expected, do) from None
+        raise
 
 
 def _unreachable() -> tuple[type[Exception], ...]:
