@@ -29,7 +29,6 @@ def all_tables(inputs: Inputs, params: Any, root: Path = Path()) -> list[Table]:
     for model in inputs.models:
         rows = [("settings, hash", digest(params.models[model.name]))]
         rows += [(key, value) for key, value in _flat(model.pretrain)]
-        rows.append(("fine-tuning seeds (default)", ", ".join(map(str, params.finetune.defaults.seeds))))
         tables.append(_pairs(f"facts-{model.name}", f"{model.name}: pre-training", rows))
     for kind, group in (("corpus", inputs.corpora), ("tokens", inputs.tokens), ("tasks", inputs.tasks)):
         for name, values in group.items():

@@ -52,14 +52,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Seeds:
-    seeds: tuple[int, ...] = (1, 2, 3)
-
-
-@dataclass(frozen=True)
 class Finetune:
-    defaults: Seeds = Seeds()
-
     def resolve(self, task: str, changes: dict[str, Any], *, own: tuple[str, ...]) -> dict[str, Any]:
         return changes
 
