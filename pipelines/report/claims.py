@@ -108,8 +108,9 @@ DECIDED = (
 
 
 def _group(ablation: Ablation) -> str:
-    """What heads its column: means over other tasks or other data stand in columns of their own."""
-    return f"{'recorded' if ablation.record else 'this run'}: {ablation.data} ({', '.join(ablation.tasks.values())})"
+    """What heads its column: other tasks, other data and other settings have columns of their own."""
+    _, _, recorded = ablation.origin.rpartition(", ") if ablation.record else ("", "", "this run")
+    return f"{recorded}: {ablation.data} ({', '.join(ablation.tasks.values())})"
 
 
 def _power(ablations: Sequence[Ablation]) -> str:

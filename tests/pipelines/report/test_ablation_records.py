@@ -160,15 +160,17 @@ def test_one_table_holds_all_statements_and_never_mixes_data_or_tasks(tmp_path):
     again = replace(
         sample, arms=tuple(replace(arm, label=f"{arm.label} again") for arm in sample.arms)
     )  # the same runs
-    table = claims.table([this, sample, again, real, pair])  # `again`: the same runs
+    old = replace(sample, record={**sample.record, "other_settings": True})
+    table = claims.table([this, sample, again, real, pair, old])  # `again`: the same runs
     assert [column.title for column in table.columns] == [
         *("claim", "paper", "this run: sample world (CoLA)", "recorded: sample world (CoLA)"),
         *("recorded: GLUE (CoLA)", "recorded: GLUE (CoLA, SST-2, own)"),
+        "recorded with other settings: sample world (CoLA)",
     ]
     rows = {row[0]: row[1:] for row in table.rows}
     twice = "−0.1 to +10.1: came out 1×, too close 1×"
     once = "+0.1 to +10.0: one seed 2×"
-    assert rows["ELECTRA above BERT"] == ("Figures 1, 4", twice, twice, once, once)
+    assert rows["ELECTRA above BERT"] == ("Figures 1, 4", twice, twice, once, once, twice)
     assert "5.7 standard deviations with 2 seeds an arm" in table.notes[0]
 
 
