@@ -1,66 +1,110 @@
-"""The comparison on real text reads what the stages write: made-up results of two models, one of two phases."""
+"""The comparison on real text: a run in several sittings is one run, arms cost alike, scores are compared by task."""
 
-import json
-from pathlib import Path
+import dataclasses
+import signal
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import real_text
-from pipelines.params import load
-from tests.conftest import SMOKE
+from electra.config import build, plain
+from electra.errors import BadInput, Stopped
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.feed import Data
+from electra.pretraining.flops import training_flops
+from electra.pretraining.trainer import Launch, pretrain
+from pipelines.report.comparison import seeds_needed
+from tests.electra.helpers import SPECIAL, VOCAB, MadeUpRows, config
 
-MLM = SMOKE.replace("  base:\n", "  more:\n").replace("model: base,", "model: more,")
-
-
-def write(path: Path, values: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(values if isinstance(values, str) else json.dumps(values))
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "params.yaml", MLM)
-    for name, length in (("smoke", 16), ("more", 32)):
-        facts = dict.fromkeys(real_text.FACTS, 100) | {"length": length, "steps": 200}
-        facts |= {"phases": [{"length": 16, "steps": 100}, {"length": 32, "steps": 100}]} if name == "more" else {}
-        write(tmp_path / f"results/{name}/pretrain.json", facts)
-        points = "0,0,0.5,0.0,\n50,,,,9.0\n100,100,0.75,0.25,8.0\n101,120,0.8,0.3,7.0\n"
-        write(tmp_path / f"results/{name}/pretrain.csv", "step,tokens,disc_auc,disc_recall,train_loss\n" + points)
-        arms = {
-            "pretrained": {"scores": [60.0, 62.0, 61.0], "failed": []},
-            "scratch": {"scores": [40.0, 41.0, 42.0], "failed": []},
-        }
-        task = {"metric": "matthews", "train_rows": 9, "dev_rows": 5, **arms}
-        write(tmp_path / f"results/{name}/glue.json", {"tasks": {"cola": task, "rte": task | {"metric": "accuracy"}}})
-        squad = {"train_rows": 9, "dev_rows": 5} | {arm: {"exact": part, "f1": part} for arm, part in arms.items()}
-        write(tmp_path / f"results/{name}/squad.json", {"versions": {"2.0": squad}})
-    write(tmp_path / "runs/timings.json", {"pretrain-smoke": {"seconds": 5.0}})
-    return tmp_path
+PHASES = [{"length": 16, "share": 0.75}, {"length": 24, "share": 0.25, "batch": 4}]
 
 
-def test_a_curve_says_which_rows_were_read(project: Path) -> None:
-    found = real_text.pretraining(load().models, "more")
-    assert [(point["tokens"], point["length"]) for point in found["curve"]] == [(0, 16), (100, 16), (120, 32)]
-    assert found["phases"][1] == {"length": 32, "steps": 100} and found["seconds"] is None
-    found = real_text.pretraining(load().models, "smoke")
-    assert found["phases"] == [{"length": 16, "batch": 100, "steps": 200}] and found["seconds"] == 5.0
+def settings(steps: int) -> ElectraConfig:
+    values = plain(config(encoder__embedding=32, encoder__init="neighbours"))
+    values["pretrain"] |= {"phases": PHASES, "steps": steps, "schedule": "warmup_stable_decay", "decay_share": 0.25}
+    return build(ElectraConfig, values, "test")
 
 
-def test_arms_are_told_apart_by_the_rule_of_the_report(project: Path) -> None:
-    names = {"electra": "more", "mlm": "smoke", "mlm_long": "smoke"}
-    tasks = {title: real_text.judged(values) for title, values in real_text.scores(names).items()}
-    assert list(tasks) == [
-        "mean of these 2 tasks",
-        "CoLA, Matthews correlation",
-        "RTE, accuracy",
-        "SQuAD 2.0, exact match",
-        "SQuAD 2.0, F1",
+class InMemory:
+    """What `train` asks of a model's rows."""
+
+    digest, tokenizer = "rows", SimpleNamespace(identity="pieces")
+
+    def __init__(self, killed_at: int = -1) -> None:
+        self.killed_at = killed_at
+
+    def train(self, config, run, *, log, title, owner):
+        def heard(step, numbers):
+            log(step, numbers)
+            if step == self.killed_at:
+                signal.raise_signal(signal.SIGTERM)
+
+        data = Data(MadeUpRows(64), MadeUpRows(16, seed=1), SPECIAL, VOCAB, others={16: MadeUpRows(64, 16)})
+        return pretrain(config, data, run, owner, log=heard, launch=Launch(title=title))
+
+
+def weights(trained):
+    return {name: value.tolist() for name, value in trained.model.state_dict().items()}
+
+
+def test_a_run_made_longer_in_a_second_sitting_is_to_the_byte_a_run_of_so_many_steps(tmp_path):
+    first = real_text.train(settings(16), InMemory(), tmp_path / "electra-1")
+    longer = real_text.train(settings(24), InMemory(), tmp_path / "electra-1")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
+        "electra-1",
+        "electra-1-16",
+        "electra-1-24",
     ]
-    mean = tasks["mean of these 2 tasks"]
-    assert mean["electra"] == {"scores": [60.0, 62.0, 61.0], "mean": 61.0, "std": 1.0}
-    assert mean["electra - scratch"]["verdict"] == "higher" and mean["electra - scratch"]["points"] == 20.0
-    assert mean["electra - mlm"]["points"] == 0.0 and mean["electra - mlm"]["verdict"] == "noise"
-    record = {"pretraining": {"electra": real_text.pretraining(load().models, "more")}, "tasks": tasks}
-    figure = real_text.draw(record)
-    assert len(figure.axes) == 2 and len(figure.axes[1].get_yticklabels()) == 5
+    for steps, found in ((16, first), (24, longer)):
+        direct = InMemory().train(
+            settings(steps), tmp_path / f"direct-{steps}", log=lambda *_: None, title="direct", owner={}
+        )
+        assert weights(found) == weights(direct) and found.steps == steps
+        assert found.history[-1]["disc_auc"] == direct.history[-1]["disc_auc"]
+    assert weights(first) != weights(longer)
+    flat, whole = (real_text.sittings(tmp_path / name) for name in ("electra-1", "electra-1-24"))
+    assert 0 < flat["seconds"] < whole["seconds"] and flat["commits"] == whole["commits"]
+
+
+@pytest.mark.parametrize("at", [10, 20])  # in the flat part, and after it
+def test_a_stopped_run_goes_on_where_it_was(tmp_path, at):
+    with pytest.raises(Stopped, match=f"after step {at} "):
+        real_text.train(settings(24), InMemory(killed_at=at), tmp_path / "electra-1")
+    found = real_text.train(settings(24), InMemory(), tmp_path / "electra-1")
+    assert weights(found) == weights(real_text.train(settings(24), InMemory(), tmp_path / "other-1"))
+
+
+def test_fewer_steps_than_a_run_has_had_are_refused(tmp_path):
+    real_text.train(settings(48), InMemory(), tmp_path / "electra-1")
+    with pytest.raises(BadInput, match=r"electra-1: is at step 36; expected at most 12; ask for more steps"):
+        real_text.train(settings(16), InMemory(), tmp_path / "electra-1")
+
+
+def test_the_masked_language_model_has_as_many_operations():
+    electra, mlm = (real_text.settings(settings(400), arm, 3, 400, VOCAB) for arm in ("electra", "mlm"))
+    assert electra == dataclasses.replace(settings(400), pretrain=dataclasses.replace(settings(400).pretrain, seed=3))
+    assert mlm.objective.name == "mlm" and mlm.objective.written == electra.objective.written
+    assert mlm.pretrain.steps > 400
+    operations = [training_flops(each, VOCAB, "matmul") for each in (electra, mlm)]
+    assert operations[0] == pytest.approx(operations[1], rel=0.01)
+
+
+def test_pretrainings_are_compared_task_by_task():
+    scores = {
+        "electra": [{"cola": 60.0, "rte": 70.0, "squad1": 9.0}, {"cola": 62.0, "rte": 70.0, "squad1": 9.5}],
+        "mlm": [{"cola": 60.0, "rte": 50.0, "squad1": 8.0}, {"cola": 61.0, "rte": 52.0, "squad1": 8.0}],
+        "scratch": [{"cola": 40.0, "rte": 50.0, "squad1": 7.0}, {"cola": 41.0, "rte": 52.0, "squad1": 7.4}],
+    }
+    found = real_text.compared(scores)
+    assert list(found) == ["mean of 2", "cola", "rte", "squad1"]
+    assert found["mean of 2"]["electra"] == {"scores": [65.0, 66.0], "mean": 65.5, "std": 0.71}
+    assert found["mean of 2"]["electra - scratch"]["points"] == pytest.approx(19.75)
+    assert found["mean of 2"]["electra - scratch"]["reading"] == "came out"
+    close = found["cola"]["electra - mlm"]
+    assert close["reading"] == f"too close, would need {seeds_needed(close['sds'])} seeds an arm"
+    curve = [{"tokens": 0, "disc_auc": 0.5}, {"tokens": 10**6, "disc_auc": 0.7}]
+    figure = real_text.draw({"pretraining": {"electra": [{"curve": curve}] * 2}, "tasks": found})
+    assert len(figure.axes[0].lines) == 2 and len(figure.axes[1].get_yticklabels()) == 4
+    assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == [
+        name for name, _ in real_text.ARMS.values()
+    ]
