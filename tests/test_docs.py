@@ -305,7 +305,8 @@ def test_the_page_of_ablations_says_what_the_records_say() -> None:
     rows = re.findall(r"^\| (.*) \| ([+−][\d.]+) \| (came out|reversed|too close.*?|nothing .*?) \|$", table, re.M)
     arms = [
         ("table5", ("electra", "replace_mlm"), ("electra", "electra_15"), ("replace_mlm", "electra_15")),
-        ("table5", ("electra_15", "mlm")),
+        ("table5", ("electra_15", "mlm"), ("electra", "all_tokens_mlm"), ("all_tokens_mlm", "replace_mlm")),
+        ("table5", ("mlm_85", "mlm"), ("electra", "mlm_85")),
         ("training", ("joint", "two_stage"), ("joint", "adversarial"), ("adversarial", "mlm"), ("joint", "mlm")),
         ("tying", ("tokens", "none"), ("all", "tokens")),
         ("generator_size", ("g1_4", "unigram"), ("g1_2", "unigram"), ("g1_4", "g1"), ("g1_2", "g1")),
