@@ -332,6 +332,15 @@ def test_the_page_of_ablations_says_what_the_records_say() -> None:
         (f"{both[0]['flops'] / 1e11:.1f}", *(f"{of(one['scores']):.1f}" for one in both for of in (mean, stdev)))
         for both in points
     ]
+    arms_of = {
+        name: arm["average"]["scores"]
+        for name, arm in read_json(ROOT / "benchmarks/results/ablations/negatives.json")["arms"].items()
+    }
+    negatives = table[table.index("`negatives` finds") :]
+    for name, said in arms_of.items():
+        found = difference(said, arms_of["electra"])
+        assert found is not None and decided(found, "level").startswith("nothing says")
+        assert name == "electra" or signed(found.points) in negatives, name
     ahead = difference(points[1][0]["scores"], points[2][1]["scores"])
     assert ahead is not None and f"{ahead.points:.1f} points above BERT with all, too close" in table
     assert decided(ahead).startswith("too close")
