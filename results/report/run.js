@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-23 02:07:36 UTC",
-  "commit": "cde6fbef61c1 with changes",
+  "date": "2026-11-23 05:32:49 UTC",
+  "commit": "afa89c82a04e with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,12 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-table5": 166.0,
-    "corpus-sample_world": 6.7,
-    "glue-tiny": 157.1,
-    "pretrain-tiny": 186.4,
-    "squad-tiny": 43.9,
-    "tasks-sample_world": 7.5,
-    "tokens-sample_world": 4.8
+    "ablation-electra_bert": 81.8,
+    "corpus-sample_world": 5.0,
+    "glue-tiny": 119.5,
+    "pretrain-tiny": 158.1,
+    "squad-tiny": 41.8,
+    "tasks-sample_world": 6.4,
+    "tokens-sample_world": 3.6
   }
 };
