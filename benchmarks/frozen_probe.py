@@ -1,4 +1,4 @@
-"""What do networks know before any fine-tuning? `python benchmarks/frozen_probe.py mini_plus mini_plus_mlm`.
+"""What do networks know before any fine-tuning? `python benchmarks/frozen_probe.py mini_plus`.
 
 Of each model and of the first one's shape with fresh weights: the mean word vector, the mean hidden state and the state
 at [CLS] of every sentence, never trained further. CoLA and SST-2: logistic regression on standardised features of as

@@ -170,6 +170,10 @@ def test_every_number_of_every_model_may_be_longer_or_shorter_on_its_line() -> N
     assert tried > 100
 
 
+def test_the_shipped_file_is_short_enough_to_read() -> None:
+    assert len(SHIPPED.read_text(encoding="utf-8").splitlines()) <= 300
+
+
 def test_the_shipped_file_has_no_anchors() -> None:
     """`dvc exp run -S` does not change a section that another one is merged from, and says nothing."""
     from ruamel.yaml.tokens import AliasToken, AnchorToken

@@ -27,8 +27,8 @@ from electra.nn.weights import TOKENIZER_FILES, config_json, load_encoder, write
 from electra.pretraining.discriminator import Discriminator
 from electra.pretraining.generator import Generator
 
-from . import test_batches as batches
 from . import test_stacked as stacked
+from . import test_unpadded as unpadded
 from .conftest import MODERN, glue_rows, padded, squad_rows
 from .test_folder import CHUNKS, CONFIG, peer, tagged_rows
 
@@ -40,14 +40,14 @@ def examples(tokenizer):
 
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
 def test_hidden_states_and_gradients_equal_the_padded_encoders(modern_model, examples, rows):
-    batches.test_hidden_states_and_gradients_equal_the_padded_encoders(modern_model, examples, rows)
+    unpadded.test_hidden_states_and_gradients_equal_the_padded_encoders(modern_model, examples, rows)
 
 
 @pytest.mark.parametrize("last", ["global", "local"])
 def test_rows_of_their_own_see_what_the_grid_lets_them_see(modern_model, examples, last, monkeypatch):
     from_here = dataclasses.replace(MODERN, layers=4 if last == "global" else 3)
-    monkeypatch.setattr(batches, "load_encoder", lambda *_, **__: encoder_of(from_here))
-    batches.test_rows_of_their_own_see_what_the_grid_lets_them_see(modern_model, examples, [0, 1, 2, 3], monkeypatch)
+    monkeypatch.setattr(unpadded, "load_encoder", lambda *_, **__: encoder_of(from_here))
+    unpadded.test_rows_of_their_own_see_what_the_grid_lets_them_see(modern_model, examples, [0, 1, 2, 3], monkeypatch)
 
 
 def encoder_of(config):
@@ -59,7 +59,7 @@ def encoder_of(config):
 
 @pytest.mark.parametrize("where", ["attention", "elsewhere"])
 def test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where):
-    batches.test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where)
+    unpadded.test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where)
 
 
 @pytest.mark.parametrize("kind", ["mnli", "mnli-max", "tags", "squad"])
