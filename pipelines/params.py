@@ -275,11 +275,12 @@ class Params:
 
 
 def settings_digest(ablation: str, params: Params) -> str:
-    """One hash of all settings that an ablation's record stands on, wherever they are written."""
+    """One hash of all settings that an ablation's record stands on, wherever they are written; names are none."""
     config = params.ablations[ablation]
     changes, own = merge(params.recipe(config.recipe), config.finetune), params.own_tasks(config.data)
     tasks = {task: written(params.finetune.resolve(task, changes, own=own)) for task in config.tasks}
-    experiment = {key: value for key, value in written(config).items() if key not in {"recipe", "finetune"}}
+    beside = {"recipe", "finetune", "title", "labels", "reference"}
+    experiment = {key: value for key, value in written(config).items() if key not in beside}
     return digest(experiment, written(params.models[config.model]), tasks)
 
 
