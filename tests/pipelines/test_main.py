@@ -263,7 +263,7 @@ def test_a_stage_that_is_stopped_at_any_file_operation_ends_with_75_and_the_same
 
 def test_an_arms_run_names_the_command_that_does_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
-    arm = "  a: {title: t, model: smoke, tokens: smoke, data: smoke, recipe: smoke, arms: {one: {}}}\n"
+    arm = "  a: {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke}, arms: {one: {}}}\n"
     (project / "params.yaml").write_text(SMOKE.replace("ablations: {}\n", f"ablations:\n{arm}"))
     told: list[dict[str, str]] = []
 
