@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-23 05:44:17 UTC",
-  "commit": "826b02d6e828 with changes",
+  "date": "2026-11-23 06:05:34 UTC",
+  "commit": "440469632c02",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,7 +14,13 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-electra_bert": 4.0,
-    "report": 6.6
+    "ablation-electra_bert": 81.8,
+    "corpus-sample_world": 5.0,
+    "glue-tiny": 119.5,
+    "pretrain-tiny": 158.1,
+    "report": 6.4,
+    "squad-tiny": 41.8,
+    "tasks-sample_world": 6.4,
+    "tokens-sample_world": 3.6
   }
 };
