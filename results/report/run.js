@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-23 06:05:34 UTC",
-  "commit": "440469632c02",
+  "date": "2026-11-23 06:16:34 UTC",
+  "commit": "4aedfe8e2775",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -18,7 +18,7 @@ window.electraRun = {
     "corpus-sample_world": 5.0,
     "glue-tiny": 119.5,
     "pretrain-tiny": 158.1,
-    "report": 6.4,
+    "report": 8.9,
     "squad-tiny": 41.8,
     "tasks-sample_world": 6.4,
     "tokens-sample_world": 3.6
