@@ -40,7 +40,7 @@ from electra.finetuning.folder import Ready, architecture, is_finetuned, load_mo
 from electra.finetuning.heads import Network, pooled
 from electra.finetuning.kind_of import kind_of
 from electra.finetuning.task_kind import Row
-from electra.finetuning.tasks import Pooling, SquadTask
+from electra.finetuning.tasks import SquadTask, Vector
 from electra.finetuning.training import read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.config import ModernConfig
@@ -118,13 +118,13 @@ class Model:
                 judged.append(Judged(text, tokens, offsets, share_L[1 : len(tokens) + 1].copy()))
         return judged
 
-    def embed(self, texts: Iterable[str], pooling: Pooling = "mean") -> NDArray[np.float32]:
+    def embed(self, texts: Iterable[str], pooling: Vector = "mean") -> NDArray[np.float32]:
         """One vector for each text, (N, H): the mean or maximum of its last hidden states, or the first one (`cls`).
 
         Mean and maximum are over all tokens, [CLS] and [SEP] among them. Works with every kind of folder.
         """
-        if pooling not in get_args(Pooling):
-            raise BadConfig("pooling", f"is {shown(pooling)}", f"one of {', '.join(get_args(Pooling))}")
+        if pooling not in get_args(Vector):
+            raise BadConfig("pooling", f"is {shown(pooling)}", f"one of {', '.join(get_args(Vector))}")
         network = _Embed(self.encoder, pooling)
         vectors: list[NDArray[np.float32]] = []
         for some in checked(texts):
@@ -195,7 +195,7 @@ class _Judge(Network):
 class _Embed(Network):
     """An encoder that gives one vector for a row."""
 
-    def __init__(self, encoder: Encoder, pooling: Pooling) -> None:
+    def __init__(self, encoder: Encoder, pooling: Vector) -> None:
         super().__init__()
         self.encoder, self.pooling = encoder, pooling
 

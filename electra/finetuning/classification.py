@@ -19,7 +19,7 @@ from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.finetuning import predictions
 from electra.finetuning.batches import Examples, stack
-from electra.finetuning.heads import Classifier, DenseClassifier, Network, OutputArrays
+from electra.finetuning.heads import Classifier, DenseClassifier, Network, OutputArrays, pooled_size
 from electra.finetuning.labels import read_label
 from electra.finetuning.metrics import score
 from electra.finetuning.stored import DO, Exported, Stored, named_outputs
@@ -114,11 +114,12 @@ class Classification(TaskKind):
         return Exported("ElectraModel", task_json | extra, outputs | extra, beside={POOLED: head})
 
     def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
-        size, outputs = stored.encoder.config.hidden, max(1, len(task.labels))
+        outputs = max(1, len(task.labels))
         if (pooling := stored.task_json.get("pooling", "cls")) not in get_args(Pooling):
             expected = f"one of {', '.join(get_args(Pooling))}"
             raise BadInput(stored.folder / TASK, f"has pooling {pooling!r:.40}", expected, DO)
         heads = stored.heads | (stored.beside(POOLED) if pooling != "cls" or stored.modern else {})
+        size = pooled_size(stored.encoder, pooling)
         network = DenseClassifier(stored.encoder, nn.Linear(size, size), nn.Linear(size, outputs), pooling)
         stored.fill({"classifier.dense": network.dense, "classifier.out_proj": network.out}, heads)
         return network, FinetuneConfig(length=stored.length)

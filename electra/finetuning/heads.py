@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from electra.finetuning.batches import Examples, PackedBatch
 from electra.finetuning.tasks import Pooling
-from electra.finetuning.unpadded import first_hidden, pooled_hidden
+from electra.finetuning.unpadded import compared_hidden, first_hidden, pooled_hidden
 from electra.nn.dropout import dropout
 from electra.nn.encoder import Encoder
 from electra.storage.tensors import Tensors
@@ -41,8 +41,18 @@ class Network(nn.Module):
 
 
 def pooled(encoder: Encoder, batch: PackedBatch, pooling: Pooling) -> Tensor:
-    """What the head reads of each row (B, H): its [CLS] vector, or mean or maximum over all of its tokens."""
+    """What the head reads of each row (B, H): its [CLS] vector, or mean or maximum over all of its tokens.
+
+    Of a `pair` (B, 4 H): the means of its two texts, and how they differ.
+    """
+    if pooling == "pair":
+        return compared_hidden(encoder, batch)
     return first_hidden(encoder, batch) if pooling == "cls" else pooled_hidden(encoder, batch, pooling)
+
+
+def pooled_size(encoder: Encoder, pooling: Pooling) -> int:
+    """How many numbers `pooled` gives of a row."""
+    return encoder.config.hidden * (4 if pooling == "pair" else 1)
 
 
 def narrow(encoder: Encoder, splits: Sequence[Examples]) -> tuple[list[Examples], Callable[[], None]]:
@@ -69,13 +79,13 @@ def narrow(encoder: Encoder, splits: Sequence[Examples]) -> tuple[list[Examples]
 
 
 class Classifier(Network):
-    """An encoder with a linear head on [CLS], or on all tokens' mean or maximum; `classes` 0 is regression."""
+    """An encoder with a linear head on what `pooled` gives; `classes` 0 is regression."""
 
     def __init__(self, encoder: Encoder, classes: int, head_dropout: float, pooling: Pooling = "cls") -> None:
         super().__init__()
         self.encoder, self.pooling = encoder, pooling
         self.regression = classes == 0
-        self.head = nn.Linear(encoder.config.hidden, max(1, classes))
+        self.head = nn.Linear(pooled_size(encoder, pooling), max(1, classes))
         self.head_dropout = head_dropout
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)

@@ -19,7 +19,8 @@ from electra.files import read_json
 ArmName = Literal["pretrained", "scratch"]
 Stack = Literal["auto", "on", "off"]
 Length = Annotated[int, Interval(8, 2**20)]  # tokens of a row
-Pooling = Literal["cls", "mean", "max"]
+Vector = Literal["cls", "mean", "max"]
+Pooling = Literal[Vector, "pair"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +134,7 @@ class FinetuneConfig(Checked):
     batch: Count = 32
     length: Length = 128
     fresh_layers: Literal[0, 1, 2] = 0  # Transformer layers of new weights between the encoder and the head
-    pooling: Pooling = "cls"  # what the head of a sentence task reads: [CLS], or all tokens
+    pooling: Pooling = "cls"  # what the head of a sentence task reads: see heads.py, `pooled`
     dropout: BelowOne = 0.1  # of the encoder: hidden and attention alike
     head_dropout: BelowOne = 0.1
     loss: Literal["summed", "mean"] = "summed"  # over the batch; summed, the clip is nearly always active

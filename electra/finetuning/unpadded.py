@@ -88,6 +88,20 @@ def pooled_hidden(encoder: Encoder, batch: PackedBatch, pooling: Literal["mean",
     return hidden_BTH.masked_fill(~real_BT1, 0).sum(1) / real_BT1.sum(1)  # type: ignore[no-any-return]
 
 
+def compared_hidden(encoder: Encoder, batch: PackedBatch) -> Tensor:
+    """Means u and v of the last hidden states of each row's two texts, |u - v| and u · v (B, 4 H); v of one text is 0.
+
+    [CLS] counts to the first text, each [SEP] to the one before it (Conneau et al., 2017, of two encoders' vectors).
+    """
+    hidden_BTH = _Spread.apply(hidden(encoder, batch), batch)  # type: ignore[no-untyped-call]
+    side_BT = batch.grid(batch.segments_P, 2)
+    u_BH, v_BH = (
+        (hidden_BTH * own_BT1).sum(1) / own_BT1.sum(1).clamp(min=1)
+        for own_BT1 in ((side_BT == side)[..., None] for side in (0, 1))
+    )
+    return torch.cat([u_BH, v_BH, (u_BH - v_BH).abs(), u_BH * v_BH], 1)
+
+
 def linear(x_PI: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x Wᵀ + b (P, O); with weights (S, O, I) each network's share of the rows through its own."""
     if weight.ndim == 2:

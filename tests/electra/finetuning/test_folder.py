@@ -81,7 +81,7 @@ def test_classes_and_numbers(task, fresh, model, tokenizer, tmp_path):
     assert config["num_hidden_layers"] == 2 + fresh and "pooling" not in config
 
 
-@pytest.mark.parametrize(("task", "pooling"), [("mnli", "max"), ("stsb", "mean")])
+@pytest.mark.parametrize(("task", "pooling"), [("mnli", "max"), ("stsb", "mean"), ("mrpc", "pair"), ("cola", "pair")])
 def test_pooled_heads_are_beside_an_encoder_that_stock_transformers_loads(task, pooling, model, tokenizer, tmp_path):
     facts, rows = GLUE[task], glue_rows(task, 9, 1)
     encoder = load_encoder(model, dropout=0.0)
@@ -106,7 +106,7 @@ def test_pooled_heads_are_beside_an_encoder_that_stock_transformers_loads(task, 
     (tmp_path / "m/MANIFEST.json").unlink()
     facts_there = json.loads((tmp_path / "m" / FACTS).read_text())
     write_json(tmp_path / "m" / FACTS, {**facts_there, "pooling": "min"})
-    with pytest.raises(BadInput, match="has pooling 'min'; expected one of cls, mean, max"):
+    with pytest.raises(BadInput, match="has pooling 'min'; expected one of cls, mean, max, pair"):
         load_model(tmp_path / "m")
 
 

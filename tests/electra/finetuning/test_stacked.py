@@ -72,7 +72,7 @@ def case(kind, model, tokenizer):
     return networks, rows, config
 
 
-@pytest.mark.parametrize("kind", ["mnli", "mnli-max", "stsb-mean", "tags", "squad", "squad-independent"])
+@pytest.mark.parametrize("kind", ["mnli", "mnli-max", "stsb-mean", "rte-pair", "tags", "squad", "squad-independent"])
 @pytest.mark.parametrize("room", [2**17, 1])  # 1: parts of at most 256 tokens
 def test_each_seed_learns_what_it_learns_alone(kind, room, model, tokenizer, monkeypatch):
     """Weights within 2e-5 after all steps, where training moves them a thousand times as much; losses within 1e-4."""

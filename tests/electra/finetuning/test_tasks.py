@@ -52,7 +52,7 @@ def test_the_arm_from_scratch_changes_only_what_it_names():
         ({"defaults": {"fresh_layers": 3}}, r"finetune\.defaults\.fresh_layers: is 3; expected one of 0, 1, 2"),
         (
             {"tasks": {"wnli": {"pooling": "min"}}},
-            r"finetune\.tasks\.wnli\.pooling: is 'min'; expected one of cls, mean, max",
+            r"finetune\.tasks\.wnli\.pooling: is 'min'; expected one of cls, mean, max, pair",
         ),
     ],
 )

@@ -7,7 +7,7 @@ import torch
 from electra.finetuning import unpadded
 from electra.finetuning.classification import encode
 from electra.finetuning.tasks import GLUE
-from electra.finetuning.unpadded import first_hidden, hidden, pooled_hidden
+from electra.finetuning.unpadded import compared_hidden, first_hidden, hidden, pooled_hidden
 from electra.nn import varlen
 from electra.nn.weights import load_encoder
 from tests.electra.nn.test_varlen import by_rows
@@ -75,6 +75,20 @@ def test_mean_and_maximum_are_over_a_rows_own_tokens(model, examples, rows, pool
     (ours * weights).sum().backward()
     for name, parameter in encoder.named_parameters():
         assert torch.allclose(parameter.grad, expected[name], atol=1e-4), name
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
+def test_a_pair_is_the_means_of_its_texts_and_how_they_differ(model, examples, rows):
+    encoder = load_encoder(model, dropout=0.0)
+    batch = examples.batch(np.array(rows))
+    ids, segments, lengths = padded(batch)
+    assert {0, 1} == set(segments.flatten().tolist())
+    wanted = []
+    for states, sides, length in zip(encoder(ids, segments, lengths), segments, lengths, strict=True):
+        first, second = states[:length][sides[:length] == 0], states[:length][sides[:length] == 1]
+        u, v = first.mean(0), second.mean(0) if len(second) else torch.zeros(32)
+        wanted.append(torch.cat([u, v, (u - v).abs(), u * v]))
+    assert torch.allclose(compared_hidden(encoder, batch), torch.stack(wanted), atol=1e-5)
 
 
 def test_attention_dropout_has_the_gradient_of_what_it_did(model, examples):
