@@ -21,13 +21,11 @@ import dataclasses
 import itertools
 import json
 import lzma
-import random
 import re
 import shlex
 import statistics
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import torch
 
+from benchmarks.minimal_pairs import LENGTH, minimal_pairs, seen
 from benchmarks.provenance import provenance
 from electra.config import build, digest, merge
 from electra.data.packing import Packer, PackingConfig
@@ -52,7 +51,7 @@ from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.trainer import Launch, pretrain
 
 RUNS, OUT = Path("runs/modern-benchmark"), Path("benchmarks/results")
-LENGTH, VOCABULARY, HELD_OUT, PAIRS, TIMED = 32, 4096, 512, 1000, 20
+VOCABULARY, HELD_OUT, TIMED = 4096, 512, 20
 BERT = {"layers": 2, "hidden": 128, "heads": 4, "ffn": 512, "embedding": 128, "dropout": 0.0, "attention_dropout": 0.0}
 MODERN = {"kind": "modern", "layers": 2, "hidden": 128, "heads": 4, "ffn": 340, "embedding": 128}
 BASE: dict[str, Any] = {
@@ -201,46 +200,6 @@ def judged(model: Pretraining, rows: tuple[Any, Any, Any]) -> dict[str, float]:
     loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, truth).item()
     entropy = -(share * np.log(share) + (1 - share) * np.log(1 - share))
     return {"auc": area_under_curve(logits.numpy(), truth.numpy() > 0), "loss_over_entropy": float(loss / entropy)}
-
-
-def minimal_pairs(sentences: list[str], known: set[str]) -> dict[str, list[tuple[str, str]]]:
-    """A sentence and itself with one change, at most PAIRS of each kind; inflected words are pieces of their own."""
-    draw = random.Random(1)
-    found: dict[str, list[tuple[str, str]]] = {"swapped": [], "dropped": [], "inflected": []}
-    for sentence in sentences:
-        words = sentence.lower().split()
-        place = draw.randrange(1, len(words) - 2)
-        swapped = [*words[:place], words[place + 1], words[place], *words[place + 2 :]]
-        if swapped != words:
-            found["swapped"].append((" ".join(words), " ".join(swapped)))
-        found["dropped"].append((" ".join(words), " ".join(words[:place] + words[place + 1 :])))
-        for number, word in enumerate(words):
-            other = next((each for each in _inflections(word) if {word, each} <= known), None)
-            if other:
-                found["inflected"].append((" ".join(words), " ".join([*words[:number], other, *words[number + 1 :]])))
-                break
-    return {kind: pairs[:PAIRS] for kind, pairs in found.items()}
-
-
-def _inflections(word: str) -> Iterator[str]:
-    for ending in ("s", "ed", "ing"):
-        yield word + ending
-        if word.endswith(ending):
-            yield word.removesuffix(ending)
-
-
-@torch.no_grad()
-def seen(model: Pretraining, pairs: list[tuple[str, str]], tokenizer: Tokenizer) -> float:
-    """Share of pairs of which the changed sentence has the higher mean logit of "replaced"; ties count half."""
-    scores = []
-    for side in zip(*pairs, strict=True):
-        ids = [[tokenizer.cls_id, *each[: LENGTH - 2], tokenizer.sep_id] for each in tokenizer.encode_lines(side)]
-        lengths = torch.tensor([len(each) for each in ids])
-        rows = torch.tensor([each + [tokenizer.pad_id] * (LENGTH - len(each)) for each in ids])
-        logits = model.discriminator(rows, torch.zeros_like(rows), lengths)
-        inside = (torch.arange(LENGTH) >= 1) & (torch.arange(LENGTH) < lengths[:, None] - 1)
-        scores.append((logits * inside).sum(1) / inside.sum(1))
-    return float((scores[1] > scores[0]).float().mean() + (scores[1] == scores[0]).float().mean() / 2)
 
 
 def one(arm: str, seed: int, steps: int, text: Text, home: Path) -> tuple[Pretraining, dict[str, Any]]:

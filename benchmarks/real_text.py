@@ -3,9 +3,9 @@
     python benchmarks/real_text.py --steps 4000
 
 1. corpus, tasks and rows, by the stages themselves: those of `mini_plus`, but no text is cut off
-2. ELECTRA and a masked language model are pre-trained with each seed, at a flat rate, for four fifths of the steps:
+2. ELECTRA and a masked language model are pre-trained with each seed, at a flat rate, for three fifths of the steps:
    runs/real-text/<arm>-<seed>
-3. from there, in a folder of its own, the rate falls and rows grow longer: runs/real-text/<arm>-<seed>-<steps>
+3. from there, in a folder of its own, the rate falls, and in the last fifth rows are longer: runs/real-text/<arm>-<seed>-<steps>
 4. minimal pairs are told apart by the encoders as they are, and tasks are fine-tuned, from fresh weights, too
 5. benchmarks/results/real-text-<steps>.json and .svg
 
@@ -17,35 +17,31 @@ import argparse
 import dataclasses
 import json
 import shlex
-import signal
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frozen_probe import probe
-from benchmarks.modern import minimal_pairs, seen
+from benchmarks.minimal_pairs import likelier, minimal_pairs, seen
 from benchmarks.provenance import provenance
-from electra.config import build, plain
+from benchmarks.sittings import sittings, train
+from electra.config import build, merge, plain
 from electra.data import tokenizer as tokenizers
 from electra.data.text import sentences
-from electra.errors import BadInput, Stopped
+from electra.errors import Stopped
 from electra.files import read_json, write_json
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.runs.summary import sd
-from electra.finetuning.tasks import GLUE, SQUAD
+from electra.finetuning.tasks import SQUAD
 from electra.nn.config import EncoderConfig
 from electra.nn.weights import load_encoder
-from electra.pretraining.config import ElectraConfig, PretrainConfig, of_config
+from electra.pretraining.config import ElectraConfig, PretrainConfig
 from electra.pretraining.flops import step_flops
-from electra.pretraining.phases import phases_of
-from electra.pretraining.trainer import Trained
-from electra.storage import checkpoint
 from pipelines.params import ModelConfig, Params, load
 from pipelines.report.comparison import decided, difference
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
@@ -58,18 +54,23 @@ if TYPE_CHECKING:
 
 BASE, MODEL = "mini_plus", "real_text"
 RUNS, OUT = Path("runs/real-text"), Path("benchmarks/results")
-DECAY = 0.2  # of the steps: rows of 128, whose positions fine-tuning needs; before it, rows of 32 at the whole rate
+FALLING, LONG = 0.4, 0.2  # of the steps, at the end: the rate falls; rows of 128, whose positions fine-tuning needs
 PRETRAIN: dict[str, Any] = {
-    "phases": [{"length": 32, "share": 1 - DECAY}, {"length": 128, "share": DECAY, "batch": 16}],
+    "phases": [{"length": 32, "share": 1 - LONG}, {"length": 128, "share": LONG, "batch": 16}],
     **{"batch": 64, "steps": 10_000, "warmup": 200, "learning_rate": 1e-3, "bias_correction": True, "beta2": 0.98},
-    **{"schedule": "warmup_stable_decay", "decay_share": DECAY, "threads": 1, "precision": "fp32"},
+    **{"schedule": "warmup_stable_decay", "decay_share": FALLING, "threads": 1, "precision": "fp32"},
     **{"log_every": 100, "eval_every": 500, "save_every": 500},
+}
+# Fine-tuning: as mini_plus but for these.
+RECIPE: dict[str, Any] = {
+    "run": ["cola", "sst2", "mrpc", "stsb", "qqp", "qnli", "rte", "mnli"],
+    "defaults": {"seeds": [1]},
+    "tasks": {},
 }
 ARMS = {"electra": ("ELECTRA", BLUE), "mlm": ("masked language model", ORANGE), "scratch": ("from scratch", GREY)}
 PAIRS = (("electra", "scratch"), ("mlm", "scratch"), ("electra", "mlm"))
 MOST = {"cola": None, "sst2": 8000}  # training rows of the frozen probes
 SENTENCES = 2000  # held out, of which minimal pairs are made
-FOREVER = 10**7  # steps: of the flat run, which is never brought to its end
 
 
 def prepared() -> Params:
@@ -80,7 +81,14 @@ def prepared() -> Params:
     rows = dataclasses.replace(rows, packing=dataclasses.replace(rows.packing, overflow="carry"))
     encoder = build(EncoderConfig, plain(base.encoder) | {"init": "neighbours"}, MODEL)
     model = ModelConfig(tokens=MODEL, encoder=encoder, pretrain=build(PretrainConfig, PRETRAIN, MODEL))
-    return dataclasses.replace(params, tokens=params.tokens | {MODEL: rows}, models=params.models | {MODEL: model})
+    return dataclasses.replace(
+        params,
+        tokens=params.tokens | {MODEL: rows},
+        models=params.models | {MODEL: model},
+        recipes=params.recipes | {MODEL: merge(params.recipe(BASE), RECIPE)},
+        finetunings=params.finetunings
+        | {MODEL: dataclasses.replace(params.finetunings[BASE], model=MODEL, recipe=MODEL)},
+    )
 
 
 def prepare(params: Params) -> None:
@@ -106,98 +114,27 @@ def settings(model: ElectraConfig, arm: str, seed: int, steps: int, vocab_size: 
     return dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, seed=seed, steps=steps))
 
 
-def flat_steps(config: ElectraConfig) -> int:
-    """The steps before the rate falls, and before the length of rows changes: those that a longer run has, too."""
-    settings, steps = config.pretrain, config.pretrain.steps
-    assert isinstance(steps, int) and settings.schedule == "warmup_stable_decay"
-    return min(phases_of(settings, steps)[0].last, steps - max(1, round(steps * settings.decay_share)))
-
-
-def train(config: ElectraConfig, rows: ModelRows, home: Path) -> Trained:
-    """Pre-train to the end; the flat part, in `home`, is that of longer runs, too, and goes on where it ended."""
-    steps, flat = config.pretrain.steps, flat_steps(config)
-    branch, start = home.with_name(f"{home.name}-{steps}"), home / f"step-{flat}"
-    owner = fingerprint(config, rows)
-    if not checkpoint.steps(branch):
-        if not start.is_dir():
-            extend(config, rows, home, flat)
-        write_json(notes(branch), sittings(home))
-        _, groups, progress = checkpoint.load(start)
-        checkpoint.save(branch, flat, groups, progress | {"fingerprint": owner}, keep=2)
-    with Clock(branch):
-        return rows.train(config, branch, log=_quiet, title=branch.name, owner=owner)
-
-
-def extend(config: ElectraConfig, rows: ModelRows, home: Path, flat: int) -> None:
-    """Let the flat run go on to a step, and leave a checkpoint there."""
-    endless = dataclasses.replace(config.pretrain, steps=FOREVER, log_every=flat, keep=3)
-    config = dataclasses.replace(config, pretrain=endless)
-    if (there := max(checkpoint.steps(home), default=0)) > flat:
-        raise BadInput(home, f"is at step {there:,}", f"at most {flat:,}", "ask for more steps")
-
-    def enough(step: int, numbers: dict[str, float]) -> None:
-        if step == flat:
-            signal.raise_signal(signal.SIGTERM)  # the loop ends its step, saves it and leaves
-
-    try:
-        with Clock(home):
-            rows.train(config, home, log=enough, title=home.name, owner=fingerprint(config, rows))
-    except Stopped:
-        if not (home / f"step-{flat}").is_dir():
-            raise
-
-
-def fingerprint(config: ElectraConfig, rows: ModelRows) -> dict[str, Any]:
-    """Settings and rows. No code: sittings lie weeks apart, and the record names the commit of each."""
-    return {"config": of_config(config), "train": rows.digest, "tokenizer": rows.tokenizer.identity}
-
-
-class Clock:
-    """Adds up a run's processor seconds over its sittings, and notes the commit of each."""
-
-    def __init__(self, run: Path) -> None:
-        self.run = run
-
-    def __enter__(self) -> None:
-        self.started = time.process_time()
-
-    def __exit__(self, *_: object) -> None:
-        known, commit = sittings(self.run), provenance()["commit"]
-        seconds = known["seconds"] + time.process_time() - self.started
-        write_json(notes(self.run), {"seconds": round(seconds, 1), "commits": sorted({*known["commits"], commit})})
-
-
-def notes(run: Path) -> Path:
-    """Beside a run, what its sittings were."""
-    return run.with_name(f"{run.name}.json")
-
-
-def sittings(run: Path) -> dict[str, Any]:
-    """Processor seconds and commits of a run so far, those of the flat run that it began with among them."""
-    return dict(read_json(notes(run))) if notes(run).is_file() else {"seconds": 0.0, "commits": []}
-
-
-def _quiet(step: int, numbers: dict[str, float]) -> None:
-    """The bar says enough."""
-
-
 def pretrained(params: Params, arm: str, seed: int, steps: int) -> tuple[Path, dict[str, Any]]:
-    """The folders of one arm and seed; and what its pre-training was, cost and reached."""
-    model = params.models[MODEL].electra()
+    """The model of one arm and seed; and what its pre-training was, cost and reached, which is kept beside it."""
+    model, home = params.models[MODEL].electra(), RUNS / f"{arm}-{seed}"
     rows = ModelRows(params, MODEL, model)
-    config, home = settings(model, arm, seed, steps, rows.tokenizer.vocab_size), RUNS / f"{arm}-{seed}"
+    config = settings(model, arm, seed, steps, rows.tokenizer.vocab_size)
+    branch = home.with_name(f"{home.name}-{config.pretrain.steps}")
+    if (known := branch / "found.json").is_file():
+        return branch / "model", dict(read_json(known))
     trained = train(config, rows, home)
-    facts, branch = rows.facts(config, trained), home.with_name(f"{home.name}-{trained.steps}")
+    facts = rows.facts(config, trained)
     write_model(branch / "model", MODEL, config, trained, rows, facts)
-    pairs = minimal_pairs(held_out(params), set(rows.tokenizer.pieces())) if arm == "electra" else {}
+    pairs, judge = minimal_pairs(held_out(params), set(rows.tokenizer.pieces())), seen if arm == "electra" else likelier
     found = {
         "seed": seed,
         **{key: facts[key] for key in ("steps", "phases", "flops", "flops_matmul_convention", "rows_sha256")},
         **{key: facts[key] for key in ("parameters", "precision")},
         **sittings(branch),
-        "pairs": {kind: round(100 * seen(trained.model, each, rows.tokenizer), 1) for kind, each in pairs.items()},
+        "pairs": {kind: round(100 * judge(trained.model, each, rows.tokenizer), 1) for kind, each in pairs.items()},
         "curve": trained.history,
     }
+    write_json(known, found)
     return branch / "model", found
 
 
@@ -217,33 +154,34 @@ def held_out(params: Params) -> list[str]:
 # ── fine-tuning ──
 
 
-def finetuned(params: Params, folder: Path, arm: str, state: Path, seed: int) -> dict[str, float]:
-    """Of each task the score of one fine-tuning, with the seed of the pre-training; points on dev."""
-    rows, kind = Path("build/tasks") / params.finetunings[BASE].tasks, "scratch" if arm == "scratch" else "pretrained"
-    configs = dict(configs_of(BASE, params))
-    squad = params.finetune.resolve_squad(params.changes(BASE))
+def finetuned(params: Params, folder: Path, arm: str, state: Path, seed: int) -> dict[str, list[float]]:
+    """Of each task the scores of its fine-tunings, whose seeds are those of this pre-training alone; points on dev."""
+    rows, kind = Path("build/tasks") / params.finetunings[MODEL].tasks, "scratch" if arm == "scratch" else "pretrained"
+    configs = dict(configs_of(MODEL, params))
+    squad = params.finetune.resolve_squad(params.changes(MODEL))
     plans = [*configs.items(), *((SQUAD[version], squad) for version in squad.versions)]
-    found: dict[str, float] = {}
+    found: dict[str, list[float]] = {}
     for task, config in plans:
-        one = dataclasses.replace(config, seeds=(seed,), arms=(kind,), keep="none")  # type: ignore[arg-type]
-        (job,) = Plan(task, one, rows=rows / task, model=folder / "encoder", state=state).jobs()
-        (done,) = run_all([job], 1)
-        found[task] = done["metrics"][job.task.metrics[0]]
-        print(f"{state.name} {task}: {found[task]:.1f}", flush=True)
+        own = tuple(10 * seed + each for each in config.seeds)
+        one = dataclasses.replace(config, seeds=own, arms=(kind,), keep="none")  # type: ignore[arg-type]
+        jobs = Plan(task, one, rows=rows / task, model=folder / "encoder", state=state).jobs()
+        found[task] = [done["metrics"][jobs[0].task.metrics[0]] for done in run_all(jobs, 1)]
+        print(f"{state.name} {task}:", *(f"{score:.1f}" for score in found[task]), flush=True)
     return found
 
 
-def compared(scores: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    """Task -> mean and deviation of each arm over pre-trainings, and what the 95 % interval says of each difference."""
-    tasks = list(scores["scratch"][0])
-    by_task = {task: {arm: [run[task] for run in scores[arm]] for arm in scores} for task in tasks}
-    glue = [task for task in tasks if task in GLUE]
-    means = {
-        arm: [statistics.fmean(each) for each in zip(*(by_task[task][arm] for task in glue), strict=True)]
-        for arm in scores
-    }
+def compared(scores: dict[str, list[dict[str, list[float]]]], means: dict[str, list[str]]) -> dict[str, Any]:
+    """Task -> mean and deviation of each arm over pre-trainings, and what the 95 % interval says of each difference.
+
+    A pre-training's score is the mean of its fine-tunings. `means` has a title and the tasks of each mean of tasks.
+    """
+    tasks = {**means, **{task: [task] for task in scores["scratch"][0]}}
     found: dict[str, Any] = {}
-    for name, arms in {f"mean of {len(glue)}": means, **by_task}.items():
+    for name, of in tasks.items():
+        arms = {
+            arm: [statistics.fmean(statistics.fmean(run[task]) for task in of) for run in runs]
+            for arm, runs in scores.items()
+        }
         found[name] = {
             arm: {
                 "scores": [round(value, 2) for value in values],
@@ -291,33 +229,38 @@ def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--steps", type=int, required=True, help="of ELECTRA; the other arm spends as many FLOPs")
     asked.add_argument("--seeds", type=int, default=2, help="pre-trainings of each arm")
-    asked.add_argument("--only", choices=("pretrain",), help="leave out what follows pre-training")
+    asked.add_argument("--only", nargs="+", default=[], metavar="ARM-SEED", help="these, without a record")
     chosen = asked.parse_args()
-    params, seeds = prepared(), range(1, chosen.seeds + 1)
+    names = {f"{arm}-{seed}": (arm, seed) for seed in range(1, chosen.seeds + 1) for arm in ARMS}
+    if unknown := set(chosen.only) - set(names):
+        asked.error(f"--only has {', '.join(sorted(unknown))}; expected some of {', '.join(names)}")
+    params = prepared()
     runs, scores = dict[str, list[Any]](), dict[str, list[Any]]()
     prepare(params)
+    tasks = Path("build/tasks") / params.finetunings[MODEL].tasks
     try:
-        trained = {(arm, k): pretrained(params, arm, k, chosen.steps) for k in seeds for arm in ("electra", "mlm")}
+        for name, (arm, seed) in names.items():
+            if chosen.only and name not in chosen.only:
+                continue
+            folder, facts = pretrained(params, "electra" if arm == "scratch" else arm, seed, chosen.steps)
+            state = RUNS / "tasks" / (name if arm == "scratch" else folder.parent.name)
+            scores.setdefault(arm, []).append(finetuned(params, folder, arm, state, seed))
+            if arm != "scratch" and not chosen.only:
+                encoder, pieces = load_encoder(folder / "encoder", dropout=0.0), tokenizers.load(folder / "encoder")
+                runs.setdefault(arm, []).append({**facts, "frozen": probe(encoder, pieces, tasks, MOST)})
     except Stopped as stopped:
         sys.stderr.write(f"{stopped}\n")
         return stopped.exit_code
     if chosen.only:
         return 0
-    tasks = Path("build/tasks") / params.finetunings[BASE].tasks
-    for (arm, _), (folder, facts) in trained.items():
-        frozen = probe(load_encoder(folder / "encoder", dropout=0.0), tokenizers.load(folder / "encoder"), tasks, MOST)
-        runs.setdefault(arm, []).append({**facts, "frozen": frozen})
-    for k in seeds:
-        for arm in ARMS:
-            folder = trained["electra" if arm == "scratch" else arm, k][0]
-            state = RUNS / "tasks" / (f"scratch-{k}" if arm == "scratch" else folder.parent.name)
-            scores.setdefault(arm, []).append(finetuned(params, folder, arm, state, k))
+    six, every = (list(params.recipe(name)["run"]) for name in (BASE, MODEL))
     record = {
         "command": shlex.join(["python", *sys.argv]),
         "settings": plain(params.models[MODEL].electra()),
-        "recipe": params.recipe(params.finetunings[BASE].recipe),
+        "recipe": params.recipe(MODEL),
         "pretraining": runs,
-        "tasks": compared(scores),
+        "finetunings": scores,
+        "tasks": compared(scores, {f"mean of {len(of)}": of for of in (six, every)}),
         **provenance(("torch", "scikit-learn", "scipy")),
     }
     write_json(OUT / f"real-text-{chosen.steps}.json", record)

@@ -1,0 +1,97 @@
+"""A pre-training in sittings: the flat part of its schedule goes on for as long as there is time, and branches fall.
+
+The flat run is one folder, `home`; from a step of it, in a folder of its own, the rate falls and rows grow longer. With
+more steps the flat run goes on where it ended, and what comes out is, to the byte, a run of so many steps.
+"""
+
+import dataclasses
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.provenance import provenance
+from electra.errors import BadInput, Stopped
+from electra.files import read_json, write_json
+from electra.pretraining.config import ElectraConfig, of_config
+from electra.pretraining.phases import phases_of
+from electra.pretraining.trainer import Trained
+from electra.storage import checkpoint
+from pipelines.stages.pretrain import ModelRows
+
+FOREVER = 10**7  # steps: of the flat run, which is never brought to its end
+
+
+def flat_steps(config: ElectraConfig) -> int:
+    """The steps before the rate falls, and before the length of rows changes: those that a longer run has, too."""
+    settings, steps = config.pretrain, config.pretrain.steps
+    assert isinstance(steps, int) and settings.schedule == "warmup_stable_decay"
+    return min(phases_of(settings, steps)[0].last, steps - max(1, round(steps * settings.decay_share)))
+
+
+def train(config: ElectraConfig, rows: ModelRows, home: Path) -> Trained:
+    """Pre-train to the end; the flat part, in `home`, is that of longer runs, too, and goes on where it ended."""
+    steps, flat = config.pretrain.steps, flat_steps(config)
+    branch, start = home.with_name(f"{home.name}-{steps}"), home / f"step-{flat}"
+    owner = fingerprint(config, rows)
+    if not checkpoint.steps(branch):
+        if not start.is_dir():
+            extend(config, rows, home, flat)
+        write_json(notes(branch), sittings(home))
+        _, groups, progress = checkpoint.load(start)
+        checkpoint.save(branch, flat, groups, progress | {"fingerprint": owner}, keep=2)
+    with Clock(branch):
+        return rows.train(config, branch, log=_quiet, title=branch.name, owner=owner)
+
+
+def extend(config: ElectraConfig, rows: ModelRows, home: Path, flat: int) -> None:
+    """Let the flat run go on to a step, and leave a checkpoint there."""
+    endless = dataclasses.replace(config.pretrain, steps=FOREVER, log_every=flat, keep=3)
+    config = dataclasses.replace(config, pretrain=endless)
+    if (there := max(checkpoint.steps(home), default=0)) > flat:
+        raise BadInput(home, f"is at step {there:,}", f"at most {flat:,}", "ask for more steps")
+
+    def enough(step: int, numbers: dict[str, float]) -> None:
+        if step == flat:
+            signal.raise_signal(signal.SIGTERM)  # the loop ends its step, saves it and leaves
+
+    try:
+        with Clock(home):
+            rows.train(config, home, log=enough, title=home.name, owner=fingerprint(config, rows))
+    except Stopped:
+        if not (home / f"step-{flat}").is_dir():
+            raise
+
+
+def fingerprint(config: ElectraConfig, rows: ModelRows) -> dict[str, Any]:
+    """Settings and rows. No code: sittings lie weeks apart, and the record names the commit of each."""
+    return {"config": of_config(config), "train": rows.digest, "tokenizer": rows.tokenizer.identity}
+
+
+class Clock:
+    """Adds up a run's processor seconds over its sittings, and notes the commit of each."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+
+    def __enter__(self) -> None:
+        self.started = time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        known, commit = sittings(self.run), provenance()["commit"]
+        seconds = known["seconds"] + time.process_time() - self.started
+        write_json(notes(self.run), {"seconds": round(seconds, 1), "commits": sorted({*known["commits"], commit})})
+
+
+def notes(run: Path) -> Path:
+    """Beside a run, what its sittings were."""
+    return run.with_name(f"{run.name}.json")
+
+
+def sittings(run: Path) -> dict[str, Any]:
+    """Processor seconds and commits of a run so far, those of the flat run that it began with among them."""
+    return dict(read_json(notes(run))) if notes(run).is_file() else {"seconds": 0.0, "commits": []}
+
+
+def _quiet(step: int, numbers: dict[str, float]) -> None:
+    """The bar says enough."""
