@@ -5,7 +5,8 @@
 1. corpus, tasks and rows, by the stages themselves: those of `mini_plus`, but no text is cut off
 2. ELECTRA and a masked language model are pre-trained with each seed, at a flat rate, for three fifths of the steps:
    runs/real-text/<arm>-<seed>
-3. from there, in a folder of its own, the rate falls, and in the last fifth rows are longer: runs/real-text/<arm>-<seed>-<steps>
+3. from there, in a folder of its own, the rate falls, and rows of the last fifth are longer:
+   runs/real-text/<arm>-<seed>-<steps>
 4. minimal pairs are told apart by the encoders as they are, and tasks are fine-tuned, from fresh weights, too
 5. benchmarks/results/real-text-<steps>.json and .svg
 
