@@ -46,13 +46,11 @@ def refuse_unusable_driver() -> None:
     there = DRIVER.is_file() and any(NODES.glob("nvidia[0-9]*"))
     if torch.version.cuda is None or not there or hidden or torch.cuda.is_available():
         return
-    raise BadDevice(
-        "GPU",
-        f"torch {torch.__version__} cannot use it with the driver installed ({DRIVER.read_text().splitlines()[0]})",
-        f"a driver that runs CUDA {torch.version.cuda}",
-        "update the driver, install a torch built for an older CUDA (make setup TORCH=...),"
-        " or set CUDA_VISIBLE_DEVICES= to train on the CPU",
-    )
+    driver = DRIVER.read_text().splitlines()[0]
+    found = f"torch {torch.__version__} cannot use it with the driver installed ({driver})"
+    ways = "install a torch built for an older CUDA (make setup TORCH=...), or set CUDA_VISIBLE_DEVICES="
+    do = f"update the driver, {ways} to train on the CPU"
+    raise BadDevice("GPU", found, f"a driver that runs CUDA {torch.version.cuda}", do)
 
 
 def use_own_gpu() -> None:
@@ -72,10 +70,8 @@ def same_bytes(wanted: bool) -> Iterator[None]:
         return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is made
     settings: Any = torch.utils.deterministic
-    filled, settings.fill_uninitialized_memory = (
-        settings.fill_uninitialized_memory,
-        False,
-    )  # else each tensor is, for no gain
+    # else each tensor is filled, for no gain
+    filled, settings.fill_uninitialized_memory = settings.fill_uninitialized_memory, False
     torch.use_deterministic_algorithms(True)
     try:
         yield

@@ -28,10 +28,7 @@ class Interval:
         low, high = (f"{int(end):,}" if end == int(end) < 1e12 else f"{end:g}" for end in (self.low, self.high))
         if self.ends == "[]":
             return f"a number from {low} to {high}"
-        first, second = (
-            ("above" if self.ends[0] == "(" else "at least"),
-            ("below" if self.ends[1] == ")" else "at most"),
-        )
+        first, second = {"(": "above", "[": "at least"}[self.ends[0]], {")": "below", "]": "at most"}[self.ends[1]]
         return f"a number {first} {low} and {second} {high}"
 
 

@@ -59,13 +59,9 @@ def room(path: Path) -> Iterator[None]:
             raise OutOfRoom(there, found, "a file or folder of ours, or nothing", do) from error
         if error.errno not in REFUSED:
             raise
-        free = _free_bytes(path)
-        raise OutOfRoom(
-            path,
-            f"cannot be written ({error.strerror}, {free:,} bytes free)",
-            "a writable disk with room",
-            "free some space or choose another folder, then run the same command again",
-        ) from error
+        found = f"cannot be written ({error.strerror}, {_free_bytes(path):,} bytes free)"
+        do = "free some space or choose another folder, then run the same command again"
+        raise OutOfRoom(path, found, "a writable disk with room", do) from error
 
 
 @contextlib.contextmanager
@@ -191,16 +187,11 @@ def read_jsonl(path: Path) -> list[Any]:
                     for line in file:
                         rows.append(json.loads(line))
             except FileNotFoundError:
-                raise BadInput(
-                    path, "there is no such file", "a JSON-lines file", "run the stage that makes it"
-                ) from None
+                do = "run the stage that makes it"
+                raise BadInput(path, "there is no such file", "a JSON-lines file", do) from None
     except (ValueError, RecursionError) as error:
-        raise CorruptFile(
-            f"{path}:{len(rows) + 1}",
-            f"is not JSON ({error})",
-            "one JSON value a line",
-            "delete the file and run the stage that makes it",
-        ) from None
+        where, do = f"{path}:{len(rows) + 1}", "delete the file and run the stage that makes it"
+        raise CorruptFile(where, f"is not JSON ({error})", "one JSON value a line", do) from None
     return rows
 
 
@@ -237,7 +228,7 @@ def _alive(pid: str) -> bool:
     except (ProcessLookupError, ValueError, OverflowError):
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 
@@ -294,9 +285,8 @@ def safe_join(folder: Path, name: str, do: str = AGAIN) -> Path:
     """Join a name found in data to a folder; one that leads outside of it, or over a link, is refused."""
     parts, path = Path(name).parts, folder
     if not parts or ".." in parts or Path(name).is_absolute():
-        raise BadInput(
-            folder, f"names the file {name!r}, which lies outside", "a name inside the folder", "do not use this data"
-        )
+        found = f"names the file {name!r}, which lies outside"
+        raise BadInput(folder, found, "a name inside the folder", "do not use this data")
     for part in parts:
         path /= part
         if path.is_symlink():
@@ -331,12 +321,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             handle.seek(0)
-            raise Busy(
-                folder,
-                f"is in use by {handle.read().decode('utf-8', 'replace').strip() or 'another process'}",
-                "a folder of its own for each run",
-                "wait for that run or stop it",
-            ) from None
+            found = f"is in use by {handle.read().decode('utf-8', 'replace').strip() or 'another process'}"
+            raise Busy(folder, found, "a folder of its own for each run", "wait for that run or stop it") from None
         with room(folder):
             handle.truncate(0)
             handle.write(f"pid {os.getpid()} on {socket.gethostname()}".encode())

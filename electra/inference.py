@@ -54,10 +54,7 @@ from electra.pretraining.generator import Generator
 
 _AT_ONCE = 1024  # texts; what is held beside them stays small, however many there are
 _DO = "give the folder as it was written"
-_KINDS = {
-    "discriminator_predictions": "discriminator",
-    "generator_predictions": "generator",
-}  # name of a head's tensors
+_KINDS = {"discriminator_predictions": "discriminator", "generator_predictions": "generator"}  # by a head's tensors
 _MODERN = {"ModernBertForTokenClassification": "discriminator", "ModernBertForMaskedLM": "generator"}
 
 

@@ -5,13 +5,14 @@ whether the beginning of each holds what its stage expects. Small corpora and ta
 """
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
-from electra.data.text import Rejected, as_dict
+from electra.data.text import Rejected
 from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
 from electra.errors import BadInput
 from pipelines import remote, sources
@@ -113,7 +114,7 @@ def check_rows(source: OwnTasks, where: str) -> Iterator[str]:
                 [row for row in rows if isinstance(row, Rejected)],
             )
             if len(rows) <= ROWS or not kept:
-                check_split(task, split, kept, [as_dict(row) for row in bad], where, source.quarantine)
+                check_split(task, split, kept, [asdict(row) for row in bad], where, source.quarantine)
             elif bad:
                 among = f"{len(bad):,} bad rows among the first {ROWS:,} of {task} {split}"
                 yield f"hint: {bad[0].where}: {bad[0].reason} ({among})"

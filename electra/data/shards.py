@@ -118,12 +118,8 @@ class Rows:
         manifest = read_manifest(folder, REMAKE)
         length, pair, rows = _check_shape(folder, manifest, split)
         if tokenizer is not None and manifest["tokenizer"] != tokenizer:
-            raise BadInput(
-                folder,
-                f"was made with tokenizer {manifest['tokenizer'][:12]}…",
-                f"rows of tokenizer {tokenizer[:12]}…",
-                REMAKE,
-            )
+            found = f"was made with tokenizer {manifest['tokenizer'][:12]}…"
+            raise BadInput(folder, found, f"rows of tokenizer {tokenizer[:12]}…", REMAKE)
         for path, size in zip(shard_paths(folder, split), pair, strict=True):
             check_file(folder, path.name, manifest, REMAKE)
             if path.stat().st_size != rows * size:

@@ -3,7 +3,6 @@
 A document is an id and a text whose lines are paragraphs (or sentences). Nothing here knows where it came from.
 """
 
-import dataclasses
 import html
 import re
 import unicodedata
@@ -55,9 +54,8 @@ class CleaningConfig(Checked):
     minimum_document: Count = 1  # characters after cleaning; shorter documents are dropped
     duplicate_documents: Literal["keep", "drop"] = "keep"  # drop: exact repetitions, the first one stays
     duplicate_lines: Literal["keep", "drop"] = "keep"  # drop: exact repetitions within a document
-    duplicate_paragraphs: Literal["keep", "drop"] = (
-        "keep"  # drop: exact repetitions in the whole corpus, the first stays
-    )
+    # drop: exact repetitions in the whole corpus, the first one stays
+    duplicate_paragraphs: Literal["keep", "drop"] = "keep"
     shortest_paragraph: Count = 40  # characters: shorter lines (headings, dialogue) may come again
 
 
@@ -172,8 +170,3 @@ def sentences(line: str) -> Iterator[str]:
         start = match.end()
     if piece := line[start:].strip(" "):
         yield piece
-
-
-def as_dict(value: Document | Rejected) -> dict[str, str]:
-    """A document or a quarantine entry as a JSON object."""
-    return dataclasses.asdict(value)

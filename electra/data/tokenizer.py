@@ -117,19 +117,14 @@ class Tokenizer:
 
     @functools.cached_property
     def identity(self) -> str:
-        """The sha256 of the tokenizer's JSON."""
-        return identity(self)
+        """The sha256 of the tokenizer's JSON: rows carry it, and nothing reads rows made by another."""
+        text: str = self.raw.to_str()
+        return sha256_bytes(text.encode())
 
 
 def id_dtype(vocab_size: int) -> np.dtype[Any]:
     """The smallest unsigned type (little-endian) that holds every id."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
-
-
-def identity(tokenizer: Tokenizer) -> str:
-    """The sha256 of the tokenizer's JSON: rows carry it, and nothing reads rows made by another."""
-    text: str = tokenizer.raw.to_str()
-    return sha256_bytes(text.encode())
 
 
 def train_wordpiece(
@@ -194,12 +189,9 @@ def letters_of(
     continuations = [CONTINUATION + letter for letter in sorted(kept) if not _stands_alone(letter)]
     floor = len(SPECIALS) + len(continuations) + len(kept)
     if vocab_size < floor:
-        raise BadInput(
-            "tokenizer.vocab_size",
-            f"is {vocab_size:,}, but special tokens and the {len(kept):,} letters of the text alone need {floor:,}",
-            f"at least {floor:,}",
-            "raise vocab_size or lower alphabet",
-        )
+        need = f"special tokens and the {len(kept):,} letters of the text alone need {floor:,}"
+        found, do = f"is {vocab_size:,}, but {need}", "raise vocab_size or lower alphabet"
+        raise BadInput("tokenizer.vocab_size", found, f"at least {floor:,}", do)
     return kept, continuations
 
 

@@ -65,13 +65,9 @@ def _match(rows: RowSequence, answers: Mapping[str, Any], where: Path) -> None:
     known = {row["id"] for row in rows}
     for number, row in enumerate(rows, 1):
         if row["id"] not in answers:
-            raise BadInput(
-                where, f"has no prediction for id {row['id']} (row {number})", f"one for each of {len(rows):,} rows"
-            )
+            found = f"has no prediction for id {row['id']} (row {number})"
+            raise BadInput(where, found, f"one for each of {len(rows):,} rows")
     if strange := [key for key in answers if key not in known]:
-        raise BadInput(
-            where,
-            f"predicts id {strange[0]}, which is not among the references ({len(strange):,} such)",
-            f"the {len(rows):,} ids of the references",
-            "set predictions beside the split they were made for",
-        )
+        found = f"predicts id {strange[0]}, which is not among the references ({len(strange):,} such)"
+        do = "set predictions beside the split they were made for"
+        raise BadInput(where, found, f"the {len(rows):,} ids of the references", do)

@@ -31,9 +31,8 @@ class Task:
     title: str
     labels: tuple[str, ...]  # class names in the order of the logits (tagging: types of spans); empty for regression
     metrics: tuple[str, ...]  # names in electra.finetuning.metrics; the first is the one that counts
-    train_rows: int = (
-        0  # of the complete official train split: fewer rows are a subset and are called so; 0: no official one
-    )
+    # of the complete official train split: fewer rows are a subset and are called so; 0: no official one
+    train_rows: int = 0
     evaluation: tuple[str, ...] = ("dev",)
     scale: float = 1.0  # regression: the model is trained on label / scale
     tagging: bool = False
@@ -197,9 +196,8 @@ class SquadConfig(FinetuneConfig):
     n_best: Count = 20
     answerability: bool = True
     answerability_weight: Weight = 0.5
-    null_threshold: Annotated[
-        float, Interval(-1e9, 1e9)
-    ] = -2.75  # a question whose null score is above it is left unanswered
+    # a question whose null score is above it is left unanswered
+    null_threshold: Annotated[float, Interval(-1e9, 1e9)] = -2.75
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -210,12 +208,9 @@ class SquadConfig(FinetuneConfig):
         if self.pooling != "cls":
             expected, do = "cls: an answer is looked for among all tokens", "set squad.pooling: cls beside it"
             raise BadConfig(f"{where}.pooling", f"is {self.pooling}", expected, do)
-        room = self.length - self.question_length - 3  # [CLS] question [SEP] text [SEP]
-        expected = f"question_length + stride + 3 at most length ({self.length})"
-        if self.stride > room:
-            raise BadConfig(
-                f"{where}.stride", f"is {self.stride} with question_length {self.question_length}", expected
-            )
+        if self.stride > self.length - self.question_length - 3:  # [CLS] question [SEP] text [SEP]
+            found = f"is {self.stride} with question_length {self.question_length}"
+            raise BadConfig(f"{where}.stride", found, f"question_length + stride + 3 at most length ({self.length})")
 
 
 _LAYERS = ("run", "defaults", "tasks", "squad")
@@ -229,9 +224,8 @@ class FinetuneSection(Checked):
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     squad: dict[str, Any] = field(default_factory=dict)
     run: tuple[str, ...] = tuple(GLUE)  # the GLUE tasks that a glue stage covers
-    workers: Annotated[int, Interval(0, 1024)] = (
-        0  # processes of one thread each; 0: as many as the model's pretrain.threads
-    )
+    # processes of one thread each; 0: as many as the model's pretrain.threads
+    workers: Annotated[int, Interval(0, 1024)] = 0
     stack: Stack = "auto"  # train an arm's seeds as one network with stacked weights; auto: on a GPU
 
     def __post_init__(self) -> None:
@@ -254,12 +248,8 @@ class FinetuneSection(Checked):
         """
         for key in overrides:
             if key not in _LAYERS:
-                raise BadConfig(
-                    f"{where}.{key}",
-                    "is not a parameter",
-                    f"one of {', '.join(_LAYERS)}",
-                    nearest(str(key), _LAYERS) or "put settings for every task under defaults",
-                )
+                do = nearest(str(key), _LAYERS) or "put settings for every task under defaults"
+                raise BadConfig(f"{where}.{key}", "is not a parameter", f"one of {', '.join(_LAYERS)}", do)
         tasks = overrides.get("tasks", {})
         if not isinstance(tasks, Mapping):
             raise BadConfig(f"{where}.tasks", f"is {shown(tasks)}", "task names, each with a section")
@@ -318,10 +308,7 @@ class FinetuneSection(Checked):
             (f"{prefix}defaults", self.defaults),
             (f"{prefix}{section}", self.squad if squad else self.tasks.get(task, {})),
             (f"{where}.defaults", overrides.get("defaults", {})),
-            (
-                f"{where}.{section}",
-                overrides.get("squad", {}) if squad else overrides.get("tasks", {}).get(task, {}),
-            ),
+            (f"{where}.{section}", overrides.get("squad", {}) if squad else overrides.get("tasks", {}).get(task, {})),
         ]
         values: dict[str, Any] = {}
         config = kind()

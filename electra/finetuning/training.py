@@ -139,15 +139,14 @@ def read_outputs(
     device: torch.device | str = "cpu",
     tokens: int = 4096,
     precision: PrecisionChoice = "default",
-    most: int | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Every output for every row (the first `most`), in the order of the rows; `tokens` bounds a part."""
-    place, count = torch.device(device), min(len(examples), most or len(examples))
+    """Every output for every row, in the order of the rows; `tokens` bounds a part."""
+    place = torch.device(device)
     chosen = choose(precision, place)
     pieces: dict[str, list[Tensor]] = {}
     order: list[NDArray[np.int64]] = []
     model.eval()
-    for rows_B in parts(np.arange(count), examples.length_N, tokens):
+    for rows_B in parts(np.arange(len(examples)), examples.length_N, tokens):
         order.append(rows_B)
         with autocast(chosen, place):
             for name, value in model.outputs(examples.batch(rows_B, place)).items():

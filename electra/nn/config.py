@@ -29,13 +29,8 @@ class EncoderConfig(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.hidden % self.heads == 0, "heads", self.heads, f"a divisor of hidden ({self.hidden})")
-        if self.init == "neighbours":
-            require(
-                self.embedding == self.hidden,
-                "embedding",
-                self.embedding,
-                f"hidden ({self.hidden}) with init neighbours",
-            )
+        fits = self.embedding == self.hidden or self.init != "neighbours"
+        require(fits, "embedding", self.embedding, f"hidden ({self.hidden}) with init neighbours")
 
     @property
     def table(self) -> int:
@@ -66,12 +61,8 @@ class ModernConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self.hidden % (2 * self.heads) == 0,
-            "heads",
-            self.heads,
-            f"a divisor of half of hidden ({self.hidden}): positions turn pairs",
-        )
+        expected = f"a divisor of half of hidden ({self.hidden}): positions turn pairs"
+        require(self.hidden % (2 * self.heads) == 0, "heads", self.heads, expected)
         require(self.window % 2 == 0, "window", self.window, "an even number")
 
     @property

@@ -161,13 +161,11 @@ class Layer(Block):
         return self.ffn_norm(self.drop(ffn_BTH, hidden_BTH)).to(ffn_BTH.dtype)  # type: ignore[no-any-return]
 
 
-def real_tokens(ids_BT: Tensor, lengths_B: Tensor | None, mask_BT: Tensor | None) -> Tensor | None:
+def real_tokens(ids_BT: Tensor, lengths_B: Tensor) -> Tensor | None:
     """Which tokens are no padding (B, T), or None where that is known to be all of them."""
-    if mask_BT is None and lengths_B is not None:
-        mask_BT = torch.arange(ids_BT.shape[1], device=ids_BT.device) < lengths_B[:, None]
-    if mask_BT is not None and mask_BT.device.type == "cpu" and bool(mask_BT.all()):
-        return None  # the host may look here for free, and full rows need no masking
-    return mask_BT
+    real_BT = torch.arange(ids_BT.shape[1], device=ids_BT.device) < lengths_B[:, None]
+    # on a CPU the host may look for free, and full rows need no masking
+    return None if real_BT.device.type == "cpu" and bool(real_BT.all()) else real_BT
 
 
 def added(mask: Seen) -> Seen:
@@ -191,27 +189,24 @@ class Encoder(nn.Module):
         self.project = nn.Identity() if same else nn.Linear(config.embedding, config.hidden)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
 
-    def forward(
-        self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None = None, *, mask_BT: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Hidden states (B, T, H) of the last layer.
 
         Padding stands at the end of a row: `lengths_B` counts its real tokens; None says that no row is padded.
-        `mask_BT` (true = real token) is for layouts that a length cannot tell.
         """
-        seen = self._seen(ids_BT, lengths_B, mask_BT)
+        seen = self._seen(ids_BT, lengths_B)
         seen = added(seen[:, None, None, :]) if isinstance(seen, Tensor) else seen
         hidden_BTH = self.project(self.embeddings(ids_BT, segments_BT))
         for layer in self.layers:
             hidden_BTH = layer(hidden_BTH, seen)
         return hidden_BTH  # type: ignore[no-any-return]
 
-    def _seen(self, ids_BT: Tensor, lengths_B: Tensor | None, mask_BT: Tensor | None) -> Seen:
+    def _seen(self, ids_BT: Tensor, lengths_B: Tensor | None) -> Seen:
         """Rows to keep to, where the device can; else which tokens are no padding (B, T), or None."""
+        if lengths_B is None:
+            return None
         kernel = varlen.usable(ids_BT.device, self.config.hidden // self.config.heads)
-        if kernel and mask_BT is None and lengths_B is not None:
-            return varlen.padded(lengths_B, ids_BT.shape[1])
-        return real_tokens(ids_BT, lengths_B, mask_BT)
+        return varlen.padded(lengths_B, ids_BT.shape[1]) if kernel else real_tokens(ids_BT, lengths_B)
 
 
 def initialise(module: nn.Module, config: EncoderConfig) -> None:

@@ -187,12 +187,10 @@ class ModernEncoder(Encoder):
         self.layers = nn.ModuleList(ModernLayer(config, index) for index in range(config.layers))
         self.final_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
 
-    def forward(
-        self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None = None, *, mask_BT: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Hidden states (B, T, H) after the final norm; `Encoder.forward` has the arguments."""
         place_T = torch.arange(ids_BT.shape[1], device=ids_BT.device)
-        views = self.views(place_T, self._seen(ids_BT, lengths_B, mask_BT))
+        views = self.views(place_T, self._seen(ids_BT, lengths_B))
         views = {kind: view._replace(seen=added(view.seen)) for kind, view in views.items()}
         hidden_BTH = self.embeddings(ids_BT, segments_BT)
         for layer in self.layers:

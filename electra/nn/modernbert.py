@@ -10,13 +10,14 @@ A factorised word table is written multiplied out, as these classes know no othe
 pre-training. Folders of releases from 4.48 on are read, with either spelling of the layers' kinds and thetas.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from electra.errors import BadInput
-from electra.nn.config import ModernConfig
+from electra.nn.config import AnyEncoderConfig, ModernConfig
 from electra.nn.encoder import Encoder
 from electra.storage.tensors import Tensors
 
@@ -75,22 +76,18 @@ def tensors_of(encoder: Encoder) -> Tensors:
 
 def values_of(config: ModernConfig, architecture: str) -> dict[str, Any]:
     """transformers' ModernBertConfig, less the vocabulary's size."""
-    values = {
-        theirs: value
-        for ours, (theirs, usual) in CONFIG.items()
-        if (value := getattr(config, ours)) != usual or ours != "init"  # transformers has no such key
-    }
     ends = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))  # the tokenizer's files tell
     replaced = {"id2label": {"0": "replaced"}, "label2id": {"replaced": 0}}
     labels = replaced if architecture.endswith("PreTraining") else {}
     architecture = CLASSES.get(architecture, architecture)
-    return (
-        {"architectures": [architecture], "model_type": TYPE, "embedding_dropout": config.dropout}
-        | _FIXED
-        | values
-        | ends
-        | labels
-    )
+    first = {"architectures": [architecture], "model_type": TYPE, "embedding_dropout": config.dropout}
+    return first | _FIXED | renamed(config, CONFIG) | ends | labels
+
+
+def renamed(config: AnyEncoderConfig, names: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """A config's values under transformers' `names`, which have none for `init`: ours, where it is not the usual."""
+    values = {ours: getattr(config, ours) for ours in names}
+    return {theirs: values[ours] for ours, (theirs, usual) in names.items() if ours != "init" or values[ours] != usual}
 
 
 def settings_of(values: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -26,27 +26,15 @@ from electra.storage.tensors import Tensors, fill, require_fit
 from electra.storage.tensors import read_tensors as read_file
 
 _DECODERS = ("generator_lm_head.weight", "decoder.weight")  # the word table once more, where it is stored twice
+_D, _G = "discriminator_predictions", "generator_predictions"
 Head = ReplacedTokenHead | MaskedTokenHead
 _HEADS: dict[type[Head], dict[str, str]] = {
-    ReplacedTokenHead: {
-        "dense": "discriminator_predictions.dense",
-        "logit": "discriminator_predictions.dense_prediction",
-    },
-    MaskedTokenHead: {
-        "dense": "generator_predictions.dense",
-        "norm": "generator_predictions.LayerNorm",
-        "": "generator_lm_head",
-    },
+    ReplacedTokenHead: {"dense": f"{_D}.dense", "logit": f"{_D}.dense_prediction"},
+    MaskedTokenHead: {"dense": f"{_G}.dense", "norm": f"{_G}.LayerNorm", "": "generator_lm_head"},
 }
 _MODERN = {"dense": "head.dense", "norm": "head.norm", "logit": "classifier", "": "decoder"}
-_ALIKE = (
-    "heads",
-    "layer_norm_eps",
-    "global_every",
-    "window",
-    "global_theta",
-    "local_theta",
-)  # all else shows in the shapes
+# All else shows in the shapes.
+_ALIKE = ("heads", "layer_norm_eps", "global_every", "window", "global_theta", "local_theta")
 
 
 def load_networks(
@@ -65,9 +53,8 @@ def load_networks(
     for name, (encoder, head) in networks.items():
         inside = folder / name
         if not inside.is_dir():
-            raise BadInput(
-                inside, "there is no such folder", f"exported networks side by side: {', '.join(networks)}", do
-            )
+            expected = f"exported networks side by side: {', '.join(networks)}"
+            raise BadInput(inside, "there is no such folder", expected, do)
         config, _ = read_config(inside)
         _require_alike(config, encoder.config, inside / "config.json", do)
         tensors = read_tensors(inside)
@@ -92,9 +79,8 @@ def load_networks(
 def _require_alike(config: AnyEncoderConfig, expected: AnyEncoderConfig, where: Path, do: str) -> None:
     """Refuse a folder whose encoder computes something else with the same weights."""
     if config.kind != expected.kind:
-        raise BadInput(
-            where, f"is of an encoder of the kind {config.kind}", f"{expected.kind}, as the parameters say", do
-        )
+        found, wanted = f"is of an encoder of the kind {config.kind}", f"{expected.kind}, as the parameters say"
+        raise BadInput(where, found, wanted, do)
     names = modernbert.CONFIG if isinstance(expected, ModernConfig) else CONFIG
     for ours in _ALIKE:
         if ours in names and getattr(config, ours) != getattr(expected, ours):

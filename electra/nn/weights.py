@@ -51,15 +51,8 @@ TASK = "task.json"
 SPANS, POOLED = "span_head.safetensors", "pooled_head.safetensors"
 EXTRAS = "extras.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
-FILES = (
-    "config.json",
-    "model.safetensors",
-    *TOKENIZER_FILES,
-    TASK,
-    SPANS,
-    POOLED,
-    EXTRAS,
-)  # all that is ever read of a folder
+FILES = ("config.json", "model.safetensors", *TOKENIZER_FILES, TASK, SPANS, POOLED, EXTRAS)
+"""All that is ever read of a folder."""
 KIND = "network"
 
 
@@ -103,9 +96,8 @@ def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> N
     """
     renamed = {_bare(name): tensor for name, tensor in tensors.items() if of_encoder(name)}
     places = encoder_tensors(encoder, "")  # views of the parameters, but for tables that are sums
-    require_fit(
-        places, renamed, where, "let the model's parameters and the folder's config.json agree with its weights"
-    )
+    do = "let the model's parameters and the folder's config.json agree with its weights"
+    require_fit(places, renamed, where, do)
     tables = modernbert.TABLES if isinstance(encoder.config, ModernConfig) else _TABLES
     encoder.embeddings.load_tables(*(renamed.pop(name) for name in tables))
     for name, tensor in renamed.items():
@@ -132,20 +124,9 @@ def config_json(config: AnyEncoderConfig, vocab_size: int, architecture: str, **
     if isinstance(config, ModernConfig):
         values = modernbert.values_of(config, architecture)
         return {"vocab_size": vocab_size, "pad_token_id": 0, "tie_word_embeddings": True, **values, **more}
-    return {
-        "architectures": [architecture],
-        "model_type": "electra",
-        "vocab_size": vocab_size,
-        "hidden_act": "gelu",
-        "pad_token_id": 0,
-        "tie_word_embeddings": True,
-        **{
-            theirs: value
-            for ours, (theirs, usual) in CONFIG.items()
-            if (value := getattr(config, ours)) != usual or ours != "init"  # transformers has no such key
-        },
-        **more,
-    }
+    values = modernbert.renamed(config, CONFIG)
+    first = {"architectures": [architecture], "model_type": "electra", "hidden_act": "gelu"}
+    return first | {"vocab_size": vocab_size, "pad_token_id": 0, "tie_word_embeddings": True, **values, **more}
 
 
 def trained_positions(folder: Path) -> int:
@@ -165,9 +146,8 @@ def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str
         manifest = verify_manifest(folder, do=do, kind=KIND, **fields)
         for name in there:
             if name not in manifest["files"]:
-                raise CorruptFile(
-                    folder / name, f"is not in {MANIFEST}", "no file that it does not list", f"move it away, or {do}"
-                )
+                found, expected = f"is not in {MANIFEST}", "no file that it does not list"
+                raise CorruptFile(folder / name, found, expected, f"move it away, or {do}")
     hashes = {}
     for name in there:
         with readable(folder / name, do):
@@ -185,28 +165,20 @@ def read_config(folder: Path) -> tuple[AnyEncoderConfig, int]:
         raise BadInput(path, f"is of a model of type {kind!r}", "electra or modernbert", "choose a folder of one")
     modern = kind == modernbert.TYPE
     if values.get("hidden_act", "gelu") != "gelu" or values.get("position_embedding_type", "absolute") != "absolute":
-        raise BadInput(
-            path,
-            "asks for another activation or position embedding",
-            "gelu and absolute positions",
-            "choose a published ELECTRA",
-        )
-    names = modernbert.CONFIG if modern else CONFIG
+        found, expected = "asks for another activation or position embedding", "gelu and absolute positions"
+        raise BadInput(path, found, expected, "choose a published ELECTRA")
+    names, do = modernbert.CONFIG if modern else CONFIG, "use the file that came with the weights"
     chosen: dict[str, Any] = {ours: values.get(theirs, default) for ours, (theirs, default) in CONFIG.items()}
     if modern:
         chosen = modernbert.settings_of(values, path)
     try:
         config = build(ModernConfig, chosen, "") if modern else build(EncoderConfig, chosen, "")
     except BadConfig as error:
-        key = error.where.removeprefix(".")
-        raise BadInput(
-            f"{path}: {names[key][0]}", error.found, error.expected, "use the file that came with the weights"
-        ) from None
+        key = names[error.where.removeprefix(".")][0]
+        raise BadInput(f"{path}: {key}", error.found, error.expected, do) from None
     vocab_size = values.get("vocab_size", 50368 if modern else 30522)
     if type(vocab_size) is not int or vocab_size <= 0:
-        raise BadInput(
-            f"{path}: vocab_size", f"is {vocab_size!r}", "a number above 0", "use the file that came with the weights"
-        )
+        raise BadInput(f"{path}: vocab_size", f"is {vocab_size!r}", "a number above 0", do)
     return config, vocab_size
 
 
@@ -215,12 +187,8 @@ def read_tensors(folder: Path) -> Tensors:
     path = folder / "model.safetensors"
     if not path.is_file():
         pickled = (folder / "pytorch_model.bin").is_file()
-        raise BadInput(
-            path,
-            "there is no such file" + (" (pytorch_model.bin is a pickle and is not opened)" if pickled else ""),
-            "weights as safetensors",
-            "convert the checkpoint to safetensors first",
-        )
+        found = "there is no such file" + " (pytorch_model.bin is a pickle and is not opened)" * pickled
+        raise BadInput(path, found, "weights as safetensors", "convert the checkpoint to safetensors first")
     return read_file(path, "fetch or make the folder again")
 
 

@@ -139,9 +139,8 @@ class PretrainConfig(Checked):
     phases: tuple[PhaseConfig, ...] = ()
     phase_schedule: Literal["one", "each"] = "one"  # warm-up and decay over all phases, or in each
     learning_rate: Rate
-    generator_rate: Positive = (
-        1.0  # the generator's share of that; what it shares with the discriminator learns at the whole
-    )
+    # the generator's share of that; what it shares with the discriminator learns at the whole
+    generator_rate: Positive = 1.0
     warmup: Amount = 10_000
     optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for the matrices of the layers, AdamW for the rest
     momentum: BelowOne = 0.95  # Muon's

@@ -144,13 +144,8 @@ def draw(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
     the slowest pass of a step on CPUs, and less exact.
     """
     whole = p_MV.shape[1] // _WIDTH * _WIDTH
-    sums_MK = torch.cat(
-        [
-            p_MV[:, :whole].reshape(len(p_MV), -1, _WIDTH).sum(-1) if whole else p_MV[:, :0],
-            p_MV[:, whole:].sum(1, True),
-        ],
-        1,
-    )
+    blocks_MX = p_MV[:, :whole].reshape(len(p_MV), -1, _WIDTH).sum(-1) if whole else p_MV[:, :0]
+    sums_MK = torch.cat([blocks_MX, p_MV[:, whole:].sum(1, True)], 1)
     upto_MK = sums_MK.cumsum(1)
     point_M1 = torch.minimum(uniform_M[:, None] * upto_MK[:, -1:], upto_MK[:, -1:] * _BELOW)
     # NaN is above everything: its row draws some id all the same, and the loop finds the loss that is not finite

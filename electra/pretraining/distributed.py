@@ -42,12 +42,9 @@ class World:
         """How many slices a batch has, and those of this process."""
         count = math.lcm(accumulate, self.size)
         if batch % count:
-            raise BadConfig(
-                "pretrain.batch",
-                f"is {batch}, which {self.size} processes and accumulate {accumulate} cut into {count} slices",
-                f"a multiple of {count}",
-                "change pretrain.batch, pretrain.accumulate or the number of processes",
-            )
+            found = f"is {batch}, which {self.size} processes and accumulate {accumulate} cut into {count} slices"
+            do = "change pretrain.batch, pretrain.accumulate or the number of processes"
+            raise BadConfig("pretrain.batch", found, f"a multiple of {count}", do)
         share = count // self.size
         return count, range(self.rank * share, (self.rank + 1) * share)
 

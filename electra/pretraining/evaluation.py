@@ -39,12 +39,9 @@ def metrics(sums: dict[str, float]) -> dict[str, float]:
     result: dict[str, float] = {}
     if sums.get("chosen"):
         result["mlm_loss"] = sums["mlm_loss"] / sums["chosen"]
-        if "mlm_correct" in sums:
-            result["mlm_accuracy"] = sums["mlm_correct"] / sums["chosen"]
-        if "sample_correct" in sums:
-            result["sample_accuracy"] = sums["sample_correct"] / sums["chosen"]
-        if "main_correct" in sums:
-            result["main_accuracy"] = sums["main_correct"] / sums["chosen"]
+        for kind in ("mlm", "sample", "main"):
+            if f"{kind}_correct" in sums:
+                result[f"{kind}_accuracy"] = sums[f"{kind}_correct"] / sums["chosen"]
     if "main_loss" in sums:
         result["main_loss"] = ratio(sums["main_loss"], sums.get("tokens") or sums["chosen"])
     if "disc_loss" in sums:

@@ -47,12 +47,9 @@ class Data:
         rows = self.others.get(length, self.train)
         assert rows.ids.shape[1] == length
         if len(rows) < batch or len(self.valid) == 0:
-            raise BadInput(
-                "rows",
-                f"{len(rows)} for training and {len(self.valid)} held out",
-                f"at least one batch of {batch} and one held out",
-                "use more text, shorter rows or a smaller pretrain.batch",
-            )
+            found = f"{len(rows)} for training and {len(self.valid)} held out"
+            expected, do = f"at least one batch of {batch} and one held out", "use more text, shorter rows or a smaller"
+            raise BadInput("rows", found, expected, f"{do} pretrain.batch")
         return rows
 
 
@@ -94,9 +91,8 @@ class Feed:
         else:
             tables = (self.rows.ids, self.rows.bounds)
             ids_BT, bounds_B2 = (_unsigned(self._sent(_signed(table[indices]))) for table in tables)
-        second_B, lengths_B = (
-            bounds_B2.T.contiguous().unbind()
-        )  # strided columns would be another layout than a copy of them
+        # strided columns would be another layout than a copy of them
+        second_B, lengths_B = bounds_B2.T.contiguous().unbind()
         position_T = torch.arange(ids_BT.shape[1], device=self.device)
         segments_BT = ((position_T >= second_B[:, None]) & (position_T < lengths_B[:, None])).long()
         generator = torch_generator(self.device, seed, self.stream, number)

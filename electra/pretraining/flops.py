@@ -91,16 +91,14 @@ def row_flops(config: ElectraConfig, vocab_size: int, convention: Convention, le
     generator = 0.0
     if objective.name != "mlm" and config.generator.kind == "network":
         small = config.generator.encoder(config.encoder)
-        generator = encoder_flops(small, T, vocab_size, convention) + token_head_flops(
-            small, share, vocab_size, convention
-        )
+        generator = encoder_flops(small, T, vocab_size, convention)
+        generator += token_head_flops(small, share, vocab_size, convention)
     main = encoder_flops(config.encoder, T, vocab_size, convention)
     if objective.name in {"electra", "electra_15"}:
         main += binary_head_flops(config.encoder, T, convention)
     else:
-        main += token_head_flops(
-            config.encoder, T if objective.name == "all_tokens_mlm" else share, vocab_size, convention
-        )
+        asked = T if objective.name == "all_tokens_mlm" else share
+        main += token_head_flops(config.encoder, asked, vocab_size, convention)
     return StepFlops(generator, main, convention)
 
 
@@ -109,10 +107,8 @@ def phase_flops(config: ElectraConfig, phase: Phase, vocab_size: int, convention
     row = row_flops(config, vocab_size, convention, phase.length)
     factor = 2 if convention == "authors" else 3
     if config.objective.training == "two_stage":
-        second_generator = (
-            row.generator / factor if convention == "matmul" else row.generator / 2
-        )  # frozen: forward only
-        return phase.batch * factor * (row.generator + second_generator + row.discriminator) / 2
+        again = row.generator / factor  # frozen: forward only
+        return phase.batch * factor * (row.generator + again + row.discriminator) / 2
     return phase.batch * row.train
 
 
@@ -147,10 +143,3 @@ def training_flops(config: ElectraConfig, vocab_size: int, convention: Conventio
     """Operations of the whole pre-training."""
     phases = phases_of(config.pretrain, training_steps(config, vocab_size))
     return sum((phase.last - phase.first) * phase_flops(config, phase, vocab_size, convention) for phase in phases)
-
-
-def inference_flops(
-    config: AnyEncoderConfig, length: int, vocab_size: int, convention: Convention = "authors"
-) -> float:
-    """Operations of the encoder on one row of a task (paper, Table 1, counts length 128 for small and base)."""
-    return encoder_flops(config, length, vocab_size, convention)

@@ -229,12 +229,7 @@ class Pretraining(nn.Module):
         return _outputs(loss / batch.chosen, sums, masked.ids_BT, nothing_BT, None)
 
     def _main_tokens(
-        self,
-        batch: Batch,
-        masked: Masked,
-        corrupted_BT: Tensor,
-        hidden_BTH: Tensor,
-        sums: dict[str, Tensor],
+        self, batch: Batch, masked: Masked, corrupted_BT: Tensor, hidden_BTH: Tensor, sums: dict[str, Tensor]
     ) -> Tensor:
         if self.config.objective.name == "replace_mlm":
             sums["main_loss"] = self._chosen_loss("main_correct", masked, hidden_BTH, sums)

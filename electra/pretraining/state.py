@@ -50,12 +50,11 @@ class State:
         missing = keep + 1 - len(checkpoint.steps(self.run))
         free = shutil.disk_usage(self.run).free
         if missing > 0 and free < missing * one:
-            raise OutOfRoom(
-                self.run,
-                f"has {free:,} bytes free",
+            expected, do = (
                 f"{missing * one:,} for {missing} checkpoints",
                 "free some space or put the project elsewhere",
             )
+            raise OutOfRoom(self.run, f"has {free:,} bytes free", expected, do)
 
     def save(self, step: int, progress: dict[str, Any], keep: int) -> None:
         """Write checkpoint `step`."""

@@ -68,13 +68,7 @@ class Launch:
 
 
 def pretrain(
-    config: ElectraConfig,
-    data: Data,
-    run: Path,
-    fingerprint: Fingerprint,
-    *,
-    log: Log,
-    launch: Launch = Launch(),
+    config: ElectraConfig, data: Data, run: Path, fingerprint: Fingerprint, *, log: Log, launch: Launch = Launch()
 ) -> Trained:
     """Train to the end, from the newest good checkpoint of this fingerprint. `log` gets (step, numbers) as they come.
 

@@ -36,12 +36,8 @@ def save(run: Path, step: int, groups: Groups, progress: dict[str, Any], *, keep
     for file, tensors in groups.items():
         for name, tensor in tensors.items():
             if not torch.isfinite(tensor).all():
-                raise NonFinite(
-                    f"step {step}",
-                    f"{file}/{name} holds NaN or infinity",
-                    "finite numbers",
-                    "nothing was saved; see the last checkpoint",
-                )
+                found, do = f"{file}/{name} holds NaN or infinity", "nothing was saved; see the last checkpoint"
+                raise NonFinite(f"step {step}", found, "finite numbers", do)
     folder = run / f"step-{step}"
     with atomic_folder(folder) as temporary:
         for file, tensors in groups.items():
@@ -82,12 +78,8 @@ def load_newest(run: Path, check: Callable[[Groups, Progress], None] = lambda gr
             set_aside(run, step, "bad", str(error))
     if not troubles and not (troubles := sorted(path.name for path in run.glob("bad-step-*"))):
         return None
-    raise CorruptFile(
-        run,
-        "no checkpoint is good: " + " | ".join(troubles),
-        "one good checkpoint",
-        "bring one back, or move the folder away to start afresh",
-    )
+    do = "bring one back, or move the folder away to start afresh"
+    raise CorruptFile(run, f"no checkpoint is good: {' | '.join(troubles)}", "one good checkpoint", do)
 
 
 def load(folder: Path) -> Saved:

@@ -144,11 +144,7 @@ def _source(
 
 
 def _continue(
-    held: RunFolder,
-    source: Path,
-    fingerprint: Fingerprint,
-    fits: Callable[[Groups, Progress], None],
-    keep: int,
+    held: RunFolder, source: Path, fingerprint: Fingerprint, fits: Callable[[Groups, Progress], None], keep: int
 ) -> None:
     step, groups, progress = _newest(source)
     old = progress.get("fingerprint")

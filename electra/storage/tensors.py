@@ -49,13 +49,12 @@ def require_fit(places: Tensors, tensors: Tensors, where: object, do: str) -> No
         if tensors[name].shape != place.shape:
             raise BadInput(where, f"{name} has shape {tuple(tensors[name].shape)}", f"{tuple(place.shape)}", do)
         if not tensors[name].is_floating_point():
-            raise BadInput(
-                where, f"{name} holds {str(tensors[name].dtype).removeprefix('torch.')}", "floating point", do
-            )
+            found = f"{name} holds {str(tensors[name].dtype).removeprefix('torch.')}"
+            raise BadInput(where, found, "floating point", do)
 
 
-def _some(names: list[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 @torch.no_grad()

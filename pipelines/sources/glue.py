@@ -106,11 +106,8 @@ def read_tsv(path: Path, task: str, split: str) -> Iterator[Row | Rejected]:
                 header = list(layout.headerless)
             columns = {name: place for place, name in enumerate(header)}
             if missing := [name for name in wanted if name not in columns]:
-                raise BadInput(
-                    f"{path}:{number}",
-                    f"has no column {missing[0]!r} among {', '.join(map(repr, fields[:12]))}"[:300],
-                    f"the official {layout.folder} layout",
-                )
+                found = f"has no column {missing[0]!r} among {', '.join(map(repr, fields[:12]))}"[:300]
+                raise BadInput(f"{path}:{number}", found, f"the official {layout.folder} layout")
             count = len(header)
             if header is fields:
                 first = number + 1

@@ -108,9 +108,8 @@ def download(dataset: str, revision: str, part: Part, where: str) -> Path:
         found = sha256_file(path) if kind == "sha256" else _git_hash(path)
         if found == promised:
             return path
-    raise BadInput(
-        f"{where}/{part.file}", f"arrives with {kind} {found}, twice", promised, "ask the data set's owner, or a mirror"
-    )
+    do = "ask the data set's owner, or a mirror"
+    raise BadInput(f"{where}/{part.file}", f"arrives with {kind} {found}, twice", promised, do)
 
 
 def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
@@ -119,16 +118,8 @@ def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
 
     for pause in (1, 2, 0):
         try:
-            return Path(
-                hf_hub_download(
-                    dataset,
-                    file,
-                    revision=revision,
-                    repo_type="dataset",
-                    etag_timeout=SECONDS,
-                    force_download=again,
-                )
-            )
+            options: dict[str, Any] = {"repo_type": "dataset", "etag_timeout": SECONDS, "force_download": again}
+            return Path(hf_hub_download(dataset, file, revision=revision, **options))
         except _unreachable() as error:
             status = getattr(getattr(error, "response", None), "status_code", 503)
             if not pause or status < 500:
@@ -151,14 +142,6 @@ def read_rows(dataset: str, config: str | None, split: str, revision: str, where
         yield from datasets.load_dataset(dataset, config, split=split, revision=revision, streaming=True)
 
 
-def splits(dataset: str, config: str | None, revision: str, where: str) -> list[str]:
-    """The names of a data set's splits."""
-    with reaching(dataset, where):
-        import datasets
-
-        return list(datasets.get_dataset_split_names(dataset, config, revision=revision))
-
-
 @functools.lru_cache(maxsize=1)  # a worker reads many shards of one split, and asking for it takes a dozen requests
 def _stream(source: HubCorpus) -> Any:
     import datasets
@@ -178,9 +161,8 @@ def _builder(source: HubCorpus) -> Any:
 @contextlib.contextmanager
 def reaching(name: str, where: str) -> Iterator[None]:
     """Turn the library's many ways to fail into one sentence."""
-    if any(
-        os.environ.get(f"HF_{key}_OFFLINE", "").upper() in {"1", "TRUE", "YES", "ON"} for key in ("HUB", "DATASETS")
-    ):
+    offline = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"))
+    if {"1", "TRUE", "YES", "ON"} & {value.upper() for value in offline}:
         found = f"needs {name} from the hub, but HF_HUB_OFFLINE or HF_DATASETS_OFFLINE is set"
         raise SourceUnreachable(where, found, "", "unset it, or use a `local` source instead")
     from huggingface_hub import errors

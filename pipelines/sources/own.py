@@ -52,11 +52,9 @@ def read_rows(path: Path, own: OwnTask, name: str, *, labelled: bool) -> Iterato
     task, seen = facts(name, own), dict[str, str]()
     wanted = [column for column in (own.a, own.b, own.label if labelled else None, own.id) if column]
     for number, (where, record) in enumerate(records(path, wanted, task)):
-        row = (
-            record
-            if isinstance(record, Rejected)
-            else make_row(record, own, task, str(number), where, labelled=labelled)
-        )
+        row = record
+        if not isinstance(record, Rejected):
+            row = make_row(record, own, task, str(number), where, labelled=labelled)
         if isinstance(row, dict):
             if row["id"] in seen:
                 yield Rejected(where, f"the id {row['id']!r} of {seen[row['id']]} again")
@@ -170,9 +168,8 @@ def parquet(path: Path, wanted: list[str], also: Sequence[str] = ()) -> Iterator
             names = file.schema_arrow.names
             require(wanted, names, str(path))
             number = 0
-            for batch in file.iter_batches(
-                batch_size=1000, columns=[name for name in names if name in {*wanted, *also}]
-            ):
+            columns = [name for name in names if name in {*wanted, *also}]
+            for batch in file.iter_batches(batch_size=1000, columns=columns):
                 for record in batch.to_pylist():
                     number += 1
                     yield f"{path}:{number}", record

@@ -46,12 +46,8 @@ def read_json(path: Path, *, answered: bool = True) -> Iterator[Row | Rejected]:
                 answers = [
                     (a.get("text"), a.get("answer_start")) for a in _list(question, "answers") if isinstance(a, dict)
                 ]
-                texts = (
-                    question.get("id"),
-                    article.get("title", ""),
-                    question.get("question"),
-                    paragraph.get("context"),
-                )
+                asked, context = question.get("question"), paragraph.get("context")
+                texts = (question.get("id"), article.get("title", ""), asked, context)
                 impossible = question.get("is_impossible", False) or not answered
                 yield make_row(texts, answers, impossible, seen, where)
             if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list):

@@ -199,12 +199,8 @@ def _lines(stream: IO[bytes], piece: Piece) -> Iterator[tuple[int, bytes | None]
         yield number, line.removesuffix(b"\n").removesuffix(b"\r")
     if compressed and left <= 0 and stream.read(1):
         size = piece.path.stat().st_size
-        raise BadInput(
-            piece.path,
-            f"expands to more than {max(SMALL, EXPANSION * size):,} bytes from {size:,}",
-            "text, which shrinks to a tenth or so",
-            "leave this file out",
-        )
+        found = f"expands to more than {max(SMALL, EXPANSION * size):,} bytes from {size:,}"
+        raise BadInput(piece.path, found, "text, which shrinks to a tenth or so", "leave this file out")
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -15,7 +15,7 @@ from typing import Any
 from electra.config import digest, merge
 from electra.files import atomic_folder, write_json, write_jsonl
 from electra.finetuning.runs.summary import sd
-from electra.finetuning.tasks import SQUAD
+from electra.finetuning.tasks import SQUAD, FinetuneConfig
 from electra.pretraining.config import ElectraConfig, Flops
 from electra.pretraining.flops import step_flops, training_flops, training_steps
 from electra.storage.manifest import write_manifest
@@ -74,9 +74,8 @@ def plan_arms(name: str, params: Params, vocab_size: int) -> list[Arm]:
     if ablation.steps is not None:
         base = with_steps(base, ablation.steps, vocab_size)
     # Kept by every arm of the model, asked for here or not: the experiment that asks then finds them.
-    points = tuple(
-        sorted({p for other in params.ablations.values() if other.model == ablation.model for p in other.points})
-    )
+    others = (other for other in params.ablations.values() if other.model == ablation.model)
+    points = tuple(sorted({point for other in others for point in other.points}))
     arms = []
     for arm in ablation.settings:
         config = params.arm(name, arm).electra()
@@ -134,12 +133,11 @@ def plan_tasks(name: str, params: Params) -> tuple[ArmTask, ...]:
     tasks = []
     for task in ablation.tasks:
         where = f"ablations.{name}.finetune"
-        squad = task in SQUAD.values()
-        config = (
-            params.finetune.resolve_squad(changes, where)
-            if squad
-            else params.finetune.resolve(task, changes, where, params.own_tasks(ablation.data))
-        )
+        config: FinetuneConfig
+        if task in SQUAD.values():
+            config = params.finetune.resolve_squad(changes, where)
+        else:
+            config = params.finetune.resolve(task, changes, where, params.own_tasks(ablation.data))
         tasks.append(ArmTask(task, config, rows / task, (*ablation.points, END)))
     return tuple(tasks)
 
@@ -157,25 +155,18 @@ def do_all(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
         for arm in arms:
             outcome = outcomes.get(arm.key)
             score = None if outcome is None or isinstance(outcome, str) else average(outcome["scores"])
-            said = (
-                "waiting or running"
-                if outcome is None
-                else f"failed: {outcome}"
-                if isinstance(outcome, str)
-                else "done"
-            )
-            rows.append(
-                {"arm": params.ablations[name].label(arm.name), "seed": arm.seed, "status": said, "score": score}
-            )
+            status = "waiting or running" if outcome is None else "done"
+            status = f"failed: {outcome}" if isinstance(outcome, str) else status
+            label = params.ablations[name].label(arm.name)
+            rows.append({"arm": label, "seed": arm.seed, "status": status, "score": score})
         write_json(state, rows)
 
     with ProgressBar(f"ablation {name}", len(ordered), "arms") as progress:
         progress.update(0)
         note()
         work = [(arm, tasks, params) for arm in ordered]
-        for index, outcome in run_units(
-            try_one, work, slots(worker_count()), preload=("electra.finetuning.runs.preload",)
-        ):
+        preload = ("electra.finetuning.runs.preload",)
+        for index, outcome in run_units(try_one, work, slots(worker_count()), preload=preload):
             outcomes[ordered[index].key] = outcome
             note()
             last = "failed" if isinstance(outcome, str) else f"{average(outcome['scores']) or 0:.1f}"
@@ -210,9 +201,8 @@ def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes)
     for point in (*ablation.points, END):
         scores = [mean for _, outcome in good if (mean := average(outcome["scores"], point)) is not None]
         step = first["points"][f"{point:g}"]
-        points.append(
-            {"fraction": point, "step": step, "flops": step * first["flops"] / first["steps"], "scores": scores}
-        )
+        flops = step * first["flops"] / first["steps"]
+        points.append({"fraction": point, "step": step, "flops": flops, "scores": scores})
     return {
         **found,
         "status": "ok",

@@ -129,15 +129,14 @@ def do(arm: Arm, tasks: tuple[ArmTask, ...], params: Params) -> Result:
         home = arm.folder / record["fingerprint"]
         scores: dict[str, dict[str, float]] = {}
         faults, seen = [], {}
-        device = default_device().type
+        device, code = default_device().type, rooms.finetuning()
         for task in tasks:
             config = scored_only(task.config, arm.seed)
             for point in task.points:
                 state = home / "tasks" / f"{point:g}"
                 model = home / f"point-{point:g}"
-                (job,) = Plan(
-                    task.name, config, rows=task.rows, model=model, state=state, device=device, code=rooms.finetuning()
-                ).jobs()
+                plan = Plan(task.name, config, rows=task.rows, model=model, state=state, device=device, code=code)
+                (job,) = plan.jobs()
                 (done,) = run_all([job], 1)
                 scores.setdefault(f"{point:g}", {})[task.name] = done["metrics"][job.task.metrics[0]]
                 seen[task.name] = done["train_rows"]

@@ -41,12 +41,9 @@ def is_paragraph(line: str, cleaning: CleaningConfig) -> bool:
 def check_quarantine(first: dict[str, Any], bad: int, rows: int, config: QuarantineConfig) -> None:
     """Stop when more rows are bad than the quarantine tolerates; the sentence shows the first."""
     if bad > config.tolerated(rows) or (bad and bad == rows):
-        raise BadInput(
-            first["where"],
-            f"{first['reason']} (the first of {bad:,} bad rows of {rows:,})",
-            f"at most {config.tolerated(rows):,}",
-            "mend the input, or raise `quarantine` to leave such rows out",
-        )
+        found = f"{first['reason']} (the first of {bad:,} bad rows of {rows:,})"
+        do = "mend the input, or raise `quarantine` to leave such rows out"
+        raise BadInput(first["where"], found, f"at most {config.tolerated(rows):,}", do)
 
 
 def collect(

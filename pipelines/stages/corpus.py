@@ -12,14 +12,14 @@ import json
 import shutil
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from electra.config import digest
-from electra.data.text import CleaningConfig, Document, QuarantineConfig, as_dict, clean
+from electra.data.text import CleaningConfig, Document, QuarantineConfig, clean
 from electra.errors import OutOfRoom
 from electra.files import lock_folder, remove, room, sha256_file, write_json
 from pipelines import rooms
@@ -92,8 +92,8 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
         for item in job.unit.read():
             counts["rows"] += 1
             if not isinstance(item, Document):
-                quarantine.write(json.dumps(as_dict(item), ensure_ascii=False).encode() + b"\n")
-                first = first or as_dict(item)
+                quarantine.write(json.dumps(asdict(item), ensure_ascii=False).encode() + b"\n")
+                first = first or asdict(item)
                 reasons[item.reason] += 1
                 counts["quarantined_lines"] += item.lines
                 if reasons.total() > HOPELESS:
@@ -119,12 +119,8 @@ def check_room(config: CorpusConfig, where: str, folder: Path) -> None:
     root = next(parent for parent in folder.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(root).free
     if free < config.expected.gigabytes * 1e9:
-        raise OutOfRoom(
-            folder,
-            f"has {free / 1e9:,.0f} GB free for {where}",
-            f"{config.expected.gigabytes:,.0f} GB",
-            "free some space or move the checkout",
-        )
+        found, expected = f"has {free / 1e9:,.0f} GB free for {where}", f"{config.expected.gigabytes:,.0f} GB"
+        raise OutOfRoom(folder, found, expected, "free some space or move the checkout")
 
 
 class _Parts:

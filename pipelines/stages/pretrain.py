@@ -29,7 +29,7 @@ from electra.nn.weights import (
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.corruption import SpecialIds, mask
 from electra.pretraining.feed import Data, Feed, part
-from electra.pretraining.flops import inference_flops, training_flops
+from electra.pretraining.flops import encoder_flops, training_flops
 from electra.pretraining.generator import Generator
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.phases import phases_of
@@ -59,14 +59,12 @@ def run(name: str, params: Params, tracker: Any) -> None:
         trained = rows.train(model.electra(), folder, log=tracker.metrics, title=title, owner=owner, origin=wish)
     if not is_main():
         return
-    facts = rows.facts(model.electra(), trained)
+    facts, results = rows.facts(model.electra(), trained), Path("results") / name
     write_model(Path("build/models") / name, name, model.electra(), trained, rows, facts)
-    write_atomic(Path("results") / name / "pretrain.csv", curve_csv(trained.history))
-    write_json(Path("results") / name / "pretrain.json", {**facts, **trained.history[-1]})
-    tracker.summary(
-        {key: value for key, value in {**facts, **trained.history[-1]}.items() if isinstance(value, int | float)}
-    )
-    tracker.artifact(Path("results") / name / "pretrain.csv")
+    write_atomic(results / "pretrain.csv", curve_csv(trained.history))
+    write_json(results / "pretrain.json", record := {**facts, **trained.history[-1]})
+    tracker.summary({key: value for key, value in record.items() if isinstance(value, int | float)})
+    tracker.artifact(results / "pretrain.csv")
 
 
 def origin(name: str, params: Params) -> str:
@@ -186,7 +184,7 @@ class ModelRows:
             "flops": training_flops(config, vocab_size),
             "flops_convention": "authors",
             "flops_matmul_convention": training_flops(config, vocab_size, "matmul"),
-            "inference_flops": inference_flops(config.encoder, config.pretrain.length, vocab_size),
+            "inference_flops": encoder_flops(config.encoder, settings.length, vocab_size, "authors"),
             "parameters": parameter_counts(model),
             "seed": config.pretrain.seed,
             "threads": config.pretrain.threads,
@@ -203,14 +201,9 @@ def parameter_counts(model: Pretraining) -> dict[str, int]:
     def count(module: torch.nn.Module) -> int:
         return sum(parameter.numel() for parameter in module.parameters())
 
-    counts = {
-        "encoder": count(model.discriminator.encoder),
-        "discriminator": count(model.discriminator),
-        "joint": count(model),
-    }
-    if isinstance(model.generator, Generator):
-        counts["generator"] = count(model.generator)
-    return counts
+    main, generator = model.discriminator, model.generator
+    counts = {"encoder": count(main.encoder), "discriminator": count(main), "joint": count(model)}
+    return counts | ({"generator": count(generator)} if isinstance(generator, Generator) else {})
 
 
 def write_model(
@@ -224,20 +217,14 @@ def write_model(
         start = Path(config.pretrain.init_from).glob("*/config.json") if config.pretrain.init_from else ()
         seen = max(*config.pretrain.lengths, *(trained_positions(path.parent) for path in start), 0)
         bare = config_json(encoder, vocab_size, "ElectraModel", trained_positions=seen)
-        networks = model.networks()
-        parts = {"encoder": (encoder_tensors(model.discriminator.encoder, ""), bare)} | {
-            kind: (
-                network_tensors(part, head),
-                config_json(part.config, vocab_size, architecture(head), trained_positions=seen),
-            )
-            for kind, (part, head) in networks.items()
-        }
+        networks, parts = model.networks(), {"encoder": (encoder_tensors(model.discriminator.encoder, ""), bare)}
+        for kind, (part, head) in networks.items():
+            settings = config_json(part.config, vocab_size, architecture(head), trained_positions=seen)
+            parts[kind] = network_tensors(part, head), settings
         for kind, (tensors, settings) in parts.items():
-            title, beside = (
-                model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card),
-                extra_tensors(networks[kind][0], extras.get(kind, {})) if kind in networks else {},
-            )
-            write_folder(temporary / kind, tensors, settings, files, title, beside=beside, model=name, part=kind)
+            text = model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card)
+            beside = extra_tensors(networks[kind][0], extras.get(kind, {})) if kind in networks else {}
+            write_folder(temporary / kind, tensors, settings, files, text, beside=beside, model=name, part=kind)
         write_json(temporary / "examples.json", examples(model, config, rows))
         write_manifest(temporary, kind="model", name=name)
 

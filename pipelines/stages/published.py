@@ -29,7 +29,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     """The stage."""
     where = f"published.{name}.folder"
     folder = require_folder(remote.place(params.published[name].folder, where), where)
-    encoder = load_encoder(folder)
+    encoder, seen = load_encoder(folder), trained_positions(folder)
     facts = {"source": verify_folder(folder)}
     note(folder, facts["source"], Path("runs") / f"published-{name}" / "source.json")
     with atomic_folder(Path("build/models") / name) as temporary:
@@ -38,9 +38,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         write_folder(
             temporary / "encoder",
             encoder_tensors(encoder, ""),
-            config_json(
-                encoder.config, encoder.vocab_size, "ElectraModel", trained_positions=trained_positions(folder)
-            ),
+            config_json(encoder.config, encoder.vocab_size, "ElectraModel", trained_positions=seen),
             files,
             model_card(f"ELECTRA {name}: encoder of a published model", "embed", facts),
             model=name,
@@ -55,8 +53,6 @@ def note(folder: Path, hashes: dict[str, str], record: Path) -> None:
     known = read_object(record) if record.is_file() else {}
     for file in sorted({*known, *hashes} if known else ()):
         if known.get(file) != hashes.get(file):
-            print(
-                f"warning: {folder / file} has sha256 {hashes.get(file)}, and had {known.get(file)} when read before",
-                file=sys.stderr,
-            )
+            told = f"has sha256 {hashes.get(file)}, and had {known.get(file)} when read before"
+            print(f"warning: {folder / file} {told}", file=sys.stderr)
     write_json(record, hashes)

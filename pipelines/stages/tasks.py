@@ -6,11 +6,12 @@ as the official files. Rows in = rows kept + rows quarantined, for every task an
 
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from electra.config import plain
-from electra.data.text import QuarantineConfig, Rejected, as_dict
+from electra.data.text import QuarantineConfig, Rejected
 from electra.errors import BadInput
 from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
@@ -45,10 +46,8 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
         require_files(source, needed(params, name), f"tasks.{name}")
     metrics = gather(source, f"tasks.{name}", folder)
     bad, key = metrics["quarantined"], f"tasks.{name}"
-    details = folder / "quarantine.jsonl"
-    tell_loss(
-        key, bad, metrics["rows"] + bad, "rows", "cannot be read", f"see {details}, and {key}.quarantine to change it"
-    )
+    more = f"see {folder / 'quarantine.jsonl'}, and {key}.quarantine to change it"
+    tell_loss(key, bad, metrics["rows"] + bad, "rows", "cannot be read", more)
     write_json(Path("results/tasks") / f"{name}.json", metrics)
     tracker.summary(
         {
@@ -73,7 +72,7 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
             bad: list[dict[str, str]] = []
             for row in rows:
                 if isinstance(row, Rejected):
-                    bad.append(as_dict(row))
+                    bad.append(asdict(row))
                 else:
                     kept.append(row)
                 progress.update(done := done + 1, task=task)
@@ -85,10 +84,8 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
                 trained = {task: {input_of(row) for row in kept}}
             elif same := sum(input_of(row) in trained.get(task, ()) for row in kept):
                 counts[task][split]["also_in_train"] = same
-                print(
-                    f"warning: {where}: {same:,} of {len(kept):,} rows of {task} {split} are training rows, too",
-                    file=sys.stderr,
-                )
+                told = f"{same:,} of {len(kept):,} rows of {task} {split} are training rows, too"
+                print(f"warning: {where}: {told}", file=sys.stderr)
         if isinstance(source, OwnTasks):
             for task, each in source.tasks.items():
                 write_json(temporary / task / FACTS, plain(own.facts(task, each)))
@@ -112,12 +109,9 @@ def check_split(
     """Stop when a split is empty or has more bad rows than the quarantine tolerates; the sentence shows the first."""
     rows = len(kept) + len(bad)
     if len(bad) > config.tolerated(rows) or (bad and not kept):
-        raise BadInput(
-            bad[0]["where"],
-            f"{bad[0]['reason']} (the first of {len(bad):,} bad rows of {rows:,} in {task} {split})",
-            f"at most {config.tolerated(rows):,}",
-            "mend the file, or raise `quarantine` to leave such rows out",
-        )
+        found = f"{bad[0]['reason']} (the first of {len(bad):,} bad rows of {rows:,} in {task} {split})"
+        do = "mend the file, or raise `quarantine` to leave such rows out"
+        raise BadInput(bad[0]["where"], found, f"at most {config.tolerated(rows):,}", do)
     if not kept:
         raise BadInput(where, f"has no rows in {task} {split}", "at least one")
 

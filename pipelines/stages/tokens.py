@@ -8,6 +8,7 @@ A document is held out (valid) by the hash of its text alone, so neither a repet
 A killed run goes on with the shards that are missing.
 """
 
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -195,9 +196,9 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
             if key[0] == config.lengths[0]:
                 total["unknown"] += int((ids == tokenizer.unk_id).sum())
 
-    with room(folder):
+    with room(folder), contextlib.ExitStack() as opened:
         for writer in writers.values():
-            writer.__enter__()
+            opened.enter_context(writer)
         batch: list[str] = []
         size = 0
         for text in read_texts(job.path, job.sha256):
@@ -211,8 +212,6 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
         for packer in packers.values():
             packer.finish()
         flush()
-        for writer in writers.values():
-            writer.__exit__(None, None, None)
     for (length, split), packer in packers.items():
         counts = packer.counts
         assert counts["tokens_kept"] + counts["tokens_discarded"] == counts["tokens_read"], (length, split, counts)
@@ -264,13 +263,8 @@ def collect(
                     "padding": round(1 - writer.tokens / max(1, writer.rows * length), 4),
                 }
             seal(rows_folder, length, tokenizer, facts)
-        write_manifest(
-            temporary,
-            kind="tokens",
-            name=where.rpartition(".")[2],
-            lengths=list(config.lengths),
-            tokenizer=tokenizer.identity,
-        )
+        whose = {"kind": "tokens", "name": where.rpartition(".")[2], "tokenizer": tokenizer.identity}
+        write_manifest(temporary, lengths=list(config.lengths), **whose)
     first = metrics["rows"][str(config.lengths[0])]
     kept = sum(first[split]["tokens_read"] - first[split]["tokens_discarded"] for split in SPLITS)
     metrics["unknown_rate"] = round(total["unknown"] / max(1, kept), 6)
@@ -310,22 +304,14 @@ def _check_amounts(config: TokensConfig, where: str, total: Counter[str], counts
     length = config.lengths[0]
     for split, advice in (("train", "use a larger corpus"), ("valid", "raise valid_fraction or use more documents")):
         if not total[f"documents_{split}"]:
-            raise BadInput(
-                where, f"has {total['documents']:,} documents, none of them for {split}", "at least one", advice
-            )
+            found = f"has {total['documents']:,} documents, none of them for {split}"
+            raise BadInput(where, found, "at least one", advice)
     train = sum(count["rows"][f"{length}/train"].get("tokens_read", 0) for count in counts)
     if train < max(config.lengths):
-        raise BadInput(
-            where,
-            f"has {train:,} tokens to train on",
-            f"enough for one row of {max(config.lengths):,}",
-            "use a larger corpus or shorter rows",
-        )
+        found, expected = f"has {train:,} tokens to train on", f"enough for one row of {max(config.lengths):,}"
+        raise BadInput(where, found, expected, "use a larger corpus or shorter rows")
     if total["unknown"] > config.maximum_unknown * total["tokens"]:
         share = total["unknown"] / total["tokens"]
-        raise BadInput(
-            f"{where}.tokenizer",
-            f"knows too little of the text: {share:.1%} of its tokens are [UNK]",
-            f"at most {config.maximum_unknown:.1%}",
-            "use a vocabulary of the text's language, or train one",
-        )
+        found = f"knows too little of the text: {share:.1%} of its tokens are [UNK]"
+        do = "use a vocabulary of the text's language, or train one"
+        raise BadInput(f"{where}.tokenizer", found, f"at most {config.maximum_unknown:.1%}", do)

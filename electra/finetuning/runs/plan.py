@@ -143,12 +143,9 @@ def run_together(jobs: Sequence[Job]) -> list[Record]:
         try:
             solved = solve_together(jobs)
         except torch.OutOfMemoryError as error:
-            raise BadConfig(
-                "recipes.paper.stack",
-                f"{len(jobs)} seeds of {jobs[0].task.name} do not fit into memory together ({error})"[:300],
-                "fewer seeds or a smaller batch",
-                "set stack: off to train one after the other",
-            ) from None
+            found = f"{len(jobs)} seeds of {jobs[0].task.name} do not fit into memory together ({error})"[:300]
+            expected, do = "fewer seeds or a smaller batch", "set stack: off to train one after the other"
+            raise BadConfig("recipes.paper.stack", found, expected, do) from None
         return [record or _leave(job, one) for job, record, one in zip(jobs, records, solved, strict=True)]
     return [record for record in records if record is not None]
 

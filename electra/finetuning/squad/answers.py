@@ -61,11 +61,6 @@ class Candidates:
         return cls(**{name: values.numpy() for name, values in tensors.items()})
 
 
-def find(reading: Reading, outputs: OutputArrays, config: SquadConfig) -> Answers:
-    """Answers of every question. Outputs are SpanFinder's, one row a window (W), K starts with K ends each."""
-    return choose(reading, candidates(reading, outputs, config), config)
-
-
 def official(answers: Answers, candidates: Candidates, outputs: OutputArrays) -> dict[str, list[dict[str, Any]]]:
     """The n best spans in the official form; a span's logits are its log-probabilities, which add up to its score."""
     result: dict[str, list[dict[str, Any]]] = {}
@@ -141,7 +136,7 @@ def choose(reading: Reading, found: Candidates, config: SquadConfig) -> Answers:
 
 
 def candidates(reading: Reading, outputs: OutputArrays, config: SquadConfig) -> Candidates:
-    """Every allowed candidate in the beams of all windows."""
+    """Every allowed candidate in the beams of all windows: SpanFinder's outputs, K starts with K ends each."""
     longest = int(reading.examples.length_N.max())
     owned_WL = np.zeros((len(reading.windows), longest), dtype=bool)  # where an answer may begin
     inside_WL = np.zeros((len(reading.windows), longest), dtype=bool)  # where it may end

@@ -248,33 +248,17 @@ def _stsb(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
 
 
 def _qqp(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
-    yield (
-        ("id", "question1", "question2")
-        if kind == "test"
-        else ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
-    )
+    head = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
+    yield ("id", *head[3:5]) if kind == "test" else head
     for i, (a, b, label) in enumerate(rows):
         yield (i, a, b) if kind == "test" else (i, 2 * i, 2 * i + 1, a, b, label)
 
 
 def _mnli(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
-    head = (
-        "index",
-        "promptID",
-        "pairID",
-        "genre",
-        "sentence1_binary_parse",
-        "sentence2_binary_parse",
-        "sentence1_parse",
-        "sentence2_parse",
-        "sentence1",
-        "sentence2",
-    )
-    labels = {
-        "train": ("label1", "gold_label"),
-        "dev": (*(f"label{n}" for n in range(1, 6)), "gold_label"),
-        "test": (),
-    }[kind]
+    sentences = (f"sentence{n}{of}" for of in ("_binary_parse", "_parse", "") for n in (1, 2))
+    head = ("index", "promptID", "pairID", "genre", *sentences)
+    labels = tuple(f"label{n}" for n in range(1, {"train": 2, "dev": 6, "test": 1}[kind]))
+    labels = (*labels, "gold_label") if labels else ()
     yield (*head, *labels)
     for i, (a, b, label) in enumerate(rows):
         yield (i, i, f"{i}{label[0]}" if labels else i, "sample", "-", "-", "-", "-", a, b, *[label] * len(labels))

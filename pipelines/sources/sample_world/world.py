@@ -62,18 +62,12 @@ class World:
 def build(seed: int) -> World:
     """The world of a seed: names from syllables, friends in pairs, every other fact drawn freely."""
     rng = stream(seed, "world")
-    first, last = (
-        ["ba", "do", "fi", "go", "hu", "ka", "li", "mo", "na", "pe", "ri", "su", "ta", "vi", "zo"],
-        ["bo", "da", "lin", "mar", "nek", "pol", "ra", "sim", "tun", "vel", "wen"],
-    )
+    first = ["ba", "do", "fi", "go", "hu", "ka", "li", "mo", "na", "pe", "ri", "su", "ta", "vi", "zo"]
+    last = ["bo", "da", "lin", "mar", "nek", "pol", "ra", "sim", "tun", "vel", "wen"]
     names = [(a + b).capitalize() for a in first for b in last]
     rng.shuffle(names)
-    towns = tuple(
-        (name,)
-        for name in rng.sample(
-            [a + b for a in ("Dorn", "Elm", "Kel", "Mar", "Oak", "Stor") for b in ("by", "ford", "ham", "wick")], TOWNS
-        )
-    )
+    places = [a + b for a in ("Dorn", "Elm", "Kel", "Mar", "Oak", "Stor") for b in ("by", "ford", "ham", "wick")]
+    towns = tuple((name,) for name in rng.sample(places, TOWNS))
     pool = {**VALUES, "home": towns}
     beings = []
     for i in range(BEINGS):
@@ -126,9 +120,9 @@ def sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def tell(fact: Fact, rng: random.Random, who: str | None = None, avoid: str | None = None) -> str:
-    """State a fact; `avoid` is a template not to use again."""
-    return fill(rng.choice([form for form in RELATIONS[fact.relation].statements if form != avoid]), fact, rng, who)
+def tell(fact: Fact, rng: random.Random, who: str | None = None) -> str:
+    """State a fact."""
+    return fill(rng.choice(RELATIONS[fact.relation].statements), fact, rng, who)
 
 
 def ask(fact: Fact, rng: random.Random, slot: str | None = None) -> tuple[str, str]:

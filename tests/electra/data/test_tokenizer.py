@@ -146,7 +146,7 @@ def test_saved_and_loaded_is_the_same_tokenizer(trained: Tokenizer, tmp_path: Pa
         wordpiece.load(tmp_path / "tokenizer.json"),
         wordpiece.from_vocab(tmp_path / "vocab.txt"),
     ):
-        assert again.identity == trained.identity == wordpiece.identity(again)
+        assert again.identity == trained.identity
 
 
 @pytest.mark.parametrize(("content", "sentence"), [

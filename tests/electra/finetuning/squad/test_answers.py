@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from electra.finetuning.squad.answers import candidates, choose, find, mean
+from electra.finetuning.squad.answers import Answers, candidates, choose, mean
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode
 from electra.finetuning.tasks import SquadConfig
@@ -35,6 +35,10 @@ def outputs(candidates: list[tuple[int, float, list[tuple[int, float]]]], null: 
         "end_score": np.array([[[s for _, s in c[2]] for c in candidates]], dtype=np.float32),
         "null": np.array([null], dtype=np.float32),
     }
+
+
+def find(reading, outputs, config) -> Answers:
+    return choose(reading, candidates(reading, outputs, config), config)
 
 
 def test_the_best_sum_wins_and_the_text_is_cut_from_the_context(reading):
