@@ -136,8 +136,9 @@ class Server:
         return found
 
     def trains(self) -> list[psutil.Process]:
-        """Processes that pre-train."""
-        return [process for process in self.stages() if "pipelines pretrain" in words_of(process)]
+        """Processes that pre-train. A child that is being started bears its parent's command line for an instant."""
+        found = {process.pid: process for process in self.stages() if "pipelines pretrain" in words_of(process)}
+        return [process for process in found.values() if parent_of(process) not in found]
 
     @contextlib.contextmanager
     def worker_of(self, pool: str, folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -159,6 +160,13 @@ def words_of(process: psutil.Process) -> str:
     with contextlib.suppress(psutil.Error):
         return " ".join(process.cmdline())
     return ""
+
+
+def parent_of(process: psutil.Process) -> int:
+    """The number of a process's parent; 0 of one that has gone."""
+    with contextlib.suppress(psutil.Error):
+        return int(process.ppid())
+    return 0
 
 
 @pytest.fixture(scope="module")
