@@ -152,7 +152,7 @@ class PretrainConfig(Checked):
     schedule: Literal["product", "warmup_then_decay", "warmup_stable_decay"] = "product"
     decay_share: Fraction = 0.1  # of the steps, at the end of warmup_stable_decay
     clip: Positive = 1.0
-    accumulate: Count = 1  # slices of a batch, computed one after the other; several processes share them
+    accumulate: Count = 1  # slices of a batch, one after the other; processes, and a CPU's threads, share them
     parallel: Literal["ddp", "fsdp"] = "ddp"  # with several processes: whole networks in each, or sharded (for large)
     seed: Seed = 1
     precision: Literal["auto", "fp32", "bf16"] = "auto"

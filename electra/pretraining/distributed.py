@@ -1,9 +1,9 @@
 """One process or many (torchrun): who computes which rows, what is summed, and which process reads and writes.
 
 A batch is cut into slices, the same ones for any number of processes: `pretrain.accumulate` of them, or more where the
-processes ask for it. Each process takes its share of the slices, one after the other. Rows, masks, samples and dropout
-are functions of (seed, step, slice), and losses are divided by counts of the whole batch, so gradients need only be
-summed and another number of processes changes a run by the rounding of sums alone.
+processes, or a CPU's threads (step.py), ask for it. Each process takes its share of the slices. Rows, masks, samples
+and dropout are functions of (seed, step, slice), and losses are divided by counts of the whole batch, so gradients need
+only be summed and another number of processes changes a run by the rounding of sums alone.
 
 Without torchrun every method here is the identity. Collectives are called by all processes or by none.
 """
@@ -38,9 +38,9 @@ class World:
 
     # ── rows ──
 
-    def slices(self, batch: int, accumulate: int) -> tuple[int, range]:
-        """How many slices a batch has, and those of this process."""
-        count = math.lcm(accumulate, self.size)
+    def slices(self, batch: int, accumulate: int, at_once: int = 1) -> tuple[int, range]:
+        """How many slices a batch has, of which this process computes some `at_once`, and its own."""
+        count = math.lcm(accumulate, self.size * at_once)
         if batch % count:
             found = f"is {batch}, which {self.size} processes and accumulate {accumulate} cut into {count} slices"
             do = "change pretrain.batch, pretrain.accumulate or the number of processes"

@@ -3,8 +3,8 @@
 Two ways, with the same numbers up to the order of sums:
 
     plain   autograd adds to each parameter's own gradient: one process on a CPU, and FSDP, which reduces them itself
-    flat    all gradients and the loss lie in one fp32 buffer: what a GPU records, and what several processes sum in one
-            all_reduce between the recorded slices and the recorded update
+    flat    all gradients and the loss lie in one fp32 buffer: what a GPU records, what several processes sum in one
+            all_reduce between the recorded slices and the recorded update, and what two threads of a CPU add to
 
 Flat and in bf16, linear layers compute with copies of their weights that are cast once a step. autocast
 casts at each use and each gradient back, which in a small network are a fifth of all kernels. The copies
@@ -91,22 +91,29 @@ class Flat:
 
     def backward(self, loss: Tensor, *, first: bool, last: bool) -> None:
         """Set (`first`) or add a slice's gradients."""
+        self.add(self.differentiate(loss), loss, first=first)
+
+    def differentiate(self, loss: Tensor) -> dict[str, Tensor]:
+        """A slice's gradients by name, not added yet."""
         learning = [name for name, p in self.working.items() if p.requires_grad]
         gradients = torch.autograd.grad(loss, [self.working[name] for name in learning], allow_unused=True)
-        new = {name: gradient for name, gradient in zip(learning, gradients, strict=True) if gradient is not None}
-        with torch.no_grad():
-            if first:
-                for name, view in self.views.items():
-                    self.parameters[name].grad = view if name in new else None
-                _copy(self.views, new)
-                self.loss.copy_(loss)
-                return
-            if self.cast:  # to fp32 before they are added
-                self.incoming = self.incoming or self._views(torch.zeros_like(self.buffer))
-                _copy(self.incoming, new)
-                new = {name: self.incoming[name] for name in new}
-            torch._foreach_add_([self.views[name] for name in new], list(new.values()))
-            self.loss.add_(loss)
+        return {name: gradient for name, gradient in zip(learning, gradients, strict=True) if gradient is not None}
+
+    @torch.no_grad()
+    def add(self, new: dict[str, Tensor], loss: Tensor, *, first: bool) -> None:
+        """Set (`first`) or add gradients that `differentiate` gave."""
+        if first:
+            for name, view in self.views.items():
+                self.parameters[name].grad = view if name in new else None
+            _copy(self.views, new)
+            self.loss.copy_(loss)
+            return
+        if self.cast:  # to fp32 before they are added
+            self.incoming = self.incoming or self._views(torch.zeros_like(self.buffer))
+            _copy(self.incoming, new)
+            new = {name: self.incoming[name] for name in new}
+        torch._foreach_add_([self.views[name] for name in new], list(new.values()))
+        self.loss.add_(loss)
 
     def all_reduce(self) -> None:
         """Sum gradients and loss over all processes, which every one of them then holds."""

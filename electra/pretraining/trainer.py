@@ -34,7 +34,7 @@ from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.nonfinite import refuse
 from electra.pretraining.phases import phase_at, phases_of, rate, stage_of
 from electra.pretraining.state import State
-from electra.pretraining.step import Step, compile_parts, keep_freed_memory, lacks_to_compile
+from electra.pretraining.step import Step, compile_parts, halves, keep_freed_memory, lacks_to_compile
 from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
@@ -76,7 +76,6 @@ def pretrain(
     main one touches `run` and logs.
     """
     settings, device = config.pretrain, launch.device or default_device()
-    torch.set_num_threads(settings.threads)
     if device.type == "cpu":
         keep_freed_memory()
     trainer = Trainer(config, data, run, fingerprint, log, launch)
@@ -119,17 +118,19 @@ class Trainer:
         if world.broadcast_object(self.fingerprint) != self.fingerprint:
             found = f"process {world.rank} finds other settings, data or code here than the main process"
             raise BadInput(self.run, found, "the same project folder on all machines", "share it between the machines")
-        for phase in self.phases:
-            self.slices, self.mine = world.slices(phase.batch, settings.accumulate)  # the same for batches of any size
+        self.halved = halves(config, {phase.batch for phase in self.phases}, world)
+        torch.set_num_threads(settings.threads // (1 + self.halved))
+        for phase in self.phases:  # batches of any size have as many
+            self.slices, self.mine = world.slices(phase.batch, settings.accumulate, 1 + self.halved)
         torch.manual_seed(derive(settings.seed, "init"))
         self.model = model = self.build_model()
         if start := settings.init_from:
             load_networks(model.networks(), Path(start), model.extras(), self.fingerprint.get("init_from"))
-        model.to(self.device)
-        world.shard(model)
-        optimizer = optimizer_of(model)
+        world.shard(model.to(self.device))
         names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-        self.state = State(self.run, self.fingerprint, world, names, optimizer, aside=self.device.type == "cuda")
+        self.state = State(
+            self.run, self.fingerprint, world, names, optimizer_of(model), aside=self.device.type == "cuda"
+        )
         self.held_out = Feed(data.valid, config, self.device, "valid noise", self.phases[-1].batch)
 
     def build_model(self) -> Pretraining:
@@ -162,8 +163,8 @@ class Trainer:
             self.tell("compiling: the first steps take a minute or two, and again for rows of another length")
             compile_parts(self.model)
         record = CudaRecorder(self.device) if on_gpu and not world.sharded and settings.compile != "off" else None
-        clip, precision = settings.clip, self.precision
-        self.step = Step(self.model, self.state.optimizer, world, clip=clip, precision=precision, record=record)
+        how = {"clip": settings.clip, "precision": self.precision, "record": record, "halved": self.halved}
+        self.step = Step(self.model, self.state.optimizer, world, **how)
 
     def require_fit(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
         """Refuse a checkpoint that these settings cannot go on from."""
