@@ -1,8 +1,8 @@
 """What two slices at once give over loops that two threads share: `python benchmarks/halves.py`.
 
-Steps of tiny on its own rows by one thread, by two threads that share every loop, and by two that each take half of the
-batch (electra/pretraining/step.py), in turns within one process; to benchmarks/results/halves.json. The rows have to be
-there: `dvc repro pipelines/dvc.yaml:tokens@sample_world`.
+Steps of tiny on its own rows by one thread, by two threads that share every loop, and by two that each take half of
+the batch (electra/pretraining/halves.py), in turns within one process; to benchmarks/results/halves.json. The rows have
+to be there: `dvc repro pipelines/dvc.yaml:tokens@sample_world`.
 """
 
 import statistics
@@ -12,6 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import pipelines  # noqa: F401  # before torch, which reads how threads are to wait when it is loaded
+
+# isort: split
 import torch
 
 from benchmarks.provenance import provenance
@@ -20,6 +23,7 @@ from electra.optim.optimizer import set_rate
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.distributed import World
 from electra.pretraining.feed import Feed, part
+from electra.pretraining.halves import HalvedStep
 from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.step import Step, keep_freed_memory
 from pipelines.params import load
@@ -43,7 +47,8 @@ class Way:
         torch.manual_seed(1)
         model = Pretraining(config, ids.vocab_size, special).train()
         set_rate(optimizer := optimizer_of(model), config.pretrain.learning_rate)
-        self.step = Step(model, optimizer, world, clip=config.pretrain.clip, precision="fp32", halved=halved)
+        kind = HalvedStep if halved else Step
+        self.step = kind(model, optimizer, world, clip=config.pretrain.clip, precision="fp32")
         self.feed = Feed(rows.train_rows, config, world.device, "noise")
 
     def seconds(self, steps: int) -> float:

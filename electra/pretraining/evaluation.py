@@ -3,7 +3,8 @@
 Every evaluation masks and samples with the same random numbers, so two points of a curve differ by the weights alone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,18 +74,23 @@ def read_sums(total: dict[str, Tensor]) -> dict[str, float]:
     return dict(zip(total, torch.stack(list(total.values())).tolist(), strict=True))
 
 
-@torch.no_grad()
-def evaluate(model: Pretraining, batches: Iterable[tuple[Batch, str]], count: int, world: World) -> dict[str, float]:
+def evaluate(
+    model: Pretraining, batches: Iterable[tuple[Batch, str]], count: int, world: World, each: Callable[..., Any] = map
+) -> dict[str, float]:
     """Metrics over `count` held-out batches, dropout off; AUC over all their real tokens.
 
-    `batches` are this process's slices of them.
+    `batches` are this process's slices of them, and `each` is `map`, or does the same in several threads.
     """
+
+    @torch.no_grad()
+    def judged(item: tuple[Batch, str]) -> tuple[Batch, Outputs]:
+        return item[0], model(*item)
+
     was_training = model.training
     model.eval()
     total: dict[str, Tensor] = {}
     scores, truths = [], []
-    for batch, stage in batches:
-        outputs: Outputs = model(batch, stage)
+    for batch, outputs in each(judged, batches):
         add_sums(total, {**outputs.sums, "loss": outputs.loss})
         if outputs.logits_BT is not None:
             logits_BT, replaced_BT = world.all_gather(outputs.logits_BT), world.all_gather(outputs.replaced_BT)

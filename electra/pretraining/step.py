@@ -5,8 +5,6 @@
                the small model is some thousand short kernels, and launching them one by one
                takes longer than running them
     several    processes sum their gradients between the two, in one all_reduce of one buffer (gradients.py)
-    halved     on a CPU with an even number of threads: two slices at once, each by half of the threads. Threads that
-               share a loop wait for one another at the end of each of some thousand, these once a step
 
 A recorded step runs on fixed memory: each slice is copied to one place, from the first step of the warm-up on, so that
 what is compiled then is what is recorded; gradients lie in one buffer, and the learning rate is a number on the device.
@@ -15,16 +13,14 @@ A recording that fails costs speed and nothing else: this part of the step, and 
 
 import ctypes
 import importlib.util
-import math
 import os
 import shutil
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -34,7 +30,6 @@ from electra.nn.token_heads import ReplacedTokenHead
 from electra.optim.optimizer import AdamW, clip_gradients
 from electra.optim.precision import Precision, autocast
 from electra.optim.recording import Recorder, RecordingError, recorded
-from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Noise
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import add_sums
@@ -42,11 +37,15 @@ from electra.pretraining.generator import ProposingHead
 from electra.pretraining.gradients import Flat, Plain
 from electra.pretraining.model import Batch, Outputs, Pretraining
 
+Item = TypeVar("Item")
+Done = TypeVar("Done")
 WARM_UP = 3  # steps before the recording: kernels are chosen and compiled in them
 
 
 class Step:
     """The update of one run; `bad` latches to 1 at the first non-finite step: from then on nothing changes."""
+
+    flat = False  # whether gradients lie in one buffer also where nothing asks for it
 
     def __init__(
         self,
@@ -57,13 +56,11 @@ class Step:
         clip: float,
         precision: Precision,
         record: Recorder | None = None,
-        halved: bool = False,
     ) -> None:
         assert not (record and world.sharded), "what FSDP gathers is not at one place"
         self.optimizer, self.world = optimizer, world
         self.clip, self.precision, self.device = clip, precision, world.device
-        self.pair = ThreadPoolExecutor(2) if halved else None
-        flat = halved or record is not None or (world.size > 1 and not world.sharded)
+        flat = self.flat or record is not None or (world.size > 1 and not world.sharded)
         half = precision == "bf16" and record is not None
         self.gradients = Flat(model, world, half=half) if flat else Plain(model, world)
         self.parameters = list(model.parameters())
@@ -84,31 +81,32 @@ class Step:
             self._allocate(slices[0])
         self.calls += 1
         sums: dict[str, Tensor] = {"count": self.once}
-        for found in self._halved(slices, stage) if self.pair else self._in_turn(slices, seeds, stage):
+        for found in self.differentiate(slices, seeds, stage):
             add_sums(sums, found)
         self.gradients.all_reduce()
         self.total_loss = sums["loss"]
         return sums, self._do("update", self._update)
 
-    def _in_turn(self, slices: Sequence[Batch], seeds: Sequence[int], stage: str) -> Iterator[dict[str, Tensor]]:
+    def differentiate(self, slices: Sequence[Batch], seeds: Sequence[int], stage: str) -> Iterator[dict[str, Tensor]]:
+        """Forward and backward of one slice after the other; what each has summed."""
         for index, (part, seed) in enumerate(zip(slices, seeds, strict=True)):
             torch.manual_seed(seed)
             first, last = index == 0, index == len(slices) - 1
             work = partial(self._slice, self._placed(part), stage, first=first, last=last)
             yield self._do("first" if first else "more", work)
 
-    def _halved(self, slices: Sequence[Batch], stage: str) -> Iterator[dict[str, Tensor]]:
-        """Two at once. Gradients are added in the order of the slices, so the sums are those of one after the other."""
-        assert self.pair and isinstance(self.gradients, Flat)
+    def map(self, work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
+        """`work` on each item at the step's precision."""
 
-        def work(part: Batch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-            outputs = self._forward(part, stage)
-            return _sums(outputs), gradients.differentiate(outputs.loss)
+        def do(item: Item) -> Done:
+            with autocast(self.precision, self.device):
+                return work(item)
 
-        gradients = self.gradients
-        for index, (found, new) in enumerate(self.pair.map(work, slices)):
-            gradients.add(new, found["loss"], first=index == 0)
-            yield found
+        return self.each(do, items)
+
+    def each(self, work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
+        """`map`, which steps that use threads do otherwise."""
+        return map(work, items)
 
     def _placed(self, part: Batch) -> Batch:
         """The slice, copied to the fixed memory where steps are or will be recorded."""
@@ -121,13 +119,10 @@ class Step:
     def _slice(self, part: Batch, stage: str, *, first: bool, last: bool) -> dict[str, Tensor]:
         if first:
             self.gradients.refresh()
-        outputs = self._forward(part, stage)
-        self.gradients.backward(outputs.loss, first=first, last=last)
-        return _sums(outputs)
-
-    def _forward(self, part: Batch, stage: str) -> Outputs:
         with autocast(self.precision, self.device):
-            return self.gradients.forward(part, stage)
+            outputs = self.gradients.forward(part, stage)
+        self.gradients.backward(outputs.loss, first=first, last=last)
+        return detached_sums(outputs)
 
     def _update(self) -> Tensor:
         norm = clip_gradients(self.parameters, self.clip)
@@ -161,7 +156,8 @@ class Step:
         return result
 
 
-def _sums(outputs: Outputs) -> dict[str, Tensor]:
+def detached_sums(outputs: Outputs) -> dict[str, Tensor]:
+    """A slice's, in 64 bits, with its loss."""
     sums = {**outputs.sums, "loss": outputs.loss.detach()}
     return dict(zip(sums, torch.stack([value.double() for value in sums.values()]).unbind(), strict=True))
 
@@ -175,19 +171,6 @@ def _clone(batch: Batch) -> Batch:
     noise = Noise(**{field.name: getattr(batch.noise, field.name).clone() for field in fields(Noise)})
     own = {field.name: getattr(batch, field.name).clone() for field in fields(Batch) if field.name != "noise"}
     return Batch(**own, noise=noise)
-
-
-def halves(config: ElectraConfig, batches: Iterable[int], world: World) -> bool:
-    """Whether steps of these batches go in two halves: not with dropout, whose numbers come from one generator."""
-    settings, encoder = config.pretrain, config.encoder
-    return (
-        world.device.type == "cpu"
-        and world.size == 1
-        and settings.threads % 2 == 0
-        and settings.compile != "on"
-        and not (encoder.dropout or encoder.attention_dropout)
-        and all(batch % math.lcm(settings.accumulate, 2) == 0 for batch in batches)
-    )
 
 
 def lacks_to_compile() -> str:

@@ -20,7 +20,7 @@ from electra.devices import default_device, same_bytes
 from electra.errors import BadInput, Stopped
 from electra.nn.pretrained import load_networks
 from electra.optim.optimizer import set_rate
-from electra.optim.precision import autocast, choose
+from electra.optim.precision import choose
 from electra.optim.recording import CudaRecorder
 from electra.pretraining.announce import SETTLED, Pace, announce
 from electra.pretraining.config import ElectraConfig
@@ -29,12 +29,13 @@ from electra.pretraining.evaluation import add_sums, collapse, collapsed, evalua
 from electra.pretraining.feed import Data, Feed, part
 from electra.pretraining.flops import phase_flops, training_steps
 from electra.pretraining.generator import Generator
+from electra.pretraining.halves import HalvedStep, halves
 from electra.pretraining.memory import enough_memory
 from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.nonfinite import refuse
 from electra.pretraining.phases import phase_at, phases_of, rate, stage_of
 from electra.pretraining.state import State
-from electra.pretraining.step import Step, compile_parts, halves, keep_freed_memory, lacks_to_compile
+from electra.pretraining.step import Step, compile_parts, keep_freed_memory, lacks_to_compile
 from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
@@ -163,8 +164,8 @@ class Trainer:
             self.tell("compiling: the first steps take a minute or two, and again for rows of another length")
             compile_parts(self.model)
         record = CudaRecorder(self.device) if on_gpu and not world.sharded and settings.compile != "off" else None
-        how = {"clip": settings.clip, "precision": self.precision, "record": record, "halved": self.halved}
-        self.step = Step(self.model, self.state.optimizer, world, **how)
+        how = {"clip": settings.clip, "precision": self.precision, "record": record}
+        self.step = (HalvedStep if self.halved else Step)(self.model, self.state.optimizer, world, **how)
 
     def require_fit(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
         """Refuse a checkpoint that these settings cannot go on from."""
@@ -275,8 +276,7 @@ class Trainer:
         """Add a record of held-out rows, and of the mean loss since the last one, to the history."""
         count, stage = self.config.pretrain.eval_batches, self.stage(done)
         slices = (part(self.held_out.batch(i), k, self.slices) for i in range(count) for k in self.mine)
-        with autocast(self.precision, self.device):
-            numbers = evaluate(self.model, ((batch, stage) for batch in slices), count, self.world)
+        numbers = evaluate(self.model, ((batch, stage) for batch in slices), count, self.world, self.step.map)
         record = {**self.spent(done), **numbers}
         if self.state.sums["eval"]:
             sums = read_sums(self.world.all_reduce_sum(self.state.sums["eval"]))

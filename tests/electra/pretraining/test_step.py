@@ -1,6 +1,5 @@
 """The step: what is recorded does what was done, it compiles in one piece, and it never reads the device."""
 
-import threading
 from dataclasses import replace
 
 import pytest
@@ -14,26 +13,25 @@ from electra.pretraining import step as step_file
 from electra.pretraining.distributed import World
 from electra.pretraining.feed import Feed, part
 from electra.pretraining.model import Pretraining
-from electra.pretraining.step import WARM_UP, Step, compile_parts, halves
-from electra.pretraining.trainer import pretrain
+from electra.pretraining.step import WARM_UP, Step, compile_parts
 from tests.electra.helpers import SPECIAL, VOCAB, Failing, MadeUpRows, Rerun, config, data
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 QUIET = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
 
 
-def build(settings, device=CPU, record=None, precision="fp32", halved=False):
+def build(settings, device=CPU, record=None, precision="fp32"):
     torch.manual_seed(0)
     with device:
         model = Pretraining(settings, VOCAB, SPECIAL).train()
     optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
     world = World(0, 1, device, "ddp")
-    return model, Step(model, optimizer, world, clip=1.0, precision=precision, record=record, halved=halved)
+    return model, Step(model, optimizer, world, clip=1.0, precision=precision, record=record)
 
 
-def train(record, slices, before=lambda model: None, columns=False, settings=None, **options):
-    settings, numbers = settings or config(), []
-    model, step = build(settings, record=record, **options)
+def train(record, slices, before=lambda model: None, columns=False, precision="fp32"):
+    settings, numbers = config(), []
+    model, step = build(settings, record=record, precision=precision)
     before(model)
     feed = Feed(data().train, settings, CPU, "noise")
     for number in range(WARM_UP + 4):
@@ -56,54 +54,6 @@ def test_recorded_steps_do_what_plain_ones_do(slices, precision):
     assert len(record.recorded) == (3 if slices > 1 else 2)
     assert ours == theirs
     assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("changes", [{}, {"objective__name": "replace_mlm"}, {"objective__sharing": "tokens"}])
-@pytest.mark.parametrize("slices", [2, 4])
-def test_two_slices_at_once_do_what_one_after_the_other_does(slices, changes, precision):
-    met = threading.Barrier(2)  # a slice that no other joins is an error here
-
-    def watch(model):
-        model.discriminator.encoder.register_forward_pre_hook(lambda *_: (met.wait(60), None)[1])
-
-    options = {"precision": precision, "settings": config(**QUIET, **changes)}
-    ours, weights = train(None, slices, before=watch, halved=True, **options)
-    theirs, expected = train(None, slices, **options)
-    assert ours == theirs
-    assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
-
-
-def test_a_run_of_two_threads_leaves_what_two_slices_one_after_the_other_do(tmp_path):
-    found = {}
-    for name, changes in {"threads": {"pretrain__threads": 2}, "slices": {"pretrain__accumulate": 2}}.items():
-        settings = config(**QUIET | changes)
-        found[name] = pretrain(settings, data(), tmp_path / name, {"run": name}, log=lambda step, numbers: None)
-    torch.set_num_threads(1)
-    assert found["threads"].history == found["slices"].history
-    ours, expected = (run.model.state_dict() for run in found.values())
-    assert all(torch.equal(ours[name], expected[name]) for name in expected)
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({}, True),
-        ({"pretrain__threads": 1}, False),
-        ({"pretrain__threads": 3}, False),
-        ({"pretrain__batch": 7}, False),
-        ({"pretrain__batch": 6, "pretrain__accumulate": 3}, True),
-        ({"pretrain__batch": 9, "pretrain__accumulate": 3}, False),
-        ({"pretrain__compile": "on"}, False),
-        ({"encoder__dropout": 0.1}, False),
-        ({"encoder__attention_dropout": 0.1}, False),
-    ],
-)
-def test_when_a_step_goes_in_two_halves(changes, expected):
-    settings = config(**QUIET | {"pretrain__threads": 2} | changes)
-    assert halves(settings, {settings.pretrain.batch}, World(0, 1, CPU)) is expected
-    assert not halves(settings, {8}, World(0, 1, torch.device("cuda")))
-    assert not halves(settings, {8}, World(0, 2, CPU))
 
 
 def test_rows_of_another_length_are_warmed_up_and_recorded_anew():
