@@ -37,9 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stopping.stay_as_usual()
     try:
         if sys.stdout is None and COMMANDS[options.command].prints and not vars(options).get("output"):
-            raise BadInput(
-                "standard output", "is closed", "somewhere to write to", "leave it open or send it to a file"
-            )
+            do = "leave it open or send it to a file"
+            raise BadInput("standard output", "is closed", "somewhere to write to", do)
         code = RUNS.get(options.command, run_stage)(options)
         if sys.stdout is not None:  # None: it was closed before the start
             with room(Path("standard output")):
@@ -63,9 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         where = getattr(error, "filename", None) or options.command
         found = getattr(error, "strerror", None) or str(error) or "out of memory"
-        processes.report(
-            refused := Refused(where, f"the system says: {found}", do="mend that and run the same command again")
-        )
+        refused = Refused(where, f"the system says: {found}", do="mend that and run the same command again")
+        processes.report(refused)
         return refused.exit_code
     except Exception:
         traceback.print_exc()
@@ -233,9 +231,11 @@ def run_flow(options: argparse.Namespace) -> int:
     """Run a flow in this process."""
     from pipelines import flows
     from pipelines.params import load
+    from pipelines.settings_file import read
 
-    load().require("models", options.name)
-    return flows.start(options.flow, options.name)
+    over = Path(options.settings) if options.settings else None
+    load(over=over).require("models", options.name)
+    return flows.start(options.flow, options.name, read(over) if over else {})
 
 
 def serve_flows(options: argparse.Namespace) -> int:
@@ -329,9 +329,7 @@ RUNS = {  # what a command does, where it is no stage
 
 if __name__ == "__main__":
     code = main()
-    if (
-        processes.is_process()
-    ):  # gloo's threads may wait for an interpreter that waits for them, or abort it, as it ends
+    if processes.is_process():  # gloo's threads may wait for an interpreter that waits for them, or abort its end
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

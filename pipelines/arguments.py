@@ -149,6 +149,7 @@ COMMANDS = {
         (
             Argument("flow", choices=["pretrain", "finetune", "ablations", "workflow"]),
             Argument("name", help="a model in params.yaml"),
+            Argument("--settings", metavar="FILE", help="YAML laid over params.yaml, in a checkout of the run's own"),
         ),
     ),
     "serve": Command("offer the flows of tiny as deployments from this process"),

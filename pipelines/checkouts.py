@@ -34,6 +34,7 @@ from pipelines.tracking import FOLDER as TRACKING
 from pipelines.tracking import flatten, uri
 
 FOLDER = Path("runs") / "flows"
+TOLD = 4  # settings in the name of a flow run and of its run in MLflow
 EVERY = 2.0  # seconds between two looks whether the run that is waited for has ended
 MARK = "electra-store"  # in a clone's .git: there is a remote
 ITS_OWN = {"build", "runs", "results"}  # what a run makes itself
@@ -52,7 +53,7 @@ class Request:
     @staticmethod
     def read(model: str, commit: str, settings: Mapping[str, Any] | None, part: str = "") -> "Request":
         """From a flow's parameters. BadConfig for settings that have no commit to stand on, or cannot be given."""
-        flat = flatten(dict(settings or {}))
+        flat = {key: _quoted(value) for key, value in flatten(dict(settings or {})).items()}
         found = resolve(commit) if commit else ""
         if flat and not found:
             do = "give a commit, in a checkout that has its .git" if commit else "edit params.yaml"
@@ -67,17 +68,22 @@ class Request:
         """Of the folder and of the experiment: `base-1a2b3c4d5e6f`, with a digest of the settings if there are any."""
         digest = hashlib.sha256(json.dumps(self.settings).encode()).hexdigest()[:8]
         part = re.sub(r"[^\w.-]", "-", self.part)
-        return "-".join(
-            filter(None, [self.model.replace("+", "p"), self.commit[:12], digest * bool(self.settings), part])
-        )
+        return "-".join(filter(None, [self.model, self.commit[:12], digest * bool(self.settings), part]))
 
     @property
     def changes(self) -> list[str]:
-        """The settings, short: `steps=1000`."""
-        return [f"{key.rpartition('.')[2]}={value}" for key, value in self.settings]
+        """The settings, short: `steps=1000`; of many the first."""
+        told = [f"{key.rpartition('.')[2]}={value}" for key, value in self.settings]
+        return told if len(told) <= TOLD else [*told[: TOLD - 1], f"and {len(told) - TOLD + 1} more"]
 
     def __str__(self) -> str:
         return " ".join(filter(None, [self.model, self.commit[:8], *self.changes, self.part]))
+
+
+def _quoted(value: str) -> str:
+    """Text as DVC takes it from `-S`: in quotes, if it has signs that mean something there."""
+    plain = re.fullmatch(r"[\w ./+-]*", value, re.ASCII) or value[:1] in "[{"
+    return value if plain else json.dumps(value, ensure_ascii=False)
 
 
 def resolve(commit: str) -> str:
@@ -121,10 +127,8 @@ def opened(request: Request, log: Log) -> Iterator[Place]:
 
 def settle(place: Place, request: Request, targets: Sequence[str], log: Log) -> None:
     """Save what a run has changed as an experiment of its commit, and push it to this checkout and to `origin`."""
-    made = [
-        path for path in ("params.yaml", "results", "dvc.lock", "pipelines/dvc.lock") if (place.folder / path).exists()
-    ]
-    git("add", "--all", "--", *made, folder=place.folder)
+    paths = ("params.yaml", "results", "dvc.lock", "pipelines/dvc.lock")
+    git("add", "--all", "--", *(path for path in paths if (place.folder / path).exists()), folder=place.folder)
     dvc(place, "exp", "save", "--force", "--name", request.name, *targets, log=log)
     for remote in (str(ROOT), git("remote", "get-url", "origin", folder=place.folder)):
         try:
@@ -180,13 +184,12 @@ def _make(beside: Path, request: Request, log: Log) -> None:
 
 def _variables(folder: Path) -> dict[str, str]:
     """What the processes of a run find in their environment: its own code and state, this checkout's record of runs."""
-    values = {
+    return {
         "DVC_SITE_CACHE_DIR": str(folder / ".dvc-site"),
         COPIES_IN: os.environ.get(COPIES_IN) or str(ROOT / COPIES),
         "MLFLOW_TRACKING_URI": uri(),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")])),
     }
-    return values
 
 
 def _set(place: Place, request: Request, log: Log) -> None:

@@ -149,9 +149,8 @@ class Params:
         self.require("tasks", ablation.data, f"{where}.base.data")
         self.require("recipes", ablation.recipe, f"{where}.base.recipe")
         model, own = self.models[ablation.model], self.own_tasks(ablation.data)
-        require(
-            ablation.tokens == model.tokens, f"{where}.base.tokens", ablation.tokens, f"the model's: {model.tokens}"
-        )
+        fits = ablation.tokens == model.tokens
+        require(fits, f"{where}.base.tokens", ablation.tokens, f"the model's: {model.tokens}")
         shortest = min(self.arm(name, arm).encoder.positions for arm in ablation.settings)
         self.finetune.check(ablation.finetune, f"{where}.finetune", own)
         tasks = (*GLUE, *SQUAD.values(), *own)
@@ -284,14 +283,16 @@ def settings_digest(ablation: str, params: Params) -> str:
     return digest(experiment, written(params.models[config.model]), tasks)
 
 
-def load(path: Path = FILE) -> Params:
-    """Read params.yaml; whatever is wrong with it is a BadConfig that names the key."""
-    values = read(path)
+def load(path: Path = FILE, over: Path | None = None) -> Params:
+    """Read params.yaml, with another file's entries laid over it; what is wrong is a BadConfig that names the key."""
+    values, file = read(path), path.name
+    if over is not None:
+        values, file = merge(dict(values), read(over)), f"{file} with {over}"
     try:
         return build(Params, with_groups(values), path.name)
     except BadConfig as error:
         where = one_line(error.where.removeprefix(path.name).removeprefix("."))
-        raise BadConfig(f"{path.name}: {where}", *map(one_line, (error.found, error.expected, error.do))) from None
+        raise BadConfig(f"{file}: {where}", *map(one_line, (error.found, error.expected, error.do))) from None
 
 
 def renamed(name: object) -> str:

@@ -18,7 +18,7 @@ def read(path: Path) -> Mapping[str, Any]:
         _require_plain(text, path)
         values = YAML(typ="safe").load(text)
     except FileNotFoundError:
-        raise BadConfig(path, "there is no such file", "params.yaml", "run in the project's folder") from None
+        raise BadConfig(path, "there is no such file", "a YAML file", "run in the project's folder") from None
     except OSError as error:
         raise BadConfig(path, f"cannot be read ({error.strerror})", "a file") from None
     except UnicodeDecodeError as error:
@@ -62,10 +62,8 @@ def _require_plain(text: str, path: Path) -> None:
             raise BadConfig(where, f"repeats &{one_line(event.anchor)} within itself", "values written out")
         count += sizes.get(event.anchor, 1) if isinstance(event, events.AliasEvent) else 1
         if len(opened) > DEEPEST or count > MOST:
-            found = (
-                f"is more than {DEEPEST} levels deep" if len(opened) > DEEPEST else f"makes more than {MOST:,} values"
-            )
-            raise BadConfig(where, found, "sections of keys and values")
+            deep, many = f"is more than {DEEPEST} levels deep", f"makes more than {MOST:,} values"
+            raise BadConfig(where, deep if len(opened) > DEEPEST else many, "sections of keys and values")
 
 
 def _require_json(value: Any, where: str, dot: str = ".") -> None:

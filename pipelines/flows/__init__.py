@@ -5,6 +5,9 @@ import os
 import socket
 import tomllib
 import urllib.parse
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 from electra.errors import BadConfig
 from pipelines import ROOT
@@ -13,15 +16,19 @@ ALONE = "ELECTRA_FLOW_ALONE"  # set while a process runs one flow and nothing el
 FLOWS = ("pretrain", "finetune", "ablations", "workflow")
 
 
-def start(flow: str, model: str) -> int:
-    """Run a flow in this process, on the server that answers or, where none does, on a temporary one."""
+def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType({})) -> int:
+    """Run a flow in this process, on the server that answers or, where none does, on a temporary one.
+
+    It takes place in this checkout as it stands; with `settings` in one of its own, of the last commit.
+    """
     choose_server()
     module = importlib.import_module(f"pipelines.flows.{flow}")
     from pipelines.flows import ending
 
     os.environ[ALONE] = "1"
     try:
-        state = getattr(module, flow)(model, commit="", return_state=True)  # this checkout, as it stands
+        commit = "HEAD" if settings else ""
+        state = getattr(module, flow)(model, commit=commit, settings=dict(settings), return_state=True)
         error = state.result(raise_on_failure=False)
     except Exception as raised:
         error = raised

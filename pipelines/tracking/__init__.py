@@ -233,7 +233,8 @@ def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
         if isinstance(value, dict) and value:
             flat.update(flatten(value, f"{prefix}{key}."))
         else:
-            flat[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value, default=str)
+            written = json.dumps(value, default=str, ensure_ascii=False)
+            flat[f"{prefix}{key}"] = value if isinstance(value, str) else written
     return flat
 
 

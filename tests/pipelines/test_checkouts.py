@@ -15,6 +15,7 @@ from electra.files import lock_folder
 from pipelines import checkouts, repro
 from pipelines.checkouts import Request
 from pipelines.repro import StageFailed
+from pipelines.settings_file import read
 from tests.conftest import environment, git_project
 
 ARMS = """
@@ -25,6 +26,7 @@ ablations:
      arms: {one: {}, two: {objective.mask_rate: 0.2}}}
 """
 STEPS = {"models.smoke.pretrain.steps": 10}
+SHORT = {"length": 16, "batch": 8, "learning_rate": 1e-3, "steps": 9, "warmup": 0}
 On = Callable[[Path], None]
 
 
@@ -176,6 +178,29 @@ def test_settings_ask_for_a_commit_and_for_names_that_dvc_can_set(machines: tupl
             Request.read("smoke", commit, settings)
     assert Request.read("smoke", "HEAD", {}).name == Request.read("smoke", "HEAD", None).name
     assert Request.read("smoke", "HEAD", {}).name != Request.read("smoke", "HEAD", STEPS).name
+
+
+def test_entries_of_ones_own_stand_in_the_runs_checkout_and_nowhere_in_git(machines: tuple[Path, Path], on: On) -> None:
+    on(machines[0])
+    own: dict[str, Any] = {
+        "corpora": {"mine": {"sources": {"text": {"kind": "local", "files": ["mine/é, b*.txt", "s3://x/y"]}}}},
+        "tasks": {
+            "mine": {"kind": "own", "tasks": {"x": {"train": "é, {v}: 1.tsv", "dev": "dev.tsv", "labels": ["1", "b"]}}}
+        },
+        "models": {
+            "mine": {"tokens": "smoke", "encoder": "smoke", "pretrain": SHORT},
+            "smoke": {"pretrain": {"steps": 10}},
+        },
+    }
+    request = Request.read("mine", "HEAD", own)
+    assert str(request).endswith(" more") and len(str(request)) < 150, "a title"
+    with checkouts.opened(request, print) as place:
+        values = read(place.folder / "params.yaml")
+        assert {section: values[section]["mine"] for section in own} == {name: own[name]["mine"] for name in own}
+        assert values["models"]["smoke"]["pretrain"]["steps"] == 10
+        assert checkouts.params(place, "mine")["pretrain"]["steps"] == 9
+    assert "mine" not in (machines[0] / "params.yaml").read_text()
+    assert git(machines[0], "status", "--porcelain") == ""
 
 
 def test_a_branch_is_the_remotes_and_no_git_is_no_commit(machines: tuple[Path, Path], on: On, tmp_path: Path) -> None:

@@ -180,6 +180,7 @@ def test_commands_and_options_are_these_and_no_others() -> None:
         "score": {"--split"},
         "gpu-check": {"--device", "--output", "--seconds"},
         "play": {"--host", "--port", "--remote"},
+        "flow": {"--settings"},
         "new": {"--text", "--task", "--a", "--b", "--label", "--encoder", "--model"},
     }
     for name, sub in choices.items():
@@ -195,6 +196,35 @@ def test_a_flow_of_a_model_that_is_not_there_is_a_sentence(
     assert main(["flow", "pretrain", "smoky"]) == 64
     told = capsys.readouterr().err
     assert "models: has no 'smoky'" in told and "did you mean smoke?" in told and "Traceback" not in told
+
+
+MINE = """
+models:
+  mine: {tokens: smoke, encoder: smoke, pretrain: {length: 16, batch: 8, learning_rate: 1e-3, steps: 9, warmup: 0}}
+"""
+
+
+def test_a_flow_takes_a_file_of_entries_that_are_laid_over_params(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pipelines import flows
+
+    started: list[tuple[object, ...]] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(flows, "start", lambda *given: started.append(given) or 0)
+    (tmp_path / "params.yaml").write_text(SMOKE)
+    (tmp_path / "mine.yaml").write_text(MINE)
+    assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 0
+    ((flow, model, settings),) = started
+    assert (flow, model) == ("pretrain", "mine") and settings["models"]["mine"]["pretrain"]["steps"] == 9  # type: ignore[index]
+    for text, words in (
+        (MINE.replace("batch", "bach"), "params.yaml with mine.yaml: models.mine.pretrain.bach"),
+        (MINE.replace("tokens: smoke", "tokens: smoko"), "did you mean smoke?"),
+        ("- models", "holds no mapping"),
+    ):
+        (tmp_path / "mine.yaml").write_text(text)
+        assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 64
+        assert words in capsys.readouterr().err and len(started) == 1
 
 
 FORK = multiprocessing.get_context("fork")
