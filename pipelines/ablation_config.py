@@ -71,10 +71,8 @@ class AblationConfig(Protocol):
             require(ARM.fullmatch(name) is not None, f"arms.{name}", name, "a name of letters, digits, _, ., - and +")
         require(self.budget != "own" or self.steps is None, "steps", self.steps, "null beside `budget: own`")
         known = {*names, *(value for axis in self.grid for value in self.axis(axis))}
-        for name in self.labels:
-            require(
-                name in known, f"labels.{name}", self.labels[name], f"one of {', '.join(known)}", nearest(name, known)
-            )
+        for name, label in self.labels.items():
+            require(name in known, f"labels.{name}", label, f"one of {', '.join(known)}", nearest(name, known))
         require(self.reference in {"", *names}, "reference", self.reference, f"one of {', '.join(names)}")
         for arm, settings in self.settings.items():
             for key, advice in OWN.items():
@@ -98,13 +96,11 @@ class AblationConfig(Protocol):
         """The grid's arms: every value of each axis with every value of the others, the last axis fastest."""
         if not self.grid:
             return {}
-        found: dict[str, Settings] = {}
+        arms: dict[str, Settings] = {}
         for values in itertools.product(*(self.axis(axis).items() for axis in self.grid)):
-            changed: Settings = {}
-            for _, settings in values:
-                changed |= settings
-            found["-".join(name for name, _ in values)] = changed
-        return found
+            changed = [pair for _, settings in values for pair in settings.items()]
+            arms["-".join(name for name, _ in values)] = dict(changed)
+        return arms
 
     def label(self, arm: str) -> str:
         """The name of an arm in tables and figures; a grid's arm is called by its values."""

@@ -42,16 +42,12 @@ def write_stages(folder: Path, name: str, some: Sequence[str]) -> str:
     """Have DVC know some arms of an ablation in a checkout; returns the file's name there, a target for `dvc repro`."""
     pipeline = YAML(typ="safe").load((folder / "pipelines" / "dvc.yaml").read_text(encoding="utf-8"))
     stage = pipeline["stages"]["ablation"]["do"]
-    made: dict[str, Any] = {
-        "foreach": list(some),
-        "do": {"wdir": "../../..", **{key: [] for key in ("deps", "params")}},
-    }
+    do: dict[str, Any] = {"wdir": "../../..", "cmd": f"python -m pipelines ablation {name} --only ${{item}}"}
     for key in ("deps", "params"):
-        known = [each.replace("${key}", name).replace("${item.", f"${{ablations.{name}.") for each in stage[key]]
-        made["do"][key] = known
-    made["do"] |= {"cmd": f"python -m pipelines ablation {name} --only ${{item}}", "outs": [f"{OUTS}/{name}/${{item}}"]}
+        do[key] = [each.replace("${key}", name).replace("${item.", f"${{ablations.{name}.") for each in stage[key]]
+    arm = {"foreach": list(some), "do": do | {"outs": [f"{OUTS}/{name}/${{item}}"]}}
     path = Path("pipelines") / "arms" / name / "dvc.yaml"
-    write_json(folder / path, {"vars": ["../../../params.yaml"], "stages": {"arm": made}})  # JSON is YAML
+    write_json(folder / path, {"vars": ["../../../params.yaml"], "stages": {"arm": arm}})  # JSON is YAML
     return path.as_posix()
 
 

@@ -22,11 +22,8 @@ from pipelines.params import Params
 from pipelines.sources import LocalCorpus, local
 from pipelines.sources.streams import COMPRESSIONS
 
-PEAKS = {
-    "RTX 4090": 165e12,
-    "A100": 312e12,
-    "H100 or H200": 989e12,
-}  # dense bf16 products a second, as their makers say
+# Dense bf16 products a second, as their makers say.
+PEAKS = {"RTX 4090": 165e12, "A100": 312e12, "H100 or H200": 989e12}
 REACHED = 0.4
 PUBLISHED_VOCABULARY = 30_522
 BYTES_PER_TOKEN = 4.5  # of English text
@@ -52,11 +49,10 @@ def budget(name: str, params: Params) -> str:
         rows = text / BYTES_PER_TOKEN * 2 * len(tokens.lengths)
         disk = 2 * text + 2 * rows + weights * (12 * (settings.keep + 1) + 8)  # twice, while a stage is at work
         lines.append(f"disk: {disk / 1e9:,.1f} GB, of which text and rows {2 * (text + rows) / 1e9:,.1f}")
-    note = (
-        "All of this is estimated (small networks reach less than 40%); "
-        "a run says what it will take after its first steps."
+    lines.append(
+        "All of this is estimated (small networks reach less than 40%); a run says what it will take after its"
     )
-    return "\n".join([*lines, note, ""])
+    return "\n".join(lines) + " first steps.\n"
 
 
 def vocabulary(model: str, params: Params) -> int:
@@ -68,10 +64,9 @@ def vocabulary(model: str, params: Params) -> int:
 def parameters(config: ElectraConfig, vocab_size: int) -> int:
     """Parameters of both networks, shared ones once."""
     encoder = dataclasses.replace(config.encoder, init="published")  # others compute with weights that are not there
+    config, special = dataclasses.replace(config, encoder=encoder), SpecialIds(pad=0, cls=1, sep=2, mask=3)
     with torch.device("meta"):
-        model = Pretraining(
-            dataclasses.replace(config, encoder=encoder), vocab_size, SpecialIds(pad=0, cls=1, sep=2, mask=3)
-        )
+        model = Pretraining(config, vocab_size, special)
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -47,14 +47,12 @@ def run_units(
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except KilledWorker as error:
-            raise Stopped(
-                VARIABLE, f"a unit's workers died, again and again ({error})", "", "see their logs, and run it again"
-            ) from None
+            found, do = f"a unit's workers died, again and again ({error})", "see their logs, and run it again"
+            raise Stopped(VARIABLE, found, "", do) from None
         except CancelledError as error:
+            found = f"the scheduler at {address} is gone ({str(error).splitlines()[0]})"
             do = "what is done is kept: start it and run the same command again"
-            raise SourceUnreachable(
-                VARIABLE, f"the scheduler at {address} is gone ({str(error).splitlines()[0]})", "", do
-            ) from None
+            raise SourceUnreachable(VARIABLE, found, "", do) from None
         finally:
             client.cancel(list(futures), force=True)
 

@@ -11,12 +11,7 @@ import argparse
 from pipelines.arguments import STAGES, parser
 
 _MODELS = "models ablations published finetunings"
-_SECTIONS = {
-    "flow": "models",
-    "play": "models published",
-    "replay": "models",
-    "score": "tasks",
-}
+_SECTIONS = {"flow": "models", "play": "models published", "replay": "models", "score": "tasks"}
 
 _SCRIPT = """\
 # What `electra` offers after TAB; made by `electra completion {name}`.
@@ -63,9 +58,8 @@ def _case(command: str, sub: argparse.ArgumentParser) -> str:
         parts.append(f'case "$place" in {found}; esac')
     for action in sub._actions:
         if action.option_strings and action.choices:
-            parts.append(
-                f'[ "$before" = {action.option_strings[0]} ] && offered="{" ".join(map(str, action.choices))}"'
-            )
+            choices = " ".join(map(str, action.choices))
+            parts.append(f'[ "$before" = {action.option_strings[0]} ] && offered="{choices}"')
     return "; ".join(parts)
 
 

@@ -75,9 +75,8 @@ def spread(ablation: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
     flat = {key: value for key, value in ablation.items() if key not in {"base", "protocol"}} | base
     flat |= merge(shared, ablation.get("protocol", {}))
     labels: dict[str, Any] = {}
-    axes = {
-        axis: of if not isinstance(of, dict) else _unlabelled(of, labels) for axis, of in flat.get("grid", {}).items()
-    }
+    grid = flat.get("grid", {}).items()
+    axes = {axis: _unlabelled(of, labels) if isinstance(of, dict) else of for axis, of in grid}
     flat |= {"arms": _unlabelled(flat.get("arms", {}), labels), "grid": axes}
     return flat | {"labels": labels | flat.get("labels", {})}
 

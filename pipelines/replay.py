@@ -44,9 +44,8 @@ def replay(name: str, params: Params) -> dict[str, Any]:
     owner = rows.fingerprint(config)
     if any(of.get("fingerprint") != owner for of in (bundle, *intact(run).values())):
         raise BadInput(path, "is of other settings, data or code than those here", "the ones that it was made with")
-    alone = dataclasses.replace(
-        config.pretrain, accumulate=bundle["slices"], log_every=1, eval_every=NEVER, save_every=NEVER
-    )
+    every: dict[str, Any] = {"log_every": 1, "eval_every": NEVER, "save_every": NEVER}
+    alone = dataclasses.replace(config.pretrain, accumulate=bundle["slices"], **every)
     losses: dict[int, float] = {}
 
     def log(step: int, numbers: dict[str, float]) -> None:
@@ -64,9 +63,8 @@ def replay(name: str, params: Params) -> dict[str, Any]:
             (again,) = aside.glob("nonfinite-step-*.json")
             found = read_sealed(again)
         else:
-            raise NonFinite(
-                path, "did not come again", f"step {bundle['step']}", "suspect the machine, or torch's build"
-            )
+            do = "suspect the machine, or torch's build"
+            raise NonFinite(path, "did not come again", f"step {bundle['step']}", do)
     step = found["step"]
     steps = training_steps(config, rows.tokenizer.vocab_size)
     phase = phase_at(phases_of(config.pretrain, steps), step - 1)

@@ -28,10 +28,8 @@ def table() -> str:
             "set aside" if ASIDE in folder.name else "",
             "holds damaged checkpoints" if any(folder.glob("bad-step-*")) else "",
         ]
-        size = f"{_bytes(folder) / 1e6:,.1f} MB"
-        rows.append(
-            (str(folder.relative_to(RUNS)), size, f"{steps[-1]:,}" if steps else "", ", ".join(filter(None, notes)))
-        )
+        size, step = f"{_bytes(folder) / 1e6:,.1f} MB", f"{steps[-1]:,}" if steps else ""
+        rows.append((str(folder.relative_to(RUNS)), size, step, ", ".join(filter(None, notes))))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = (f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}".rstrip() for row in rows)
     return "\n".join(lines) + "\n"
@@ -54,9 +52,8 @@ def delete(names: Sequence[str], *, sure: bool) -> None:
     for name, folder in zip(names, folders, strict=True):
         parts = Path(name).parts[Path(name).parts[:1] == (FLOWS,) :]
         if len(parts) != 1 or parts[0].startswith(".") or folder.is_symlink() or not folder.is_dir():
-            raise BadInput(
-                folder, "is no run", "the name of a folder in runs/", "`python -m pipelines runs` lists them"
-            )
+            do = "`python -m pipelines runs` lists them"
+            raise BadInput(folder, "is no run", "the name of a folder in runs/", do)
     with contextlib.ExitStack() as held:
         for folder in folders:
             for lock in _locks(folder):
@@ -73,9 +70,8 @@ def _agreed(folders: Sequence[Path]) -> bool:
     size = sum(map(_bytes, folders)) / 1e6
     question = f"remove {', '.join(map(str, folders))} ({size:,.1f} MB) for good? [y/N] "
     if not sys.stdin.isatty():
-        raise BadInput(
-            "runs remove", "asks, and there is no terminal to answer", "a terminal", "add --yes if you are sure"
-        )
+        found = "asks, and there is no terminal to answer"
+        raise BadInput("runs remove", found, "a terminal", "add --yes if you are sure")
     return input(question).strip().lower() in {"y", "yes"}
 
 

@@ -29,10 +29,8 @@ def keep(target: str) -> str:
         if name:
             stages = [stage for stage in repo.stage.collect(target, with_deps=True) if not stage.always_changed]
             outs = [out for stage in stages for out in stage.outs if out.hash_info]
-            made = {out.hash_info for out in outs}.union(
-                *(used for out in outs for used in out.get_used_objs().values())
-            )
-            _push(repo, name, made)
+            used = (hashes for out in outs for hashes in out.get_used_objs().values())
+            _push(repo, name, {out.hash_info for out in outs}.union(*used))
     return name
 
 
@@ -76,9 +74,7 @@ def main(folder: str, target: str) -> int:
     except SourceUnreachable as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    print(
-        f"{target} is in the store {name}" if name else f"{target} is in the cache of this machine; there is no remote"
-    )
+    print(f"{target} is in", f"the store {name}" if name else "the cache of this machine; there is no remote")
     return 0
 
 

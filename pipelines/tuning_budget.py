@@ -19,6 +19,7 @@ from pipelines.new.columns import records
 from pipelines.params import Params
 from pipelines.sources import OwnTasks
 from pipelines.sources.local import require_folder
+from pipelines.stages.glue import configs_of
 
 QUESTIONS = {"1.1": 87_599, "2.0": 130_319}  # for training, in the official files
 SAMPLE = 1_000  # rows of each task of the sample world
@@ -57,11 +58,8 @@ def tuning_budget(name: str, params: Params) -> str:
 def settings_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
     """Each task of a fine-tuning with its settings; SQuAD by its version."""
     config = params.finetunings[name]
-    changes, where, own = params.changes(name), f"recipes.{config.recipe}", params.own_tasks(config.tasks)
-    chosen = params.finetune.selected(changes, where, own)
-    found = {task: params.finetune.resolve(task, changes, where, own) for task in chosen}
-    squad = {SQUAD[version]: params.finetune.resolve_squad(changes, where) for version in params.squad_versions(name)}
-    return {**found, **squad}
+    squad = params.finetune.resolve_squad(params.changes(name), f"recipes.{config.recipe}")
+    return {**configs_of(name, params), **{SQUAD[version]: squad for version in params.squad_versions(name)}}
 
 
 def rows_of(task: str, name: str, params: Params) -> int:
@@ -77,13 +75,8 @@ def rows_of(task: str, name: str, params: Params) -> int:
 def runs_flops(settings: FinetuneConfig, rows: int, encoder: AnyEncoderConfig, vocab_size: int) -> float:
     """Operations of every arm and seed: matrix products, forward and backward."""
     read = min(rows, settings.max_train_rows or rows) * settings.epochs * (2 if settings.both_orders else 1)
-    return (
-        3
-        * read
-        * encoder_flops(encoder, settings.length, vocab_size, "matmul")
-        * len(settings.seeds)
-        * len(settings.arms)
-    )
+    row = encoder_flops(encoder, settings.length, vocab_size, "matmul")
+    return 3 * read * row * len(settings.seeds) * len(settings.arms)
 
 
 def budgets(name: str, params: Params) -> list[str]:

@@ -32,11 +32,7 @@ class Shown:
 
 
 def finish_units(
-    work: Path,
-    fingerprint: str,
-    function: Callable[[Job, Path], Counts],
-    jobs: Sequence[Job],
-    shown: Shown,
+    work: Path, fingerprint: str, function: Callable[[Job, Path], Counts], jobs: Sequence[Job], shown: Shown
 ) -> list[Counts]:
     """Call `function(job, folder)` for every job whose folder `work`/unit-NNNNN is not finished; return all counts.
 
@@ -53,11 +49,10 @@ def finish_units(
     todo = [index for index, counts in enumerate(found) if counts is None]
     tasks = [(function, jobs[index], folders[index], fingerprint) for index in todo]
     address = os.environ.get(cluster.VARIABLE, "") if todo else ""
-    made = (
-        cluster.run_units(_finish, tasks, address, work / LOCK)
-        if address
-        else run_units(_finish, tasks, worker_count())
-    )
+    if address:
+        made = cluster.run_units(_finish, tasks, address, work / LOCK)
+    else:
+        made = run_units(_finish, tasks, worker_count())
     sizes = shown.sizes
     done = sum(size for size, counts in zip(sizes, found, strict=True) if counts is not None)
     with ProgressBar(shown.title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards") as progress:

@@ -126,9 +126,7 @@ def target_of(stage: str, name: str, place: Place) -> str:
 def keep(target: str, place: Place) -> None:
     """Bring what a stage has made into the store that machines share or, without one, into this machine's cache."""
     command = [sys.executable, "-m", "pipelines.store", str(place.folder), target]
-    own = Place(
-        ROOT, {"DVC_SITE_CACHE_DIR": str(place.folder / ".dvc-site")}
-    )  # the worker's code on the run's checkout
+    own = Place(ROOT, {"DVC_SITE_CACHE_DIR": str(place.folder / ".dvc-site")})  # the worker's code, the run's checkout
     run(command, f"store {target}", own, get_run_logger().info)
 
 

@@ -86,13 +86,8 @@ def team(
     """
     request = Request.read(model, commit or "HEAD", settings, "team")
     with steps.begun("team", request, hours, sources=False) as running:
-        given: dict[str, Any] = {
-            "model": model,
-            "hours": hours,
-            "nproc_per_node": nproc_per_node,
-            "commit": request.commit,
-        }
-        given |= {"settings": dict(request.settings), "parent": running.parent}
+        given: dict[str, Any] = {"model": model, "hours": hours, "nproc_per_node": nproc_per_node}
+        given |= {"commit": request.commit, "settings": dict(request.settings), "parent": running.parent}
 
         def send(part: str, kind: str, after: Iterable[Future] = (), stages: Sequence[str] = ()) -> Future:
             where = queue if kind == "gpu" else kind
@@ -104,9 +99,8 @@ def team(
         if ended and not well(send(WHOLE, "cpu", stages=whole)):
             raise StageFailed(WHOLE, "did not end well; the page of its flow run says why", 1)
         if failed := [part for part in sent if part not in ended]:
-            raise StageFailed(
-                str(request), f"{len(failed)} of {len(sent)} parts failed: {', '.join(failed)}; start it again", 1
-            )
+            told = f"{len(failed)} of {len(sent)} parts failed: {', '.join(failed)}; start it again"
+            raise StageFailed(str(request), told, 1)
         return whole
 
 
@@ -135,12 +129,10 @@ def send_all(model: str, running: steps.Running, send: Send) -> dict[str, Future
         return [read[stage] for stage in stages]
 
     if model in params["published"]:
-        sent = {f"published@{model}": send(f"published@{model}", "cpu")}
+        first = send(stage := f"published@{model}", "cpu")
     else:
-        sent = {
-            f"pretrain@{model}": send(f"pretrain@{model}", "gpu", data(f"tokens@{params['models'][model]['tokens']}"))
-        }
-    (first,) = sent.values()
+        first = send(stage := f"pretrain@{model}", "gpu", data(f"tokens@{params['models'][model]['tokens']}"))
+    sent = {stage: first}
     every, known = {}, dict[str, Arm]()
     for name, ablation in params["ablations"].items():
         if ablation["model"] == model:

@@ -158,6 +158,7 @@ def call(words: list[str], environment: dict[str, str], seconds: float) -> str:
 def show(result: dict[str, Any]) -> None:
     """The table."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=headline(result["device"]), title_justify="left")
@@ -165,17 +166,9 @@ def show(result: dict[str, Any]) -> None:
         table.add_column(column, overflow="fold")
     colours = {"ok": "green", "FAILED": "bold red", "measured": "cyan", "skipped": "yellow"}
     for record in result["checks"]:
-        verdict = record["verdict"]
-        table.add_row(
-            *(_plain(record[key]) for key in ("name", "found", "expected")), f"[{colours[verdict]}]{verdict}[/]"
-        )
+        cells, verdict = (escape(record[key]) for key in ("name", "found", "expected")), record["verdict"]
+        table.add_row(*cells, f"[{colours[verdict]}]{verdict}[/]")
     Console(width=None if sys.stdout and sys.stdout.isatty() else 150).print(table)
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 def _output(*command: str) -> str:

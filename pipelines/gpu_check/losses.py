@@ -94,24 +94,14 @@ def check(device: torch.device) -> list[dict[str, Any]]:
     seeds = list(range(STEPS))
     expected = train(plain, quiet, rate=RATE, seeds=seeds)
     moved_by = difference(expected[-1:], expected[-1 - BATCHES : -BATCHES])
-    records = [
-        record(
-            f"losses: {plain.name}", f"{expected[0]:.4f} to {expected[-1]:.4f}", "the weights learn", moved_by > 1e-4
-        )
-    ]
+    told = f"{expected[0]:.4f} to {expected[-1]:.4f}"
+    records = [record(f"losses: {plain.name}", told, "the weights learn", moved_by > 1e-4)]
     for mode in others:
         found = train(mode, quiet, rate=RATE, seeds=seeds)
         first, most = LIMITS[mode.precision]
         at_first, at_any = difference(found[:1], expected[:1]), difference(found, expected)
-        records.append(
-            record(
-                f"losses: {mode.name}",
-                f"differ by {at_first:.1e}, {at_any:.1e} in {STEPS} steps",
-                f"{first:.0e}, {most:.0e}",
-                at_first <= first and at_any <= most,
-                losses=found,
-            )
-        )
+        told, right = f"differ by {at_first:.1e}, {at_any:.1e} in {STEPS} steps", at_first <= first and at_any <= most
+        records.append(record(f"losses: {mode.name}", told, f"{first:.0e}, {most:.0e}", right, losses=found))
     for compiled in sorted({mode.compiled for mode in others if mode.record}):
         records.append(dropout(device, shape, compiled))
     return records

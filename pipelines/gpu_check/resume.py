@@ -64,9 +64,8 @@ def compare(device: torch.device, folder: Path, *, deterministic: bool, exact: b
     start(device, folder / "killed", more)
     newest = f"step-{size(device).config.pretrain.steps}"
     ends = [folder / kind / newest for kind in ("whole", "killed")]
-    equal = all(
-        len({sha256_file(end / file) for end in ends}) == 1 for file in ("model.safetensors", "optimizer.safetensors")
-    )
+    files = ("model.safetensors", "optimizer.safetensors")
+    equal = all(len({sha256_file(end / file) for end in ends}) == 1 for file in files)
     whole, killed = (read_json(end / "progress.json")["history"][-1]["loss"] for end in ends)
     apart = abs(whole - killed) / max(abs(whole), 1e-9)
     return {

@@ -43,10 +43,8 @@ def size(device: torch.device) -> Size:
     hidden, length = (256, 128) if gpu else (64, 32)
     encoder = EncoderConfig(layers=2, hidden=hidden, heads=hidden // 64, ffn=4 * hidden, embedding=hidden // 2)
     pretrain = PretrainConfig(length=length, batch=16, steps=60, learning_rate=5e-4, warmup=10, threads=1)
-    return Size(
-        ElectraConfig(encoder=encoder, pretrain=pretrain, generator=GeneratorConfig(width=0.25)),
-        30_522 if gpu else 1000,
-    )
+    config = ElectraConfig(encoder=encoder, pretrain=pretrain, generator=GeneratorConfig(width=0.25))
+    return Size(config, 30_522 if gpu else 1000)
 
 
 def without_dropout(config: ElectraConfig) -> ElectraConfig:

@@ -27,22 +27,16 @@ def new(name: str, files: Sequence[str], rows: Sequence[str], columns: dict[str,
     values = read(FILE)
     if not NAME.fullmatch(name):
         raise BadConfig("new", f"{name!r} cannot be a name", "letters, digits, _ and -")
-    if encoder not in values["encoders"]:
-        raise BadConfig(
-            "--encoder",
-            f"is {encoder}",
-            f"one of {', '.join(values['encoders'])}",
-            nearest(encoder, values["encoders"]),
-        )
+    if encoder not in (encoders := values["encoders"]):
+        raise BadConfig("--encoder", f"is {encoder}", f"one of {', '.join(encoders)}", nearest(encoder, encoders))
     entries: Entries = {}
     if files:
         entries |= text.entries(name, files, encoder)
     if rows:
         entries |= task.entries(name, rows, columns, model=name if files else model)
     if not entries:
-        raise BadConfig(
-            "new", "has neither --text nor --task", "files of yours", "electra new mine --text 'data/*.jsonl'"
-        )
+        do = "electra new mine --text 'data/*.jsonl'"
+        raise BadConfig("new", "has neither --text nor --task", "files of yours", do)
     if taken := [f"{section}.{name}" for section in entries if name in values.get(section, ())]:
         raise BadConfig(FILE, f"has {taken[0]} already", "a new name")
     _add(name, entries)

@@ -36,18 +36,16 @@ def _columns(file: str, rows: list[Any], given: dict[str, str]) -> dict[str, str
     names = list(dict.fromkeys(key for row in rows for key in row))
     kinds = {name: len({str(row.get(name)) for row in rows}) for name in names}
     fewest = sorted(names, key=kinds.__getitem__)[:2]
-    told = (
-        len(fewest) == 2 and kinds[fewest[0]] < kinds[fewest[1]] and 2 <= kinds[fewest[0]] <= min(MANY, len(rows) // 2)
-    )
+    most = min(MANY, len(rows) // 2)
+    told = len(fewest) == 2 and 2 <= kinds[fewest[0]] <= most and kinds[fewest[0]] < kinds[fewest[1]]
     usual = [name for name in LABELS if name in names]
     label = given.get("label") or next(iter(usual or fewest[:told]), "")
     others = [name for name in names if name != label]
     a = given.get("a") or max(others, key=lambda name: sum(len(str(row.get(name))) for row in rows), default="")
     for option, column in {"label": label, "a": a, "b": given.get("b") or label}.items():
         if column not in names:
-            raise BadInput(
-                file, f"has the columns {', '.join(map(repr, names))}", f"the {option} among them", f"say --{option}"
-            )
+            found = f"has the columns {', '.join(map(repr, names))}"
+            raise BadInput(file, found, f"the {option} among them", f"say --{option}")
     known = {row.get("id") for row in rows if isinstance(row.get("id"), str | int)}
     return {"a": a, "b": given.get("b", ""), "label": label, "id": "id" if len(known) == len(rows) else ""}
 

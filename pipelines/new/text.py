@@ -24,16 +24,11 @@ def entries(name: str, files: Sequence[str], encoder: str) -> dict[str, Any]:
     steps = int(min(1_000_000, max(2_000, round(steps, -3))))
     source, markup = _source(files, paths)
     pretrain = {"length": LENGTH, "batch": BATCH, "steps": steps, "warmup": steps // 20, "learning_rate": 5.0e-4}
-    pieces = 2_048 if size < 2e7 else 8_192 if size < 1e9 else 30_522
+    pieces, held_out = 2_048 if size < 2e7 else 8_192 if size < 1e9 else 30_522, 0.01 if size > 2e7 else 0.05
     return {
         "corpora": {"sources": {"text": source}, **({"cleaning": {"markup": True}} if markup else {})},
         "tokenizers": {"kind": "train", "vocab_size": pieces},
-        "tokens": {
-            "corpus": name,
-            "tokenizer": name,
-            "lengths": [LENGTH],
-            "valid_fraction": 0.01 if size > 2e7 else 0.05,
-        },
+        "tokens": {"corpus": name, "tokenizer": name, "lengths": [LENGTH], "valid_fraction": held_out},
         "models": {"tokens": name, "encoder": encoder, "pretrain": pretrain},
     }
 
@@ -43,9 +38,8 @@ def _source(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], bo
     found: dict[str, Any] = {"kind": "local", "files": list(files)}
     if local.guess_format(paths[0]) in {"jsonl", "parquet"}:
         rows = [row for _, row in islice(records(paths[0]), 100) if not isinstance(row, Rejected)]
-        sizes = {
-            key: sum(len(row[key]) for row in rows if isinstance(row.get(key), str)) for row in rows for key in row
-        }
+        keys = dict.fromkeys(key for row in rows for key in row)
+        sizes = {key: sum(len(row[key]) for row in rows if isinstance(row.get(key), str)) for key in keys}
         longest = max(sizes, key=sizes.__getitem__, default="text")
         found |= {} if "text" in sizes else {"text": longest}
     source = dataclasses.replace(LocalCorpus(kind="local", files=tuple(files)), text=found.get("text", "text"))

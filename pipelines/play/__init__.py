@@ -10,6 +10,7 @@ this process is asked: the page holds no address, and only this machine is liste
 import ipaddress
 import os
 import socket
+from typing import Any
 
 from electra.errors import BadConfig, Busy
 from pipelines.play.shelf import Shelf
@@ -29,16 +30,10 @@ def run(model: str | None, host: str, port: int, *, remote: bool = False) -> Non
     listening = listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     names = ("127.0.0.1", "localhost", "[::1]", "::1", host, shown) if loopback else ("*",)
-    config = uvicorn.Config(
-        application(shelf, names),
-        log_level="warning",
-        server_header=False,
-        timeout_graceful_shutdown=2,
-        limit_concurrency=64,
-    )
-    print(
-        f"{shelf.name}: http://{shown}:{listening.getsockname()[1]}/ shows it in a browser; Ctrl-C ends it", flush=True
-    )
+    limits: dict[str, Any] = {"timeout_graceful_shutdown": 2, "limit_concurrency": 64}
+    config = uvicorn.Config(application(shelf, names), log_level="warning", server_header=False, **limits)
+    url = f"http://{shown}:{listening.getsockname()[1]}/"
+    print(f"{shelf.name}: {url} shows it in a browser; Ctrl-C ends it", flush=True)
     with listening:
         uvicorn.Server(config).run(sockets=[listening])
 

@@ -150,9 +150,8 @@ def _judged(shelf: Shelf, text: str, places: Sequence[tuple[int, int]], original
     """The tokens of a text: place, suspicion, and whether one of the `places` that were written in lies there."""
     if "discriminator" in shelf.models:
         (judged,) = shelf.models["discriminator"].replaced([text])
-        found: Iterable[tuple[Any, float | None]] = zip(
-            judged.offsets.tolist(), judged.probability.tolist(), strict=True
-        )
+        shares: list[float | None] = judged.probability.tolist()
+        found: Iterable[tuple[Any, float | None]] = zip(judged.offsets.tolist(), shares, strict=True)
     else:
         encoding = shelf.need("generator").tokenizer.raw.encode(text, add_special_tokens=False)
         found = ((place, None) for place in encoding.offsets)

@@ -86,9 +86,8 @@ class Shelf:
     def chosen(self, title: object) -> Tuned:
         """A fine-tuned model by its title."""
         if not isinstance(title, str) or title not in self.tuned:
-            raise BadInput(
-                "task", f"is {title!r:.80}", f"one of {', '.join(self.tuned) or 'none: nothing is fine-tuned'}"
-            )
+            expected = f"one of {', '.join(self.tuned) or 'none: nothing is fine-tuned'}"
+            raise BadInput("task", f"is {title!r:.80}", expected)
         return self.tuned[title]
 
     def about(self, tuned: Tuned) -> Row:
@@ -120,10 +119,11 @@ def named(task: str, label: object) -> str:
 
 def _folders(root: Path, pattern: str) -> list[Path]:
     """Folders of models, those of low seeds first."""
-    found = [path.parent for path in root.glob(pattern)]
-    return sorted(
-        found, key=lambda path: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(path))]
-    )
+
+    def order(path: Path) -> list[int | str]:
+        return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(path))]
+
+    return sorted((path.parent for path in root.glob(pattern)), key=order)
 
 
 def _shelf(name: str, data: str, folders: Iterable[Path], tuned: dict[str, Tuned]) -> Shelf:

@@ -161,9 +161,8 @@ class Recorder:
             state["data"] = {"data": message["tags"]["data"]} if message["tags"].get("data") else {}
             state["found_parent"], state["closed"] = not message["parent"], ""
             key, title = message["workflow"] or ("", "")
-            state["parent"] = message["parent"] or open_parent(
-                title, {}, key, (self.mlflow, self.experiment), state["git"]
-            )
+            store = self.mlflow, self.experiment
+            state["parent"] = message["parent"] or open_parent(title, {}, key, store, state["git"])
             tags = message["tags"]  # a flow's run and a `dvc repro`'s tell the headline numbers of their stages, too
             of = [tags.get("stage", "")] + [tags.get("name", "")] * (tags.get("stage") == "ablation")
             state["headline"] = "" if key.startswith("by-hand") or of[0] in QUIET else "/".join(of)

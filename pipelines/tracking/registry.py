@@ -46,16 +46,12 @@ def _register(mlflow: Any, run: Any, name: str, told: dict[str, str]) -> None:
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    known = [
-        each for each in mlflow.search_model_versions(f"name = '{name}'") if each.tags.get("dvc.md5") == told["md5"]
-    ]
-    tags = {"dvc.md5": told["md5"], "dvc.out": told["out"], "folder": told["folder"]}
-    tags |= {
-        key: run.data.tags[key] for key in ("mlflow.source.git.commit", "settings", "data") if key in run.data.tags
-    }
-    version = (
-        known[0] if known else mlflow.create_model_version(name, _saved(mlflow, run, name, told), run.info.run_id, tags)
-    )
+    versions, of = mlflow.search_model_versions(f"name = '{name}'"), run.data.tags
+    version = next((each for each in versions if each.tags.get("dvc.md5") == told["md5"]), None)
+    if version is None:
+        tags = {"dvc.md5": told["md5"], "dvc.out": told["out"], "folder": told["folder"]}
+        tags |= {key: of[key] for key in ("mlflow.source.git.commit", "settings", "data") if key in of}
+        version = mlflow.create_model_version(name, _saved(mlflow, run, name, told), run.info.run_id, tags)
     mlflow.set_registered_model_alias(name, ALIAS, version.version)
 
 
