@@ -63,9 +63,9 @@ def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig,
     for number, source in enumerate(config.sources):
         place = f"{where}.sources[{number}]"
         if isinstance(source, HubCorpus):
-            found = replace(source, revision=hub.resolve(source.dataset, source.revision, place))
-            units += [Unit(number, found, part=part) for part in hub.parts(found, place)]
-            sources.append(found)
+            pinned = replace(source, revision=hub.resolve(source.dataset, source.revision, place))
+            units += [Unit(number, pinned, part=part) for part in hub.parts(pinned, place)]
+            sources.append(pinned)
             continue
         files = source if isinstance(source, LocalCorpus) else _sample_files(source, scratch / f"sample-{number}")
         paths = local.find_files(files.files, place)

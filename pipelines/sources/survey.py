@@ -104,8 +104,8 @@ def _row_groups(path: Path) -> list[Cut]:
 
     cuts, held, rows = [(0, 1)], 0, 1
     try:
-        facts = pyarrow.parquet.read_metadata(path)
-        groups = [facts.row_group(group) for group in range(facts.num_row_groups)]
+        metadata = pyarrow.parquet.read_metadata(path)
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError):
         return cuts
     for number, group in enumerate(groups):

@@ -176,8 +176,8 @@ def do_all(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
 
 def average(scores: dict[str, dict[str, float]], point: float = END) -> float | None:
     """The mean over the tasks at a point of the run."""
-    found = scores.get(f"{point:g}")
-    return statistics.fmean(found.values()) if found else None
+    by_task = scores.get(f"{point:g}")
+    return statistics.fmean(by_task.values()) if by_task else None
 
 
 def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes) -> Result:
@@ -187,14 +187,14 @@ def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes)
     broken = [f"seed {arm.seed}: {outcome}" for arm, outcome in told if isinstance(outcome, str)]
     good = [(arm, outcome) for arm, outcome in told if not isinstance(outcome, str)]
     faults = [fault for _, outcome in good for fault in outcome["faults"]]
-    found: Result = {
+    record: Result = {
         "label": ablation.label(name),
         "settings": ablation.settings[name],
         "values": list(ablation.values(name)),
         "failed": broken + faults,
     }
     if not good:
-        return {**found, "status": f"failed: {outcomes[arms[0].key]}"}
+        return {**record, "status": f"failed: {outcomes[arms[0].key]}"}
     first = good[0][1]
     glue = {task: [outcome["scores"]["1"][task] for _, outcome in good] for task in ablation.tasks}
     points = []
@@ -204,7 +204,7 @@ def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes)
         flops = step * first["flops"] / first["steps"]
         points.append({"fraction": point, "step": step, "flops": flops, "scores": scores})
     return {
-        **found,
+        **record,
         "status": "ok",
         "seeds": [arm.seed for arm, _ in good],
         "steps": first["steps"],

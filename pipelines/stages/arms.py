@@ -170,17 +170,17 @@ def finished(arm: Arm, fingerprint: str) -> Result | None:
 def train(arm: Arm, params: Params) -> Result:
     """Pre-train an arm and keep its encoders, or read what is there."""
     rows = ModelRows(params, arm.tokens, arm.config)
-    found = digest(rows.fingerprint(arm.config))
-    if record := finished(arm, found):
+    fingerprint = digest(rows.fingerprint(arm.config))
+    if record := finished(arm, fingerprint):
         return record
-    home = arm.folder / found
+    home = arm.folder / fingerprint
     trained = rows.train(arm.config, home / arm.run, log=lambda step, numbers: None, title=arm.title)
     facts = rows.facts(arm.config, trained)
     export(arm, home, trained, rows, END)
     for point in arm.points:
         export(arm, home, trained, rows, point)
     record = {
-        "fingerprint": found,
+        "fingerprint": fingerprint,
         "history": trained.history,
         "steps": trained.steps,
         "flops": facts["flops"],

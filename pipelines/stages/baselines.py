@@ -51,14 +51,14 @@ def of_task(task: Task, folder: Path, config: FinetuneConfig) -> dict[str, float
     label, dev_label = numbers(task, train), numbers(task, dev)
     guess = label.mean() if task.regression else np.bincount(label.astype(int)).argmax()
     accuracy = task.metrics[0] == "accuracy"
-    found = {
+    scores = {
         "chance": 100 / len(task.labels) if accuracy else 0.0,
         "majority": score(task.metrics[0], np.full(len(dev), float(guess)), dev_label),
         "bag_of_words": score(task.metrics[0], linear(task, *bags(train, dev), label), dev_label),
     }
     if all(row.get("b") is not None for row in (*train, *dev)):
-        found["word_overlap"] = score(task.metrics[0], linear(task, overlap(train), overlap(dev), label), dev_label)
-    return {name: round(value, 4) for name, value in found.items()}
+        scores["word_overlap"] = score(task.metrics[0], linear(task, overlap(train), overlap(dev), label), dev_label)
+    return {name: round(value, 4) for name, value in scores.items()}
 
 
 def splits(task: Task, folder: Path, config: FinetuneConfig) -> tuple[Rows, Rows]:
@@ -87,12 +87,12 @@ def words(row: dict[str, Any], side: str) -> set[str]:
 
 def overlap(rows: Rows) -> Numbers:
     """Of each pair: words in both, in either, and as shares of each other (rows, 6)."""
-    found = []
+    features = []
     for row in rows:
         a, b = words(row, "a"), words(row, "b")
         both = len(a & b)
-        found.append([both, len(a), len(b), both / max(1, len(a | b)), both / max(1, len(a)), both / max(1, len(b))])
-    return np.array(found, dtype=np.float64)
+        features.append([both, len(a), len(b), both / max(1, len(a | b)), both / max(1, len(a)), both / max(1, len(b))])
+    return np.array(features, dtype=np.float64)
 
 
 def linear(task: Task, x: Any, x_dev: Any, label: Numbers) -> Numbers:

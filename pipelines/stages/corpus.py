@@ -57,12 +57,12 @@ def gather(config: CorpusConfig, where: str, folder: Path, work: Path) -> dict[s
     for hint in peek.look(config, where).hints:
         print(f"hint: {hint}", file=sys.stderr)
     with lock_folder(work):
-        found, units = documents.plan(config, where, work)
-        fingerprint = digest(found, [unit.state() for unit in units], rooms.code("corpus"))
+        resolved, units = documents.plan(config, where, work)
+        fingerprint = digest(resolved, [unit.state() for unit in units], rooms.code("corpus"))
         jobs = [ReadJob(unit, config.cleaning, config.quarantine) for unit in units]
         sizes = [max(1, unit.bytes) for unit in units]
         counts = finish_units(work, fingerprint, read_unit, jobs, Shown(where, sizes, "documents"))
-        metrics = collect(found, units, counts, where, work, folder)
+        metrics = collect(resolved, units, counts, where, work, folder)
         remove(work)
     return metrics
 

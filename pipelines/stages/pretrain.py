@@ -89,8 +89,8 @@ class ModelRows:
         identity = self.tokenizer.identity
         self.train_rows = Rows.open(last, "train", tokenizer=identity)
         self.valid_rows = Rows.open(last, "valid", tokenizer=identity)
-        found = (Rows.open(rows, "train", tokenizer=identity) for rows in others)
-        self.others = {rows.length: rows for rows in found}  # of phases with another length
+        opened = (Rows.open(rows, "train", tokenizer=identity) for rows in others)
+        self.others = {rows.length: rows for rows in opened}  # of phases with another length
         self.digest = self.train_rows.digest
         sources = params.corpora[params.tokens[tokens].corpus].sources
         self.label = " + ".join(
@@ -263,14 +263,14 @@ def proposals(model: Pretraining, batch: Batch, pieces: list[str]) -> list[list[
     masked = mask(batch.ids_BT, batch.lengths_B, model.special, model.config.objective, batch.noise, model.vocab_size)
     logits_MV, _ = model.generator(masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
     best = logits_MV[:, : len(pieces)].float().softmax(-1).topk(PROPOSALS)
-    found: list[list[dict[str, Any]]] = [[] for _ in batch.lengths_B]
+    rows: list[list[dict[str, Any]]] = [[] for _ in batch.lengths_B]
     hidden = zip(masked.positions_BN.view(-1).tolist(), best.indices.tolist(), best.values.tolist(), strict=True)
     for slot, (place, ids, shares) in enumerate(hidden):
         row, number = divmod(slot, masked.positions_BN.shape[1])
         if masked.weights_BN[row, number]:
             each = {"pieces": [pieces[i] for i in ids], "probability": [round(share, 4) for share in shares]}
-            found[row].append({"place": place} | each)
-    return [sorted(row, key=lambda each: int(each["place"])) for row in found]
+            rows[row].append({"place": place} | each)
+    return [sorted(row, key=lambda each: int(each["place"])) for row in rows]
 
 
 def curve_csv(history: list[dict[str, Any]]) -> str:
