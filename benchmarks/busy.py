@@ -3,8 +3,8 @@
 A model's steps on made-up rows, one process for each way of waiting, each measured in turn for a few seconds alone and
 beside so many processes that compute without end. Two ratios count, both within a turn: the rate of each way to that of
 the first one on the same load (above 1: faster), and how many times as long a step takes as on a quiet machine in the
-same way. Two threads beside N processes have a fair share of two processors when that is (N + 2) / 2. Writes
-benchmarks/results/busy.json.
+same way. Two threads beside N processes have a fair share of two processors when that is (N + 2) / 2; `halves` are two
+that share no loop (electra/pretraining/halves.py), as tiny's are. Writes benchmarks/results/busy.json.
 
 Linux shares a machine out by session first (`/proc/self/autogroup`), so the others are started in this one's.
 """
@@ -29,37 +29,43 @@ from electra.files import write_json
 
 VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_NUM_THREADS")
 RESULT = Path("benchmarks/results/busy.json")
-WAYS = ["2:", *(f"2:GOMP_SPINCOUNT={spins}" for spins in (1000, 3000, 10000)), "2:OMP_WAIT_POLICY=PASSIVE", "1:"]
+WAYS = [
+    *("2:", *(f"2:GOMP_SPINCOUNT={spins}" for spins in (1000, 3000, 10000)), "2:OMP_WAIT_POLICY=PASSIVE"),
+    *("halves:GOMP_SPINCOUNT=3000", "1:"),
+]
 WARM_UP = 10  # steps
 
 
-def serve(model: str, threads: int) -> None:
+def serve(model: str, threads: str) -> None:
     """One of the measured processes: train for as many seconds as each line of stdin says, and tell what came of it."""
     import torch  # before pipelines, which chooses a way of waiting where none is set
 
     from electra.optim.optimizer import build_optimizer
     from electra.pretraining.corruption import SpecialIds
     from electra.pretraining.distributed import join
-    from electra.pretraining.feed import Feed
+    from electra.pretraining.feed import Feed, part
+    from electra.pretraining.halves import HalvedStep
     from electra.pretraining.model import Pretraining
     from electra.pretraining.step import Step, keep_freed_memory
     from pipelines.params import load
     from tests.electra.helpers import MadeUpRows
 
     config = load().models[model].electra()
-    torch.set_num_threads(threads)
+    slices = 2 if threads == "halves" else 1
+    torch.set_num_threads(1 if threads == "halves" else int(threads))
     keep_freed_memory()
     device = torch.device("cpu")
     with join(device, "ddp", "busy") as world:
         network = Pretraining(config, 600, SpecialIds(pad=0, cls=2, sep=3, mask=4), None)
         optimizer = build_optimizer(network.named_parameters(), weight_decay=0.01)
-        update = Step(network, optimizer, world, clip=1.0, precision="fp32")
+        update = (HalvedStep if slices == 2 else Step)(network, optimizer, world, clip=1.0, precision="fp32")
         feed = Feed(MadeUpRows(1000, config.pretrain.length), config, device, "noise")
         done = 0
 
         def step() -> None:
             nonlocal done
-            update([feed.batch(done)], [done], "joint")
+            batch = feed.batch(done)
+            update([part(batch, index, slices) for index in range(slices)], [done] * slices, "joint")
             done += 1
 
         for _ in range(WARM_UP):
@@ -76,9 +82,9 @@ def serve(model: str, threads: int) -> None:
 class Measured:
     """One of the measured processes, from outside."""
 
-    def __init__(self, model: str, threads: int, setting: dict[str, str]) -> None:
+    def __init__(self, model: str, threads: str, setting: dict[str, str]) -> None:
         values = {key: value for key, value in os.environ.items() if key not in VARIABLES} | setting
-        command = [sys.executable, __file__, "--serve", str(threads), "--model", model]
+        command = [sys.executable, __file__, "--serve", threads, "--model", model]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, env=values, stdin=pipe, stdout=pipe, text=True)
         assert self.process.stdout and self.process.stdout.readline() == "ready\n"
@@ -133,9 +139,9 @@ def main() -> None:
     parse.add_argument("--seconds", type=float, default=4.0, help="of one measurement")
     parse.add_argument("--turns", type=int, default=5)
     parse.add_argument("--others", type=int, nargs="+", default=[0, 1, 4])
-    parse.add_argument("--ways", nargs="+", default=WAYS, help="THREADS:VARIABLE=VALUE, or THREADS:")
+    parse.add_argument("--ways", nargs="+", default=WAYS, help="THREADS:VARIABLE=VALUE, or THREADS:; `halves` of two")
     parse.add_argument("--out", type=Path, default=RESULT)
-    parse.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    parse.add_argument("--serve", help=argparse.SUPPRESS)
     options = parse.parse_args()
     if options.serve:
         serve(options.model, options.serve)
@@ -143,7 +149,7 @@ def main() -> None:
     started, measured = time.monotonic(), dict[str, Measured]()
     for way in options.ways:
         threads, _, setting = way.partition(":")
-        measured[way] = Measured(options.model, int(threads), dict([setting.split("=")]) if setting else {})
+        measured[way] = Measured(options.model, threads, dict([setting.split("=")]) if setting else {})
     found: dict[tuple[str, int], list[dict[str, float]]] = {(w, n): [] for n in options.others for w in measured}
     for turn in range(options.turns):
         order = list(found)

@@ -12,12 +12,12 @@ from electra.files import read_json
 @pytest.mark.slow
 def test_every_way_is_measured_on_every_load(tmp_path, monkeypatch):
     out = tmp_path / "busy.json"
-    words = ["--seconds", "0.1", "--turns", "1", "--others", "0", "1", "--ways", "1:", "1:GOMP_SPINCOUNT=1000"]
+    words = ["--seconds", "0.1", "--turns", "1", "--others", "0", "1", "--ways", "1:", "halves:GOMP_SPINCOUNT=1000"]
     monkeypatch.setattr(sys, "argv", ["benchmarks/busy.py", *words, "--out", str(out)])
     before = psutil.Process().children(recursive=True)  # what other tests have left: a server of forks, say
     busy.main()
     ways = read_json(out)["ways"]
-    assert set(ways) == {f"1:{way}, beside {load}" for load in (0, 1) for way in ("", "GOMP_SPINCOUNT=1000")}
+    assert set(ways) == {f"{way}, beside {load}" for load in (0, 1) for way in ("1:", "halves:GOMP_SPINCOUNT=1000")}
     assert all(facts["steps per second"]["lowest"] > 0 for facts in ways.values())
     left = [process for process in psutil.Process().children(recursive=True) if process not in before]
     assert all(process.status() == "zombie" for process in left)
