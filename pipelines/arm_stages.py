@@ -34,8 +34,8 @@ def settings(name: str, only: str, params: Params) -> dict[str, Any]:
     if only not in (known := titles(name, params)):
         raise BadConfig(f"ablations.{name}", f"has no {only!r}", f"one of {', '.join(known)}", nearest(only, known))
     arm, _, seed = only.rpartition("-seed")
-    found: dict[str, Any] = plain(params.arm(name, arm))
-    return found | {"seed": int(seed)}
+    values: dict[str, Any] = plain(params.arm(name, arm))
+    return values | {"seed": int(seed)}
 
 
 def write_stages(folder: Path, name: str, some: Sequence[str]) -> str:
@@ -60,14 +60,14 @@ def run(name: str, only: str, params: Params, tracker: Tracker) -> None:
     config = params.ablations[name]
     rows = ModelRows(params, config.tokens, params.models[config.model].electra())
     (arm,) = (arm for arm in ablation.plan_arms(name, params, rows.tokenizer.vocab_size) if arm.title == only)
-    found = try_one((arm, ablation.plan_tasks(name, params), params))
-    if isinstance(found, str):
-        raise NonFinite(f"ablations.{name}.arms.{arm.name}", f"with seed {arm.seed} failed: {found}")
-    for record in found["history"]:
+    result = try_one((arm, ablation.plan_tasks(name, params), params))
+    if isinstance(result, str):
+        raise NonFinite(f"ablations.{name}.arms.{arm.name}", f"with seed {arm.seed} failed: {result}")
+    for record in result["history"]:
         tracker.metrics(record["step"], {f"valid/{key}": value for key, value in record.items() if key != "step"})
-    scores = found["scores"][f"{END:g}"]
+    scores = result["scores"][f"{END:g}"]
     tracker.summary({**scores, "average": statistics.fmean(scores.values())} if scores else {})
-    made = Path(arm.key) / found["fingerprint"]
+    made = Path(arm.key) / result["fingerprint"]
     with atomic_folder(OUTS / name / only) as out:
         _link(arm.folder.parent / made, out / made)
 

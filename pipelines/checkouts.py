@@ -54,14 +54,14 @@ class Request:
     def read(model: str, commit: str, settings: Mapping[str, Any] | None, part: str = "") -> "Request":
         """From a flow's parameters. BadConfig for settings that have no commit to stand on, or cannot be given."""
         flat = {key: _quoted(value) for key, value in flatten(dict(settings or {})).items()}
-        found = resolve(commit) if commit else ""
-        if flat and not found:
+        sha = resolve(commit) if commit else ""
+        if flat and not sha:
             do = "give a commit, in a checkout that has its .git" if commit else "edit params.yaml"
             raise BadConfig("settings", "are given for a run in the checkout as it stands", "a commit", do)
         for key in flat:
             if not all(part.replace("_", "").replace("-", "").isalnum() for part in key.split(".")):
                 raise BadConfig(f"settings.{key}", "is no name that DVC can set", "letters, digits, _ and -")
-        return Request(model, found, tuple(sorted(flat.items())), part)
+        return Request(model, sha, tuple(sorted(flat.items())), part)
 
     @property
     def name(self) -> str:
@@ -87,7 +87,7 @@ def _quoted(value: str) -> str:
 
 
 def resolve(commit: str) -> str:
-    """The whole name of a commit, a tag or a branch; a branch is the remote's where there is one. Empty without git."""
+    """The sha name of a commit, a tag or a branch; a branch is the remote's where there is one. Empty without git."""
     top = git("rev-parse", "--show-toplevel", check=False)
     if not top or Path(top).resolve() != ROOT.resolve():
         return ""
@@ -95,13 +95,13 @@ def resolve(commit: str) -> str:
         told = git("ls-remote", "origin", f"refs/heads/{commit}", f"refs/tags/{commit}", check=False)
         if told:
             return told.split()[0]
-    found = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}", check=False)
-    if not found and len(commit) == 40:
-        found = commit  # one that this clone has not seen yet: it is fetched
-    if not found:
+    sha = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}", check=False)
+    if not sha and len(commit) == 40:
+        sha = commit  # one that this clone has not seen yet: it is fetched
+    if not sha:
         do = "push it, or `git fetch` in the worker's checkout"
         raise BadConfig("commit", f"is {commit!r}, which is not known here", "a commit, a tag or a branch", do)
-    return found
+    return sha
 
 
 @contextlib.contextmanager
@@ -228,34 +228,34 @@ def own_files(values: Any, folder: Path) -> None:
                 return
 
 
-def ask(place: Place, *words: str) -> list[str]:
+def ask(place: Place, *arguments: str) -> list[str]:
     """The lines that a command of the run's own code prints; StageFailed with its sentence if it fails."""
-    found: list[str] = []
-    run([sys.executable, "-m", "pipelines", *words], " ".join(words), place, found.append)
-    return "\n".join(found).split("\n")
+    printed: list[str] = []
+    run([sys.executable, "-m", "pipelines", *arguments], " ".join(arguments), place, printed.append)
+    return "\n".join(printed).split("\n")
 
 
-def params(place: Place, *words: str) -> dict[str, Any]:
+def params(place: Place, *arguments: str) -> dict[str, Any]:
     """What `python -m pipelines params` of the run's own code prints."""
-    printed = ask(place, "params", *words)
+    printed = ask(place, "params", *arguments)
     found: dict[str, Any] = json.loads("\n".join(printed[printed.index("{") :]))  # warnings may come before
     return found
 
 
-def dvc(place: Place, *words: str, log: Log) -> None:
+def dvc(place: Place, *arguments: str, log: Log) -> None:
     """A command of DVC there."""
-    run([sys.executable, "-m", "dvc", *words], f"dvc {' '.join(words[:2])}", place, log)
+    run([sys.executable, "-m", "dvc", *arguments], f"dvc {' '.join(arguments[:2])}", place, log)
 
 
-def git(*words: str, folder: Path | None = None, check: bool = True) -> str:
+def git(*arguments: str, folder: Path | None = None, check: bool = True) -> str:
     """What git prints; without `check` nothing where it fails."""
     where = folder or ROOT
     try:
-        done = subprocess.run(["git", "-C", str(where), *words], capture_output=True, text=True, check=False)
+        done = subprocess.run(["git", "-C", str(where), *arguments], capture_output=True, text=True, check=False)
     except OSError:
         if check:
             raise
         return ""
     if done.returncode and check:
-        raise UserError(where, f"git {words[0]}: {' '.join(done.stderr.split())[:300]}")
+        raise UserError(where, f"git {arguments[0]}: {' '.join(done.stderr.split())[:300]}")
     return done.stdout.strip() if done.returncode == 0 else ""

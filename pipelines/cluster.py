@@ -76,10 +76,10 @@ def _run(here: tuple[str, str, str, str], function: Callable[[Unit], Result], un
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
         os.chdir(folder)
-        found = Path(mark).read_text("utf-8")
+        seen = Path(mark).read_text("utf-8")
     except OSError:
-        found = None
-    if found != told:
+        seen = None
+    if seen != told:
         do = "put the project where all machines see it"
         raise BadConfig(f"worker {worker.address}", f"does not see {folder} as it is", "one shared folder", do)
     return function(unit)

@@ -179,8 +179,8 @@ def chosen(name: str, params: Params) -> list[str]:
     """The experiments that a name stands for: itself, or all of a model."""
     if name in params.ablations:
         return [name]
-    found = [key for key, ablation in params.ablations.items() if ablation.model == name]
-    if not found:
+    names = [key for key, ablation in params.ablations.items() if ablation.model == name]
+    if not names:
         params.require("ablations", name)
         raise UserError(name, "has no experiments")
-    return found
+    return names

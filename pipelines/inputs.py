@@ -97,7 +97,7 @@ def _listings(urls: set[str], known: dict[str, Any]) -> dict[str, Any]:
 def _stamp(path: Path) -> list[int]:
     """What a change of a file changes; nothing where there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return []
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino] if path.is_file() else []
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino] if path.is_file() else []

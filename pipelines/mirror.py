@@ -161,13 +161,13 @@ def _download(system: Any, source: str, folder: Path, step: int) -> None:
 def _steps(system: Any, base: str) -> tuple[set[int], set[int]]:
     """The checkpoints that are whole, and those that are not (yet, or any more)."""
     system.invalidate_cache()
-    found: dict[int, bool] = {}
+    is_whole: dict[int, bool] = {}
     for path in system.find(base):
         folder, _, name = path.removeprefix(f"{base}/").partition("/")
         step = folder.removeprefix("step-")
         if step.isdecimal():
-            found[int(step)] = found.get(int(step), False) or name == MANIFEST
-    return {step for step, whole in found.items() if whole}, {step for step, whole in found.items() if not whole}
+            is_whole[int(step)] = is_whole.get(int(step), False) or name == MANIFEST
+    return {step for step, whole in is_whole.items() if whole}, {step for step, whole in is_whole.items() if not whole}
 
 
 def _say(sentence: str) -> None:

@@ -15,16 +15,16 @@ from pipelines.sources.squad import FILES
 
 def needed(params: Params, source: str, only: str = "") -> dict[str, str]:
     """Task -> the key that asks for it, of all fine-tunings that take their tasks from a source (or of one of them)."""
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for name, config in params.finetunings.items():
         if config.tasks == source and only in {"", name}:
             changes, where = params.changes(name), f"recipes.{config.recipe}"
             run = f"{where if 'run' in changes else f'recipes.{PAPER}'}.run"
             for task in params.finetune.selected(changes, where, params.own_tasks(source)):
-                found.setdefault(task, run)
+                keys.setdefault(task, run)
             for version in params.squad_versions(name):
-                found.setdefault(SQUAD[version], f"{where}.squad.versions")
-    return found or dict.fromkeys(params.finetune.run, f"recipes.{PAPER}.run")
+                keys.setdefault(SQUAD[version], f"{where}.squad.versions")
+    return keys or dict.fromkeys(params.finetune.run, f"recipes.{PAPER}.run")
 
 
 def check_tasks(params: Params, finetuning: str) -> None:

@@ -185,8 +185,8 @@ class Params:
 
     def own_tasks(self, source: str) -> tuple[str, ...]:
         """The names of the tasks that a source has beside GLUE's."""
-        found = self.tasks[source]
-        return tuple(found.tasks) if isinstance(found, OwnTasks) else ()
+        tasks = self.tasks[source]
+        return tuple(tasks.tasks) if isinstance(tasks, OwnTasks) else ()
 
     def squad_versions(self, finetuning: str) -> tuple[str, ...]:
         """The versions of SQuAD that are asked for; none where the source has no SQuAD."""
@@ -251,11 +251,11 @@ class Params:
 
     def ancestors(self, stage: str, name: str) -> tuple[str, ...]:
         """All stages that a stage rests on, nearest first."""
-        found: dict[str, None] = {}
+        stages: dict[str, None] = {}
         for key in self.upstream(stage, name):
-            found[key] = None
-            found.update(dict.fromkeys(self.ancestors(*key.split("@", 1))))
-        return tuple(found)
+            stages[key] = None
+            stages.update(dict.fromkeys(self.ancestors(*key.split("@", 1))))
+        return tuple(stages)
 
     def told(self, name: str) -> dict[str, Any]:
         """All that params.yaml says of a name: its pre-training or its folder, and each of its fine-tunings."""

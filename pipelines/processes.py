@@ -50,16 +50,16 @@ class Layout:
     @staticmethod
     def read(options: Mapping[str, Any]) -> "Layout":
         """From options of the command line, else from torchrun's variables."""
-        found = {key: options.get(key) or os.environ.get(variable, "") for key, variable in VARIABLES.items()}
+        given = {key: options.get(key) or os.environ.get(variable, "") for key, variable in VARIABLES.items()}
         counts = {}
         for key, least in LEAST.items():
-            text = str(found[key] or least)  # a flow gives numbers, a shell text
+            text = str(given[key] or least)  # a flow gives numbers, a shell text
             if not text.isdecimal() or int(text) < least:
                 raise BadConfig(f"--{key.replace('_', '-')}", f"is {text!r}", f"a number of at least {least}")
             counts[key] = int(text)
-        if counts["nnodes"] > 1 and not found["rdzv_endpoint"]:
+        if counts["nnodes"] > 1 and not given["rdzv_endpoint"]:
             raise BadConfig("--rdzv-endpoint", "is missing", "HOST:PORT of the first machine, the same on all of them")
-        return Layout(**counts, rdzv_endpoint=found["rdzv_endpoint"])
+        return Layout(**counts, rdzv_endpoint=given["rdzv_endpoint"])
 
     def variables(self) -> dict[str, str]:
         """As torchrun's variables, which pass through DVC; those at their default are left out."""

@@ -125,11 +125,11 @@ def _copy(system: Any, path: str, size: int | None, target: Path, where: str) ->
     try:
         for _ in range(2):
             system.get_file(path, str(part))
-            if size in {None, found := part.stat().st_size}:
+            if size in {None, arrived := part.stat().st_size}:
                 sha256 = sha256_file(part)
                 rename(part, target)
                 return sha256
-        raise CorruptFile(f"{where}: {path}", f"arrives with {found:,} bytes, twice", f"{size:,}", DO)
+        raise CorruptFile(f"{where}: {path}", f"arrives with {arrived:,} bytes, twice", f"{size:,}", DO)
     finally:
         remove(part)
 

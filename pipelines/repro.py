@@ -206,16 +206,16 @@ def watcher(mark: str) -> Iterator[None]:
 
 def family(pid: int | None, mark: str) -> list[psutil.Process]:
     """A process, if one is given, with its descendants, and every process that carries the mark."""
-    found: set[psutil.Process] = set()
+    members: set[psutil.Process] = set()
     if pid is not None:
         with contextlib.suppress(psutil.Error):
             leader = psutil.Process(pid)
-            found.update([leader, *leader.children(recursive=True)])
+            members.update([leader, *leader.children(recursive=True)])
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.environ().get(MARK) == mark:
-                found.add(process)
-    return sorted(found, key=lambda process: process.pid)
+                members.add(process)
+    return sorted(members, key=lambda process: process.pid)
 
 
 def end(processes: list[psutil.Process], patience: float | None = None) -> None:

@@ -20,8 +20,8 @@ RUNS, FLOWS = Path("runs"), "flows"
 def table() -> str:
     """One line a folder in runs/: its size, the step of its newest checkpoint, whether it is in use or set aside."""
     rows = [("run", "size", "step", "")]
-    found = [*RUNS.glob("[!.]*"), *(RUNS / FLOWS).glob("[!.]*")]
-    for folder in sorted(path for path in found if path.is_dir() and path != RUNS / FLOWS):
+    folders = [*RUNS.glob("[!.]*"), *(RUNS / FLOWS).glob("[!.]*")]
+    for folder in sorted(path for path in folders if path.is_dir() and path != RUNS / FLOWS):
         steps = checkpoint.steps(folder)
         notes = [
             "in use" if _in_use(folder) else "",

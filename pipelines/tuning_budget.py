@@ -81,10 +81,10 @@ def runs_flops(settings: FinetuneConfig, rows: int, encoder: AnyEncoderConfig, v
 
 def budgets(name: str, params: Params) -> list[str]:
     """Of every fine-tuning of a model, or of the one that has the name; a sentence in place of what cannot be told."""
-    found = []
+    told = []
     for each in dict.fromkeys((*params.of_model(name), *([name] if name in params.finetunings else []))):
         try:
-            found.append(tuning_budget(each, params))
+            told.append(tuning_budget(each, params))
         except UserError as error:
-            found.append(f"{each}, fine-tuning: {error}\n")
-    return found
+            told.append(f"{each}, fine-tuning: {error}\n")
+    return told

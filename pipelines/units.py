@@ -45,8 +45,8 @@ def finish_units(
     folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
     for folder in set(work.glob("unit-[0-9]*")) - set(folders):
         remove(folder)
-    found = [finished(folder, fingerprint) for folder in folders]
-    todo = [index for index, counts in enumerate(found) if counts is None]
+    results = [finished(folder, fingerprint) for folder in folders]
+    todo = [index for index, counts in enumerate(results) if counts is None]
     tasks = [(function, jobs[index], folders[index], fingerprint) for index in todo]
     address = os.environ.get(cluster.VARIABLE, "") if todo else ""
     if address:
@@ -54,14 +54,14 @@ def finish_units(
     else:
         made = run_units(_finish, tasks, worker_count())
     sizes = shown.sizes
-    done = sum(size for size, counts in zip(sizes, found, strict=True) if counts is not None)
+    done = sum(size for size, counts in zip(sizes, results, strict=True) if counts is not None)
     with ProgressBar(shown.title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards") as progress:
         progress.update(done)
         for position, result in made:
-            found[todo[position]] = result
+            results[todo[position]] = result
             done += sizes[todo[position]]
-            progress.update(done, **{shown.count: sum(counts.get(shown.count, 0) for counts in found if counts)})
-    return [counts for counts in found if counts is not None]
+            progress.update(done, **{shown.count: sum(counts.get(shown.count, 0) for counts in results if counts)})
+    return [counts for counts in results if counts is not None]
 
 
 def finish_unit(folder: Path, fingerprint: str, make: Callable[[Path], Counts]) -> Counts:
@@ -80,10 +80,10 @@ def finished(folder: Path, fingerprint: str) -> Counts | None:
     That loses nothing: a unit is a copy of a part of the input in another form, on its way into the stage's output, and
     the same command makes it again.
     """
-    if (found := manifest.finished(folder, fingerprint)) is None:
+    if (whole := manifest.finished(folder, fingerprint)) is None:
         remove(folder)
         return None
-    counts: Counts = found["counts"]
+    counts: Counts = whole["counts"]
     return counts
 
 

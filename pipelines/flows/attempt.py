@@ -86,15 +86,15 @@ def watch(run: str, me: str, ended: threading.Event, log: Log) -> None:
 
 def look(client: Any, run: str, me: str, whole: str | None, log: Log) -> None:
     """Leave a run that is another's by now, answer who asks, say that it runs, cancel a part with its whole."""
-    found = client.read_flow_run(run)
-    if (holder := found.labels.get(HOLDER)) != me:
+    current = client.read_flow_run(run)
+    if (holder := current.labels.get(HOLDER)) != me:
         log(f"{holder} has taken this run, which was not heard of for too long: this process ends, what it saved stays")
         leave()
-    if (asks := found.labels.get(ASKS)) and asks != found.labels.get(ANSWER):
+    if (asks := current.labels.get(ASKS)) and asks != current.labels.get(ANSWER):
         client.update_flow_run_labels(run, {ANSWER: asks})
-    if found.state.is_crashed() or found.state.is_scheduled():
+    if current.state.is_crashed() or current.state.is_scheduled():
         client.set_flow_run_state(run, Running(message="it lives, and was only out of reach"), force=True)
-    if whole and found.state.is_running() and cancelled(client.read_flow_run(whole)):
+    if whole and current.state.is_running() and cancelled(client.read_flow_run(whole)):
         client.set_flow_run_state(run, Cancelling(message=WHOLE_CANCELLED))
 
 

@@ -42,13 +42,13 @@ def gone() -> NoReturn:
     os._exit(found.exit_code)
 
 
-def tell(leave: Callable[..., object], *words: Any) -> None:
+def tell(leave: Callable[..., object], *arguments: Any) -> None:
     """Leave a page with the server, unless it has gone: the numbers are in their file, and work does not wait."""
     raised: list[Exception] = []
 
     def try_it() -> None:
         try:
-            leave(*words)
+            leave(*arguments)
         except Exception as error:
             raised.append(error)
 

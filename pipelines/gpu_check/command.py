@@ -69,31 +69,31 @@ def choose(asked: str | None) -> str:
 
 def facts(device: str) -> dict[str, Any]:
     """What the figures stand on."""
-    found: dict[str, Any] = {"device": device, "torch": torch.__version__, "python": platform.python_version()}
-    found["git"] = _output("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12")
-    found["recorded"] = time.strftime("%Y-%m-%d", time.gmtime())
+    machine: dict[str, Any] = {"device": device, "torch": torch.__version__, "python": platform.python_version()}
+    machine["git"] = _output("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12")
+    machine["recorded"] = time.strftime("%Y-%m-%d", time.gmtime())
     if device == "cuda":
         gpu = torch.cuda.get_device_properties(0)
-        found |= {"gpu": gpu.name, "gib": round(gpu.total_memory / 2**30, 1), "driver": driver_version() or "unknown"}
-        found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
-        found |= {"lacks to compile": lacks_to_compile()}
-    return found
+        machine |= {"gpu": gpu.name, "gib": round(gpu.total_memory / 2**30, 1), "driver": driver_version() or "unknown"}
+        machine |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+        machine |= {"lacks to compile": lacks_to_compile()}
+    return machine
 
 
-def headline(found: dict[str, Any]) -> str:
+def headline(machine: dict[str, Any]) -> str:
     """One line of that."""
-    if found["device"] == "cpu":
-        return f"gpu-check on the CPU, at a small size (torch {found['torch']})"
-    lacking = found["lacks to compile"]
+    if machine["device"] == "cpu":
+        return f"gpu-check on the CPU, at a small size (torch {machine['torch']})"
+    lacking = machine["lacks to compile"]
     compiled = f", nothing is compiled: no {lacking}" if lacking else ""
-    where = f"{found['gpu']} ({found['gib']} GiB), driver {found['driver']}"
-    return f"gpu-check on {where}, torch {found['torch']} with CUDA {found['cuda']}{compiled}"
+    where = f"{machine['gpu']} ({machine['gib']} GiB), driver {machine['driver']}"
+    return f"gpu-check on {where}, torch {machine['torch']} with CUDA {machine['cuda']}{compiled}"
 
 
 def numbers(part: str, device: str, out: Path, environment: dict[str, str]) -> Records:
     """The records of a part that is a module of this package."""
-    words = [sys.executable, "-m", "pipelines.gpu_check", part, "--device", device, "--out", str(out)]
-    if wrong := call(words, environment, PATIENCE):
+    command = [sys.executable, "-m", "pipelines.gpu_check", part, "--device", device, "--out", str(out)]
+    if wrong := call(command, environment, PATIENCE):
         return [{"name": part, "found": wrong, "expected": "an end", "verdict": "FAILED"}]
     records: Records = read_json(out)
     return records
@@ -106,9 +106,9 @@ def speed(device: str, out: Path, environment: dict[str, str], seconds: float) -
     precision = "bf16" if device == "cuda" else "fp32"
     peer = importlib.util.find_spec("transformers") is not None
     arms = [f"ours-{precision}", *([f"peer-{precision}"] if peer else [])]
-    words = [sys.executable, str(BENCHMARK), *SPEED[device], "--arms", *arms, "--rounds", "1", "--out", str(out)]
+    command = [sys.executable, str(BENCHMARK), *SPEED[device], "--arms", *arms, "--rounds", "1", "--out", str(out)]
     seconds = max(seconds, 60)
-    if wrong := call([*words, "--seconds", str(seconds)], environment, PATIENCE + seconds):
+    if wrong := call([*command, "--seconds", str(seconds)], environment, PATIENCE + seconds):
         return [{"name": "speed", "found": wrong, "expected": "an end", "verdict": "FAILED"}]
     records = [rate(name, found, *arms) for name, found in read_json(out)["models"].items()]
     return records if peer else [*records, skipped("speed: transformers", "not installed: `pip install transformers`")]
@@ -140,11 +140,11 @@ def skipped(name: str, why: str) -> dict[str, Any]:
     return {"name": name, "found": why, "expected": "", "verdict": "skipped"}
 
 
-def call(words: list[str], environment: dict[str, str], seconds: float) -> str:
+def call(command: list[str], environment: dict[str, str], seconds: float) -> str:
     """Run to the end; returns what went wrong, in a line, and shows what was said of it on stderr."""
     try:
         done = subprocess.run(
-            words, cwd=ROOT, env=environment, timeout=seconds, capture_output=True, text=True, check=False
+            command, cwd=ROOT, env=environment, timeout=seconds, capture_output=True, text=True, check=False
         )
     except subprocess.TimeoutExpired:
         return f"did not end within {seconds:.0f} s"

@@ -79,7 +79,7 @@ def compare(device: torch.device, folder: Path, *, deterministic: bool, exact: b
 
 def start(device: torch.device, folder: Path, more: Sequence[str], code: int = 0) -> None:
     """One process of the run, which must end with this code."""
-    words = [sys.executable, "-m", "pipelines.gpu_check", "train", "--device", device.type, "--folder", str(folder)]
-    done = subprocess.run([*words, *more], stderr=subprocess.PIPE, text=True, check=False)
+    command = [sys.executable, "-m", "pipelines.gpu_check", "train", "--device", device.type, "--folder", str(folder)]
+    done = subprocess.run([*command, *more], stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != code:
         raise RuntimeError(f"a run ended with {done.returncode}, not {code}: {done.stderr.strip()[-500:]}")

@@ -107,8 +107,8 @@ def propose(shelf: Shelf, body: Body) -> Body:
     text, token = _text(body), body.get("token")
     if type(token) is not int:
         raise BadInput("token", f"is {shown(token)}", "the number of a token")
-    (found,) = electra.propose(text.replace(MASK, ""), shelf.need("generator"), hide=[token], count=PROPOSALS)
-    return {"shares": _shares(found.pieces, found.probability), "texts": found.texts, "original": found.original}
+    (filled,) = electra.propose(text.replace(MASK, ""), shelf.need("generator"), hide=[token], count=PROPOSALS)
+    return {"shares": _shares(filled.pieces, filled.probability), "texts": filled.texts, "original": filled.original}
 
 
 def corrupt(shelf: Shelf, body: Body) -> Body:
@@ -116,10 +116,10 @@ def corrupt(shelf: Shelf, body: Body) -> Body:
     rate, seed = body.get("rate", 0.15), body.get("seed", 0)
     if type(seed) is not int or not 0 <= seed < 2**31:
         raise BadInput("seed", f"is {shown(seed)}", "a whole number, 0 to 2147483647")
-    found = electra.corrupt(_text(body), shelf.need("generator"), mask_rate=rate, seed=seed)
-    changed = [number for number, replaced in enumerate(found.replaced) if replaced]
-    originals = [found.original[slice(*found.offsets[number])] for number in changed]
-    return _judged(shelf, found.text, [tuple(found.places[number]) for number in changed], originals)
+    corrupted = electra.corrupt(_text(body), shelf.need("generator"), mask_rate=rate, seed=seed)
+    changed = [number for number, replaced in enumerate(corrupted.replaced) if replaced]
+    originals = [corrupted.original[slice(*corrupted.offsets[number])] for number in changed]
+    return _judged(shelf, corrupted.text, [tuple(corrupted.places[number]) for number in changed], originals)
 
 
 def task(shelf: Shelf, body: Body) -> Body:

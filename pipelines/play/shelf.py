@@ -55,8 +55,8 @@ class Shelf:
     def open(wanted: str | None) -> "Shelf":
         """The shelf of a name in params.yaml (without one, of the first that a run covers), or of a folder."""
         if wanted is not None and (folder := Path(wanted)).is_dir():
-            found = [folder] if (folder / "config.json").is_file() else _folders(folder, "*/config.json")
-            return _shelf(folder.absolute().name, "", found, {})
+            folders = [folder] if (folder / "config.json").is_file() else _folders(folder, "*/config.json")
+            return _shelf(folder.absolute().name, "", folders, {})
         params = load()
         name = wanted or next(iter(params.run.models), "tiny")
         params.require("finetunings", name)
@@ -71,11 +71,11 @@ class Shelf:
         for each in _folders(squad, f"*/{FIRST_SEED}"):
             title = f"SQuAD {each.parent.name}"
             tuned.setdefault(title, Tuned(title=title, folder=each, rows=tasks / SQUAD.get(each.parent.name, "")))
-        if not (found := _folders(pretrained, "*/config.json")) and not tuned:
+        if not (folders := _folders(pretrained, "*/config.json")) and not tuned:
             stage = "published" if name in params.published else "pretrain"
             do = f"`dvc repro pipelines/dvc.yaml:{stage}@{name}` makes it"
             raise BadInput(pretrained, "there is no such model", "what a stage has left there", do)
-        return _shelf(name, data, found, tuned)
+        return _shelf(name, data, folders, tuned)
 
     def need(self, kind: str) -> Model:
         """The discriminator or the generator."""

@@ -217,11 +217,11 @@ def _workflow() -> tuple[str, str]:
 
     with contextlib.suppress(psutil.Error):
         for process in reversed(psutil.Process().parents()):
-            words = process.cmdline()
-            at = next((i for i, word in enumerate(words[:3]) if Path(word).name in {"dvc", "dvc.exe"}), None)
+            command = process.cmdline()
+            at = next((i for i, word in enumerate(command[:3]) if Path(word).name in {"dvc", "dvc.exe"}), None)
             if at is not None:
                 key = f"dvc-{socket.gethostname()}-{process.pid}-{int(process.create_time())}"
-                return key, " ".join(["dvc", *(word.rpartition(":")[2] for word in words[at + 1 :])])[:200]
+                return key, " ".join(["dvc", *(word.rpartition(":")[2] for word in command[at + 1 :])])[:200]
     day = time.strftime("%Y-%m-%d")
     return f"by-hand-{day}", f"by hand, {day}"
 

@@ -15,13 +15,13 @@ from pipelines.tracking.registry import networks
 
 def whereabouts() -> dict[str, str]:
     """Tags of every run: who, on which machine and GPUs, and what a flow says of itself (`TAGS`), which wins."""
-    found = {"mlflow.user": getpass.getuser(), "mlflow.source.type": "LOCAL", "host": platform.node()}
+    tags = {"mlflow.user": getpass.getuser(), "mlflow.source.type": "LOCAL", "host": platform.node()}
     only = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", *([f"--id={only}"] if only else [])]
     if told := _run(*command):
-        found["gpu"] = ", ".join(told.splitlines())
+        tags["gpu"] = ", ".join(told.splitlines())
     told_by_flow: dict[str, str] = json.loads(os.environ.get(TAGS) or "{}")
-    return found | told_by_flow
+    return tags | told_by_flow
 
 
 def git_state() -> dict[str, str]:
@@ -42,12 +42,12 @@ def dvc_hashes(folder: Path) -> dict[str, dict[str, str]]:
     """{stage: {out: md5}} as DVC's lock files know them now."""
     from ruamel.yaml import YAML
 
-    found: dict[str, dict[str, str]] = {}
+    hashes: dict[str, dict[str, str]] = {}
     for lock in (folder / "dvc.lock", folder / "pipelines" / "dvc.lock"):
         if lock.is_file():
             for stage, facts in (YAML(typ="safe").load(lock.read_text()).get("stages") or {}).items():
-                found[stage] = {out["path"]: str(out.get("md5", "")) for out in facts.get("outs", [])}
-    return found
+                hashes[stage] = {out["path"]: str(out.get("md5", "")) for out in facts.get("outs", [])}
+    return hashes
 
 
 def _run(*command: str) -> str:

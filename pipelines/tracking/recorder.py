@@ -44,8 +44,8 @@ def client(store: str = "") -> Any:
         logging.getLogger(name).setLevel(logging.ERROR)
     with database(store) as files:
         made = mlflow.MlflowClient()
-        found = made.get_experiment_by_name(EXPERIMENT)
-        return made, found.experiment_id if found else made.create_experiment(EXPERIMENT, files, tags=KIND)
+        experiment = made.get_experiment_by_name(EXPERIMENT)
+        return made, experiment.experiment_id if experiment else made.create_experiment(EXPERIMENT, files, tags=KIND)
 
 
 @contextlib.contextmanager
@@ -83,10 +83,10 @@ def open_parent(
     """The run of a workflow: the one tagged `key`, else a new one, whose name tells the commit. Returns its id."""
     mlflow, experiment = store or client()
     text = "".join(character for character in key if character not in "'\"\\")
-    found = mlflow.search_runs([experiment], f"tags.`electra.workflow` = '{text}'", max_results=1)
-    if found:
-        mlflow.update_run(found[0].info.run_id, status="RUNNING")
-        return str(found[0].info.run_id)
+    runs = mlflow.search_runs([experiment], f"tags.`electra.workflow` = '{text}'", max_results=1)
+    if runs:
+        mlflow.update_run(runs[0].info.run_id, status="RUNNING")
+        return str(runs[0].info.run_id)
     tags = {"electra.workflow": text, "electra.kind": "workflow", **(about() if facts is None else facts)}
     commit = tags.get("mlflow.source.git.commit", "")[:8]
     tags.setdefault("mlflow.source.name", name)  # without it the UI does not show the commit either
@@ -272,12 +272,12 @@ def system_load() -> Callable[[], dict[str, float]]:
         monitors.append(GPUMonitor())
 
     def sample() -> dict[str, float]:
-        found: dict[str, float] = {}
+        load: dict[str, float] = {}
         for monitor in monitors:
             monitor.collect_metrics()
-            found |= {f"system/{key}": float(value) for key, value in monitor.aggregate_metrics().items()}
+            load |= {f"system/{key}": float(value) for key, value in monitor.aggregate_metrics().items()}
             monitor.clear_metrics()
-        return found
+        return load
 
     return sample
 

@@ -21,8 +21,8 @@ WRITTEN = ("models", "glue", "squad")  # folders of build/ with networks
 
 def networks(folder: Path) -> list[str]:
     """The folders of a checkout that hold a network, relative to it."""
-    found = [path for kind in WRITTEN for path in (folder / "build" / kind).glob("*/**/config.json")]
-    return sorted(path.parent.relative_to(folder).as_posix() for path in found)
+    configs = [path for kind in WRITTEN for path in (folder / "build" / kind).glob("*/**/config.json")]
+    return sorted(path.parent.relative_to(folder).as_posix() for path in configs)
 
 
 def register(mlflow: Any, run: Any, out: str, md5: str, folders: list[str]) -> None:

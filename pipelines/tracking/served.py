@@ -64,8 +64,8 @@ def _plain(values: Iterable[float]) -> list[float]:
 def dvc_md5(folder: Path) -> str:
     """DVC's hash of a folder: the md5 of the list of its files with their md5s."""
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    found = [{"md5": _md5(folder / path), "relpath": path} for path in files]
-    return hashlib.md5(json.dumps(found, sort_keys=True).encode(), usedforsecurity=False).hexdigest() + ".dir"
+    listed = [{"md5": _md5(folder / path), "relpath": path} for path in files]
+    return hashlib.md5(json.dumps(listed, sort_keys=True).encode(), usedforsecurity=False).hexdigest() + ".dir"
 
 
 def _md5(path: Path) -> str:

@@ -45,11 +45,11 @@ class Spool:
             data = file.read(CHUNK)
         if len(data) == CHUNK and b"\n" not in data:
             return [(None, offset + CHUNK)]
-        found: list[tuple[dict[str, Any] | None, int]] = []
+        messages: list[tuple[dict[str, Any] | None, int]] = []
         for line in data.split(b"\n")[:-1]:
             offset += len(line) + 1
-            found.append((_message(line), offset))
-        return found
+            messages.append((_message(line), offset))
+        return messages
 
     def secure(self) -> None:
         """Have what was appended on the disk itself: nobody else has it as long as the store does not answer."""
@@ -81,7 +81,7 @@ def _message(line: bytes) -> dict[str, Any] | None:
     """What a line says, if its checksum says so, too."""
     try:
         checksum, told = line[:8], line[9:]
-        found = json.loads(told) if int(checksum, 16) == zlib.crc32(told) else None
+        message = json.loads(told) if int(checksum, 16) == zlib.crc32(told) else None
     except ValueError:
         return None
-    return found if isinstance(found, dict) and {"what", "run"} <= found.keys() else None
+    return message if isinstance(message, dict) and {"what", "run"} <= message.keys() else None
