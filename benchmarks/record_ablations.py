@@ -1,7 +1,7 @@
-"""Keep the results of experiments with their provenance: `python benchmarks/record_ablations.py tiny`.
+"""Keep the results of ablations with their provenance: `python benchmarks/record_ablations.py tiny`.
 
-Takes what `results/ablations/` holds of a model's experiments (or of one, by its name) and writes
-benchmarks/results/ablations/NAME.json, which the report shows for every experiment that its own run does not cover.
+Takes what `results/ablations/` holds of a model's ablations (or of one, by its name) and writes
+benchmarks/results/ablations/NAME.json, which the report shows for every ablation that its own run does not cover.
 """
 
 import sys

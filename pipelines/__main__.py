@@ -159,7 +159,7 @@ def show_params(options: argparse.Namespace) -> int:
 
 
 def estimate_cost(options: argparse.Namespace) -> int:
-    """Print what experiments would take."""
+    """Print what a model would take, and its ablations."""
     from pipelines.estimate import chosen, estimate
     from pipelines.params import load
 

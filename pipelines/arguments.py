@@ -83,7 +83,7 @@ COMMANDS = {
         prints=True,
     ),
     "estimate": Command(
-        "tell what a model would take on a GPU, and what its experiments would take here", (ANY,), prints=True
+        "tell what a model would take on a GPU, and what its ablations would take here", (ANY,), prints=True
     ),
     "compare": Command(
         "set two models, or two runs of one, side by side",

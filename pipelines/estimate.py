@@ -1,4 +1,4 @@
-"""What experiments would cost here, before they are run: `python -m pipelines estimate tiny`.
+"""What ablations would cost here, before they are run: `python -m pipelines estimate tiny`.
 
 A few steps of every arm that is not finished, and a short fine-tuning of every task, are timed in this process; the
 rest is multiplication. Seconds are processor seconds, so other work on the machine bears little on them.
@@ -37,7 +37,7 @@ SAVE = 0.15  # seconds a checkpoint, where the network is small
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One experiment: its runs, those that it has to itself, and processor seconds."""
+    """One ablation: its runs, those that it has to itself, and processor seconds."""
 
     name: str
     runs: int
@@ -48,12 +48,12 @@ class Row:
 
 
 def estimate(names: list[str], params: Params) -> str:
-    """A table of the experiments and the minutes they would take, in Markdown."""
+    """A table of the ablations and the minutes they would take, in Markdown."""
     torch.set_num_threads(1)
     rows = list(cost(names, params))
     workers = slots(worker_count())
     lines = [
-        "| experiment | runs | finished | shared with one above | pre-training, s | fine-tuning, s | minutes |",
+        "| ablation | runs | finished | shared with one above | pre-training, s | fine-tuning, s | minutes |",
         "| :--------- | ---: | -------: | --------------------: | --------------: | -------------: | ------: |",
     ]
     minutes = 0.0
@@ -67,7 +67,7 @@ def estimate(names: list[str], params: Params) -> str:
 
 
 def cost(names: list[str], params: Params) -> Iterator[Row]:
-    """Each experiment's cost, arms of an earlier one for nothing."""
+    """Each ablation's cost, arms of an earlier one for nothing."""
     known: dict[str, set[tuple[str, float]]] = {}  # arm's key -> (task, point) that an earlier one measures
     task_seconds: dict[str, float] = {}
     for name in names:
@@ -176,11 +176,11 @@ def timed(function: Callable[[int], None], count: int) -> float:
 
 
 def chosen(name: str, params: Params) -> list[str]:
-    """The experiments that a name stands for: itself, or all of a model."""
+    """The ablations that a name stands for: itself, or all of a model."""
     if name in params.ablations:
         return [name]
     names = [key for key, ablation in params.ablations.items() if ablation.model == name]
     if not names:
         params.require("ablations", name)
-        raise UserError(name, "has no experiments")
+        raise UserError(name, "has no ablations")
     return names

@@ -1,4 +1,4 @@
-"""What is done of a stage while it runs: a bar in Prefect, and for an experiment a table that grows."""
+"""What is done of a stage while it runs: a bar in Prefect, and for an ablation a table that grows."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Experiments as data: what a grid becomes, what is shared, and what is refused."""
+"""Ablations as data: what a grid becomes, what is shared, and what is refused."""
 
 import re
 

@@ -105,12 +105,12 @@ def test_a_model_need_not_say_what_is_as_published(tmp_path: Path) -> None:
 
 
 def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path: Path) -> None:
-    """What an experiment says of fine-tuning or takes from its recipe is one; what none sees, and a title, is none."""
+    """What an ablation says of fine-tuning or takes from its recipe is one; what none sees, and a title, is none."""
 
-    def told(experiment: dict[str, Any], title: str = "One", **recipe: Any) -> str:
+    def told(ablation: dict[str, Any], title: str = "One", **recipe: Any) -> str:
         values = YAML(typ="safe").load(SHIPPED.read_text(encoding="utf-8"))
         values["recipes"]["tiny"] = {"defaults": {"epochs": 2}} | recipe
-        values["protocols"]["tiny"]["finetune"] = experiment
+        values["protocols"]["tiny"]["finetune"] = ablation
         values["ablations"]["table5"]["title"] = title
         (tmp_path / "params.yaml").write_text(json.dumps(values))
         return settings_digest("table5", load(tmp_path / "params.yaml"))

@@ -210,7 +210,7 @@ def test_an_experiment_runs_is_read_back_and_shares_its_arms(params: Params, tra
 
 
 def left(name: str) -> list[bytes]:
-    """The bytes of an experiment's results."""
+    """The bytes of an ablation's results."""
     curves = sorted(Path("build/ablation", name).iterdir())
     return [path.read_bytes() for path in (Path(f"results/ablations/{name}.json"), *curves)]
 
