@@ -43,7 +43,6 @@ TESTED_BY = {
     "tests/electra/pretraining/test_trainer.py": [
         "electra/pretraining/evaluation.py",
         "electra/pretraining/nonfinite.py",
-        "electra/storage/checkpoint.py",
     ],
     "tests/electra/test_inference.py": ["electra/__init__.py", "electra/answering.py"],
     "tests/pipelines/flows/test_pretrain.py": ["pipelines/flows/pages.py"],

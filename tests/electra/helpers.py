@@ -6,6 +6,7 @@ from electra.config import build
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.feed import Data
+from electra.storage import checkpoint
 
 VOCAB = 60
 SPECIAL = SpecialIds(pad=0, cls=2, sep=3, mask=4)
@@ -28,6 +29,27 @@ class MadeUpRows:
 
     def __len__(self):
         return len(self.ids)
+
+
+def damage(path, how, chance):
+    """Spoil a file of a checkpoint: cut, empty, zero, swap for an older one, flip a bit, delete."""
+    raw = bytearray(path.read_bytes())
+    if how == "delete":
+        path.unlink()
+        return
+    if how == "truncate":
+        raw = raw[: len(raw) // 2]
+    elif how == "empty":
+        raw = bytearray()
+    elif how == "swap":
+        older = path.parent.with_name(f"step-{checkpoint.steps(path.parent.parent)[-2]}")
+        raw = bytearray((older / path.name).read_bytes())
+    elif how == "zero":
+        raw = bytearray(len(raw))
+    else:
+        bit = chance.randrange(len(raw) * 8)
+        raw[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(raw)
 
 
 def data():

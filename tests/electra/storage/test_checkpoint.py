@@ -1,0 +1,105 @@
+"""Checkpoints on disk: whole after a crash at any moment, every damage found, nothing wrong ever saved."""
+
+import multiprocessing
+import os
+import random
+import sys
+
+import pytest
+import torch
+
+from electra.errors import CorruptFile, NonFinite, OutOfRoom
+from electra.storage import checkpoint
+from electra.storage.manifest import verify_manifest
+from tests.electra.helpers import damage
+
+FORK = multiprocessing.get_context("fork")
+
+
+def test_crash_at_every_file_operation_of_a_save_leaves_a_good_checkpoint(tmp_path):
+    ended = None
+    for number in range(200):
+        run = tmp_path / str(number)
+        for step in (1, 2):
+            save_step(run, step)
+        process = FORK.Process(target=save_and_crash, args=(run, number))
+        process.start()
+        process.join()
+        step, found, _ = checkpoint.load_newest(run)
+        assert step in {2, 3} and torch.equal(found["model"]["w"], torch.arange(4.0) * step)
+        save_step(run, 3)  # what the crash left does not hinder the next save
+        assert checkpoint.load_newest(run)[0] == 3 and checkpoint.steps(run) == [2, 3]
+        assert not list(run.glob(".*")) and not list(run.glob("bad-*"))
+        if process.exitcode == 0:
+            ended = number
+            break
+    assert ended is not None and ended > 25  # opens, writes, fsyncs, renames, deletions
+
+
+def save_step(run, step):
+    groups = {"model": {"w": torch.arange(4.0) * step}, "optimizer": {"m": torch.ones(3)}}
+    checkpoint.save(run, step, groups, {"step": step}, keep=2)
+
+
+def save_and_crash(run, number):
+    """Save step 3, prune step 1, and leave the process, without a goodbye, before its `number`-th file operation."""
+    calls = iter(range(1000))
+
+    def count(*arguments):
+        if next(calls) == number:
+            os._exit(9)
+
+    def watch(event, arguments):
+        if event in {"os.rename", "os.remove", "os.rmdir", "os.mkdir"} or (
+            event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        ):
+            count()
+
+    fsync, write = os.fsync, checkpoint.write_tensors
+    os.fsync = lambda handle: (count(), fsync(handle))
+    # the library writes out of Python's sight: before it, and after half of the bytes
+    checkpoint.write_tensors = lambda path, tensors: (count(), path.write_bytes(b"half"), count(), write(path, tensors))
+    sys.addaudithook(watch)
+    save_step(run, 3)
+    os._exit(0)
+
+
+def test_every_flipped_bit_is_found(tmp_path):
+    checkpoint.save(tmp_path, 1, {"model": {"w": torch.randn(50)}}, {"step": 1}, keep=2)
+    path, chance = tmp_path / "step-1" / "model.safetensors", random.Random(1)
+    good = path.read_bytes()
+    for _ in range(200):
+        damage(path, "flip", chance)
+        with pytest.raises(CorruptFile):
+            verify_manifest(path.parent)
+        path.write_bytes(good)
+
+
+def test_checkpoints_swapped_between_steps_are_refused(tmp_path):
+    for step in (1, 2):
+        checkpoint.save(tmp_path, step, {"model": {"w": torch.full((3,), float(step))}}, {"step": step}, keep=2)
+    (tmp_path / "step-1").rename(tmp_path / "x")
+    (tmp_path / "step-2").rename(tmp_path / "step-1")
+    (tmp_path / "x").rename(tmp_path / "step-2")
+    with pytest.raises(CorruptFile, match="no checkpoint is good"):
+        checkpoint.load_newest(tmp_path)
+
+
+def test_nonfinite_weights_are_not_saved(tmp_path):
+    with pytest.raises(NonFinite):
+        checkpoint.save(tmp_path, 1, {"model": {"w": torch.tensor([float("nan")])}}, {}, keep=2)
+    assert checkpoint.steps(tmp_path) == []
+
+
+def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, 1, {"model": {"w": torch.zeros(3)}}, {}, keep=2)
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutOfRoom, match="bytes free"):
+        checkpoint.save(tmp_path, 2, {"model": {"w": torch.ones(3)}}, {}, keep=2)
+    monkeypatch.undo()
+    assert checkpoint.load_newest(tmp_path)[0] == 1
+    assert not list(tmp_path.glob(".step-*"))
