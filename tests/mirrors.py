@@ -49,7 +49,6 @@ TESTED_BY = {
     "tests/pipelines/flows/test_steps.py": ["pipelines/flows/finetune.py"],
     "tests/pipelines/flows/test_team.py": ["pipelines/flows/part.py"],
     "tests/pipelines/gpu_check/test_command.py": ["pipelines/gpu_check/__main__.py", "pipelines/gpu_check/sample.py"],
-    "tests/pipelines/play/test_command.py": ["pipelines/play/__init__.py"],
     "tests/pipelines/report/test_ablation_records.py": [
         "pipelines/report/ablation_figures.py",
         "pipelines/report/ablation_tables.py",
@@ -58,10 +57,9 @@ TESTED_BY = {
         "pipelines/report/records.py",
     ],
     "tests/pipelines/report/test_inputs.py": ["pipelines/report/figures.py"],
-    "tests/pipelines/report/test_report.py": [
+    "tests/pipelines/report/test_page.py": [
         "pipelines/report/__init__.py",
         "pipelines/report/data.py",
-        "pipelines/report/page.py",
         "pipelines/report/provenance.py",
         "pipelines/report/style.py",
         "pipelines/report/tables.py",

@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser import DESKTOP, PHONE, Tab, browser, needs_browser
 from tests.pipelines.play.conftest import CONTEXT, TEXT
-from tests.pipelines.play.test_command import playing
+from tests.pipelines.play.test_init import playing
 
 pytestmark = [needs_browser, pytest.mark.slow]
 SHOWN = "[...document.querySelectorAll('#tokens button')].map(each => each.textContent)"
