@@ -58,8 +58,9 @@ def tuning_budget(name: str, params: Params) -> str:
 def settings_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
     """Each task of a fine-tuning with its settings; SQuAD by its version."""
     config = params.finetunings[name]
-    squad = params.finetune.resolve_squad(params.changes(name), f"recipes.{config.recipe}")
-    return {**configs_of(name, params), **{SQUAD[version]: squad for version in params.squad_versions(name)}}
+    changes, where = params.changes(name), f"recipes.{config.recipe}"
+    squad = {SQUAD[version]: params.finetune.resolve_squad(changes, where) for version in params.squad_versions(name)}
+    return {**configs_of(name, params), **squad}
 
 
 def rows_of(task: str, name: str, params: Params) -> int:
