@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-23 06:16:34 UTC",
-  "commit": "4aedfe8e2775",
+  "date": "2026-11-23 08:36:06 UTC",
+  "commit": "8868908e6660 with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,13 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-electra_bert": 81.8,
-    "corpus-sample_world": 5.0,
-    "glue-tiny": 119.5,
-    "pretrain-tiny": 158.1,
-    "report": 8.9,
-    "squad-tiny": 41.8,
-    "tasks-sample_world": 6.4,
-    "tokens-sample_world": 3.6
+    "ablation-electra_bert": 87.8,
+    "corpus-sample_world": 6.6,
+    "glue-tiny": 126.0,
+    "pretrain-tiny": 137.9,
+    "squad-tiny": 48.1,
+    "tasks-sample_world": 4.0,
+    "tokens-sample_world": 4.6
   }
 };
