@@ -3,7 +3,7 @@
     python benchmarks/real_text.py --steps 4000
 
 1. corpus, tasks and rows, by the stages themselves: those of `mini_plus`, but no text is cut off
-2. ELECTRA and a masked language model are pre-trained with each seed, at a flat rate, for three fifths of the steps:
+2. ELECTRA and a masked language model are pre-trained with each seed, at a flat rate, for two fifths of the steps:
    runs/real-text/<arm>-<seed>
 3. from there, in a folder of its own, the rate falls, and rows of the last fifth are longer:
    runs/real-text/<arm>-<seed>-<steps>
@@ -38,7 +38,7 @@ from electra.files import read_json, write_json
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.runs.summary import sd
-from electra.finetuning.tasks import SQUAD
+from electra.finetuning.tasks import SQUAD, TASKS
 from electra.nn.config import EncoderConfig
 from electra.nn.weights import load_encoder
 from electra.pretraining.config import ElectraConfig, PretrainConfig
@@ -46,6 +46,7 @@ from electra.pretraining.flops import step_flops
 from pipelines.params import ModelConfig, Params, load
 from pipelines.report.comparison import decided, difference
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
+from pipelines.report.table import signed
 from pipelines.stages.glue import configs_of
 from pipelines.stages.pretrain import ModelRows, write_model
 from pipelines.stages.tokens import make_rows, split_of
@@ -55,19 +56,29 @@ if TYPE_CHECKING:
 
 BASE, MODEL = "mini_plus", "real_text"
 RUNS, OUT = Path("runs/real-text"), Path("benchmarks/results")
-FALLING, LONG = 0.4, 0.2  # of the steps, at the end: the rate falls; rows of 128, whose positions fine-tuning needs
+FALLING, LONG = 0.6, 0.2  # of the steps, at the end: the rate falls; rows of 128, whose positions fine-tuning needs
 PRETRAIN: dict[str, Any] = {
     "phases": [{"length": 32, "share": 1 - LONG}, {"length": 128, "share": LONG, "batch": 16}],
     **{"batch": 64, "steps": 10_000, "warmup": 200, "learning_rate": 1e-3, "bias_correction": True, "beta2": 0.98},
     **{"schedule": "warmup_stable_decay", "decay_share": FALLING, "threads": 1, "precision": "fp32"},
     **{"log_every": 100, "eval_every": 500, "save_every": 500},
 }
-# Fine-tuning: as mini_plus but for these.
+# Fine-tuning: as mini_plus but for these. One text: the mean of its states; two texts: how their means differ, by a
+# head that learns faster than the encoder, from fresh weights, too.
+ONE: dict[str, Any] = {"pooling": "mean"}
+TWO: dict[str, Any] = {"pooling": "pair", "learning_rate": 2e-3, "layer_decay": 0.5, "scratch": {"layer_decay": 0.5}}
+STSB = {**TWO, "learning_rate": 5e-3, "layer_decay": 0.3, "scratch": {"layer_decay": 0.3}, "epochs": 4}
 RECIPE: dict[str, Any] = {
     "run": ["cola", "sst2", "mrpc", "stsb", "qqp", "qnli", "rte", "mnli"],
     "defaults": {"seeds": [1]},
-    "tasks": {},
+    "squad": {"max_train_rows": 1500},
+    "tasks": {
+        **{"cola": ONE, "sst2": ONE, "mrpc": TWO, "stsb": STSB},
+        **{"qqp": {**TWO, "max_train_rows": 5000}, "qnli": TWO, "rte": {**TWO, "epochs": 3}},
+        **{"mnli": {**TWO, "max_train_rows": 4500}},
+    },
 }
+TASKS_HERE = [*RECIPE["run"], *SQUAD.values()]
 ARMS = {"electra": ("ELECTRA", BLUE), "mlm": ("masked language model", ORANGE), "scratch": ("from scratch", GREY)}
 PAIRS = (("electra", "scratch"), ("mlm", "scratch"), ("electra", "mlm"))
 MOST = {"cola": None, "sst2": 8000}  # training rows of the frozen probes
@@ -155,14 +166,17 @@ def held_out(params: Params) -> list[str]:
 # ── fine-tuning ──
 
 
-def finetuned(params: Params, folder: Path, arm: str, state: Path, seed: int) -> dict[str, list[float]]:
+def finetuned(
+    params: Params, folder: Path, arm: str, state: Path, seed: int, tasks: list[str]
+) -> dict[str, list[float]]:
     """Of each task the scores of its fine-tunings, whose seeds are those of this pre-training alone; points on dev."""
     rows, kind = Path("build/tasks") / params.finetunings[MODEL].tasks, "scratch" if arm == "scratch" else "pretrained"
     configs = dict(configs_of(MODEL, params))
     squad = params.finetune.resolve_squad(params.changes(MODEL))
-    plans = [*configs.items(), *((SQUAD[version], squad) for version in squad.versions)]
+    plans = {**configs, **{SQUAD[version]: squad for version in squad.versions}}
     found: dict[str, list[float]] = {}
-    for task, config in plans:
+    for task in tasks:
+        config = plans[task]
         own = tuple(10 * seed + each for each in config.seeds)
         one = dataclasses.replace(config, seeds=own, arms=(kind,), keep="none")  # type: ignore[arg-type]
         jobs = Plan(task, one, rows=rows / task, model=folder / "encoder", state=state).jobs()
@@ -201,6 +215,18 @@ def compared(scores: dict[str, list[dict[str, list[float]]]], means: dict[str, l
 # ── the record ──
 
 
+def lines(tasks: dict[str, Any]) -> list[str]:
+    """The table of docs/real-text.md: a task, each arm's mean ± deviation, and ELECTRA's two differences."""
+    found = []
+    for name, task in tasks.items():
+        title = f"{TASKS[name].title}, {TASKS[name].metrics[0]}" if name in TASKS else name
+        spread = [f"{task[arm]['mean']:.1f} ± {task[arm]['std'] or 0:.1f}" for arm in ARMS]
+        against = [task[f"electra - {arm}"] for arm in ("scratch", "mlm")]
+        cells = [title, *spread, *(f"{signed(each['points'])}, {each['reading']}" for each in against)]
+        found.append(f"| {' | '.join(cells)} |")
+    return found
+
+
 def draw(record: dict[str, Any]) -> "Figure":
     """Left: the held-out AUC of each discriminator over tokens; right: each task, mean and deviation by arm."""
     figure = new_figure(9.0, 4.5)
@@ -231,8 +257,10 @@ def main() -> int:
     asked.add_argument("--steps", type=int, required=True, help="of ELECTRA; the other arm spends as many FLOPs")
     asked.add_argument("--seeds", type=int, default=2, help="pre-trainings of each arm")
     asked.add_argument("--only", nargs="+", default=[], metavar="ARM-SEED", help="these, without a record")
+    asked.add_argument("--tasks", nargs="+", default=TASKS_HERE, choices=TASKS_HERE, help="those that are compared")
     chosen = asked.parse_args()
-    names = {f"{arm}-{seed}": (arm, seed) for seed in range(1, chosen.seeds + 1) for arm in ARMS}
+    names = {f"{arm}-{seed}": (arm, seed) for seed in range(1, chosen.seeds + 1) for arm in ("electra", "mlm")}
+    names |= {f"scratch-{seed}": ("scratch", seed) for seed in range(1, chosen.seeds + 2)}  # costs no pre-training
     if unknown := set(chosen.only) - set(names):
         asked.error(f"--only has {', '.join(sorted(unknown))}; expected some of {', '.join(names)}")
     params = prepared()
@@ -243,9 +271,10 @@ def main() -> int:
         for name, (arm, seed) in names.items():
             if chosen.only and name not in chosen.only:
                 continue
-            folder, facts = pretrained(params, "electra" if arm == "scratch" else arm, seed, chosen.steps)
+            known = ("electra", 1) if arm == "scratch" else (arm, seed)  # of fresh weights: pieces and sizes
+            folder, facts = pretrained(params, *known, chosen.steps)
             state = RUNS / "tasks" / (name if arm == "scratch" else folder.parent.name)
-            scores.setdefault(arm, []).append(finetuned(params, folder, arm, state, seed))
+            scores.setdefault(arm, []).append(finetuned(params, folder, arm, state, seed, chosen.tasks))
             if arm != "scratch" and not chosen.only:
                 encoder, pieces = load_encoder(folder / "encoder", dropout=0.0), tokenizers.load(folder / "encoder")
                 runs.setdefault(arm, []).append({**facts, "frozen": probe(encoder, pieces, tasks, MOST)})
@@ -254,21 +283,20 @@ def main() -> int:
         return stopped.exit_code
     if chosen.only:
         return 0
-    six, every = (list(params.recipe(name)["run"]) for name in (BASE, MODEL))
+    means = (list(params.recipe(name)["run"]) for name in (BASE, MODEL))
     record = {
         "command": shlex.join(["python", *sys.argv]),
         "settings": plain(params.models[MODEL].electra()),
         "recipe": params.recipe(MODEL),
         "pretraining": runs,
         "finetunings": scores,
-        "tasks": compared(scores, {f"mean of {len(of)}": of for of in (six, every)}),
+        "tasks": compared(scores, {f"mean of {len(of)}": of for of in means if {*of} <= {*chosen.tasks}}),
         **provenance(("torch", "scikit-learn", "scipy")),
     }
     write_json(OUT / f"real-text-{chosen.steps}.json", record)
     with context():
         save(draw(record), OUT, f"real-text-{chosen.steps}")
-    for title, found in record["tasks"].items():
-        print(title, {arm: (found[arm]["mean"], found[arm]["std"]) for arm in ARMS})
+    print(*lines(record["tasks"]), sep="\n")
     return 0
 
 
