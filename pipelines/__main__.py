@@ -104,16 +104,15 @@ def run_stage(options: argparse.Namespace) -> int:
     told = params.tracking if processes.is_main() else "none"
     started = time.monotonic()
     module = importlib.import_module(f"pipelines.stages.{stage}")
-    record = tracking.open_run(
+    source = {"mlflow.source.name": f"python -m pipelines ablation {name} --only {only}"} if only else {}
+    start = tracking.Start(
         "arm" if only else stage,
         f"{name}-{only}" if only else name,
         facts,
-        tags={"data": params.data(stage, name)}
-        | ({"mlflow.source.name": f"python -m pipelines ablation {name} --only {only}"} if only else {}),
+        tags={"data": params.data(stage, name)} | source,
         upstream=params.upstream(stage, name),
-        tracking=told,
-        run_folder=Path("runs") / key,
     )
+    record = tracking.open_run(start, tracking=told, run_folder=Path("runs") / key)
     with stopping.interruptible(), record as tracker:
         arm_stages.run(name, only, params, tracker) if only else module.run(name, params, tracker)
     if processes.is_main():

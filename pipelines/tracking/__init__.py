@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -131,24 +132,27 @@ def warn(error: object) -> None:
     print(f"warning: tracking: {' '.join(str(error).split())[:400]}", file=sys.stderr, flush=True)
 
 
+@dataclass(frozen=True)
+class Start:
+    """What is known of a stage's run when it begins; `upstream` are the stages whose outs it reads."""
+
+    stage: str
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    upstream: tuple[str, ...] = ()
+
+
 @contextlib.contextmanager
-def open_run(
-    stage: str,
-    name: str,
-    params: dict[str, Any],
-    tags: dict[str, str],
-    *,
-    tracking: str,
-    run_folder: Path,
-    upstream: tuple[str, ...] = (),
-) -> Iterator[Tracker]:
+def open_run(start: Start, *, tracking: str, run_folder: Path) -> Iterator[Tracker]:
     """Track a stage: `mlflow` or `none`. The run ends FINISHED, KILLED when stopped, FAILED when the block raises.
 
     Messages wait in `tracking/` beside `run_folder`, under a name of their own for other settings or another store.
     """
+    stage, name = start.stage, start.name
     key = f"{stage}@{name}" if name else stage
     store = uri()
-    fingerprint = digest(stage, name, store, json.loads(json.dumps(params, default=str)))
+    fingerprint = digest(stage, name, store, json.loads(json.dumps(start.params, default=str)))
     folder = run_folder.absolute().parent / FOLDER / f"{run_folder.name}-{fingerprint[:12]}"
     pipe = Pipe(Spool(folder)) if tracking == "mlflow" else None
     tracker = Tracker(pipe)
@@ -157,10 +161,10 @@ def open_run(
     tracker._send(
         "open",
         name=key,
-        params=flatten(params),
-        tags={"stage": stage, "name": name, **source, **dvc, **tags},
+        params=flatten(start.params),
+        tags={"stage": stage, "name": name, **source, **dvc, **start.tags},
         uri=store,
-        upstream=list(upstream),
+        upstream=list(start.upstream),
         parent=os.environ.get(PARENT, ""),
         workflow=None if os.environ.get(PARENT) else _workflow(),
     )

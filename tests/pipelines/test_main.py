@@ -297,8 +297,8 @@ def test_an_arms_run_names_the_command_that_does_it(project: Path, monkeypatch: 
     (project / "params.yaml").write_text(SMOKE.replace("ablations: {}\n", f"ablations:\n{arm}"))
     told: list[dict[str, str]] = []
 
-    def opened(*_: object, tags: dict[str, str], **__: object) -> None:
-        told.append(tags)
+    def opened(start: tracking.Start, **_: object) -> None:
+        told.append(start.tags)
         raise Refused("here", "ends", "", "")
 
     monkeypatch.setattr(tracking, "open_run", opened)

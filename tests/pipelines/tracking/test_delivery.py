@@ -262,8 +262,8 @@ def test_a_stop_is_told_as_killed() -> None:
 STAGE = """
 import time
 from pathlib import Path
-from pipelines.tracking import open_run
-with open_run("pretrain", "x", {}, {}, tracking="mlflow", run_folder=Path("runs/x")) as tracker:
+from pipelines.tracking import Start, open_run
+with open_run(Start("pretrain", "x"), tracking="mlflow", run_folder=Path("runs/x")) as tracker:
     started = time.perf_counter()
     for step in range(5000):
         tracker.metrics(step, {"loss": 1.0})

@@ -12,7 +12,7 @@ import pytest
 
 from electra.stopping import Interrupted
 from pipelines import tracking
-from pipelines.tracking import Tracker, flatten, lineage, open_run, recorder
+from pipelines.tracking import Start, Tracker, flatten, lineage, open_run, recorder
 from tests.conftest import ROOT, environment
 from tests.pipelines.tracking.told import points, runs
 
@@ -38,7 +38,7 @@ def test_settings_are_flattened() -> None:
 
 
 def test_without_tracking_everything_is_a_no_op(tmp_path: Path) -> None:
-    with open_run("glue", "tiny", {}, {}, tracking="none", run_folder=tmp_path / "runs") as tracker:
+    with open_run(Start("glue", "tiny"), tracking="none", run_folder=tmp_path / "runs") as tracker:
         tracker.metrics(1, {"a": 1.0})
         tracker.figure(tmp_path / "nothing.png")
         with tracker.child("cola", {}) as child:
@@ -96,8 +96,8 @@ def test_a_recorder_that_takes_long_is_not_waited_for_at_a_flows_end(
 STAGE = """
 import os, sys, time
 from pathlib import Path
-from pipelines.tracking import open_run
-with open_run("pretrain", "x", {{}}, {{}}, tracking="mlflow", run_folder=Path("runs/x")) as tracker:
+from pipelines.tracking import Start, open_run
+with open_run(Start("pretrain", "x"), tracking="mlflow", run_folder=Path("runs/x")) as tracker:
     for step in range(20000):
         tracker.metrics(step, {{"loss": 1.0}})
     {then}
