@@ -141,13 +141,13 @@ def read_json(path: Path, do: str = "delete it and run the stage that makes it")
 
 
 @contextlib.contextmanager
-def as_written(where: object, do: str = AGAIN) -> Iterator[None]:
+def as_written(where: object) -> Iterator[None]:
     """Around the use of a record's values: that they are not those which its stage writes is a sentence."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         found = f"is not as its stage writes it ({type(error).__name__}: {error})"
-        raise CorruptFile(where, found, "the record that a stage left", do) from error
+        raise CorruptFile(where, found, "the record that a stage left", AGAIN) from error
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -268,11 +268,6 @@ def free_name(path: Path) -> Path:
     return path if not os.path.lexists(path) else next(name for name in taken if not os.path.lexists(name))
 
 
-def copy_folder(old: Path, new: Path) -> None:
-    """Copy a finished folder, into one that is thrown away afterwards."""
-    shutil.copytree(old, new)
-
-
 def link_or_copy(old: Path, new: Path) -> None:
     """Give a finished file a second name without a second copy of its bytes, where the file system can."""
     try:
@@ -295,7 +290,7 @@ def safe_join(folder: Path, name: str, do: str = AGAIN) -> Path:
 
 
 @contextlib.contextmanager
-def hold_folder(folder: Path, patience: float, every: float = 0.1) -> Iterator[None]:
+def hold_folder(folder: Path, patience: float) -> Iterator[None]:
     """`lock_folder`, but wait up to `patience` seconds for who holds it."""
     deadline = time.monotonic() + patience
     with contextlib.ExitStack() as held:
@@ -306,7 +301,7 @@ def hold_folder(folder: Path, patience: float, every: float = 0.1) -> Iterator[N
             except Busy:
                 if time.monotonic() >= deadline:
                     raise
-                time.sleep(every)
+                time.sleep(0.1)
         yield
 
 

@@ -7,6 +7,7 @@ function of the step. Nothing of the run itself is changed.
 import dataclasses
 import json
 import re
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from typing import Any
 from electra.config import build
 from electra.data.order import row_indices
 from electra.errors import BadInput, NonFinite
-from electra.files import copy_folder
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.flops import training_steps
 from electra.pretraining.phases import phase_at, phases_of
@@ -55,7 +55,7 @@ def replay(name: str, params: Params) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="electra-replay-") as folder:
         aside = Path(folder) / "run"
         for step in checkpoint.steps(run):
-            copy_folder(run / f"step-{step}", aside / f"step-{step}")
+            shutil.copytree(run / f"step-{step}", aside / f"step-{step}")
         settings = dataclasses.replace(config, pretrain=alone)
         try:
             rows.train(settings, aside, log=log, title=f"replay {name}", owner=owner)

@@ -35,7 +35,7 @@ def leave(stage: str, name: str, word: str, path: str, running: "Running") -> No
     """A table and a page of a stage's numbers."""
     values = read_json(running.place.folder / path)
     rows, request = table(values), running.request
-    key = f"{stage}-{name}".lower().replace("+", "p").replace("_", "-")
+    key = f"{stage}-{name}".lower().replace("_", "-")
     create_table_artifact(key=f"{key}-numbers", table=rows, description=f"`{path}`")
     lines = [f"# {stage}@{name}: {word}", "", *_rows(table(headline(stage, values))), ""]
     if request.commit:

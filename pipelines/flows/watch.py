@@ -57,7 +57,7 @@ def show(name: str, rows: list[dict[str, Any]]) -> None:
     """Leave the table: an arm and seed a row, with its state and its mean over the tasks."""
     shown = [{**row, "score": "" if row["score"] is None else f"{row['score']:.1f}"} for row in rows]
     done = sum(row["status"] != "waiting or running" for row in rows)
-    key = f"ablation-{name}-progress".lower().replace("+", "p").replace("_", "-")
+    key = f"ablation-{name}-progress".lower().replace("_", "-")
     create_table_artifact(key=key, table=shown, description=f"{name}: {done} of {len(rows)} runs have ended")
 
 

@@ -19,6 +19,7 @@ from electra.errors import BadDevice
 from electra.files import read_json, write_json
 from electra.pretraining.step import lacks_to_compile
 from pipelines import ROOT
+from pipelines.tracking.lineage import printed
 
 FAILED, PATIENCE = 1, 600  # exit code of a check that failed; seconds that one may take
 BENCHMARK = ROOT / "benchmarks" / "pretrain_step.py"
@@ -70,7 +71,7 @@ def choose(asked: str | None) -> str:
 def facts(device: str) -> dict[str, Any]:
     """What the figures stand on."""
     machine: dict[str, Any] = {"device": device, "torch": torch.__version__, "python": platform.python_version()}
-    machine["git"] = _output("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12")
+    machine["git"] = printed("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12")
     machine["recorded"] = time.strftime("%Y-%m-%d", time.gmtime())
     if device == "cuda":
         gpu = torch.cuda.get_device_properties(0)
@@ -169,10 +170,3 @@ def show(result: dict[str, Any]) -> None:
         cells, verdict = (escape(record[key]) for key in ("name", "found", "expected")), record["verdict"]
         table.add_row(*cells, f"[{colours[verdict]}]{verdict}[/]")
     Console(width=None if sys.stdout and sys.stdout.isatty() else 150).print(table)
-
-
-def _output(*command: str) -> str:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    except OSError:
-        return ""

@@ -18,7 +18,7 @@ def whereabouts() -> dict[str, str]:
     tags = {"mlflow.user": getpass.getuser(), "mlflow.source.type": "LOCAL", "host": platform.node()}
     only = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", *([f"--id={only}"] if only else [])]
-    if told := _run(*command):
+    if told := printed(*command):
         tags["gpu"] = ", ".join(told.splitlines())
     told_by_flow: dict[str, str] = json.loads(os.environ.get(TAGS) or "{}")
     return tags | told_by_flow
@@ -27,9 +27,9 @@ def whereabouts() -> dict[str, str]:
 def git_state() -> dict[str, str]:
     """The commit, and whether code or parameters differ from it."""
     git = ("git", "-C", str(ROOT))
-    commit = _run(*git, "rev-parse", "HEAD")
+    commit = printed(*git, "rev-parse", "HEAD")
     code = ("electra", "pipelines/*.py", "pipelines/*/*.py", "params.yaml")
-    dirty = bool(_run(*git, "status", "--porcelain", "--", *code))
+    dirty = bool(printed(*git, "status", "--porcelain", "--", *code))
     return {"mlflow.source.git.commit": commit, "git.dirty": str(dirty).lower()} if commit else {}
 
 
@@ -50,7 +50,7 @@ def dvc_hashes(folder: Path) -> dict[str, dict[str, str]]:
     return hashes
 
 
-def _run(*command: str) -> str:
+def printed(*command: str) -> str:
     """What a command prints; nothing where it fails, or is not there."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
