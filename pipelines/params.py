@@ -279,8 +279,8 @@ def settings_digest(ablation: str, params: Params) -> str:
     changes, own = merge(params.recipe(config.recipe), config.finetune), params.own_tasks(config.data)
     tasks = {task: written(params.finetune.resolve(task, changes, own=own)) for task in config.tasks}
     beside = {"recipe", "finetune", "title", "labels", "reference"}
-    experiment = {key: value for key, value in written(config).items() if key not in beside}
-    return digest(experiment, written(params.models[config.model]), tasks)
+    settings = {key: value for key, value in written(config).items() if key not in beside}
+    return digest(settings, written(params.models[config.model]), tasks)
 
 
 def load(path: Path = FILE, over: Path | None = None) -> Params:

@@ -1,4 +1,4 @@
-"""Figures of an experiment: a mark per arm beside the paper's, lines over a grid, scores over a run.
+"""Figures of an ablation: a mark per arm beside the paper's, lines over a grid, scores over a run.
 
 Lines differ by colour and by dash and marker, so that they are told apart without colour.
 """
@@ -27,7 +27,7 @@ LOOKS: tuple[tuple[str, Any, str], ...] = (
 
 
 def all_figures(ablation: Ablation) -> Iterator[Named]:
-    """Every figure that an experiment's results allow: (name, caption, figure)."""
+    """Every figure that an ablation's results allow: (name, caption, figure)."""
     name, title, data = f"ablation-{ablation.name}", ablation.title, ablation.origin
     if any(len(arm.points) > 1 for arm in ablation.arms):
         said = f"{title}: mean over the tasks ({data}) at fractions of each run, bar = ± sd over seeds"

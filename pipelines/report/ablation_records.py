@@ -1,4 +1,4 @@
-"""An experiment's record as the report uses it, wherever it lies, and one line for each that has none.
+"""An ablation's record as the report uses it, wherever it lies, and one line for each that has none.
 
 results/ablations/A.json              what params.yaml: run selects, and this clone has run
 benchmarks/results/ablations/A.json   the others: a record of an earlier run (benchmarks/record_ablations.py)
@@ -54,7 +54,7 @@ class ArmRecord:
 
 @dataclass(frozen=True)
 class Ablation:
-    """One experiment: arms that differ in named settings. `axes`: a grid's axes, each with the names of its values."""
+    """One ablation: arms that differ in named settings. `axes`: a grid's axes, each with the names of its values."""
 
     name: str
     title: str
@@ -102,7 +102,7 @@ class Ablation:
 
 
 def load(reader: "Reader", params: Any, label: Any) -> tuple[Ablation, ...]:
-    """Every experiment that has a result; what is selected is read from this run, the rest from records.
+    """Every ablation that has a result; what is selected is read from this run, the rest from records.
 
     `label(task source, params)` names the data of a model's tasks.
     """
@@ -123,7 +123,7 @@ def load(reader: "Reader", params: Any, label: Any) -> tuple[Ablation, ...]:
         elif not selected:
             absent.append(f"{name}: {config.title}")
     for line in absent:
-        reader.unrun.append(f"experiment {line}: not run")
+        reader.unrun.append(f"ablation {line}: not run")
     return tuple(found)
 
 

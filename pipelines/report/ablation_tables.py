@@ -1,4 +1,4 @@
-"""Tables of an experiment: arms beside the paper's numbers, each task, points of each run."""
+"""Tables of an ablation: arms beside the paper's numbers, each task, points of each run."""
 
 from pipelines.report.ablation_records import Ablation
 from pipelines.report.comparison import difference
@@ -13,7 +13,7 @@ POINTS = (
 
 
 def all_tables(ablation: Ablation) -> list[Table]:
-    """Every table of one experiment."""
+    """Every table of one ablation."""
     found = [arms(ablation)]
     if any(arm.points for arm in ablation.arms):
         found.append(points(ablation))

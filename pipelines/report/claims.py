@@ -1,7 +1,7 @@
 """What the paper says of pairs of arms, held against ours: which of its orders came out, which did not, which is noise.
 
 A claim names what one arm has and the other has not, once all that they share is taken away; so it finds its arms in
-any experiment, at any size, whatever they are called.
+any ablation, at any size, whatever they are called.
 """
 
 import math
@@ -63,7 +63,7 @@ class Statement:
 
 
 def held(ablation: Ablation) -> list[Statement]:
-    """Every statement of the paper that this experiment bears on, with what came out here."""
+    """Every statement of the paper that this ablation bears on, with what came out here."""
     return [*_published(ablation), *_claimed(ablation), *_gains(ablation)]
 
 
@@ -73,7 +73,7 @@ def orders(ablation: Ablation) -> list[str]:
 
 
 def line(ablation: Ablation) -> str:
-    """What an experiment tells, in a line."""
+    """What an ablation tells, in a line."""
     found = held(ablation)
     seeds = max((len(arm.scores) for arm in ablation.arms), default=0)
     sure = sum(one.verdict in {"came out", "reversed", "not level"} for one in found)
@@ -102,7 +102,7 @@ def table(ablations: Sequence[Ablation]) -> Table:
 
 DECIDED = (
     "In points of the mean over the tasks that head each column. A statement came out, or is reversed, "
-    "where the 95 % interval of the difference leaves out zero; the tables of the experiments call a difference higher "
+    "where the 95 % interval of the difference leaves out zero; the tables of the ablations call a difference higher "
     "or lower only if it is three standard deviations, too. Each pair of arms counts once."
 )
 
@@ -126,7 +126,7 @@ def _power(ablations: Sequence[Ablation]) -> str:
 
 def _said(found: Sequence[Statement]) -> str | None:
     """The smallest and the largest difference, and the verdicts on different arms, counted."""
-    different = list({one.found: one for one in found}.values())  # arms are shared between experiments
+    different = list({one.found: one for one in found}.values())  # arms are shared between ablations
     points = sorted(one.found.points for one in different)
     words = ["one seed" if "one seed" in one.verdict else one.verdict.partition(",")[0] for one in different]
     told = ", ".join(word + (f" {words.count(word)}×" if len(words) > 1 else "") for word in dict.fromkeys(words))

@@ -1,7 +1,7 @@
 """What the report is made of: results/** and build/** as plain records; what is absent is noted, never hidden.
 
     results/M/{pretrain.json, pretrain.csv, glue.json, squad.json}  one model
-    results/ablations/A.json                                        one experiment (ablation_records.py: or its record)
+    results/ablations/A.json                                        one ablation (ablation_records.py: or its record)
     benchmarks/results/*.json                                       recorded runs of other models (records.py)
     benchmarks/results/M-marks.json                                 one model over several pre-trainings, as recorded
     results/{corpus,tokens,tasks}/N.json                            its data
@@ -101,7 +101,7 @@ class Inputs:
     tokens: dict[str, dict[str, Any]]
     tasks: dict[str, dict[str, Any]]
     missing: tuple[str, ...]
-    unrun: tuple[str, ...] = ()  # experiments that nobody has run here
+    unrun: tuple[str, ...] = ()  # ablations that nobody has run here
     records: tuple[Record, ...] = ()
 
 

@@ -277,11 +277,11 @@ def _paper(report: Report) -> str:
     published = "".join(report.table(name) for name in report.tables if name.startswith("paper-"))
     said = "The published numbers, with ours in rows and columns of their own. Only orders and gaps can be compared."
     lead = f'<p class="lead">{said}</p>'
-    experiments = "".join(_ablation(report, ablation) for ablation in inputs.ablations)
+    ablations = "".join(_ablation(report, ablation) for ablation in inputs.ablations)
     records = "".join(_record(report, record) for record in inputs.records)
     return (
         report.table("claims")
-        + (f"<h3>The experiments, one by one</h3>{experiments}" if experiments else "")
+        + (f"<h3>The ablations, one by one</h3>{ablations}" if ablations else "")
         + (f"<h3>Recorded runs of other models</h3>{records}" if records else "")
         + "<h3>The paper's tables</h3>"
         + folded("Tables 1, 2 and 4, and ours beside them", published and lead + published)
@@ -308,7 +308,7 @@ def _provenance(report: Report) -> str:
     data = "".join(report.table(name) for name in report.tables if name.startswith("data-"))
     facts: dict[str, str] = {"Text, rows and tasks": data}
     for table in provenance.all_tables(report.inputs, report.params, report.root):
-        title = "Experiments: settings of each arm" if table.name.startswith("facts-ablation") else table.title
+        title = "Ablations: settings of each arm" if table.name.startswith("facts-ablation") else table.title
         facts[title] = facts.get(title, "") + table.html().replace('class="table"', 'class="table facts"')
     return (
         '<div class="run" id="run"><span class="none">When, how long, on what machine: not recorded.</span></div>'
@@ -333,7 +333,7 @@ def markdown(report: Report) -> str:
     shown = [f"{model.name}-tasks" for model in inputs.models]
     lines += [report.tables[name].markdown() for name in (*shown, "claims") if name in report.tables]
     lines += [
-        "## Experiments",
+        "## Ablations",
         "",
         *(f"- {escape(a.title, quote=False)}: {claims.line(a)}" for a in inputs.ablations),
         "",

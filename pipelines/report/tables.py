@@ -152,7 +152,7 @@ def metrics(model: ModelResults) -> Table:
 
 
 def table_1(models: Sequence[ModelResults]) -> Table:
-    """Score against pre-training FLOPs; experiments, whose means are over other tasks, have tables of their own."""
+    """Score against pre-training FLOPs; ablations, whose means are over other tasks, have tables of their own."""
     rows: list[tuple[Cell, ...]] = [(name, size, cost, score, "") for name, cost, size, score in paper.TABLE_1]
     for model in models:
         scores = model.average.scores["pretrained"] if model.average else ()

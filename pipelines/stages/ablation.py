@@ -1,9 +1,9 @@
-"""One experiment: the arms of `ablations.A`, each pre-trained and fine-tuned alike but for its named settings.
+"""One ablation: the arms of `ablations.A`, each pre-trained and fine-tuned alike but for its named settings.
 
-Arms spend equal FLOPs (authors' convention) unless the experiment says otherwise, see the same rows and share seeds.
+Arms spend equal FLOPs (authors' convention) unless the ablation says otherwise, see the same rows and share seeds.
 They run side by side (one for each GPU, or one for each core with one thread), and an arm that fails is recorded as
 failed and stops no other. What an arm leaves (pipelines/stages/arms.py) is found by its settings: a second start, or
-another experiment with the same arm, reads it back.
+another ablation with the same arm, reads it back.
 """
 
 import dataclasses
@@ -73,7 +73,7 @@ def plan_arms(name: str, params: Params, vocab_size: int) -> list[Arm]:
     base = params.models[ablation.model].electra()
     if ablation.steps is not None:
         base = with_steps(base, ablation.steps, vocab_size)
-    # Kept by every arm of the model, asked for here or not: the experiment that asks then finds them.
+    # Kept by every arm of the model, asked for here or not: the ablation that asks then finds them.
     others = (other for other in params.ablations.values() if other.model == ablation.model)
     points = tuple(sorted({point for other in others for point in other.points}))
     arms = []
@@ -126,7 +126,7 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
 
 
 def plan_tasks(name: str, params: Params) -> tuple[ArmTask, ...]:
-    """The tasks of an experiment with their settings: the model's, changed by the experiment's."""
+    """The tasks of an ablation with their settings: the model's, changed by the ablation's."""
     ablation = params.ablations[name]
     changes = merge(params.recipe(ablation.recipe), ablation.finetune)
     rows = verified.task_rows(ablation.data)

@@ -1,6 +1,6 @@
-"""One arm of an experiment with one seed: pre-train it, keep its encoder, fine-tune it on the tasks.
+"""One arm of an ablation with one seed: pre-train it, keep its encoder, fine-tune it on the tasks.
 
-An arm's folder, runs/arms/<key>, is named after its full settings, so that experiments which share an arm share its
+An arm's folder, runs/arms/<key>, is named after its full settings, so that ablations which share an arm share its
 training; the folder inside after these with its data and code, so that other code deletes nothing. Once trained it
 holds `point-<fraction>/` (encoders: the end is 1) and arm.json; checkpoints are removed.
 
@@ -63,7 +63,7 @@ class Arm:
 
     @property
     def run(self) -> str:
-        """The name of the run's folder while it trains: another experiment may ask for checkpoints at other steps."""
+        """The name of the run's folder while it trains: another ablation may ask for checkpoints at other steps."""
         return f"run-{self.config.pretrain.save_every}"
 
     @property
@@ -104,7 +104,7 @@ def keeping(config: ElectraConfig, points: tuple[float, ...]) -> ElectraConfig:
 def try_one(unit: Unit) -> Result | str:
     """Do one arm; a failure of its own (its settings, its numbers, its memory) becomes a sentence.
 
-    A stop, damage, a full disk or an absent input is no result of the experiment, and ends the stage.
+    A stop, damage, a full disk or an absent input is no result of the ablation, and ends the stage.
     """
     try:
         use_own_gpu()
@@ -201,9 +201,9 @@ def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float
     if point != END:
         folder = home / arm.run / f"step-{arm.step(point)}"
         verify_manifest(folder)
-        tensors = read_tensors(folder / "model.safetensors", "run the experiment again")
+        tensors = read_tensors(folder / "model.safetensors", "run the ablation again")
         places = {name: parameter.detach() for name, parameter in model.named_parameters()}
-        require_fit(places, tensors, folder, "run the experiment again")
+        require_fit(places, tensors, folder, "run the ablation again")
         for name, place in places.items():
             place.copy_(tensors[name])
     seen = positions(arm.config.pretrain, arm.step(point), trained.steps)

@@ -57,7 +57,7 @@ class Finetune:
         return changes
 
 
-def experiment() -> AblationConfig:
+def ablation() -> AblationConfig:
     arms = {name: {"objective.name": name} for name in ARMS}
     where = {"model": "tiny", "tokens": "sample_world", "data": "sample_world", "recipe": "tiny"}
     return AblationConfig(title="Table 5: what the main network is asked", arms=arms, **where)
@@ -77,7 +77,7 @@ class Params:
     models: dict[str, Model] = field(default_factory=lambda: {"tiny": Model(), "mini": Model()})
     tokens: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
     tasks: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
-    ablations: dict[str, AblationConfig] = field(default_factory=lambda: {"table5": experiment()})
+    ablations: dict[str, AblationConfig] = field(default_factory=lambda: {"table5": ablation()})
     finetunings: dict[str, Finetuning] = field(default_factory=lambda: {"tiny": Finetuning(), "mini": Finetuning()})
     finetune: Finetune = Finetune()
 

@@ -1,4 +1,4 @@
-"""Experiments in the report: grids and points drawn, claims judged by the rule, what is not run said in one line."""
+"""Ablations in the report: grids and points drawn, claims judged by the rule, what is not run said in one line."""
 
 from dataclasses import field, make_dataclass, replace
 from pathlib import Path
@@ -35,7 +35,7 @@ def params(**ablations: dict) -> made_up.Params:
 
 
 def write(root: Path, name: str, config: dict, scores: dict[str, list[float]], **facts) -> made_up.Params:
-    """A record of an experiment whose arms have these scores."""
+    """A record of an ablation whose arms have these scores."""
     made = build(AblationConfig, config, name)
     arms = {}
     for arm, settings in made.settings.items():
@@ -127,7 +127,7 @@ def test_the_page_shows_records_failures_and_what_is_not_run(tmp_path):
     page = report.build(made, tmp_path / "out", tmp_path).read_text(encoding="utf-8")
     assert "Recorded 2026-01-02 at commit abc in 2 minutes, on two cores." in page
     assert "ablation sizes, BERT, 128 wide: failed: seed 1: loss nan" in page
-    assert "experiment other: Not yet: not run" in page
+    assert "ablation other: Not yet: not run" in page
     assert 'id="ablation-other"' not in page
     assert page.count("Score against") == 0
     header, *rows = (tmp_path / "out/tables/paper-1.csv").read_text().splitlines()

@@ -111,7 +111,7 @@ def test_beside_each_score_stands_the_ground_it_stands_on(root, page):
 
 
 def test_the_first_picture_is_this_runs_own(page, root):
-    """Each task of the model, above every section; no experiment's mean over other tasks."""
+    """Each task of the model, above every section; no ablation's mean over other tasks."""
     hero = page.index("<figure>", page.index('class="hero"'))
     assert hero < page.index("each task from scratch and pre-trained") < page.index("<section>")
     lines = (root / "results/report/report.md").read_text().splitlines()
