@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-23 08:36:06 UTC",
-  "commit": "8868908e6660 with changes",
+  "date": "2026-11-23 09:03:57 UTC",
+  "commit": "1253c7c9c099 with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,10 +14,11 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-electra_bert": 87.8,
+    "ablation-electra_bert": 8.3,
     "corpus-sample_world": 6.6,
     "glue-tiny": 126.0,
     "pretrain-tiny": 137.9,
+    "report": 7.9,
     "squad-tiny": 48.1,
     "tasks-sample_world": 4.0,
     "tokens-sample_world": 4.6
