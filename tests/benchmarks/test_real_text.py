@@ -9,11 +9,13 @@ import pytest
 from benchmarks import real_text, sittings
 from electra.config import build, plain
 from electra.errors import BadInput, Stopped
+from electra.files import read_json
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.feed import Data
 from electra.pretraining.flops import training_flops
 from electra.pretraining.trainer import Launch, pretrain
 from pipelines.report.comparison import seeds_needed
+from tests.conftest import ROOT
 from tests.electra.helpers import SPECIAL, VOCAB, MadeUpRows, config
 
 PHASES = [{"length": 16, "share": 0.75}, {"length": 24, "share": 0.25, "batch": 4}]
@@ -111,3 +113,25 @@ def test_pretrainings_are_compared_task_by_task():
     assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == [
         name for name, _ in real_text.ARMS.values()
     ]
+
+
+def test_the_page_says_what_the_record_says():
+    record = read_json(ROOT / "benchmarks/results/real-text-6500.json")
+    page = (ROOT / "docs/real-text.md").read_text(encoding="utf-8")
+    for line in real_text.lines(record["tasks"]):
+        assert line in page
+    arms = record["pretraining"]
+    assert {arm: len(runs) for arm, runs in arms.items()} == {"electra": 2, "mlm": 2}
+    for key, title in (
+        ("flops_matmul_convention", "FLOPs in matrix products"),
+        ("flops", "FLOPs as the authors' script counts"),
+    ):
+        told = " | ".join(f"{runs[0][key] / 1e13:.2f} × 10¹³" for runs in arms.values())
+        assert f"| {title} | {told} |" in page
+    told = " | ".join(f"{runs[0]['steps']:,}, {runs[0]['curve'][-1]['tokens'] / 1e6:.1f}" for runs in arms.values())
+    assert f"| steps, million tokens | {told} |" in page
+    told = " | ".join(" and ".join(f"{run['seconds'] / 60:.0f}" for run in runs) for runs in arms.values())
+    assert f"| processor minutes of a run | {told} |" in page
+    for kind in ("swapped", "dropped", "inflected"):
+        told = " | ".join(" and ".join(f"{run['pairs'][kind]:.1f}" for run in runs) for runs in arms.values())
+        assert f"| {kind} | {told} |" in page
