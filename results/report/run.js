@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-23 09:03:57 UTC",
-  "commit": "1253c7c9c099 with changes",
+  "date": "2026-11-23 09:09:18 UTC",
+  "commit": "585e1e522327",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -18,7 +18,7 @@ window.electraRun = {
     "corpus-sample_world": 6.6,
     "glue-tiny": 126.0,
     "pretrain-tiny": 137.9,
-    "report": 7.9,
+    "report": 8.4,
     "squad-tiny": 48.1,
     "tasks-sample_world": 4.0,
     "tokens-sample_world": 4.6
