@@ -65,10 +65,16 @@ PRETRAIN: dict[str, Any] = {
     **{"schedule": "warmup_stable_decay", "decay_share": FALLING, "threads": 1, "precision": "fp32"},
     **{"log_every": 100, "eval_every": 500, "save_every": 500},
 }
-# Fine-tuning: as mini_plus but for these. One text: the mean of its states; two texts: how their means differ, by a
-# head that learns faster than the encoder, from fresh weights, too.
-ONE: dict[str, Any] = {"pooling": "mean"}
-TWO: dict[str, Any] = {"pooling": "pair", "learning_rate": 2e-3, "layer_decay": 0.5, "scratch": {"layer_decay": 0.5}}
+# Fine-tuning: as mini_plus but for these. The head reads all layers; of one text the mean of its states; of two how
+# their means differ, and then it learns faster than the encoder, from fresh weights, too.
+ONE: dict[str, Any] = {"pooling": "mean", "head_layers": "all"}
+TWO: dict[str, Any] = {
+    "pooling": "pair",
+    "head_layers": "all",
+    "learning_rate": 2e-3,
+    "layer_decay": 0.5,
+    "scratch": {"layer_decay": 0.5},
+}
 STSB = {**TWO, "learning_rate": 5e-3, "layer_decay": 0.3, "scratch": {"layer_decay": 0.3}, "epochs": 4}
 RECIPE: dict[str, Any] = {
     "run": ["cola", "sst2", "mrpc", "stsb", "qqp", "qnli", "rte", "mnli"],

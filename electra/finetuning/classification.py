@@ -13,18 +13,17 @@ from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.finetuning import predictions
 from electra.finetuning.batches import Examples, stack
-from electra.finetuning.heads import Classifier, DenseClassifier, Network, OutputArrays, pooled_size
+from electra.finetuning.heads import Classifier, DenseClassifier, Network, OutputArrays
 from electra.finetuning.labels import read_label
 from electra.finetuning.metrics import score
 from electra.finetuning.stored import DO, Exported, Stored, named_outputs
 from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind, require_texts
-from electra.finetuning.tasks import FinetuneConfig, Pooling, Task
+from electra.finetuning.tasks import FinetuneConfig, Layers, Pooling, Task
 from electra.nn.card import Use
 from electra.nn.config import AnyEncoderConfig, ModernConfig
 from electra.nn.encoder import Encoder
@@ -72,7 +71,7 @@ class Classification(TaskKind):
         return Encoded(rows, encode(seen, task, tokenizer, config.length))
 
     def network(self, encoder: Encoder, task: Task, config: FinetuneConfig) -> Network:
-        return Classifier(encoder, len(task.labels), config.head_dropout, config.pooling)
+        return Classifier(encoder, len(task.labels), config.head_dropout, config.pooling, config.head_layers)
 
     def judge(
         self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
@@ -108,19 +107,22 @@ class Classification(TaskKind):
         outputs = named_outputs(task.labels or ("score",))
         outputs["problem_type"] = "regression" if task.regression else "single_label_classification"
         head = network.dense_tensors(task.scale if task.regression else 1.0)
-        if network.pooling == "cls" and not isinstance(network.encoder.config, ModernConfig):
+        published = network.pooling == "cls" and network.layers == "last"
+        if published and not isinstance(network.encoder.config, ModernConfig):
             return Exported(self.architecture, task_json, outputs, head)
-        extra = {"pooling": network.pooling}
+        extra = {"pooling": network.pooling} | ({} if network.layers == "last" else {"head_layers": network.layers})
         return Exported("ElectraModel", task_json | extra, outputs | extra, beside={POOLED: head})
 
     def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
         outputs = max(1, len(task.labels))
-        if (pooling := stored.task_json.get("pooling", "cls")) not in get_args(Pooling):
-            expected = f"one of {', '.join(get_args(Pooling))}"
-            raise BadInput(stored.folder / TASK, f"has pooling {pooling!r:.40}", expected, DO)
-        heads = stored.heads | (stored.beside(POOLED) if pooling != "cls" or stored.modern else {})
-        size = pooled_size(stored.encoder, pooling)
-        network = DenseClassifier(stored.encoder, nn.Linear(size, size), nn.Linear(size, outputs), pooling)
+        pooling, layers = stored.task_json.get("pooling", "cls"), stored.task_json.get("head_layers", "last")
+        for key, found, known in (("pooling", pooling, Pooling), ("head_layers", layers, Layers)):
+            if found not in get_args(known):
+                expected = f"one of {', '.join(get_args(known))}"
+                raise BadInput(stored.folder / TASK, f"has {key} {found!r:.40}", expected, DO)
+        published = (pooling, layers) == ("cls", "last") and not stored.modern
+        network = DenseClassifier(stored.encoder, outputs, pooling, layers)
+        heads = stored.heads | ({} if published else stored.beside(POOLED))
         stored.fill({"classifier.dense": network.dense, "classifier.out_proj": network.out}, heads)
         return network, FinetuneConfig(length=stored.length)
 

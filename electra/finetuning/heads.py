@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from electra.finetuning.batches import Examples, PackedBatch
-from electra.finetuning.tasks import Pooling
-from electra.finetuning.unpadded import compared_hidden, first_hidden, pooled_hidden
+from electra.finetuning.tasks import Layers, Pooling
+from electra.finetuning.unpadded import compared_hidden, first_hidden, hidden, pooled_hidden
 from electra.nn.dropout import dropout
 from electra.nn.encoder import Encoder
 from electra.storage.tensors import Tensors
@@ -40,19 +40,24 @@ class Network(nn.Module):
         raise NotImplementedError
 
 
-def pooled(encoder: Encoder, batch: PackedBatch, pooling: Pooling) -> Tensor:
+def pooled(encoder: Encoder, batch: PackedBatch, pooling: Pooling, layers: Layers = "last") -> Tensor:
     """What the head reads of each row (B, H): its [CLS] vector, or mean or maximum over all of its tokens.
 
-    Of a `pair` (B, 4 H): the means of its two texts, and how they differ.
+    Of a `pair` (B, 4 H): the means of its two texts, and how they differ. Of `all` layers instead of the last, the
+    embeddings among them, each of these has L + 1 times as many numbers.
     """
-    if pooling == "pair":
-        return compared_hidden(encoder, batch)
-    return first_hidden(encoder, batch) if pooling == "cls" else pooled_hidden(encoder, batch, pooling)
+    if pooling == "cls" and layers == "last":
+        return first_hidden(encoder, batch)
+    hidden_PH = hidden(encoder, batch, layers)
+    if pooling == "cls":
+        return hidden_PH.index_select(0, batch.first_B)
+    return compared_hidden(hidden_PH, batch) if pooling == "pair" else pooled_hidden(hidden_PH, batch, pooling)
 
 
-def pooled_size(encoder: Encoder, pooling: Pooling) -> int:
+def pooled_size(encoder: Encoder, pooling: Pooling, layers: Layers = "last") -> int:
     """How many numbers `pooled` gives of a row."""
-    return encoder.config.hidden * (4 if pooling == "pair" else 1)
+    states = encoder.config.layers + 1 if layers == "all" else 1
+    return encoder.config.hidden * states * (4 if pooling == "pair" else 1)
 
 
 def narrow(encoder: Encoder, splits: Sequence[Examples]) -> tuple[list[Examples], Callable[[], None]]:
@@ -81,18 +86,20 @@ def narrow(encoder: Encoder, splits: Sequence[Examples]) -> tuple[list[Examples]
 class Classifier(Network):
     """An encoder with a linear head on what `pooled` gives; `classes` 0 is regression."""
 
-    def __init__(self, encoder: Encoder, classes: int, head_dropout: float, pooling: Pooling = "cls") -> None:
+    def __init__(
+        self, encoder: Encoder, classes: int, head_dropout: float, pooling: Pooling = "cls", layers: Layers = "last"
+    ) -> None:
         super().__init__()
-        self.encoder, self.pooling = encoder, pooling
+        self.encoder, self.pooling, self.layers = encoder, pooling, layers
         self.regression = classes == 0
-        self.head = nn.Linear(pooled_size(encoder, pooling), max(1, classes))
+        self.head = nn.Linear(pooled_size(encoder, pooling, layers), max(1, classes))
         self.head_dropout = head_dropout
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
     def forward(self, batch: PackedBatch) -> Tensor:
         """Logits (B, C)."""
-        pooled_BH = pooled(self.encoder, batch, self.pooling)
+        pooled_BH = pooled(self.encoder, batch, self.pooling, self.layers)
         logits_BC: Tensor = self.head(dropout(pooled_BH, self.head_dropout, self.training))
         return logits_BC
 
@@ -129,10 +136,12 @@ class Classifier(Network):
 class DenseClassifier(Network):
     """The classification head of transformers, dense -> gelu -> out_proj, whatever its weights: ours or others'."""
 
-    def __init__(self, encoder: Encoder, dense: nn.Linear, out: nn.Linear, pooling: Pooling = "cls") -> None:
+    def __init__(self, encoder: Encoder, outputs: int, pooling: Pooling = "cls", layers: Layers = "last") -> None:
         super().__init__()
-        self.encoder, self.dense, self.out, self.pooling = encoder, dense, out, pooling
+        self.encoder, self.pooling, self.layers = encoder, pooling, layers
+        size = pooled_size(encoder, pooling, layers)
+        self.dense, self.out = nn.Linear(size, size), nn.Linear(size, outputs)
 
     def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
         """`logits` (B, C)."""
-        return {"logits": self.out(F.gelu(self.dense(pooled(self.encoder, batch, self.pooling))))}
+        return {"logits": self.out(F.gelu(self.dense(pooled(self.encoder, batch, self.pooling, self.layers))))}

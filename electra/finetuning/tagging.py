@@ -60,9 +60,10 @@ class Tagging(TaskKind):
 
     def check_config(self, task: Task, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
         super().check_config(task, config, encoder, keep)
-        if config.pooling != "cls":
-            expected = "cls: a tag is read from each token"
-            raise BadConfig(f"finetune of {task.name}", f"has pooling {config.pooling}", expected, "drop pooling")
+        for key, kept in (("pooling", "cls"), ("head_layers", "last")):
+            if (value := getattr(config, key)) != kept:
+                expected = f"{kept}: a tag is read from each token"
+                raise BadConfig(f"finetune of {task.name}", f"has {key} {value}", expected, f"drop {key}")
 
     def encode(self, rows: list[Row], task: Task, tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
         """The target `label` has one entry a token: the tag's index at a word's first piece, else -100."""

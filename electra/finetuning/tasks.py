@@ -21,6 +21,7 @@ Stack = Literal["auto", "on", "off"]
 Length = Annotated[int, Interval(8, 2**20)]  # tokens of a row
 Vector = Literal["cls", "mean", "max"]
 Pooling = Literal[Vector, "pair"]
+Layers = Literal["last", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +135,7 @@ class FinetuneConfig(Checked):
     length: Length = 128
     fresh_layers: Literal[0, 1, 2] = 0  # Transformer layers of new weights between the encoder and the head
     pooling: Pooling = "cls"  # what the head of a sentence task reads: see heads.py, `pooled`
+    head_layers: Layers = "last"  # and of which layers: all have the embeddings among them
     dropout: BelowOne = 0.1  # of the encoder: hidden and attention alike
     head_dropout: BelowOne = 0.1
     loss: Literal["summed", "mean"] = "summed"  # over the batch; summed, the clip is nearly always active
@@ -204,10 +206,11 @@ class SquadConfig(FinetuneConfig):
         require_once(self.versions, "versions")
 
     def check_merged(self, where: str) -> None:
-        """Refuse windows that hold no text or skip some between them, and pooling; asked once all layers are merged."""
-        if self.pooling != "cls":
-            expected, do = "cls: an answer is looked for among all tokens", "set squad.pooling: cls beside it"
-            raise BadConfig(f"{where}.pooling", f"is {self.pooling}", expected, do)
+        """Refuse windows that hold no text or skip some, and what only sentences have; asked once all is merged."""
+        for key, kept in (("pooling", "cls"), ("head_layers", "last")):
+            if (value := getattr(self, key)) != kept:
+                expected, do = f"{kept}: an answer is looked for among all tokens", f"set squad.{key}: {kept} beside it"
+                raise BadConfig(f"{where}.{key}", f"is {value}", expected, do)
         if self.stride > self.length - self.question_length - 3:  # [CLS] question [SEP] text [SEP]
             found = f"is {self.stride} with question_length {self.question_length}"
             raise BadConfig(f"{where}.stride", found, f"question_length + stride + 3 at most length ({self.length})")

@@ -8,7 +8,7 @@ Hidden states equal the padded encoder's up to the order of additions.
 Weights may be those of several networks with one dimension more (stacked.py): then the tokens, and the rows, are as
 many equal shares, the first network's first.
 
-Shapes: B rows, T longest row, P tokens in all, C = B × T cells, H hidden size, D head size, S networks.
+Shapes: B rows, T longest row, P tokens in all, C = B × T cells, H hidden size, D head size, L layers, S networks.
 """
 
 import math
@@ -19,18 +19,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from electra.finetuning.batches import PackedBatch
+from electra.finetuning.tasks import Layers
 from electra.nn import varlen
 from electra.nn.dropout import dropout
 from electra.nn.encoder import Encoder, Layer
 from electra.nn.modern import ModernEmbeddings, ModernEncoder, ModernLayer, View, turn
 
 
-def hidden(encoder: Encoder, batch: PackedBatch) -> Tensor:
-    """The last hidden state of every token (P, H)."""
-    hidden_PH = _embed(encoder, batch)
+def hidden(encoder: Encoder, batch: PackedBatch, layers: Layers = "last") -> Tensor:
+    """The last hidden state of every token (P, H); of `all` layers, the embeddings first, end to end (P, (L + 1) H)."""
+    states = [_embed(encoder, batch)]
     for layer, sight in _layers(encoder, batch):
-        hidden_PH = _layer(layer, hidden_PH, batch, sight)
-    return _end(encoder, hidden_PH)
+        after_PH = _layer(layer, states[-1], batch, sight)
+        states = [*states, after_PH] if layers == "all" else [after_PH]
+    states[-1] = _end(encoder, states[-1])
+    return torch.cat(states, 1) if layers == "all" else states[0]
 
 
 def first_hidden(encoder: Encoder, batch: PackedBatch) -> Tensor:
@@ -76,9 +79,9 @@ def first_hidden(encoder: Encoder, batch: PackedBatch) -> Tensor:
     return _end(encoder, _after(last, first_BH, context.reshape(len(batch), size)))
 
 
-def pooled_hidden(encoder: Encoder, batch: PackedBatch, pooling: Literal["mean", "max"]) -> Tensor:
-    """Mean or maximum of each row's last hidden states, [CLS] and [SEP] among them (B, H)."""
-    hidden_BTH = _Spread.apply(hidden(encoder, batch), batch)  # type: ignore[no-untyped-call]
+def pooled_hidden(hidden_PH: Tensor, batch: PackedBatch, pooling: Literal["mean", "max"]) -> Tensor:
+    """Mean or maximum of each row's hidden states, [CLS] and [SEP] among them (B, H)."""
+    hidden_BTH = _Spread.apply(hidden_PH, batch)  # type: ignore[no-untyped-call]
     real_BT1 = None if batch.real_BT is None else batch.real_BT[..., None]
     if pooling == "max":
         hidden_BTH = hidden_BTH if real_BT1 is None else hidden_BTH.masked_fill(~real_BT1, float("-inf"))
@@ -88,12 +91,12 @@ def pooled_hidden(encoder: Encoder, batch: PackedBatch, pooling: Literal["mean",
     return hidden_BTH.masked_fill(~real_BT1, 0).sum(1) / real_BT1.sum(1)  # type: ignore[no-any-return]
 
 
-def compared_hidden(encoder: Encoder, batch: PackedBatch) -> Tensor:
-    """Means u and v of the last hidden states of each row's two texts, |u - v| and u · v (B, 4 H); v of one text is 0.
+def compared_hidden(hidden_PH: Tensor, batch: PackedBatch) -> Tensor:
+    """Means u and v of the hidden states of each row's two texts, |u - v| and u · v (B, 4 H); v of one text is 0.
 
     [CLS] counts to the first text, each [SEP] to the one before it (Conneau et al., 2017, of two encoders' vectors).
     """
-    hidden_BTH = _Spread.apply(hidden(encoder, batch), batch)  # type: ignore[no-untyped-call]
+    hidden_BTH = _Spread.apply(hidden_PH, batch)  # type: ignore[no-untyped-call]
     side_BT = batch.grid(batch.segments_P, 2)
     u_BH, v_BH = (
         (hidden_BTH * own_BT1).sum(1) / own_BT1.sum(1).clamp(min=1)

@@ -81,13 +81,21 @@ def test_classes_and_numbers(task, fresh, model, tokenizer, tmp_path):
     assert config["num_hidden_layers"] == 2 + fresh and "pooling" not in config
 
 
-@pytest.mark.parametrize(("task", "pooling"), [("mnli", "max"), ("stsb", "mean"), ("mrpc", "pair"), ("cola", "pair")])
-def test_pooled_heads_are_beside_an_encoder_that_stock_transformers_loads(task, pooling, model, tokenizer, tmp_path):
+@pytest.mark.parametrize(
+    ("task", "pooling", "layers"),
+    [
+        *[("mnli", "max", "last"), ("stsb", "mean", "last"), ("mrpc", "pair", "last"), ("cola", "pair", "last")],
+        *[("mrpc", "pair", "all"), ("rte", "cls", "all")],
+    ],
+)
+def test_heads_of_other_kinds_are_beside_an_encoder_that_stock_transformers_loads(
+    task, pooling, layers, model, tokenizer, tmp_path
+):
     facts, rows = GLUE[task], glue_rows(task, 9, 1)
     encoder = load_encoder(model, dropout=0.0)
     add_fresh_layers(encoder, 1, 1)
     torch.manual_seed(1)
-    network = Classifier(encoder, len(facts.labels), 0.0, pooling)
+    network = Classifier(encoder, len(facts.labels), 0.0, pooling, layers)
     torch.nn.init.normal_(network.head.bias)
     examples = encode(rows, facts, tokenizer, 40)
     ours = read_outputs(network, examples)["logits"] * facts.scale
@@ -105,9 +113,10 @@ def test_pooled_heads_are_beside_an_encoder_that_stock_transformers_loads(task, 
     assert np.abs(read_outputs(Classifier(encoder, len(facts.labels), 0.0), examples)["logits"] - ours).max() > 1e-2
     (tmp_path / "m/MANIFEST.json").unlink()
     facts_there = json.loads((tmp_path / "m" / FACTS).read_text())
-    write_json(tmp_path / "m" / FACTS, {**facts_there, "pooling": "min"})
-    with pytest.raises(BadInput, match="has pooling 'min'; expected one of cls, mean, max, pair"):
-        load_model(tmp_path / "m")
+    for key, known in (("pooling", "cls, mean, max, pair"), ("head_layers", "last, all")):
+        write_json(tmp_path / "m" / FACTS, {**facts_there, key: "min"})
+        with pytest.raises(BadInput, match=f"has {key} 'min'; expected one of {known}"):
+            load_model(tmp_path / "m")
 
 
 def test_tags_also_with_the_segments_that_stock_models_are_fed(model, tokenizer, tmp_path):
@@ -265,9 +274,13 @@ def test_pooling_is_refused_where_each_token_is_read(model, tmp_path):
     write_json(tmp_path / FACTS, folders.plain(CHUNKS))
     for split in ("train", "dev"):
         write_jsonl(tmp_path / f"{split}.jsonl", tagged_rows(3, 1))
-    config = dataclasses.replace(CONFIG, pooling="max")
-    with pytest.raises(BadConfig, match="has pooling max; expected cls: a tag is read from each token"):
-        Plan("chunks", config, rows=tmp_path, model=model, state=tmp_path / "s").jobs()
+    for changes, said in (
+        ({"pooling": "max"}, "pooling max; expected cls"),
+        ({"head_layers": "all"}, "all; expected last"),
+    ):
+        config = dataclasses.replace(CONFIG, **changes)
+        with pytest.raises(BadConfig, match=f"{said}: a tag is read from each token"):
+            Plan("chunks", config, rows=tmp_path, model=model, state=tmp_path / "s").jobs()
 
 
 def test_a_job_on_tags_leaves_scores_predictions_and_a_model(model, tmp_path):

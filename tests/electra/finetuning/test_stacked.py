@@ -58,9 +58,9 @@ def case(kind, model, tokenizer):
         config, rows = CONFIG, TAGGING.encode(tagged, task, tokenizer, CONFIG).examples
         make = lambda encoder: Tagger(encoder, len(task.classes), 40)  # noqa: E731
     else:
-        task, _, pooling = kind.partition("-")
+        task, pooling, layers = [*kind.split("-"), "cls", "last"][:3]
         config, rows = CONFIG, encode(glue_rows(task, 60, 1), GLUE[task], tokenizer, 40)
-        make = lambda encoder: Classifier(encoder, len(GLUE[task].labels), 0.0, pooling or "cls")  # noqa: E731
+        make = lambda encoder: Classifier(encoder, len(GLUE[task].labels), 0.0, pooling, layers)  # noqa: E731
     networks = []
     for seed in SEEDS:
         encoder = load_encoder(model, dropout=0.0)
@@ -72,7 +72,9 @@ def case(kind, model, tokenizer):
     return networks, rows, config
 
 
-@pytest.mark.parametrize("kind", ["mnli", "mnli-max", "stsb-mean", "rte-pair", "tags", "squad", "squad-independent"])
+@pytest.mark.parametrize(
+    "kind", ["mnli", "mnli-max", "stsb-mean", "rte-pair-all", "tags", "squad", "squad-independent"]
+)
 @pytest.mark.parametrize("room", [2**17, 1])  # 1: parts of at most 256 tokens
 def test_each_seed_learns_what_it_learns_alone(kind, room, model, tokenizer, monkeypatch):
     """Weights within 2e-5 after all steps, where training moves them a thousand times as much; losses within 1e-4."""

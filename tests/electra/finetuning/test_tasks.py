@@ -118,11 +118,10 @@ def test_a_task_that_starts_from_another_has_its_layers():
     assert finetune.selected({"defaults": {"fresh_layers": 1}}) == ("mnli", "rte")
 
 
-def test_pooling_of_every_task_must_be_taken_back_for_squad():
-    finetune = section(defaults={"pooling": "max"})
-    assert finetune.resolve("wnli", {}).pooling == "max"
-    with pytest.raises(
-        BadConfig, match=r"squad\.pooling: is max; expected cls: an answer is looked for among all tokens"
-    ):
+@pytest.mark.parametrize(("key", "value", "kept"), [("pooling", "max", "cls"), ("head_layers", "all", "last")])
+def test_what_heads_of_sentences_read_must_be_taken_back_for_squad(key, value, kept):
+    finetune = section(defaults={key: value})
+    assert getattr(finetune.resolve("wnli", {}), key) == value
+    with pytest.raises(BadConfig, match=rf"squad\.{key}: is {value}; expected {kept}: an answer is looked for among"):
         finetune.resolve_squad({})
-    assert finetune.resolve_squad({"squad": {"pooling": "cls"}}).pooling == "cls"
+    assert getattr(finetune.resolve_squad({"squad": {key: kept}}), key) == kept

@@ -6,6 +6,7 @@ import torch
 
 from electra.finetuning import unpadded
 from electra.finetuning.classification import encode
+from electra.finetuning.heads import pooled, pooled_size
 from electra.finetuning.tasks import GLUE
 from electra.finetuning.unpadded import compared_hidden, first_hidden, hidden, pooled_hidden
 from electra.nn import varlen
@@ -70,7 +71,7 @@ def test_mean_and_maximum_are_over_a_rows_own_tokens(model, examples, rows, pool
     (wanted * weights).sum().backward()
     expected = {name: parameter.grad.clone() for name, parameter in encoder.named_parameters()}
     encoder.zero_grad()
-    ours = pooled_hidden(encoder, batch, pooling)
+    ours = pooled_hidden(hidden(encoder, batch), batch, pooling)
     assert torch.allclose(ours, wanted, atol=1e-5)
     (ours * weights).sum().backward()
     for name, parameter in encoder.named_parameters():
@@ -88,7 +89,26 @@ def test_a_pair_is_the_means_of_its_texts_and_how_they_differ(model, examples, r
         first, second = states[:length][sides[:length] == 0], states[:length][sides[:length] == 1]
         u, v = first.mean(0), second.mean(0) if len(second) else torch.zeros(32)
         wanted.append(torch.cat([u, v, (u - v).abs(), u * v]))
-    assert torch.allclose(compared_hidden(encoder, batch), torch.stack(wanted), atol=1e-5)
+    assert torch.allclose(compared_hidden(hidden(encoder, batch), batch), torch.stack(wanted), atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "pair"])
+def test_all_layers_end_to_end_are_the_embeddings_and_what_each_layer_gives(model, examples, pooling):
+    encoder = load_encoder(model, dropout=0.0)
+    batch = examples.batch(np.arange(5))
+    states = [hidden(encoder, batch, "all")[:, at : at + 32] for at in (0, 32, 64)]
+    given = []
+    hooks = [layer.register_forward_hook(lambda layer, args, out: given.append(out)) for layer in encoder.layers]
+    hooks.append(encoder.project.register_forward_hook(lambda part, args, out: given.append(out)))
+    encoder(*padded(batch))
+    for hook in hooks:
+        hook.remove()
+    for ours, theirs in zip(states, given, strict=True):
+        assert torch.allclose(ours, theirs.flatten(0, 1)[batch.cell_P], atol=1e-5)
+    assert torch.equal(states[-1], hidden(encoder, batch))
+    found = pooled(encoder, batch, pooling, "all")
+    assert found.shape[1] == pooled_size(encoder, pooling, "all") == 3 * pooled_size(encoder, pooling)
+    assert torch.allclose(torch.cat(found.split(32, 1)[2::3], 1), pooled(encoder, batch, pooling), atol=1e-5)
 
 
 def test_attention_dropout_has_the_gradient_of_what_it_did(model, examples):
