@@ -24,7 +24,7 @@ class EncoderConfig(Checked):
     attention_dropout: BelowOne = 0.1
     layer_norm_eps: Fraction = 1e-12
     init_std: Annotated[float, Interval(0, 10, "(]")] = 0.02
-    init: Literal["published", "normal", "mimetic", "neighbours"] = "published"  # see encoder.py, `initialise`
+    init: Literal["published", "normal", "mimetic", "neighbours"] = "published"  # see first_attention.py
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,10 +57,12 @@ class ModernConfig(Checked):
     attention_dropout: BelowOne = 0.0  # of probabilities and of what attention returns
     layer_norm_eps: Fraction = 1e-5
     init_std: Annotated[float, Interval(0, 10, "(]")] = 0.02
-    init: Literal["published", "mimetic"] = "published"
+    init: Literal["published", "mimetic", "neighbours"] = "published"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        fits = self.embedding == self.hidden > 16 or self.init != "neighbours"
+        require(fits, "embedding", self.embedding, f"hidden ({self.hidden}), and 17 or more, with init neighbours")
         expected = f"a divisor of half of hidden ({self.hidden}): positions turn pairs"
         require(self.hidden % (2 * self.heads) == 0, "heads", self.heads, expected)
         require(self.window % 2 == 0, "window", self.window, "an even number")

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from electra.nn.config import AnyEncoderConfig
-from electra.nn.encoder import Encoder, begin_attention, mimetic_attention
+from electra.nn.encoder import Encoder
+from electra.nn.first_attention import begin_attention, mimetic_attention
 from electra.nn.kinds import initialise, make_encoder, make_layer
 from electra.seeds import derive
 

@@ -21,7 +21,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from electra.nn.encoder import Embeddings, Encoder, begin_attention
+from electra.nn.encoder import Embeddings, Encoder
+from electra.nn.first_attention import begin_attention
 from electra.nn.kinds import disentangled, initialise, make_encoder
 from electra.nn.token_heads import ReplacedTokenHead
 from electra.optim.muon import build_muon

@@ -4,11 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from electra.errors import BadConfig, BadInput
+from electra.errors import BadInput
 from electra.files import write_json
 from electra.nn.config import EncoderConfig
-from electra.nn.encoder import Encoder, Layer, initialise, mimetic_attention
-from electra.nn.fresh import fresh_encoder
+from electra.nn.encoder import Encoder, initialise
 from electra.nn.weights import config_json, read_config
 from electra.pretraining.discriminator import Discriminator
 from electra.pretraining.generator import Generator
@@ -50,78 +49,6 @@ def test_normal_is_the_same_everywhere():
     for part in (discriminator.encoder.project, discriminator.encoder.layers[0].expand, discriminator.head.logit):
         assert part.weight.std().item() == pytest.approx(0.02, rel=0.1)
     assert discriminator.encoder.layers[0].expand.weight.abs().max() > 0.04  # not cut
-
-
-def query_and_key(layer: Layer) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    query, key, _ = layer.attention.qkv.weight.detach().chunk(3)
-    size = len(query) // layer.attention.heads
-    return list(zip(query.split(size), key.split(size), strict=True))
-
-
-def test_mimetic_heads_are_the_best_approximation_of_noise_and_identity():
-    layer = Layer(EncoderConfig(**SHAPE))
-    torch.manual_seed(3)
-    mimetic_attention([layer])
-    torch.manual_seed(3)
-    for query, key in query_and_key(layer):
-        wanted = 0.7 * torch.randn(256, 256) / 16 + 0.7 * torch.eye(256)
-        found = query.T @ key
-        left_out = (
-            torch.linalg.svdvals(wanted.double())[64:].square().sum().sqrt()
-        )  # Eckart and Young: no rank 64 is nearer
-        assert torch.linalg.norm((found - wanted).double()) == pytest.approx(left_out.item(), rel=1e-4)
-        assert torch.allclose(query.norm(dim=1), key.norm(dim=1), atol=1e-4)  # the roots are shared out evenly
-        assert found.diagonal().mean() > 5 * found.abs().mean()
-        assert (query.gather(1, query.abs().argmax(1, keepdim=True)) > 0).all()
-
-
-def test_mimetic_changes_queries_and_keys_and_nothing_else():
-    published, found = (fresh_encoder(EncoderConfig(**SHAPE, init=init), 500, 5) for init in ("published", "mimetic"))
-    again = fresh_encoder(EncoderConfig(**SHAPE, init="mimetic"), 500, 5)
-    for (name, value), other, twin in zip(
-        published.named_parameters(), found.parameters(), again.parameters(), strict=True
-    ):
-        assert torch.equal(other, twin), name
-        same = 512 if name.endswith("qkv.weight") else 0
-        assert torch.equal(value[same:], other[same:]), name
-        assert same == 0 or not torch.isclose(value[:same], other[:same]).any(1).all()
-
-
-def test_heads_of_neighbours_look_at_the_words_beside_their_own():
-    shape = {"layers": 2, "hidden": 128, "heads": 4, "ffn": 64, "embedding": 128}
-    encoder = fresh_encoder(EncoderConfig(**shape, init="neighbours", init_std=0.1), 500, 5).eval()
-    ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
-    query, key, _ = encoder.layers[0].attention.qkv(encoder.embeddings(ids, torch.zeros_like(ids))).chunk(3, -1)
-    for head, offset in enumerate((-1, 1, -2, 2)):
-        one = slice(32 * head, 32 * head + 32)
-        share = (query[..., one] @ key[..., one].mT / 32**0.5).softmax(-1).mean(0)  # of each of a row's 128 words
-        for position in range(2, 126):
-            assert share[position].argmax() == position + offset and share[position].max() > 0.25, (head, position)
-
-
-def test_neighbours_change_what_they_need_and_nothing_else():
-    shape = SHAPE | {"embedding": 256, "layers": 2}
-    published, found = (
-        fresh_encoder(EncoderConfig(**shape, init=init), 500, 5) for init in ("published", "neighbours")
-    )
-    for (name, value), other in zip(published.named_parameters(), found.parameters(), strict=True):
-        changed = (value != other).nonzero()
-        if name == "layers.0.attention.qkv.weight":
-            assert changed[:, 0].max() < 512  # queries and keys
-        elif name in {"embeddings.word.weight", "embeddings.token_type.weight"}:
-            assert changed[:, 1].min() == 192 and not other[:, 192:].any()
-        elif name == "embeddings.position.weight":
-            words = found.embeddings.word.weight[:, :192]
-            assert not other[:, :192].any() and other[:, 192:].std().item() == pytest.approx(
-                2**0.5 * words.std().item(), rel=0.1
-            )
-        else:
-            assert not len(changed), name
-
-
-def test_neighbours_need_words_as_wide_as_the_layers():
-    with pytest.raises(BadConfig, match=r"embedding: is 128; expected hidden \(256\) with init neighbours"):
-        EncoderConfig(**SHAPE, init="neighbours")
 
 
 def test_a_folder_tells_what_a_fresh_network_of_its_shape_begins_with(tmp_path):

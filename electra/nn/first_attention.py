@@ -1,0 +1,120 @@
+"""What attention begins as where `init` says so: looking for a head's own word, or at the words beside it.
+
+Shapes: H hidden size, D head size, F frequencies, V vocabulary size, P positions.
+"""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from electra.nn.encoder import Attention, Block, Encoder
+from electra.nn.modern import ModernEncoder, ModernLayer
+
+
+def begin_attention(encoder: Encoder, init: str) -> None:
+    """What `init` of `mimetic` or `neighbours` does to a network whose values are drawn."""
+    if init == "mimetic":
+        mimetic_attention(encoder.layers)
+    elif init == "neighbours" and isinstance(encoder, ModernEncoder):
+        turned_neighbour_attention(encoder)
+    elif init == "neighbours":
+        neighbour_attention(encoder)
+
+
+def offset(head: int) -> int:
+    """Where a head of neighbours looks: 1 to the left, 1 to the right, 2 to the left, ..."""
+    return (head // 2 + 1) * (1 if head % 2 else -1)
+
+
+@torch.no_grad()
+def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: float = 0.7) -> None:
+    """Let every head of these layers begin by looking for its own word (Trockman & Kolter 2023), in place.
+
+        Wqᵀ Wk ≈ M = noise · Z / √H + own · I        Z ~ N(0, 1), (H, H)
+
+    Trained encoders show such a diagonal; from unrelated Q and K, attention that finds a word again elsewhere in the
+    row takes long to form. M has more rank than a head, so each head gets the best approximation of an M of its own:
+    the singular value decomposition cut to the head's size D, its roots shared out to both. From torch's global
+    generator; of the two signs of a singular vector the one with which its largest entry is positive.
+    """
+    for layer in layers:
+        assert isinstance(layer, Block)
+        query_HH, key_HH, _ = layer.attention.qkv.weight.chunk(3)
+        width, size = len(query_HH), len(query_HH) // layer.attention.heads
+        for query_DH, key_DH in zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True):
+            m_HH = noise * torch.randn(width, width) / math.sqrt(width) + own * torch.eye(width)
+            left_HH, values_H, right_HH = torch.linalg.svd(m_HH)
+            left_DH, right_DH, root_D1 = left_HH.T[:size], right_HH[:size], values_H[:size, None].sqrt()
+            sign_D1 = left_DH.gather(1, left_DH.abs().argmax(1, keepdim=True)).sign()
+            query_DH.copy_(left_DH * root_D1 * sign_D1)
+            key_DH.copy_(right_DH * root_D1 * sign_D1)
+
+
+@torch.no_grad()
+def neighbour_attention(encoder: Encoder) -> None:
+    """Let the heads of the first layer begin by looking at the words beside their own, in place.
+
+    Each at its `offset`. The last D dimensions of the embeddings (D:
+    the size of a head) are the positions' alone at first, sin(ωp) and cos(ωp) of D / 2 frequencies ω from 0 to
+    π, as large as the other dimensions. A head's query is its position turned by its offset, its key the position
+    as it is: of their products, Σ cos(ω · (distance - offset)), the one at the offset is 5 as softmax sees it, and
+    the others are near 0. Nothing is fixed: all of it learns. Without it such heads take millions of tokens to form.
+    """
+    block, attention = encoder.embeddings, encoder.layers[0].attention
+    assert isinstance(attention, Attention) and isinstance(encoder.project, nn.Identity)
+    word_VE, position_PE = (table.clone() for table in block.tables())
+    width, size = word_VE.shape[1], word_VE.shape[1] // attention.heads
+    half = size // 2
+    places = slice(width - 2 * half, None)
+    frequency_F = math.pi * ((torch.arange(half) + 0.5) / half) ** 1.3  # evenly, distances would look alike in turns
+
+    angle_PF = torch.arange(len(position_PE))[:, None] * frequency_F
+    position_PE.zero_()
+    others = (word_VE.var() + block.token_type.weight.var()).sqrt()
+    position_PE[:, places] = 2**0.5 * others * torch.cat([angle_PF.sin(), angle_PF.cos()], 1)
+    word_VE[:, places] = 0
+    block.load_tables(word_VE, position_PE)
+    block.token_type.weight[:, places] = 0
+
+    query_HH, key_HH, _ = attention.qkv.weight.chunk(3)
+    for head, (query_DH, key_DH) in enumerate(zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True)):
+        turn_F = offset(head) * frequency_F
+        sine_FF, cosine_FF = (5 / math.sqrt(size) * part.diag() for part in (turn_F.sin(), turn_F.cos()))
+        query_DH.zero_()
+        key_DH.zero_()
+        key_DH[: 2 * half, places] = torch.eye(2 * half)
+        query_DH[:half, places] = torch.cat([cosine_FF, sine_FF], 1)  # sin(a + b) = cos b sin a + sin b cos a
+        query_DH[half : 2 * half, places] = torch.cat([-sine_FF, cosine_FF], 1)
+
+
+@torch.no_grad()
+def turned_neighbour_attention(encoder: ModernEncoder) -> None:
+    """`neighbour_attention` where positions turn queries and keys, in place.
+
+    What they turn must not differ from word to word, so the last dimension of every word is one constant at first, 4 as
+    the norm leaves it, and the first layer's queries and keys read it alone. A pair of numbers turns with frequency ω;
+    a query begins turned by its head's offset r:
+
+        query · key / √D = Σ a cos(ω (distance - r)),   a = 8 ω / Σ ω
+
+    The fast pairs tell a word from the next, the slow ones from the next but six, where the fastest come round.
+    """
+    block, layer, config = encoder.embeddings, encoder.layers[0], encoder.config
+    assert isinstance(layer, ModernLayer)
+    size = config.hidden // config.heads
+    (word_VH,) = (table.clone() for table in block.tables())
+    word_VH[:, -1] = 4 * word_VH.std() / math.sqrt(1 - 4**2 / config.hidden)
+    block.load_tables(word_VH)
+
+    theta = config.global_theta if layer.sees_all else config.local_theta
+    frequency_F = theta ** -(torch.arange(0, size, 2) / size)
+    root_F = (8 * math.sqrt(size) * frequency_F / frequency_F.sum()).sqrt() / 4
+    query_HH, key_HH, _ = layer.attention.qkv.weight.chunk(3)
+    for head, (query_DH, key_DH) in enumerate(zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True)):
+        query_DH.zero_()
+        key_DH.zero_()
+        turn_F = offset(head) * frequency_F
+        query_DH[:, -1] = torch.cat([root_F * turn_F.cos(), root_F * turn_F.sin()])
+        key_DH[: size // 2, -1] = root_F
