@@ -1,7 +1,7 @@
-"""What a modern encoder and Muon give on real text, one part at a time, at equal processor time or equal operations:
+"""What a modern encoder and its parts give on real text, one at a time, at equal processor time or equal operations:
 
     python benchmarks/modern.py --data ../shared/data/corpus/wiki-0.jsonl.xz --seconds 600
-    python benchmarks/modern.py --data ../shared/data/corpus/wiki-0.jsonl.xz --flops 2e13
+    python benchmarks/modern.py --data ../shared/data/corpus/wiki-0.jsonl.xz --flops 2e13 --tasks build/tasks/local
 
 1. the first documents of a file (one JSON document with a `text` a line) become a vocabulary,
    rows, and held-out sentences
@@ -10,13 +10,15 @@
    stopped, it goes on where it was
 4. all discriminators judge the same held-out rows, corrupted once by the generator of the first arm and seed, and the
    same minimal pairs: a held-out sentence, and itself with two words swapped, one dropped, or one inflected
-5. when all are done, benchmarks/results/modern-<kind>-<budget>.json
+5. with --tasks, each encoder is fine-tuned for CoLA and STS-B, by one recipe
+6. when all are done, benchmarks/results/modern-<kind>-<budget>.json
 
 Operations are those of matrix products in networks; Muon's own are added (`muon_flops`).
 Processor seconds are the process's.
 """
 
 import argparse
+import copy
 import dataclasses
 import itertools
 import json
@@ -42,6 +44,13 @@ from electra.data.text import sentences
 from electra.data.tokenizer import Tokenizer, train_wordpiece
 from electra.errors import Stopped
 from electra.files import dump_json, read_json, sha256_file, write_atomic, write_json
+from electra.finetuning import predictions
+from electra.finetuning.classification import encode
+from electra.finetuning.heads import Classifier, narrow
+from electra.finetuning.reading import read_rows
+from electra.finetuning.tasks import GLUE, FinetuneConfig
+from electra.finetuning.training import read_outputs
+from electra.finetuning.training import train as finetune
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.evaluation import area_under_curve
@@ -63,16 +72,32 @@ BASE: dict[str, Any] = {
 }
 MUON = {"pretrain": {"optimizer": "muon"}}
 STABLE = {"pretrain": {"schedule": "warmup_stable_decay", "decay_share": 0.2}}
+WIDE: dict[str, Any] = {"encoder": {"init_std": 0.09}}  # about 1 / √hidden, where 0.02 is that of 2,500
+BESIDE = {"encoder": {"init_std": 0.09, "init": "neighbours"}}
 ARMS: dict[str, dict[str, Any]] = {  # what differs from the paper's recipe
     "paper's encoder": {},
     "paper's, Muon": MUON,
     "paper's, stable": STABLE,
+    "paper's, wide": WIDE,
+    "paper's, neighbours": BESIDE,
     "modern": {"encoder": MODERN},
     "modern, local": {"encoder": {**MODERN, "window": 8}},
     "modern, Muon": merge({"encoder": MODERN}, MUON),
+    "modern, wide": merge({"encoder": MODERN}, WIDE),
+    "modern, neighbours": merge({"encoder": MODERN}, BESIDE),
+    "modern, neighbours, Muon": merge(merge({"encoder": MODERN}, BESIDE), MUON),
+    "modern, neighbours, stable": merge(merge({"encoder": MODERN}, BESIDE), STABLE),
 }
 WHOLE, HALF = list(ARMS), ", half the budget"
 ARMS |= {arm + HALF: ARMS[arm] for arm in WHOLE}
+_TUNED: dict[str, Any] = {"learning_rate": 5e-4, "epochs": 3, "bias_correction": True, "beta2": 0.98, "dropout": 0.0}
+_TUNED |= {"layer_decay": 1.0, "precision": "fp32"}
+TUNED = {
+    "cola": FinetuneConfig(**{**_TUNED, "pooling": "mean"}),
+    "stsb": FinetuneConfig(
+        **{**_TUNED, "pooling": "pair", "head_layers": "all", "learning_rate": 5e-3, "layer_decay": 0.3}
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,9 +227,14 @@ def judged(model: Pretraining, rows: tuple[Any, Any, Any]) -> dict[str, float]:
     return {"auc": area_under_curve(logits.numpy(), truth.numpy() > 0), "loss_over_entropy": float(loss / entropy)}
 
 
+def folder(home: Path, arm: str, seed: int) -> Path:
+    """Of a run."""
+    return home / re.sub(r"\W+", "-", f"{arm}-{seed}")
+
+
 def one(arm: str, seed: int, steps: int, text: Text, home: Path) -> tuple[Pretraining, dict[str, Any]]:
     """Pre-train, or go on; what it took is kept beside the run."""
-    config, run = settings(arm, seed, steps), home / re.sub(r"\W+", "-", f"{arm}-{seed}")
+    config, run = settings(arm, seed, steps), folder(home, arm, seed)
     known = run / "seconds.json"
     spent, started = (read_json(known)["seconds"] if known.is_file() else 0.0), time.process_time()
     torch.set_num_threads(1)
@@ -220,6 +250,27 @@ def one(arm: str, seed: int, steps: int, text: Text, home: Path) -> tuple[Pretra
     last = trained.history[-1]
     facts = {"seconds": read_json(known)["seconds"], "masked_token_loss": last["mlm_loss"], "own_auc": last["disc_auc"]}
     return trained.model, {"steps": steps, **facts, "history": trained.history}
+
+
+def tuned(model: Pretraining, text: Text, tasks: Path, seed: int, home: Path) -> dict[str, float]:
+    """Scores on dev of the encoder fine-tuned for every task, one run each; kept beside the run."""
+    if (known := home / "tuned.json").is_file():
+        return dict(read_json(known))
+    found = {}
+    for name, config in TUNED.items():
+        task, rows = (
+            GLUE[name],
+            {split: read_rows(tasks / name / f"{split}.jsonl", GLUE[name]) for split in ("train", "dev")},
+        )
+        encoder = copy.deepcopy(model.discriminator.encoder)
+        splits, _ = narrow(encoder, [encode(each, task, text.tokenizer, config.length) for each in rows.values()])
+        torch.manual_seed(seed)
+        network = Classifier(encoder, len(task.labels), config.head_dropout, config.pooling, config.head_layers)
+        finetune(network, splits[0], config, seed=seed, stream=name)
+        scores = predictions.scores(task, rows[1], read_outputs(network, splits[1])["logits"])
+        found[f"{name}_{task.metrics[0]}"] = scores[task.metrics[0]]
+    write_json(known, found)
+    return found
 
 
 def _quiet(step: int, numbers: dict[str, float]) -> None:
@@ -246,6 +297,7 @@ def main() -> int:
     asked.add_argument("--seconds", type=float, help="processor seconds of each run")
     asked.add_argument("--flops", type=float, help="operations in matrix products of each run, instead")
     asked.add_argument("--seeds", type=int, default=3)
+    asked.add_argument("--tasks", type=Path, help="a folder of the stage `tasks`, to fine-tune")
     asked.add_argument(
         "--arms", nargs="+", default=WHOLE, choices=list(ARMS), help="the first one's generator judges all"
     )
@@ -275,6 +327,8 @@ def main() -> int:
             rows = rows or fixed_rows(model, text)
             facts |= {f"fixed_{name}": value for name, value in judged(model, rows).items()}
             facts |= {f"pairs_{name}": seen(model, each, text.tokenizer) for name, each in pairs.items()}
+            if chosen.tasks:
+                facts |= tuned(model, text, chosen.tasks, seed, folder(home, arm, seed))
             runs[arm].append({"seed": seed, **facts})
     except Stopped as stopped:
         sys.stderr.write(f"{stopped}\n")

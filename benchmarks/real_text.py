@@ -65,9 +65,9 @@ PRETRAIN: dict[str, Any] = {
     **{"schedule": "warmup_stable_decay", "decay_share": FALLING, "threads": 1, "precision": "fp32"},
     **{"log_every": 100, "eval_every": 500, "save_every": 500},
 }
-# Fine-tuning: as mini_plus but for these. The head reads all layers; of one text the mean of its states; of two how
-# their means differ, and then it learns faster than the encoder, from fresh weights, too.
-ONE: dict[str, Any] = {"pooling": "mean", "head_layers": "all"}
+# Fine-tuning: as mini_plus but for these. One text: the mean of its states; two texts: how their means differ in all
+# layers, by a head that learns faster than the encoder, from fresh weights, too.
+ONE: dict[str, Any] = {"pooling": "mean"}
 TWO: dict[str, Any] = {
     "pooling": "pair",
     "head_layers": "all",
