@@ -312,7 +312,7 @@ def main() -> int:
         "megabytes": chosen.megabytes,
         "text": chosen.data.name,
     }
-    home = RUNS / f"{kind}-{budget:g}-{digest(what)}"
+    home = RUNS / f"{kind}-{budget:g}-{digest(what | {'arms': ARMS})}"
     if not (plan := home / "plan.json").is_file():
         times, costs = step_seconds(WHOLE, text), {arm: flops_of(arm, text) for arm in WHOLE}
         write_json(plan, {"step_seconds": times, "step_flops": costs, "begun": provenance(("torch",))})
