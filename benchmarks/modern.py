@@ -258,12 +258,9 @@ def tuned(model: Pretraining, text: Text, tasks: Path, seed: int, home: Path) ->
         return dict(read_json(known))
     found = {}
     for name, config in TUNED.items():
-        task, rows = (
-            GLUE[name],
-            {split: read_rows(tasks / name / f"{split}.jsonl", GLUE[name]) for split in ("train", "dev")},
-        )
-        encoder = copy.deepcopy(model.discriminator.encoder)
-        splits, _ = narrow(encoder, [encode(each, task, text.tokenizer, config.length) for each in rows.values()])
+        task, encoder = GLUE[name], copy.deepcopy(model.discriminator.encoder)
+        rows = [read_rows(tasks / name / f"{split}.jsonl", task) for split in ("train", "dev")]
+        splits, _ = narrow(encoder, [encode(each, task, text.tokenizer, config.length) for each in rows])
         torch.manual_seed(seed)
         network = Classifier(encoder, len(task.labels), config.head_dropout, config.pooling, config.head_layers)
         finetune(network, splits[0], config, seed=seed, stream=name)

@@ -17,14 +17,16 @@ from benchmarks.modern import (
     read,
     settings,
     steps_for,
+    tuned,
 )
 from benchmarks.modern import summary as summarised
-from electra.files import dump_json, read_json
+from electra.files import dump_json, read_json, write_jsonl
 from electra.optim.muon import orthogonal
 from electra.pretraining.model import Pretraining
 from electra.pretraining.trainer import Data
 from pipelines.report.comparison import decided, difference
 from tests.conftest import ROOT
+from tests.electra.finetuning.conftest import glue_rows
 from tests.electra.helpers import SPECIAL
 from tests.electra.pretraining.test_modern import Counted
 
@@ -65,32 +67,51 @@ def test_operations_of_muon_are_those_that_are_run():
     assert total == muon_flops(model) > 0
 
 
-def test_text_becomes_rows_and_sentences_that_are_in_none(tmp_path):
-    path = tmp_path / "text.jsonl.xz"
-    words = [
-        "the",
-        "old",
-        "cat",
-        "sleeps",
-        "near",
-        "a",
-        "river",
-        "and",
-        "the",
-        "young",
-        "dog",
-        "runs",
-        "over",
-        "green",
-        "hills",
-    ]
+WORDS = [
+    "the",
+    "old",
+    "cat",
+    "sleeps",
+    "near",
+    "a",
+    "river",
+    "and",
+    "the",
+    "young",
+    "dog",
+    "runs",
+    "over",
+    "green",
+    "hills",
+]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "text.jsonl.xz"
     with lzma.open(path, "wt") as file:
         for number in range(60):
-            text = " ".join(words[(number + i) % len(words)] for i in range(10)).capitalize() + f" {number}."
+            text = " ".join(WORDS[(number + i) % len(WORDS)] for i in range(10)).capitalize() + f" {number}."
             file.write(dump_json({"text": text}).replace("\n", "") + "\n")
-    text = read(path, 1.0)
+    return read(path, 1.0)
+
+
+def test_text_becomes_rows_and_sentences_that_are_in_none(text):
     assert len(text.data.train) == 57 and len(text.data.valid) == len(text.sentences) == 3
     assert [each.rstrip(".").split()[-1] for each in text.sentences] == ["0", "20", "40"]
+
+
+def test_an_encoder_is_fine_tuned_for_each_task_once_and_stays_as_it_was(text, tmp_path):
+    model = Pretraining(settings("modern", 1, 40), text.tokenizer.vocab_size, text.data.special).eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    for task in ("cola", "stsb"):
+        for split, seed in (("train", 1), ("dev", 2)):
+            write_jsonl(tmp_path / "tasks" / task / f"{split}.jsonl", glue_rows(task, 40, seed))
+    (tmp_path / "run").mkdir()
+    found = tuned(model, text, tmp_path / "tasks", 1, tmp_path / "run")
+    assert set(found) == {"cola_matthews", "stsb_spearman"} and all(-100 <= score <= 100 for score in found.values())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert tuned(model, text, tmp_path / "none", 1, tmp_path / "run") == found
 
 
 def test_a_budget_pays_for_steps_and_half_of_it_for_half_as_many():
