@@ -82,8 +82,7 @@ RECIPE: dict[str, Any] = {
     "squad": {"max_train_rows": 1500},
     "tasks": {
         **{"cola": ONE, "sst2": ONE, "mrpc": TWO, "stsb": STSB},
-        **{"qqp": {**TWO, "max_train_rows": 5000}, "qnli": TWO, "rte": {**TWO, "epochs": 3}},
-        **{"mnli": {**TWO, "max_train_rows": 4500}},
+        **{"qqp": TWO, "qnli": TWO, "rte": {**TWO, "epochs": 3}, "mnli": TWO},
     },
 }
 TASKS_HERE = [*RECIPE["run"], *SQUAD.values()]
