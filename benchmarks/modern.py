@@ -1,4 +1,4 @@
-"""What a modern encoder and its parts give on real text, one at a time, at equal processor time or equal operations:
+"""What a modern encoder, Muon, a schedule and other first weights give on real text, at equal time or operations:
 
     python benchmarks/modern.py --data ../shared/data/corpus/wiki-0.jsonl.xz --seconds 600
     python benchmarks/modern.py --data ../shared/data/corpus/wiki-0.jsonl.xz --flops 2e13 --tasks build/tasks/local
@@ -10,7 +10,7 @@
    stopped, it goes on where it was
 4. all discriminators judge the same held-out rows, corrupted once by the generator of the first arm and seed, and the
    same minimal pairs: a held-out sentence, and itself with two words swapped, one dropped, or one inflected
-5. with --tasks, each encoder is fine-tuned for CoLA and STS-B, by one recipe
+5. with --tasks, each encoder is fine-tuned for CoLA and STS-B, by one recipe a task
 6. when all are done, benchmarks/results/modern-<kind>-<budget>.json
 
 Operations are those of matrix products in networks; Muon's own are added (`muon_flops`).
@@ -38,7 +38,7 @@ import torch
 
 from benchmarks.minimal_pairs import LENGTH, minimal_pairs, seen
 from benchmarks.provenance import provenance
-from electra.config import build, digest, merge
+from electra.config import build, digest, merge, plain
 from electra.data.packing import Packer, PackingConfig
 from electra.data.text import sentences
 from electra.data.tokenizer import Tokenizer, train_wordpiece
@@ -61,6 +61,7 @@ from electra.pretraining.trainer import Launch, pretrain
 
 RUNS, OUT = Path("runs/modern-benchmark"), Path("benchmarks/results")
 VOCABULARY, HELD_OUT, TIMED = 4096, 512, 20
+SPLITS = ("train", "dev")
 BERT = {"layers": 2, "hidden": 128, "heads": 4, "ffn": 512, "embedding": 128, "dropout": 0.0, "attention_dropout": 0.0}
 MODERN = {"kind": "modern", "layers": 2, "hidden": 128, "heads": 4, "ffn": 340, "embedding": 128}
 BASE: dict[str, Any] = {
@@ -90,7 +91,7 @@ ARMS: dict[str, dict[str, Any]] = {  # what differs from the paper's recipe
 }
 WHOLE, HALF = list(ARMS), ", half the budget"
 ARMS |= {arm + HALF: ARMS[arm] for arm in WHOLE}
-_TUNED: dict[str, Any] = {"learning_rate": 5e-4, "epochs": 3, "bias_correction": True, "beta2": 0.98, "dropout": 0.0}
+_TUNED: dict[str, Any] = {"learning_rate": 5e-4, "epochs": 3, "bias_correction": True, "beta2": 0.98}
 _TUNED |= {"layer_decay": 1.0, "precision": "fp32"}
 TUNED = {
     "cola": FinetuneConfig(**{**_TUNED, "pooling": "mean"}),
@@ -253,21 +254,28 @@ def one(arm: str, seed: int, steps: int, text: Text, home: Path) -> tuple[Pretra
 
 
 def tuned(model: Pretraining, text: Text, tasks: Path, seed: int, home: Path) -> dict[str, float]:
-    """Scores on dev of the encoder fine-tuned for every task, one run each; kept beside the run."""
-    if (known := home / "tuned.json").is_file():
-        return dict(read_json(known))
+    """Scores on dev of the encoder fine-tuned for every task, one run each; kept, with what they are of."""
+    made, known = recipe(tasks), home / "tuned.json"
+    if known.is_file() and read_json(known)["made"] == made:
+        return dict(read_json(known)["scores"])
     found = {}
     for name, config in TUNED.items():
         task, encoder = GLUE[name], copy.deepcopy(model.discriminator.encoder)
-        rows = [read_rows(tasks / name / f"{split}.jsonl", task) for split in ("train", "dev")]
+        rows = [read_rows(tasks / name / f"{split}.jsonl", task) for split in SPLITS]
         splits, _ = narrow(encoder, [encode(each, task, text.tokenizer, config.length) for each in rows])
         torch.manual_seed(seed)
         network = Classifier(encoder, len(task.labels), config.head_dropout, config.pooling, config.head_layers)
         finetune(network, splits[0], config, seed=seed, stream=name)
         scores = predictions.scores(task, rows[1], read_outputs(network, splits[1])["logits"])
         found[f"{name}_{task.metrics[0]}"] = scores[task.metrics[0]]
-    write_json(known, found)
+    write_json(known, {"made": made, "scores": found})
     return found
+
+
+def recipe(tasks: Path) -> dict[str, Any]:
+    """How every encoder is fine-tuned, and the hashes of the rows."""
+    rows = {f"{name}/{split}": sha256_file(tasks / name / f"{split}.jsonl") for name in TUNED for split in SPLITS}
+    return {"settings": {name: plain(config) for name, config in TUNED.items()}, "rows": rows}
 
 
 def _quiet(step: int, numbers: dict[str, float]) -> None:
@@ -294,7 +302,7 @@ def main() -> int:
     asked.add_argument("--seconds", type=float, help="processor seconds of each run")
     asked.add_argument("--flops", type=float, help="operations in matrix products of each run, instead")
     asked.add_argument("--seeds", type=int, default=3)
-    asked.add_argument("--tasks", type=Path, help="a folder of the stage `tasks`, to fine-tune")
+    asked.add_argument("--tasks", type=Path, help="folder of the stage `tasks`: fine-tune for CoLA and STS-B, too")
     asked.add_argument(
         "--arms", nargs="+", default=WHOLE, choices=list(ARMS), help="the first one's generator judges all"
     )
@@ -332,6 +340,7 @@ def main() -> int:
         return stopped.exit_code
     result = {
         "what": what | {"arms": {arm: ARMS[arm] for arm in chosen.arms}},
+        **({"fine_tuning": recipe(chosen.tasks)} if chosen.tasks else {}),
         "command": shlex.join(["python", *sys.argv]),
         "plan": planned,
         "ended": provenance(("torch",)),

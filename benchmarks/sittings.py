@@ -39,15 +39,22 @@ def train(config: ElectraConfig, rows: ModelRows, home: Path) -> Trained:
             extend(config, rows, home, flat)
         write_json(notes(branch), sittings(home))
         _, groups, progress = checkpoint.load(start)
+        if progress["fingerprint"] != fingerprint(endless(config), rows):
+            raise BadInput(start, "is of other settings or rows", "a flat run of these", "move its folder away")
         checkpoint.save(branch, flat, groups, progress | {"fingerprint": owner}, keep=2)
     with Clock(branch):
         return rows.train(config, branch, log=_quiet, title=branch.name, owner=owner)
 
 
+def endless(config: ElectraConfig) -> ElectraConfig:
+    """The settings of the flat run."""
+    pretrain = dataclasses.replace(config.pretrain, steps=FOREVER, log_every=flat_steps(config), keep=3)
+    return dataclasses.replace(config, pretrain=pretrain)
+
+
 def extend(config: ElectraConfig, rows: ModelRows, home: Path, flat: int) -> None:
     """Let the flat run go on to a step, and leave a checkpoint there."""
-    endless = dataclasses.replace(config.pretrain, steps=FOREVER, log_every=flat, keep=3)
-    config = dataclasses.replace(config, pretrain=endless)
+    config = endless(config)
     if (there := max(checkpoint.steps(home), default=0)) > flat:
         raise BadInput(home, f"is at step {there:,}", f"at most {flat:,}", "ask for more steps")
 

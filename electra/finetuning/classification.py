@@ -106,12 +106,14 @@ class Classification(TaskKind):
         task_json: dict[str, Any] = {"task": dataclasses.asdict(task)}
         outputs = named_outputs(task.labels or ("score",))
         outputs["problem_type"] = "regression" if task.regression else "single_label_classification"
-        head = network.dense_tensors(task.scale if task.regression else 1.0)
-        published = network.pooling == "cls" and network.layers == "last"
-        if published and not isinstance(network.encoder.config, ModernConfig):
+        scale, shape = task.scale if task.regression else 1.0, network.encoder.config
+        if (network.pooling, network.layers) == ("cls", "last") and not isinstance(shape, ModernConfig):
+            head = network.dense_tensors(scale, shape.hidden)
             return Exported(self.architecture, task_json, outputs, head)
         extra = {"pooling": network.pooling} | ({} if network.layers == "last" else {"head_layers": network.layers})
-        return Exported("ElectraModel", task_json | extra, outputs | extra, beside={POOLED: head})
+        return Exported(
+            "ElectraModel", task_json | extra, outputs | extra, beside={POOLED: network.dense_tensors(scale)}
+        )
 
     def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
         outputs = max(1, len(task.labels))
@@ -121,8 +123,10 @@ class Classification(TaskKind):
                 expected = f"one of {', '.join(get_args(known))}"
                 raise BadInput(stored.folder / TASK, f"has {key} {found!r:.40}", expected, DO)
         published = (pooling, layers) == ("cls", "last") and not stored.modern
-        network = DenseClassifier(stored.encoder, outputs, pooling, layers)
         heads = stored.heads | ({} if published else stored.beside(POOLED))
+        bias = heads.get("classifier.dense.bias")
+        units = stored.encoder.config.hidden if published or bias is None else bias.numel()
+        network = DenseClassifier(stored.encoder, units, outputs, pooling, layers)
         stored.fill({"classifier.dense": network.dense, "classifier.out_proj": network.out}, heads)
         return network, FinetuneConfig(length=stored.length)
 

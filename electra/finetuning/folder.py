@@ -6,7 +6,7 @@
 | tags | ElectraForTokenClassification | `classifier` as it is; segment 1, which we feed, is stored as segment 0 too |
 | SQuAD, independent ends | ElectraForQuestionAnswering | `qa_outputs` |
 | SQuAD, ends conditioned on starts | ElectraModel | none: `span_head.safetensors` beside the encoder |
-| classes, numbers, pooled over all tokens | ElectraModel | none: `pooled_head.safetensors`, as in the first row |
+| classes, numbers, of more than the last [CLS] | ElectraModel | none: `pooled_head.safetensors`, as in the first row |
 | any, on a modern encoder | ModernBertModel | none, as its heads have a LayerNorm: `pooled_head` or `span_head` |
 
 So stock transformers gives our logits (numbers on the label's own scale), and folders that others have fine-tuned are

@@ -43,8 +43,8 @@ class Network(nn.Module):
 def pooled(encoder: Encoder, batch: PackedBatch, pooling: Pooling, layers: Layers = "last") -> Tensor:
     """What the head reads of each row (B, H): its [CLS] vector, or mean or maximum over all of its tokens.
 
-    Of a `pair` (B, 4 H): the means of its two texts, and how they differ. Of `all` layers instead of the last, the
-    embeddings among them, each of these has L + 1 times as many numbers.
+    Of a `pair` (B, 4 H): the means of its two texts, and how they differ. With `all` layers each of these is of the
+    embeddings and every layer's states end to end: L + 1 times as many numbers.
     """
     if pooling == "cls" and layers == "last":
         return first_hidden(encoder, batch)
@@ -115,20 +115,22 @@ class Classifier(Network):
         """What prediction needs of each row: `logits` (B, C)."""
         return {"logits": self(batch)}
 
-    def dense_tensors(self, scale: float) -> Tensors:
+    def dense_tensors(self, scale: float, units: int | None = None) -> Tensors:
         """The head as transformers' dense -> gelu -> out_proj, by gelu(z) - gelu(-z) = z, its outputs times `scale`.
 
-        `dense` holds W and -W, `out_proj` 1 and -1: 2 C of the H hidden units are used (2 C <= H).
+        `dense` holds W and -W, `out_proj` 1 and -1, and of the `units` between them 2 C are used; these alone (U) where
+        none are asked for.
         """
         weight_CH, bias_C = self.head.weight.detach().cpu(), self.head.bias.detach().cpu()
         classes, size = weight_CH.shape
-        dense_HH, out_CH = torch.zeros(size, size), torch.zeros(classes, size)
-        dense_HH[:classes], dense_HH[classes : 2 * classes] = weight_CH, -weight_CH
-        out_CH[:, :classes], out_CH[:, classes : 2 * classes] = torch.eye(classes) * scale, -torch.eye(classes) * scale
+        units = units or 2 * classes
+        dense_UH, out_CU = torch.zeros(units, size), torch.zeros(classes, units)
+        dense_UH[:classes], dense_UH[classes : 2 * classes] = weight_CH, -weight_CH
+        out_CU[:, :classes], out_CU[:, classes : 2 * classes] = torch.eye(classes) * scale, -torch.eye(classes) * scale
         return {
-            "classifier.dense.weight": dense_HH,
-            "classifier.dense.bias": torch.zeros(size),
-            "classifier.out_proj.weight": out_CH,
+            "classifier.dense.weight": dense_UH,
+            "classifier.dense.bias": torch.zeros(units),
+            "classifier.out_proj.weight": out_CU,
             "classifier.out_proj.bias": bias_C * scale,
         }
 
@@ -136,11 +138,13 @@ class Classifier(Network):
 class DenseClassifier(Network):
     """The classification head of transformers, dense -> gelu -> out_proj, whatever its weights: ours or others'."""
 
-    def __init__(self, encoder: Encoder, outputs: int, pooling: Pooling = "cls", layers: Layers = "last") -> None:
+    def __init__(
+        self, encoder: Encoder, units: int, outputs: int, pooling: Pooling = "cls", layers: Layers = "last"
+    ) -> None:
         super().__init__()
         self.encoder, self.pooling, self.layers = encoder, pooling, layers
-        size = pooled_size(encoder, pooling, layers)
-        self.dense, self.out = nn.Linear(size, size), nn.Linear(size, outputs)
+        self.dense = nn.Linear(pooled_size(encoder, pooling, layers), units)
+        self.out = nn.Linear(units, outputs)
 
     def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
         """`logits` (B, C)."""

@@ -135,7 +135,7 @@ class FinetuneConfig(Checked):
     length: Length = 128
     fresh_layers: Literal[0, 1, 2] = 0  # Transformer layers of new weights between the encoder and the head
     pooling: Pooling = "cls"  # what the head of a sentence task reads: see heads.py, `pooled`
-    head_layers: Layers = "last"  # and of which layers: all have the embeddings among them
+    head_layers: Layers = "last"  # of the last layer, or of the embeddings and all layers end to end
     dropout: BelowOne = 0.1  # of the encoder: hidden and attention alike
     head_dropout: BelowOne = 0.1
     loss: Literal["summed", "mean"] = "summed"  # over the batch; summed, the clip is nearly always active
@@ -206,7 +206,7 @@ class SquadConfig(FinetuneConfig):
         require_once(self.versions, "versions")
 
     def check_merged(self, where: str) -> None:
-        """Refuse windows that hold no text or skip some, and what only sentences have; asked once all is merged."""
+        """Refuse windows that hold no text or skip some, and settings of sentence tasks; asked once all is merged."""
         for key, kept in (("pooling", "cls"), ("head_layers", "last")):
             if (value := getattr(self, key)) != kept:
                 expected, do = f"{kept}: an answer is looked for among all tokens", f"set squad.{key}: {kept} beside it"

@@ -24,7 +24,9 @@ class EncoderConfig(Checked):
     attention_dropout: BelowOne = 0.1
     layer_norm_eps: Fraction = 1e-12
     init_std: Annotated[float, Interval(0, 10, "(]")] = 0.02
-    init: Literal["published", "normal", "mimetic", "neighbours"] = "published"  # see first_attention.py
+    init: Literal["published", "normal", "mimetic", "neighbours"] = (
+        "published"  # see encoder.py, `initialise`, and first_attention.py
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,12 +59,15 @@ class ModernConfig(Checked):
     attention_dropout: BelowOne = 0.0  # of probabilities and of what attention returns
     layer_norm_eps: Fraction = 1e-5
     init_std: Annotated[float, Interval(0, 10, "(]")] = 0.02
-    init: Literal["published", "mimetic", "neighbours"] = "published"
+    init: Literal["published", "mimetic", "neighbours"] = "published"  # see first_attention.py
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fits = self.embedding == self.hidden > 16 or self.init != "neighbours"
-        require(fits, "embedding", self.embedding, f"hidden ({self.hidden}), and 17 or more, with init neighbours")
+        if self.init == "neighbours":
+            fits = self.embedding == self.hidden
+            require(fits, "embedding", self.embedding, f"hidden ({self.hidden}) with init neighbours")
+            expected = f"at most {self.hidden // 32} with init neighbours: narrow heads cannot tell places apart"
+            require(self.hidden // self.heads >= 32, "heads", self.heads, expected)
         expected = f"a divisor of half of hidden ({self.hidden}): positions turn pairs"
         require(self.hidden % (2 * self.heads) == 0, "heads", self.heads, expected)
         require(self.window % 2 == 0, "window", self.window, "an even number")

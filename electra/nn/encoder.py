@@ -217,8 +217,8 @@ def initialise(module: nn.Module, config: EncoderConfig) -> None:
     | biases; LayerNorm | 0; weight 1, bias 0 | the same |
     | deltas of disentangled embeddings | 0 | 0 |
 
-    `mimetic` and `neighbours` are `published`, and then `begin_attention` for the network that is kept, which its owner
-    calls.
+    `mimetic` and `neighbours` are `published`, and then `begin_attention` (first_attention.py) for the network that is
+    kept, which its owner calls.
     """
     for name, part in module.named_modules():
         if isinstance(part, nn.LayerNorm):

@@ -239,7 +239,7 @@ def initialise_modern(module: nn.Module, config: ModernConfig) -> None:
     | LayerNorm; biases | 1; 0 |
     | deltas of disentangled embeddings | 0 |
 
-    Matrices other than the first kind carry their `std`. `mimetic` is as in `encoder.initialise`.
+    Matrices other than the first kind carry their `std`. What `init` adds: first_attention.py.
     """
     for part in module.modules():
         if isinstance(part, nn.LayerNorm):

@@ -1,11 +1,13 @@
 """The comparison's own parts: operations of Muon as they are run, arms that build."""
 
+import dataclasses
 import lzma
 import re
 
 import pytest
 import torch
 
+from benchmarks import modern
 from benchmarks.modern import (
     ARMS,
     HALF,
@@ -101,7 +103,7 @@ def test_text_becomes_rows_and_sentences_that_are_in_none(text):
     assert [each.rstrip(".").split()[-1] for each in text.sentences] == ["0", "20", "40"]
 
 
-def test_an_encoder_is_fine_tuned_for_each_task_once_and_stays_as_it_was(text, tmp_path):
+def test_an_encoder_is_fine_tuned_for_each_task_once_and_stays_as_it_was(text, tmp_path, monkeypatch):
     model = Pretraining(settings("modern", 1, 40), text.tokenizer.vocab_size, text.data.special).eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     for task in ("cola", "stsb"):
@@ -111,7 +113,11 @@ def test_an_encoder_is_fine_tuned_for_each_task_once_and_stays_as_it_was(text, t
     found = tuned(model, text, tmp_path / "tasks", 1, tmp_path / "run")
     assert set(found) == {"cola_matthews", "stsb_spearman"} and all(-100 <= score <= 100 for score in found.values())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert tuned(model, text, tmp_path / "none", 1, tmp_path / "run") == found
+    monkeypatch.setattr(modern, "finetune", None)
+    assert tuned(model, text, tmp_path / "tasks", 1, tmp_path / "run") == found
+    monkeypatch.setitem(modern.TUNED, "cola", dataclasses.replace(modern.TUNED["cola"], epochs=1.0))
+    with pytest.raises(TypeError):  # other settings: done anew
+        tuned(model, text, tmp_path / "tasks", 1, tmp_path / "run")
 
 
 def test_a_budget_pays_for_steps_and_half_of_it_for_half_as_many():

@@ -1,6 +1,7 @@
 """The comparison on real text: a run in several sittings is one run, arms cost alike, scores are compared by task."""
 
 import dataclasses
+import shutil
 import signal
 from types import SimpleNamespace
 
@@ -80,6 +81,16 @@ def test_fewer_steps_than_a_run_has_had_are_refused(tmp_path):
     sittings.train(settings(48), InMemory(), tmp_path / "electra-1")
     with pytest.raises(BadInput, match=r"electra-1: is at step 36; expected at most 12; ask for more steps"):
         sittings.train(settings(16), InMemory(), tmp_path / "electra-1")
+
+
+def test_a_flat_run_of_other_settings_is_refused(tmp_path):
+    sittings.train(settings(16), InMemory(), tmp_path / "electra-1")
+    shutil.rmtree(tmp_path / "electra-1-16")
+    other = settings(16)
+    other = dataclasses.replace(other, objective=dataclasses.replace(other.objective, discriminator_weight=10.0))
+    with pytest.raises(BadInput, match="step-12: is of other settings or rows; expected a flat run of these"):
+        sittings.train(other, InMemory(), tmp_path / "electra-1")
+    assert not (tmp_path / "electra-1-16").exists()
 
 
 def test_the_masked_language_model_has_as_many_operations():

@@ -109,6 +109,7 @@ def test_heads_of_other_kinds_are_beside_an_encoder_that_stock_transformers_load
         states = theirs(ids, attention_mask=seen, token_type_ids=segments).last_hidden_state.flatten(0, 1)
         assert torch.allclose(states[batch.cell_P], hidden(encoder, batch), atol=1e-5)
     ready = load_model(tmp_path / "m")
+    assert ready.network.dense.out_features == 2 * len(network.head.weight)
     assert np.abs(read_outputs(ready.network, examples)["logits"] - ours).max() < 1e-5
     assert np.abs(read_outputs(Classifier(encoder, len(facts.labels), 0.0), examples)["logits"] - ours).max() > 1e-2
     (tmp_path / "m/MANIFEST.json").unlink()

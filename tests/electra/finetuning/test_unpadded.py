@@ -10,6 +10,8 @@ from electra.finetuning.heads import pooled, pooled_size
 from electra.finetuning.tasks import GLUE
 from electra.finetuning.unpadded import compared_hidden, first_hidden, hidden, pooled_hidden
 from electra.nn import varlen
+from electra.nn.config import ModernConfig
+from electra.nn.fresh import fresh_encoder
 from electra.nn.weights import load_encoder
 from tests.electra.nn.test_varlen import by_rows
 
@@ -109,6 +111,19 @@ def test_all_layers_end_to_end_are_the_embeddings_and_what_each_layer_gives(mode
     found = pooled(encoder, batch, pooling, "all")
     assert found.shape[1] == pooled_size(encoder, pooling, "all") == 3 * pooled_size(encoder, pooling)
     assert torch.allclose(torch.cat(found.split(32, 1)[2::3], 1), pooled(encoder, batch, pooling), atol=1e-5)
+
+
+def test_of_a_modern_encoders_layers_the_last_alone_is_normed(examples):
+    config = ModernConfig(kind="modern", layers=2, hidden=32, heads=2, ffn=48, embedding=32)
+    encoder, batch, stream = fresh_encoder(config, 500, 1).eval(), examples.batch(np.arange(5)), []
+    hooks = [layer.register_forward_hook(lambda layer, args, out: stream.append(out)) for layer in encoder.layers]
+    ids, segments, lengths = padded(batch)
+    whole = encoder(ids, segments, lengths)
+    for hook in hooks:
+        hook.remove()
+    states = [encoder.embeddings(ids, segments), stream[0], whole]
+    for ours, theirs in zip(hidden(encoder, batch, "all").split(32, 1), states, strict=True):
+        assert torch.allclose(ours, theirs.flatten(0, 1)[batch.cell_P], atol=1e-5)
 
 
 def test_attention_dropout_has_the_gradient_of_what_it_did(model, examples):

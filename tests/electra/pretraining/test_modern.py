@@ -36,6 +36,7 @@ CASES = {
     "dropout": {**TOKENS, "encoder": {**MODERN, "dropout": 0.1, "attention_dropout": 0.1}},
     "muon": {**TOKENS, "pretrain__optimizer": "muon", "pretrain__schedule": "warmup_stable_decay"},
     "mimetic": {**TOKENS, "encoder": {**MODERN, "init": "mimetic"}},
+    "neighbours": {**TOKENS, "encoder": {**MODERN, "heads": 1, "init": "neighbours"}},
 }
 FIVE = {"steps": 6, "warmup": 1, "log_every": 1, "eval_every": 6, "save_every": 3, "learning_rate": 2e-3}
 
