@@ -16,7 +16,9 @@ from electra.files import read_json, write_json
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.phases import phases_of
 from electra.pretraining.trainer import Trained
+from electra.progress import Bar
 from electra.storage import checkpoint
+from pipelines.progress import ProgressBar
 from pipelines.stages.pretrain import ModelRows
 
 FOREVER = 10**7  # steps: of the flat run, which is never brought to its end
@@ -64,10 +66,20 @@ def extend(config: ElectraConfig, rows: ModelRows, home: Path, flat: int) -> Non
 
     try:
         with Clock(home):
-            rows.train(config, home, log=enough, title=home.name, owner=fingerprint(config, rows))
+            rows.train(config, home, log=enough, title=home.name, owner=fingerprint(config, rows), bar=bar_to(flat))
     except Stopped:
         if not (home / f"step-{flat}").is_dir():
             raise
+
+
+def bar_to(steps: int) -> type[Bar]:
+    """A bar that counts to where a sitting ends, not to the run's own end."""
+
+    class Until(ProgressBar):
+        def __init__(self, title: str, total: int, unit: str) -> None:
+            super().__init__(title, steps, unit)
+
+    return Until
 
 
 def fingerprint(config: ElectraConfig, rows: ModelRows) -> dict[str, Any]:

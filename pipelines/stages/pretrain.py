@@ -34,6 +34,7 @@ from electra.pretraining.generator import Generator
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.phases import phases_of
 from electra.pretraining.trainer import Launch, Log, Trained, pretrain
+from electra.progress import Bar
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, verify_manifest, write_manifest
 from electra.storage.ownership import ASIDE, VARIABLE
@@ -106,6 +107,7 @@ class ModelRows:
         title: str,
         owner: Fingerprint | None = None,
         origin: str = "",
+        bar: type[Bar] = ProgressBar,
     ) -> Trained:
         """Pre-train on these rows; `run` is found to be that of these settings, rows and code, or of another `owner`.
 
@@ -116,7 +118,7 @@ class ModelRows:
         unigram = self._counts() if config.generator.kind == "unigram" else None
         data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others)
         owner = self.fingerprint(config) if owner is None else owner
-        launch = Launch(title=title, origin=origin, bar=ProgressBar)
+        launch = Launch(title=title, origin=origin, bar=bar)
         return pretrain(config, data, run, owner, log=log, launch=launch)
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:

@@ -15,6 +15,7 @@ from electra.pretraining.config import ElectraConfig
 from electra.pretraining.feed import Data
 from electra.pretraining.flops import training_flops
 from electra.pretraining.trainer import Launch, pretrain
+from pipelines.progress import ProgressBar
 from pipelines.report.comparison import seeds_needed
 from tests.conftest import ROOT
 from tests.electra.helpers import SPECIAL, VOCAB, MadeUpRows, config
@@ -34,9 +35,11 @@ class InMemory:
     digest, tokenizer = "rows", SimpleNamespace(identity="pieces")
 
     def __init__(self, killed_at: int = -1) -> None:
-        self.killed_at = killed_at
+        self.killed_at, self.counted = killed_at, []
 
-    def train(self, config, run, *, log, title, owner):
+    def train(self, config, run, *, log, title, owner, bar=ProgressBar):
+        self.counted.append((title, bar(title, config.pretrain.steps, "steps").total))
+
         def heard(step, numbers):
             log(step, numbers)
             if step == self.killed_at:
@@ -51,8 +54,11 @@ def weights(trained):
 
 
 def test_a_run_made_longer_in_a_second_sitting_is_to_the_byte_a_run_of_so_many_steps(tmp_path):
-    first = sittings.train(settings(16), InMemory(), tmp_path / "electra-1")
-    longer = sittings.train(settings(24), InMemory(), tmp_path / "electra-1")
+    rows = InMemory()
+    first = sittings.train(settings(16), rows, tmp_path / "electra-1")
+    longer = sittings.train(settings(24), rows, tmp_path / "electra-1")
+    bars = [("electra-1", 12), ("electra-1-16", 16), ("electra-1", 18), ("electra-1-24", 24)]
+    assert rows.counted == bars  # the flat run's, too, tells when it will be done
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
         "electra-1",
         "electra-1-16",
