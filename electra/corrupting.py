@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from electra.config import build
-from electra.data.tokenizer import CONTINUATION
+from electra.data.words import CONTINUATION
 from electra.inference import Model, checked, load
 from electra.pretraining.config import ObjectiveConfig
 from electra.pretraining.corruption import Noise, SpecialIds, mask, replace, sample
@@ -70,7 +70,7 @@ def corrupt(
         logits_MV = logits_MV[:, : tokenizer.vocab_size]  # published tables may have rows that no piece stands for
         sampled_M = sample(logits_MV, noise.sample_BN.view(-1), config, masked.targets_M)
     corrupted_BT, replaced_BT, _ = replace(ids_BT, masked, sampled_M)
-    tokens = [tokenizer.raw.id_to_token(number) for number in corrupted_BT[0, 1:-1].tolist()]
+    tokens = tokenizer.spell(corrupted_BT[0, 1:-1].tolist(), begins=True)
     replaced_T = replaced_BT[0, 1:-1].cpu().numpy()
     offsets_T2 = np.array(encoding.offsets[: len(tokens)], dtype=np.int64).reshape(-1, 2)
     written, places_T2 = write(text, tokens, offsets_T2, replaced_T)

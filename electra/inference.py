@@ -110,7 +110,7 @@ class Model:
             judge = _Judge(self.network)
             share_NL = self._read(judge, [encoding.ids for encoding in encodings])
             for text, encoding, share_L in zip(some, encodings, share_NL, strict=True):
-                tokens = encoding.tokens[: self.length - 2]
+                tokens = self.tokenizer.spell(encoding.ids[: self.length - 2], begins=True)
                 offsets = np.array(encoding.offsets[: len(tokens)], dtype=np.int64).reshape(-1, 2)
                 judged.append(Judged(text, tokens, offsets, share_L[1 : len(tokens) + 1].copy()))
         return judged

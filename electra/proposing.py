@@ -58,7 +58,7 @@ def propose(
     proposed = []
     for number, share_V in zip(hidden, share_MV, strict=True):
         best = share_V.topk(min(count, len(share_V)))
-        pieces = [model.tokenizer.raw.id_to_token(each) for each in best.indices.tolist()]
+        pieces = model.tokenizer.spell(best.indices.tolist())
         changed_T = np.arange(len(tokens)) == number
         texts = [
             write(text, [*tokens[:number], piece, *tokens[number + 1 :]], offsets_T2, changed_T)[0] for piece in pieces
@@ -85,14 +85,17 @@ def _encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], list[str], NDAr
     tokens: list[str] = []
     offsets: list[tuple[int, int]] = []
     start = 0
-    for number, part in enumerate(text.split(MASK)):
+    parts = text.split(MASK)
+    for number, part in enumerate(parts):
         if number:
             ids.append(tokenizer.mask_id)
             tokens.append(MASK)
             offsets.append((start - len(MASK), start))
-        encoding = tokenizer.raw.encode(part, add_special_tokens=False)
+        # A space before what is hidden belongs to it: byte-level pieces begin with theirs.
+        read = part.rstrip() if number + 1 < len(parts) else part
+        encoding = tokenizer.raw.encode(read, add_special_tokens=False)
         ids += encoding.ids
-        tokens += encoding.tokens
+        tokens += tokenizer.spell(encoding.ids, begins=not number)
         offsets += [(start + left, start + right) for left, right in encoding.offsets]
         start += len(part) + len(MASK)
     return ids, tokens, np.array(offsets, dtype=np.int64).reshape(-1, 2)

@@ -1,4 +1,5 @@
-"""Lines to token ids: BERT's word rules and WordPiece, with a vocabulary trained here or a published one.
+"""Lines to token ids: BERT's word rules and WordPiece, with a vocabulary trained here or a published one; and published
+byte-level BPE (`byte_level.py`).
 
 Differs from a plain use of the `tokenizers` library in three ways:
 1. Special tokens written in a text ("[MASK]") are ordinary text, as in the original ELECTRA: no corpus can forge one.
@@ -22,13 +23,13 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from electra.data.words import WordMemory
+from electra.data.byte_level import is_byte_level, placed_without_spaces, spelled
+from electra.data.words import CONTINUATION, WordMemory
 from electra.domains import Checked, Interval
 from electra.errors import BadInput
 from electra.files import read_object, readable, sha256_bytes, write_atomic, write_json
 
 PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-CONTINUATION = "##"
 MAX_WORD = 100  # characters; longer words are [UNK] (transformers' value, the original ELECTRA has 200)
 
 
@@ -46,7 +47,7 @@ class TrainTokenizer(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class VocabTokenizer:
-    """Use a vocab.txt, one piece a line."""
+    """Use a vocab.txt, one piece a line, or a tokenizer.json, which has its own rules for letters."""
 
     kind: Literal["vocab"]
     file: str
@@ -56,7 +57,7 @@ class VocabTokenizer:
 
 @dataclass(frozen=True, kw_only=True)
 class HubTokenizer:
-    """Use the vocab.txt of a model on the hub."""
+    """Use the vocab.txt or tokenizer.json of a model on the hub."""
 
     kind: Literal["hub"]
     repo: str
@@ -74,19 +75,22 @@ class Tokenizer:
         for token in SPECIALS:
             if token not in vocabulary:
                 raise BadInput(where, f"has no {token}", f"a WordPiece vocabulary with {', '.join(SPECIALS)}")
-        if not isinstance(raw.normalizer, normalizers.BertNormalizer):
+        self.byte_level = is_byte_level(raw)
+        if not (self.byte_level or isinstance(raw.normalizer, normalizers.BertNormalizer)):
             found = type(raw.normalizer).__name__ if raw.normalizer else "none"
-            raise BadInput(where, f"has the normalizer {found}", "BertNormalizer", "use a tokenizer of BERT or ELECTRA")
+            do = "use a tokenizer of BERT, ELECTRA or ModernBERT"
+            raise BadInput(where, f"has the normalizer {found}", "BertNormalizer, or byte-level BPE", do)
         if sorted(vocabulary.values()) != list(range(len(vocabulary))):
             raise BadInput(where, "has ids with gaps", f"the ids 0 to {len(vocabulary) - 1}, each once")
-        raw.encode_special_tokens = True
         raw.no_padding()
         raw.no_truncation()
-        self.raw = raw
+        self.rules = raw  # what is saved
+        self.raw = placed_without_spaces(raw) if self.byte_level else raw
+        self.raw.encode_special_tokens = True
         self.vocab_size = len(vocabulary)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocabulary[token] for token in SPECIALS)
         self.dtype = id_dtype(self.vocab_size)
-        self._words = WordMemory(raw, vocabulary, self.dtype)
+        self._words = WordMemory(self.raw, vocabulary, self.dtype, before=" " if self.byte_level else "")
 
     def pieces(self) -> list[str]:
         """The vocabulary in the order of its ids."""
@@ -98,9 +102,27 @@ class Tokenizer:
         return [encoding.ids for encoding in self.raw.encode_batch_fast(list(lines), add_special_tokens=False)]
 
     def encode_bytes(self, lines: Sequence[str]) -> list[bytes]:
-        """The ids of `encode_lines` as the bytes of an array of `dtype`, from the word memory."""
+        """The ids of `encode_lines` as the bytes of an array of `dtype`, from the word memory.
+
+        Lines of a corpus follow one another, so byte-level pieces have the space that parts each from the one before.
+        """
         of = self._words.__getitem__
         return [b"".join(map(of, line.split(" "))) for line in lines]
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """Token ids of each word of a sentence that has been split."""
+        return self.encode_lines([f" {word}" for word in words] if self.byte_level else words)
+
+    def spell(self, ids: Iterable[int], *, begins: bool = False) -> list[str]:
+        """Pieces as people read them, with ## where one goes on in a word, whatever the vocabulary's own sign.
+
+        `begins`: the first of them begins a text, so it goes on in no word, though no space is before it.
+        """
+        pieces = [self.raw.id_to_token(number) for number in ids]
+        if not self.byte_level:
+            return pieces
+        found = [piece if piece in SPECIALS else spelled(self.raw, piece) for piece in pieces]
+        return [found[0].removeprefix(CONTINUATION), *found[1:]] if begins and found else found
 
     def unknown_characters(self, lines: Sequence[str], encoded: Sequence[bytes]) -> int:
         """How many characters of lines, of which `encode_bytes` made `encoded`, stand in words that became [UNK]."""
@@ -118,7 +140,7 @@ class Tokenizer:
     @functools.cached_property
     def identity(self) -> str:
         """The sha256 of the tokenizer's JSON: rows carry it, and nothing reads rows made by another."""
-        text: str = self.raw.to_str()
+        text: str = self.rules.to_str()
         return sha256_bytes(text.encode())
 
 
@@ -213,6 +235,11 @@ def _short_words(line: str) -> tuple[str, int]:
     return (_LONG.sub(keep, line), left_out) if len(line) > MAX_WORD else (line, 0)
 
 
+def published(path: Path, *, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
+    """A tokenizer from a vocab.txt, or from a tokenizer.json, which has its own rules for letters."""
+    return load(path) if path.suffix == ".json" else from_vocab(path, lowercase=lowercase, strip_accents=strip_accents)
+
+
 def from_vocab(path: Path, *, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
     """A tokenizer from a vocab.txt (one piece a line, the line's number is its id)."""
     try:
@@ -253,10 +280,15 @@ def from_pieces(
 
 
 def save(tokenizer: Tokenizer, folder: Path) -> None:
-    """Write tokenizer.json, vocab.txt and tokenizer_config.json (transformers reads all three)."""
-    write_atomic(folder / "tokenizer.json", tokenizer.raw.to_str(pretty=True) + "\n")
+    """Write tokenizer.json, tokenizer_config.json and, of WordPiece, vocab.txt (transformers reads all three)."""
+    named = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIALS, strict=True))
+    write_atomic(folder / "tokenizer.json", tokenizer.rules.to_str(pretty=True) + "\n")
+    if tokenizer.byte_level:
+        inputs = {"model_input_names": ["input_ids", "attention_mask"]}
+        write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **inputs, **named})
+        return
     write_atomic(folder / "vocab.txt", "".join(piece + "\n" for piece in tokenizer.pieces()))
-    settings = json.loads(tokenizer.raw.to_str())["normalizer"]
+    settings = json.loads(tokenizer.rules.to_str())["normalizer"]
     config = {
         "tokenizer_class": "ElectraTokenizer",
         "do_lower_case": settings["lowercase"],
@@ -264,7 +296,6 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
         "tokenize_chinese_chars": True,
         "model_max_length": 512,
     }
-    named = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIALS, strict=True))
     write_json(folder / "tokenizer_config.json", {**config, **named})
 
 

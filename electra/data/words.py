@@ -49,12 +49,14 @@ class Letters(dict[str, str]):
 class WordMemory(dict[str, bytes]):
     """`memory[chunk]` is the ids of a chunk without spaces, as the bytes of an array of `dtype`.
 
+    `before` is what the library is given before a chunk: the space that a byte-level word begins with.
+
     Two generations bound it: a full one becomes the older, and what is met again there comes back. So common words
     stay, and a corpus of any size and script takes the same memory.
     """
 
-    def __init__(self, raw: Any, vocabulary: dict[str, int], dtype: np.dtype[Any]) -> None:
-        self._raw, self._dtype = raw, dtype
+    def __init__(self, raw: Any, vocabulary: dict[str, int], dtype: np.dtype[Any], before: str = "") -> None:
+        self._raw, self._dtype, self._before = raw, dtype, before
         self._older: dict[str, bytes] = {}
         self._pieces = {piece: np.array([i], dtype=dtype).tobytes() for piece, i in vocabulary.items()}
         rules = json.loads(raw.to_str())
@@ -93,7 +95,7 @@ class WordMemory(dict[str, bytes]):
             word = "".join(map(self._letters.__getitem__, chunk))
             if ASK not in word:
                 return self._longest_first(word)
-        encoding = self._raw.encode(chunk, add_special_tokens=False)
+        encoding = self._raw.encode(self._before + chunk, add_special_tokens=False)
         return np.array(encoding.ids, dtype=self._dtype).tobytes()
 
     def _longest_first(self, word: str) -> bytes:

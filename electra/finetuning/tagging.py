@@ -68,7 +68,7 @@ class Tagging(TaskKind):
     def encode(self, rows: list[Row], task: Task, tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
         """The target `label` has one entry a token: the tag's index at a word's first piece, else -100."""
         index = {name: number for number, name in enumerate(task.classes)}
-        pieces = iter(tokenizer.encode_lines([word for row in rows for word in row["words"]]))
+        pieces = iter(tokenizer.encode_words([word for row in rows for word in row["words"]]))
         sequences: list[list[int]] = []
         labels: list[int] = []
         for row in rows:

@@ -12,9 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from tokenizers import decoders
+
 import electra
 from electra.answering import answer
 from electra.asking import Asked, as_row
+from electra.data.words import CONTINUATION
 from electra.errors import BadInput
 from electra.files import read_json
 from electra.finetuning.folder import is_finetuned
@@ -149,7 +152,7 @@ def _texts(path: Path, model: Model) -> list[str]:
         return []
     special = {"[CLS]", "[SEP]", "[PAD]"}
     rows = [[piece for piece in row["original"] if piece not in special] for row in read_json(path)[:TEXTS]]
-    return [model.tokenizer.raw.decoder.decode(pieces) for pieces in rows if pieces]
+    return [decoders.WordPiece(prefix=CONTINUATION).decode(pieces) for pieces in rows if pieces]
 
 
 def _examples(tuned: Tuned, form: Asked) -> Iterable[Row]:

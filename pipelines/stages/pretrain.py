@@ -36,7 +36,7 @@ from electra.pretraining.phases import phases_of
 from electra.pretraining.trainer import Launch, Log, Trained, pretrain
 from electra.progress import Bar
 from electra.storage.fingerprint import Fingerprint
-from electra.storage.manifest import MANIFEST, verify_manifest, write_manifest
+from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest, write_manifest
 from electra.storage.ownership import ASIDE, VARIABLE
 from pipelines import rooms
 from pipelines.mirror import mirrored
@@ -84,8 +84,11 @@ class ModelRows:
     def __init__(self, params: Params, tokens: str, config: ElectraConfig) -> None:
         self.name, self.folder = tokens, Path("build/tokens") / tokens
         *others, last = (self.folder / f"rows-{length}" for length in config.pretrain.lengths)
-        read = [*TOKENIZER_FILES, *(f"{rows.name}/{MANIFEST}" for rows in (*others, last))]  # which hash the rows
-        verify_manifest(self.folder, only=read, do=again("tokens", tokens), kind="tokens", name=tokens)
+        of: dict[str, Any] = {"do": again("tokens", tokens), "kind": "tokens", "name": tokens}
+        listed = read_manifest(self.folder, **of)["files"]
+        read = [each for each in TOKENIZER_FILES if each in listed or each != "vocab.txt"]  # which byte-level BPE lacks
+        read += [f"{rows.name}/{MANIFEST}" for rows in (*others, last)]  # which hash the rows
+        verify_manifest(self.folder, only=read, **of)
         self.tokenizer = tokenizers.load(self.folder)
         identity = self.tokenizer.identity
         self.train_rows = Rows.open(last, "train", tokenizer=identity)
@@ -239,7 +242,7 @@ def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list
     device = next(model.parameters()).device
     batch = Feed(rows.valid_rows, config, device, "examples").batch(0)
     batch = part(batch, 0, max(1, len(batch.ids_BT) // EXAMPLES))
-    pieces = rows.tokenizer.pieces()
+    pieces = rows.tokenizer.spell(range(rows.tokenizer.vocab_size))
     # Where the networks were compiled: these shapes are new, and a dozen rows are not worth minutes of compiling.
     compiles = "torch._dynamo" in sys.modules
     with torch.compiler.set_stance("force_eager") if compiles else contextlib.nullcontext():

@@ -105,9 +105,9 @@ def prepare_tokenizer(
         made = wordpiece.train_wordpiece(lines, settings.vocab_size, alphabet=settings.alphabet, counts=counts, **cased)
     elif isinstance(settings, HubTokenizer):
         file = hub.fetch_file(settings.repo, settings.file, settings.revision, f"{where}.tokenizer")
-        made = wordpiece.from_vocab(file, **cased)
+        made = wordpiece.published(file, **cased)
     else:
-        made = wordpiece.from_vocab(remote.place(settings.file, f"{where}.tokenizer"), **cased)
+        made = wordpiece.published(remote.place(settings.file, f"{where}.tokenizer"), **cased)
     wordpiece.save(made, folder)
     return {"identity": made.identity, **counts}
 

@@ -1,0 +1,102 @@
+"""Byte-level BPE as ModernBERT's authors publish it: transformers' ids, places, words, folders."""
+
+import numpy as np
+import pytest
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import decoders, pre_tokenizers
+
+from electra.data.tokenizer import load, save
+from electra.errors import BadInput
+from electra.finetuning.squad import windows
+from tests.electra.byte_level import NAMES, TEXTS, write_byte_level
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published")
+    write_byte_level(folder)
+    return transformers.AutoTokenizer.from_pretrained(folder), load(folder)
+
+
+def test_ids_and_folders_are_those_of_transformers(pair, tmp_path):
+    peer, ours = pair
+    texts = [text for text in TEXTS if "[MASK]" not in text]
+    assert ours.encode_lines(texts) == [peer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    assert ours.encode_lines(["[MASK]"]) != [[ours.mask_id]]  # no text forges one
+    assert [ours.pad_id, ours.unk_id, ours.cls_id, ours.sep_id, ours.mask_id] == [
+        getattr(peer, f"{name}_id") for name in NAMES
+    ]
+    assert ours.vocab_size == len(peer)
+    save(ours, tmp_path)
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert [again(text)["input_ids"] for text in texts] == [peer(text)["input_ids"] for text in texts]
+    assert again(*texts[:2])["input_ids"] == peer(*texts[:2])["input_ids"]
+    assert (load(tmp_path).identity, load(tmp_path).pieces()) == (ours.identity, ours.pieces())
+
+
+@settings(max_examples=150, deadline=None)
+@given(text=st.text(st.one_of(st.sampled_from("the ship's 100 [MASK]\u0301é日|_,."), st.characters(codec="utf-8"))))
+def test_a_corpus_line_has_the_librarys_ids_behind_a_space(pair, text):
+    _, ours = pair
+    line = " ".join(text.split())
+    if line:
+        assert np.frombuffer(ours.encode_bytes([line])[0], ours.dtype).tolist() == ours.encode_lines([f" {line}"])[0]
+
+
+def test_a_token_stands_where_its_letters_stand(pair):
+    _, ours = pair
+    text = "The ship sails in"
+    encoding = ours.raw.encode(text, add_special_tokens=False)
+    assert "".join(text[start:end] for start, end in encoding.offsets) == text.replace(" ", "")
+    assert not any(text[start:end].startswith(" ") for start, end in encoding.offsets)
+
+
+def test_answers_to_questions_are_found_in_their_context(pair):
+    context = "The ship didn't sail; it's in the harbour, near 日本語."
+    rows = [
+        {"id": text, "question": "Where?", "context": context, "impossible": False}
+        | {"answers": [{"text": text, "start": context.index(text)}]}
+        for text in ("ship", "in the harbour", "日本語")
+    ]
+    reading = windows.encode(rows, pair[1], length=128, stride=32, question_length=16)
+    for row, window, places, first, last in zip(
+        rows, reading.windows, reading.places, *(reading.examples.targets[end] for end in ("start", "end")), strict=True
+    ):
+        begin, end = places[first - window.offset][0], places[last - window.offset][1]
+        assert context[begin:end] == row["answers"][0]["text"]
+
+
+def test_words_of_a_sentence_are_those_of_transformers(pair):
+    peer, ours = pair
+    words = ["The", "ship", "'s", "harbour", "日本語"]
+    peer.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    expected = [peer(word, add_special_tokens=False)["input_ids"] for word in words]
+    peer.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    assert ours.encode_words(words) == expected
+
+
+def test_pieces_are_spelled_as_wordpiece_spells_them(pair):
+    _, ours = pair
+    (ids,) = ours.encode_lines(["The ship didn't sail"])
+    joined = decoders.WordPiece(prefix="##", cleanup=False).decode(ours.spell(ids, begins=True))
+    assert joined == "The ship didn't sail"
+    assert ours.spell([ours.mask_id, ours.cls_id]) == ["[MASK]", "[CLS]"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"pre_tokenizer": {"type": "Whitespace"}},
+            "has the normalizer NFC; expected BertNormalizer, or byte-level BPE",
+        ),
+        ({"normalizer": {"type": "NFKC"}}, "has the normalizer NFKC"),
+        ({"added_tokens": [], "post_processor": None}, r"has no \[PAD\]"),
+    ],
+)
+def test_other_rules_are_refused(tmp_path, changes, told):
+    write_byte_level(tmp_path, **changes)
+    with pytest.raises(BadInput, match=told):
+        load(tmp_path)
