@@ -15,7 +15,7 @@ from electra.errors import BadInput, Stopped
 from electra.files import read_json, write_json
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.phases import phases_of
-from electra.pretraining.trainer import Trained
+from electra.pretraining.trainer import Launch, Trained
 from electra.progress import Bar
 from electra.storage import checkpoint
 from pipelines.progress import ProgressBar
@@ -45,7 +45,7 @@ def train(config: ElectraConfig, rows: ModelRows, home: Path) -> Trained:
             raise BadInput(start, "is of other settings or rows", "a flat run of these", "move its folder away")
         checkpoint.save(branch, flat, groups, progress | {"fingerprint": owner}, keep=2)
     with Clock(branch):
-        return rows.train(config, branch, log=_quiet, title=branch.name, owner=owner)
+        return rows.train(config, branch, log=_quiet, launch=Launch(title=branch.name, bar=ProgressBar), owner=owner)
 
 
 def endless(config: ElectraConfig) -> ElectraConfig:
@@ -66,7 +66,8 @@ def extend(config: ElectraConfig, rows: ModelRows, home: Path, flat: int) -> Non
 
     try:
         with Clock(home):
-            rows.train(config, home, log=enough, title=home.name, owner=fingerprint(config, rows), bar=bar_to(flat))
+            launch = Launch(title=home.name, bar=bar_to(flat))
+            rows.train(config, home, log=enough, launch=launch, owner=fingerprint(config, rows))
     except Stopped:
         if not (home / f"step-{flat}").is_dir():
             raise

@@ -18,10 +18,12 @@ from electra.errors import BadInput, NonFinite
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.flops import training_steps
 from electra.pretraining.phases import phase_at, phases_of
+from electra.pretraining.trainer import Launch
 from electra.storage import checkpoint
 from electra.storage.manifest import read_sealed
 from electra.storage.ownership import intact
 from pipelines.params import Params
+from pipelines.progress import ProgressBar
 from pipelines.stages.pretrain import ModelRows
 
 NEVER = 10**9
@@ -58,7 +60,7 @@ def replay(name: str, params: Params) -> dict[str, Any]:
             shutil.copytree(run / f"step-{step}", aside / f"step-{step}")
         settings = dataclasses.replace(config, pretrain=alone)
         try:
-            rows.train(settings, aside, log=log, title=f"replay {name}", owner=owner)
+            rows.train(settings, aside, log=log, launch=Launch(title=f"replay {name}", bar=ProgressBar), owner=owner)
         except NonFinite:
             (again,) = aside.glob("nonfinite-step-*.json")
             found = read_sealed(again)

@@ -29,11 +29,12 @@ from electra.nn.card import model_card
 from electra.nn.weights import config_json, encoder_tensors, verify_folder, write_folder
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.phases import positions
-from electra.pretraining.trainer import Trained
+from electra.pretraining.trainer import Launch, Trained
 from electra.storage.manifest import read_sealed, verify_manifest, write_sealed
 from electra.storage.tensors import read_tensors, require_fit
 from pipelines import rooms
 from pipelines.params import Params
+from pipelines.progress import ProgressBar
 from pipelines.stages.pretrain import ModelRows
 
 Result = dict[str, Any]
@@ -174,7 +175,8 @@ def train(arm: Arm, params: Params) -> Result:
     if record := finished(arm, fingerprint):
         return record
     home = arm.folder / fingerprint
-    trained = rows.train(arm.config, home / arm.run, log=lambda step, numbers: None, title=arm.title)
+    launch = Launch(title=arm.title, bar=ProgressBar)
+    trained = rows.train(arm.config, home / arm.run, log=lambda step, numbers: None, launch=launch)
     facts = rows.facts(arm.config, trained)
     export(arm, home, trained, rows, END)
     for point in arm.points:

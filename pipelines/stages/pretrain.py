@@ -34,7 +34,6 @@ from electra.pretraining.generator import Generator
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.phases import phases_of
 from electra.pretraining.trainer import Launch, Log, Trained, pretrain
-from electra.progress import Bar
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest, write_manifest
 from electra.storage.ownership import ASIDE, VARIABLE
@@ -54,10 +53,11 @@ def run(name: str, params: Params, tracker: Any) -> None:
     model = params.models[name]
     rows = ModelRows(params, model.tokens, model.electra())
     tracker.dataset(f"tokens/{model.tokens}", rows.digest, "pretrain")
-    folder, title, wish = Path("runs") / f"pretrain-{name}", f"pretrain {name}", origin(name, params)
+    folder, wish = Path("runs") / f"pretrain-{name}", origin(name, params)
+    launch = Launch(title=f"pretrain {name}", origin=wish, bar=ProgressBar)
     owner = rows.fingerprint(model.electra())
     with mirrored(folder, owner, bring=not wish):
-        trained = rows.train(model.electra(), folder, log=tracker.metrics, title=title, owner=owner, origin=wish)
+        trained = rows.train(model.electra(), folder, log=tracker.metrics, launch=launch, owner=owner)
     if not is_main():
         return
     facts, results = rows.facts(model.electra(), trained), Path("results") / name
@@ -107,21 +107,15 @@ class ModelRows:
         run: Path,
         *,
         log: Log,
-        title: str,
+        launch: Launch,
         owner: Fingerprint | None = None,
-        origin: str = "",
-        bar: type[Bar] = ProgressBar,
     ) -> Trained:
-        """Pre-train on these rows; `run` is found to be that of these settings, rows and code, or of another `owner`.
-
-        `origin` names a run that is continued under these settings.
-        """
+        """Pre-train on these rows; `run` is found to be that of these settings, rows and code, or of an `owner`."""
         ids = self.tokenizer
         special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
         unigram = self._counts() if config.generator.kind == "unigram" else None
         data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others)
         owner = self.fingerprint(config) if owner is None else owner
-        launch = Launch(title=title, origin=origin, bar=bar)
         return pretrain(config, data, run, owner, log=log, launch=launch)
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:

@@ -15,7 +15,6 @@ from electra.pretraining.config import ElectraConfig
 from electra.pretraining.feed import Data
 from electra.pretraining.flops import training_flops
 from electra.pretraining.trainer import Launch, pretrain
-from pipelines.progress import ProgressBar
 from pipelines.report.comparison import seeds_needed
 from tests.conftest import ROOT
 from tests.electra.helpers import SPECIAL, VOCAB, MadeUpRows, config
@@ -37,8 +36,8 @@ class InMemory:
     def __init__(self, killed_at: int = -1) -> None:
         self.killed_at, self.counted = killed_at, []
 
-    def train(self, config, run, *, log, title, owner, bar=ProgressBar):
-        self.counted.append((title, bar(title, config.pretrain.steps, "steps").total))
+    def train(self, config, run, *, log, launch, owner):
+        self.counted.append((launch.title, launch.bar(launch.title, config.pretrain.steps, "steps").total))
 
         def heard(step, numbers):
             log(step, numbers)
@@ -46,7 +45,7 @@ class InMemory:
                 signal.raise_signal(signal.SIGTERM)
 
         data = Data(MadeUpRows(64), MadeUpRows(16, seed=1), SPECIAL, VOCAB, others={16: MadeUpRows(64, 16)})
-        return pretrain(config, data, run, owner, log=heard, launch=Launch(title=title))
+        return pretrain(config, data, run, owner, log=heard, launch=launch)
 
 
 def weights(trained):
@@ -66,7 +65,7 @@ def test_a_run_made_longer_in_a_second_sitting_is_to_the_byte_a_run_of_so_many_s
     ]
     for steps, found in ((16, first), (24, longer)):
         direct = InMemory().train(
-            settings(steps), tmp_path / f"direct-{steps}", log=lambda *_: None, title="direct", owner={}
+            settings(steps), tmp_path / f"direct-{steps}", log=lambda *_: None, launch=Launch(title="direct"), owner={}
         )
         assert weights(found) == weights(direct) and found.steps == steps
         assert found.history[-1]["disc_auc"] == direct.history[-1]["disc_auc"]

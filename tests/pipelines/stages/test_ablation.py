@@ -93,9 +93,9 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     titles: list[str] = []
     train = ModelRows.train
 
-    def counted(self, config, run, *, log, title):
-        titles.append(title)
-        return train(self, config, run, log=log, title=title)
+    def counted(self, config, run, *, log, launch):
+        titles.append(launch.title)
+        return train(self, config, run, log=log, launch=launch)
 
     monkeypatch.setattr(ModelRows, "train", counted)
     yield titles
@@ -217,7 +217,7 @@ def left(name: str) -> list[bytes]:
 
 @pytest.mark.parametrize("error", [CorruptFile("a file", "is damaged"), OSError(errno.EIO, "Input/output error")])
 def test_what_is_not_an_arms_own_fault_is_no_result(params: Params, monkeypatch: pytest.MonkeyPatch, error) -> None:
-    def broken(self, config, run, *, log, title):
+    def broken(self, config, run, *, log, launch):
         raise error
 
     monkeypatch.setattr(ModelRows, "train", broken)
@@ -229,12 +229,12 @@ def test_what_is_not_an_arms_own_fault_is_no_result(params: Params, monkeypatch:
 def test_a_failed_arm_stops_no_other(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
     train = ModelRows.train
 
-    def broken(self, config, run, *, log, title):
-        if title == "mlm-seed2":
+    def broken(self, config, run, *, log, launch):
+        if launch.title == "mlm-seed2":
             raise NonFinite("step 3", "loss nan")
-        if title.startswith("electra"):
+        if launch.title.startswith("electra"):
             raise RuntimeError("no room in the machine")
-        return train(self, config, run, log=log, title=title)
+        return train(self, config, run, log=log, launch=launch)
 
     monkeypatch.setattr(ModelRows, "train", broken)
     notes = Notes()
@@ -253,10 +253,10 @@ def test_what_a_stopped_experiment_has_done_is_kept(
 ) -> None:
     counted = ModelRows.train
 
-    def stopped(self, config, run, *, log, title):
-        if title == "electra-seed2":
-            raise Stopped(title, "stopped by signal 15")
-        return counted(self, config, run, log=log, title=title)
+    def stopped(self, config, run, *, log, launch):
+        if launch.title == "electra-seed2":
+            raise Stopped(launch.title, "stopped by signal 15")
+        return counted(self, config, run, log=log, launch=launch)
 
     monkeypatch.setattr(ModelRows, "train", stopped)
     with pytest.raises(Stopped):
