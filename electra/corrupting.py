@@ -73,7 +73,7 @@ def corrupt(
     tokens = tokenizer.spell(corrupted_BT[0, 1:-1].tolist(), begins=True)
     replaced_T = replaced_BT[0, 1:-1].cpu().numpy()
     offsets_T2 = np.array(encoding.offsets[: len(tokens)], dtype=np.int64).reshape(-1, 2)
-    written, places_T2 = write(text, tokens, offsets_T2, replaced_T)
+    written, places_T2 = write(text, tokens, offsets_T2, replaced_T, tokenizer.byte_level)
     return Corrupted(written, text, tokens, offsets_T2, places_T2, replaced_T)
 
 
@@ -86,11 +86,16 @@ def as_generator(given: Model | str | os.PathLike[str], method: str) -> Model:
 
 
 def write(
-    text: str, tokens: list[str], offsets_T2: NDArray[np.int64], replaced_T: NDArray[np.bool_]
+    text: str,
+    tokens: list[str],
+    offsets_T2: NDArray[np.int64],
+    replaced_T: NDArray[np.bool_],
+    spaced: bool,
 ) -> tuple[str, NDArray[np.int64]]:
     """The text with replaced tokens written in, and where each token stands in it, (T, 2).
 
-    Around them a space goes where a piece now goes on a word, and comes where two words would run into each other.
+    Around them a space goes where a piece now goes on a word, and comes where two words would run into each other; or,
+    `spaced`, before every piece that goes on no word, as byte-level pieces have it.
     """
     written, last, near = "", 0, False
     places: list[tuple[int, int]] = []
@@ -98,9 +103,10 @@ def write(
         start, end = max(start, last), max(end, last)  # pieces of one letter may share its place
         gap, joined = text[last:start], token.startswith(CONTINUATION)
         piece = token.removeprefix(CONTINUATION) if changed else text[start:end]
+        runs_in = (changed or near) and _ENDS.search(written) and piece[:1].isalnum()
         if changed and joined:
             gap = gap.rstrip()
-        elif (changed or near) and not (joined or gap) and _ENDS.search(written) and piece[:1].isalnum():
+        elif not (joined or gap) and (runs_in or (changed and spaced and written)):
             gap = " "
         written, last, near = written + gap + piece, end, changed
         places.append((len(written) - len(piece), len(written)))

@@ -58,10 +58,17 @@ def propose(
     proposed = []
     for number, share_V in zip(hidden, share_MV, strict=True):
         best = share_V.topk(min(count, len(share_V)))
-        pieces = model.tokenizer.spell(best.indices.tolist())
+        pieces = [model.tokenizer.spell([each])[0] for each in best.indices.tolist()]
         changed_T = np.arange(len(tokens)) == number
         texts = [
-            write(text, [*tokens[:number], piece, *tokens[number + 1 :]], offsets_T2, changed_T)[0] for piece in pieces
+            write(
+                text,
+                [*tokens[:number], piece, *tokens[number + 1 :]],
+                offsets_T2,
+                changed_T,
+                model.tokenizer.byte_level,
+            )[0]
+            for piece in pieces
         ]
         original = None if ids[number] == mask_id else float(share_V[ids[number]])
         proposed.append(Proposed(number, pieces, best.values.numpy(), texts, original))

@@ -25,7 +25,7 @@ from pipelines.sources.streams import COMPRESSIONS
 # Dense bf16 products a second, as their makers say.
 PEAKS = {"RTX 4090": 165e12, "A100": 312e12, "H100 or H200": 989e12}
 REACHED = 0.4
-PUBLISHED_VOCABULARY = 30_522
+PUBLISHED_VOCABULARY, PUBLISHED_JSON = 30_522, 50_368  # of a vocab.txt: BERT's; of a tokenizer.json: ModernBERT's
 BYTES_PER_TOKEN = 4.5  # of English text
 CONTEXT = 0.6e9  # bytes that CUDA itself takes
 
@@ -58,7 +58,9 @@ def budget(name: str, params: Params) -> str:
 def vocabulary(model: str, params: Params) -> int:
     """Pieces of a model's tokenizer, or of the published one where it is not trained here."""
     tokenizer = params.tokens[params.models[model].tokens].tokenizer
-    return tokenizer.vocab_size if isinstance(tokenizer, TrainTokenizer) else PUBLISHED_VOCABULARY
+    if isinstance(tokenizer, TrainTokenizer):
+        return tokenizer.vocab_size
+    return PUBLISHED_JSON if tokenizer.file.endswith(".json") else PUBLISHED_VOCABULARY
 
 
 def parameters(config: ElectraConfig, vocab_size: int) -> int:

@@ -16,6 +16,7 @@ from pipelines import ROOT
 NETWORKS = ("electra/nn",)
 FINETUNING = (
     *NETWORKS,
+    "electra/data/byte_level.py",
     "electra/data/tokenizer.py",
     "electra/data/words.py",
     "electra/finetuning",
@@ -24,6 +25,7 @@ FINETUNING = (
 )
 PRETRAINING = (
     *NETWORKS,
+    "electra/data/byte_level.py",
     "electra/data/order.py",
     "electra/data/shards.py",
     "electra/data/tokenizer.py",
@@ -53,7 +55,13 @@ ROOMS = {
     ),
     "tokens": ("electra/data", "electra/seeds.py", "pipelines/stages/tokens.py"),
     "pretrain": PRETRAINING,
-    "published": (*NETWORKS, "electra/data/tokenizer.py", "electra/data/words.py", "pipelines/stages/published.py"),
+    "published": (
+        *NETWORKS,
+        "electra/data/byte_level.py",
+        "electra/data/tokenizer.py",
+        "electra/data/words.py",
+        "pipelines/stages/published.py",
+    ),
     "glue": (*FINETUNING, "pipelines/stages/baselines.py", "pipelines/stages/glue.py"),
     "squad": (
         *FINETUNING,

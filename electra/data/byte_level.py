@@ -3,7 +3,9 @@
 A piece is a run of bytes, each written as one letter, and the space before a word belongs to the word's first piece.
 """
 
+import codecs
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import tokenizers
@@ -12,15 +14,18 @@ from tokenizers import processors
 from electra.data.words import CONTINUATION
 
 SPACE = "Ġ"  # how a space is written
+_WRITTEN = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}  # bytes whose letter is their own
+_OTHERS = [byte for byte in range(256) if byte not in _WRITTEN]
+BYTES = {chr(byte): byte for byte in _WRITTEN} | {chr(0x100 + i): byte for i, byte in enumerate(_OTHERS)}
 
 
 def is_byte_level(raw: Any) -> bool:
-    """Whether a tokenizer is BPE over bytes whose words are parted by GPT-2's expression."""
+    """Whether a tokenizer is BPE over bytes whose words are parted by GPT-2's expression, spaces as they are."""
     rules = json.loads(raw.to_str())
     model, splitter, normalizer = (rules[part] or {} for part in ("model", "pre_tokenizer", "normalizer"))
     return (
         model.get("type") == "BPE"
-        and (splitter.get("type"), splitter.get("use_regex")) == ("ByteLevel", True)
+        and [splitter.get(key) for key in ("type", "use_regex", "add_prefix_space")] == ["ByteLevel", True, False]
         and normalizer.get("type", "NFC") == "NFC"
     )
 
@@ -32,7 +37,20 @@ def placed_without_spaces(raw: Any) -> Any:
     return copy
 
 
-def spelled(raw: Any, piece: str) -> str:
-    """A piece as WordPiece would write it: "Ġword" is word, and what goes on in a word begins with ##."""
-    text: str = raw.decoder.decode([piece.removeprefix(SPACE)])
-    return text if piece.startswith(SPACE) else CONTINUATION + text
+def spelled(pieces: Iterable[str], kept: Iterable[str]) -> list[str]:
+    """Consecutive pieces as WordPiece would write them: "Ġword" is word, and what goes on in a word begins with ##.
+
+    Those in `kept` stay. A letter of several pieces stands at its last one; a broken letter is written \ufffd.
+    """
+    found, reader = list[str](), codecs.getincrementaldecoder("utf-8")("replace")
+    for piece in pieces:
+        if piece in kept:
+            found.append(piece)
+            continue
+        begins = piece.startswith(SPACE)
+        letters = piece.removeprefix(SPACE)
+        text = reader.decode(bytes(map(BYTES.__getitem__, letters))) if BYTES.keys() >= {*letters} else letters
+        found.append(text if begins else CONTINUATION + text)
+    if found:
+        found[-1] += reader.decode(b"", final=True)
+    return found

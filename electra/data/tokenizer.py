@@ -30,6 +30,7 @@ from electra.errors import BadInput
 from electra.files import read_object, readable, sha256_bytes, write_atomic, write_json
 
 PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LIKE = "use a tokenizer of BERT, ELECTRA or ModernBERT"
 MAX_WORD = 100  # characters; longer words are [UNK] (transformers' value, the original ELECTRA has 200)
 
 
@@ -74,12 +75,14 @@ class Tokenizer:
         vocabulary: dict[str, int] = raw.get_vocab(with_added_tokens=True)
         for token in SPECIALS:
             if token not in vocabulary:
-                raise BadInput(where, f"has no {token}", f"a WordPiece vocabulary with {', '.join(SPECIALS)}")
+                raise BadInput(where, f"has no {token}", f"a vocabulary with {', '.join(SPECIALS)}")
         self.byte_level = is_byte_level(raw)
         if not (self.byte_level or isinstance(raw.normalizer, normalizers.BertNormalizer)):
             found = type(raw.normalizer).__name__ if raw.normalizer else "none"
-            do = "use a tokenizer of BERT, ELECTRA or ModernBERT"
-            raise BadInput(where, f"has the normalizer {found}", "BertNormalizer, or byte-level BPE", do)
+            raise BadInput(where, f"has the normalizer {found}", "BertNormalizer, or byte-level BPE", LIKE)
+        prefix = getattr(raw.model, "continuing_subword_prefix", None) or ""
+        if prefix != ("" if self.byte_level else CONTINUATION):
+            raise BadInput(where, f"has the prefix {prefix!r} within words", repr(CONTINUATION), LIKE)
         if sorted(vocabulary.values()) != list(range(len(vocabulary))):
             raise BadInput(where, "has ids with gaps", f"the ids 0 to {len(vocabulary) - 1}, each once")
         raw.no_padding()
@@ -104,7 +107,7 @@ class Tokenizer:
     def encode_bytes(self, lines: Sequence[str]) -> list[bytes]:
         """The ids of `encode_lines` as the bytes of an array of `dtype`, from the word memory.
 
-        Lines of a corpus follow one another, so byte-level pieces have the space that parts each from the one before.
+        Byte-level, those of the line behind a space: lines of a corpus follow one another. It has single spaces alone.
         """
         of = self._words.__getitem__
         return [b"".join(map(of, line.split(" "))) for line in lines]
@@ -114,14 +117,14 @@ class Tokenizer:
         return self.encode_lines([f" {word}" for word in words] if self.byte_level else words)
 
     def spell(self, ids: Iterable[int], *, begins: bool = False) -> list[str]:
-        """Pieces as people read them, with ## where one goes on in a word, whatever the vocabulary's own sign.
+        """Consecutive pieces as people read them: ## where one goes on in a word, whatever the vocabulary's own sign.
 
         `begins`: the first of them begins a text, so it goes on in no word, though no space is before it.
         """
         pieces = [self.raw.id_to_token(number) for number in ids]
         if not self.byte_level:
             return pieces
-        found = [piece if piece in SPECIALS else spelled(self.raw, piece) for piece in pieces]
+        found = spelled(pieces, SPECIALS)
         return [found[0].removeprefix(CONTINUATION), *found[1:]] if begins and found else found
 
     def unknown_characters(self, lines: Sequence[str], encoded: Sequence[bytes]) -> int:
@@ -237,7 +240,11 @@ def _short_words(line: str) -> tuple[str, int]:
 
 def published(path: Path, *, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
     """A tokenizer from a vocab.txt, or from a tokenizer.json, which has its own rules for letters."""
-    return load(path) if path.suffix == ".json" else from_vocab(path, lowercase=lowercase, strip_accents=strip_accents)
+    if path.suffix != ".json":
+        return from_vocab(path, lowercase=lowercase, strip_accents=strip_accents)
+    if not path.is_file():
+        raise BadInput(path, "there is no such file", "a tokenizer.json", "set tokenizer.file to its path")
+    return load(path)
 
 
 def from_vocab(path: Path, *, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
@@ -293,7 +300,7 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
         "tokenizer_class": "ElectraTokenizer",
         "do_lower_case": settings["lowercase"],
         "strip_accents": settings["strip_accents"],
-        "tokenize_chinese_chars": True,
+        "tokenize_chinese_chars": settings["handle_chinese_chars"],
         "model_max_length": 512,
     }
     write_json(folder / "tokenizer_config.json", {**config, **named})

@@ -99,7 +99,7 @@ async function propose(token, word) {
   const answer = await put("words", "propose", {text, token});
   if (!answer) return;
   const bars = answer.shares.map(([piece, share], place) => 
-    bar(piece, share, answer.shares[0][1], piece.replace("##", "") === word.toLowerCase(), () => write(answer.texts[place])));
+    bar(piece, share, answer.shares[0][1], piece.replace("##", "").toLowerCase() === word.toLowerCase(), () => write(answer.texts[place])));
   offer(`Instead of “${word}”`, `The generator gives “${word}” ${percent(answer.original)}. Pick a proposal to write it.`, bars);
 }
 

@@ -236,7 +236,8 @@ def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list
     device = next(model.parameters()).device
     batch = Feed(rows.valid_rows, config, device, "examples").batch(0)
     batch = part(batch, 0, max(1, len(batch.ids_BT) // EXAMPLES))
-    pieces = rows.tokenizer.spell(range(rows.tokenizer.vocab_size))
+    spell = rows.tokenizer.spell
+    pieces = [spell([number])[0] for number in range(rows.tokenizer.vocab_size)]
     # Where the networks were compiled: these shapes are new, and a dozen rows are not worth minutes of compiling.
     compiles = "torch._dynamo" in sys.modules
     with torch.compiler.set_stance("force_eager") if compiles else contextlib.nullcontext():
@@ -246,8 +247,8 @@ def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list
     for row, (length, proposed) in enumerate(zip(batch.lengths_B.tolist(), proposed_B, strict=True)):
         shown.append(
             {
-                "tokens": [pieces[i] for i in outputs.corrupted_BT[row, :length].tolist()],
-                "original": [pieces[i] for i in batch.ids_BT[row, :length].tolist()],
+                "tokens": spell(outputs.corrupted_BT[row, :length].tolist()),
+                "original": spell(batch.ids_BT[row, :length].tolist()),
                 "replaced": outputs.replaced_BT[row, :length].tolist(),
                 "probability": [round(p, 4) for p in outputs.logits_BT[row, :length].float().sigmoid().tolist()],
                 "proposals": proposed,

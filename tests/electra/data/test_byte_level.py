@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, pre_tokenizers
 
+from electra.corrupting import write
 from electra.data.tokenizer import load, save
 from electra.errors import BadInput
 from electra.finetuning.squad import windows
@@ -77,12 +78,27 @@ def test_words_of_a_sentence_are_those_of_transformers(pair):
     assert ours.encode_words(words) == expected
 
 
-def test_pieces_are_spelled_as_wordpiece_spells_them(pair):
+@pytest.mark.parametrize("text", ["The ship didn't sail", "日本語 é café 🚢", "a 🚢b"])
+def test_pieces_are_spelled_as_wordpiece_spells_them(pair, text):
     _, ours = pair
-    (ids,) = ours.encode_lines(["The ship didn't sail"])
-    joined = decoders.WordPiece(prefix="##", cleanup=False).decode(ours.spell(ids, begins=True))
-    assert joined == "The ship didn't sail"
+    (ids,) = ours.encode_lines([text])
+    assert decoders.WordPiece(prefix="##", cleanup=False).decode(ours.spell(ids, begins=True)) == text
     assert ours.spell([ours.mask_id, ours.cls_id]) == ["[MASK]", "[CLS]"]
+
+
+def test_a_part_of_a_letter_is_spelled_as_such(pair):
+    _, ours = pair
+    (ids,) = ours.encode_lines(["🚢"])
+    assert len(ids) > 1 and ours.spell(ids[:1]) == ["##\ufffd"]
+
+
+def test_a_replacement_is_written_with_its_space(pair):
+    text = "it's in"
+    encoding = pair[1].raw.encode(text, add_special_tokens=False)
+    tokens, changed = pair[1].spell(encoding.ids, begins=True), np.zeros(len(encoding.ids), dtype=bool)
+    at = encoding.offsets.index((2, 4))
+    tokens[at], changed[at] = "(", True
+    assert write(text, tokens, np.array(encoding.offsets), changed, True)[0] == "it ( in"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +109,11 @@ def test_pieces_are_spelled_as_wordpiece_spells_them(pair):
             "has the normalizer NFC; expected BertNormalizer, or byte-level BPE",
         ),
         ({"normalizer": {"type": "NFKC"}}, "has the normalizer NFKC"),
-        ({"added_tokens": [], "post_processor": None}, r"has no \[PAD\]"),
+        (
+            {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True, "trim_offsets": True}},
+            "has the normalizer NFC",
+        ),
+        ({"added_tokens": [], "post_processor": None}, r"has no \[PAD\]; expected a vocabulary with"),
     ],
 )
 def test_other_rules_are_refused(tmp_path, changes, told):

@@ -210,3 +210,24 @@ def test_a_folder_with_a_vocab_alone_is_read_by_its_settings(tmp_path: Path, low
     assert wordpiece.load(tmp_path).encode_lines(["The cat"]) == made.encode_lines(["The cat"])
     (tmp_path / "tokenizer_config.json").unlink()
     assert wordpiece.load(tmp_path).encode_lines(["The cat"]) == [[5, 7]]
+
+
+def test_rules_of_a_published_json_are_kept_or_refused(tmp_path):
+    made = wordpiece.from_pieces(
+        [*SPECIALS, "a", "##b", "日本", "日", "本", "##本"], lowercase=True, strip_accents=None
+    )
+    rules = json.loads(made.raw.to_str())
+    rules["normalizer"]["handle_chinese_chars"] = False
+    (tmp_path / "tokenizer.json").write_text(json.dumps(rules))
+    ours = wordpiece.published(tmp_path / "tokenizer.json")
+    wordpiece.save(ours, tmp_path / "saved")
+    peer = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert [peer("日本 ab", add_special_tokens=False)["input_ids"]] == ours.encode_lines(["日本 ab"]) == [[7, 5, 6]]
+    rules["model"]["continuing_subword_prefix"] = "@@"
+    (tmp_path / "tokenizer.json").write_text(json.dumps(rules))
+    with pytest.raises(BadInput, match="has the prefix '@@' within words; expected '##'"):
+        wordpiece.published(tmp_path / "tokenizer.json")
+    with pytest.raises(
+        BadInput, match=r"no\.json: there is no such file; expected a tokenizer\.json; set tokenizer\.file"
+    ):
+        wordpiece.published(tmp_path / "no.json")
