@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-23 09:09:18 UTC",
-  "commit": "585e1e522327",
+  "date": "2026-11-23 15:22:10 UTC",
+  "commit": "bc2d704a1991 with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,13 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-electra_bert": 8.3,
-    "corpus-sample_world": 6.6,
-    "glue-tiny": 126.0,
-    "pretrain-tiny": 137.9,
-    "report": 8.4,
-    "squad-tiny": 48.1,
-    "tasks-sample_world": 4.0,
-    "tokens-sample_world": 4.6
+    "ablation-electra_bert": 308.0,
+    "corpus-sample_world": 21.0,
+    "glue-tiny": 444.8,
+    "pretrain-tiny": 438.4,
+    "squad-tiny": 146.8,
+    "tasks-sample_world": 9.9,
+    "tokens-sample_world": 11.5
   }
 };
