@@ -32,13 +32,27 @@ from tests.electra.finetuning.conftest import glue_rows
 from tests.electra.helpers import SPECIAL
 from tests.electra.pretraining.test_modern import Counted
 
-TITLES = {
-    "the paper's recipe": "paper's encoder",
-    "Muon": "paper's, Muon",
-    "warm-up, stable, decay": "paper's, stable",
-    "modern encoder": "modern",
-    "modern encoder, Muon": "modern, Muon",
-    "warm-up, stable, decay; half the time": "paper's, stable" + HALF,
+STEADY = "modern, neighbours, stable"
+PAGES = {  # record and page, and which arm a line is of
+    ("modern-seconds-80", "modern"): {
+        "the paper's recipe": "paper's encoder",
+        "wider first weights": "paper's, wide",
+        "wider, heads at the neighbours": "paper's, neighbours",
+        "modern encoder": "modern",
+        "modern, wider": "modern, wide",
+        "modern, wider, neighbours": "modern, neighbours",
+        "the same, half the time": "modern, neighbours" + HALF,
+        "the same, warm-up, stable, decay": STEADY,
+        "all of it, half the time": STEADY + HALF,
+    },
+    ("modern-published-weights", "notes/modern"): {
+        "the paper's recipe": "paper's encoder",
+        "Muon": "paper's, Muon",
+        "warm-up, stable, decay": "paper's, stable",
+        "modern encoder": "modern",
+        "modern encoder, Muon": "modern, Muon",
+        "warm-up, stable, decay; half the time": "paper's, stable" + HALF,
+    },
 }
 
 
@@ -131,26 +145,27 @@ def test_means_and_deviations_are_over_seeds():
     assert summarised(runs)["a"]["auc"] == pytest.approx([0.6, 0.1414], abs=1e-4)
 
 
-def test_the_page_says_what_the_record_says():
-    record = read_json(ROOT / "benchmarks/results/modern-seconds-80.json")
-    text = (ROOT / "docs/modern.md").read_text(encoding="utf-8").replace("−", "-")
-    section = text[text.index("## What each part gave on real text") :]
+@pytest.mark.parametrize(("names", "titles"), PAGES.items())
+def test_the_page_says_what_the_record_says(names, titles):
+    record = read_json(ROOT / f"benchmarks/results/{names[0]}.json")
+    text = (ROOT / f"docs/{names[1]}.md").read_text(encoding="utf-8").replace("−", "-")
+    section = text[text.index("## What each part gave") :]
     measured = re.findall(r"^\| (.*?) \| (\d+) \| (.* ± .*) \|$", section, re.M)
-    assert len(measured) == len(TITLES) == len(record["runs"])
+    assert len(measured) == len(titles) == len(record["runs"])
     scales = {"masked_token_loss": (1, 2), "fixed_loss_over_entropy": (1, 3), "fixed_auc": (1, 3)}
     scales |= {f"pairs_{kind}": (100, 1) for kind in ("swapped", "dropped", "inflected")}
     for title, steps, numbers in measured:
-        found = record["mean_and_deviation"][TITLES[title]]
+        found = record["mean_and_deviation"][titles[title]]
         expected = [" ± ".join(f"{by * x:.{places}f}" for x in found[name]) for name, (by, places) in scales.items()]
-        assert (int(steps), numbers.split(" | ")) == (record["runs"][TITLES[title]][0]["steps"], expected)
+        assert (int(steps), numbers.split(" | ")) == (record["runs"][titles[title]][0]["steps"], expected)
     compared = re.findall(r"^\| (.*?) \| ([-+][\d.]+) \| (.*?) \| ([-+][\d.]+) \| (.*?) \|$", section, re.M)
-    assert len(compared) == len(TITLES) - 1
+    assert len(compared) == len(titles) - 1
     first = record["runs"]["paper's encoder"]
     for title, *told in compared:
         for (points, said), (name, sign) in zip(
             (told[:2], told[2:]), (("masked_token_loss", -1), ("fixed_auc", 1)), strict=True
         ):
-            ours, theirs = ([sign * run[name] for run in runs] for runs in (record["runs"][TITLES[title]], first))
+            ours, theirs = ([sign * run[name] for run in runs] for runs in (record["runs"][titles[title]], first))
             found = difference(ours, theirs)
             words = {"came out": "better", "reversed": "worse"}
             verdict = decided(found)
