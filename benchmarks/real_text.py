@@ -242,6 +242,14 @@ def lines(tasks: dict[str, Any]) -> list[str]:
     return found
 
 
+def longer(steps: int, record: dict[str, Any]) -> str:
+    """A line of the page's table of lengths: ELECTRA's steps and minutes, then each arm's mean of six and STS-B."""
+    minutes = " and ".join(f"{run['seconds'] / 60:.0f}" for run in record["pretraining"]["electra"])
+    found = (record["tasks"][task][arm] for task in ("mean of 6", "stsb") for arm in ("electra", "mlm"))
+    cells = [f"{steps:,}", minutes, *(f"{each['mean']:.1f} ± {each['std']:.1f}" for each in found)]
+    return f"| {' | '.join(cells)} |"
+
+
 def draw(record: dict[str, Any]) -> "Figure":
     """Left: the held-out AUC of each discriminator over tokens; right: each task, mean and deviation by arm."""
     figure = new_figure(9.0, 4.5)
