@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-23 15:22:10 UTC",
-  "commit": "bc2d704a1991 with changes",
+  "date": "2026-11-23 16:02:09 UTC",
+  "commit": "9cd7fee4df86",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -18,6 +18,7 @@ window.electraRun = {
     "corpus-sample_world": 21.0,
     "glue-tiny": 444.8,
     "pretrain-tiny": 438.4,
+    "report": 19.7,
     "squad-tiny": 146.8,
     "tasks-sample_world": 9.9,
     "tokens-sample_world": 11.5
