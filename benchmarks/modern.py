@@ -256,8 +256,8 @@ def one(arm: str, seed: int, steps: int, text: Text, home: Path) -> tuple[Pretra
 def tuned(model: Pretraining, text: Text, tasks: Path, seed: int, home: Path) -> dict[str, float]:
     """Scores on dev of the encoder fine-tuned for every task, one run each; kept, with what they are of."""
     made, known = recipe(tasks), home / "tuned.json"
-    if known.is_file() and read_json(known)["made"] == made:
-        return dict(read_json(known)["scores"])
+    if known.is_file() and (before := read_json(known)).get("made") == made:
+        return dict(before["scores"])
     found = {}
     for name, config in TUNED.items():
         task, encoder = GLUE[name], copy.deepcopy(model.discriminator.encoder)

@@ -146,8 +146,8 @@ def pretrained(params: Params, arm: str, seed: int, steps: int) -> tuple[Path, d
     config = settings(model, arm, seed, steps, rows.tokenizer.vocab_size)
     branch = home.with_name(f"{home.name}-{config.pretrain.steps}")
     known = branch / "found.json"
-    if known.is_file() and read_json(known)["config"] == of_config(config):
-        return branch / "model", dict(read_json(known))
+    if known.is_file() and (before := read_json(known)).get("config") == of_config(config):
+        return branch / "model", dict(before)
     trained = train(config, rows, home)
     facts = rows.facts(config, trained)
     write_model(branch / "model", MODEL, config, trained, rows, facts)

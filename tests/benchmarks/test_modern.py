@@ -22,7 +22,7 @@ from benchmarks.modern import (
     tuned,
 )
 from benchmarks.modern import summary as summarised
-from electra.files import dump_json, read_json, write_jsonl
+from electra.files import dump_json, read_json, write_json, write_jsonl
 from electra.optim.muon import orthogonal
 from electra.pretraining.model import Pretraining
 from electra.pretraining.trainer import Data
@@ -131,6 +131,9 @@ def test_an_encoder_is_fine_tuned_for_each_task_once_and_stays_as_it_was(text, t
     assert tuned(model, text, tmp_path / "tasks", 1, tmp_path / "run") == found
     monkeypatch.setitem(modern.TUNED, "cola", dataclasses.replace(modern.TUNED["cola"], epochs=1.0))
     with pytest.raises(TypeError):  # other settings: done anew
+        tuned(model, text, tmp_path / "tasks", 1, tmp_path / "run")
+    write_json(tmp_path / "run" / "tuned.json", found)  # as it was kept before settings stood beside the scores
+    with pytest.raises(TypeError):
         tuned(model, text, tmp_path / "tasks", 1, tmp_path / "run")
 
 
