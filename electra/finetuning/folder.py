@@ -29,6 +29,7 @@ from electra.finetuning.kind_of import ARCHITECTURES, CLASSIFICATION, SQUAD, kin
 from electra.finetuning.stored import DO, Stored
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.card import model_card
+from electra.nn.config import ModernConfig
 from electra.nn.encoder import Encoder
 from electra.nn.weights import (
     TASK,
@@ -58,7 +59,8 @@ def write_model(folder: Path, network: Network, task: Task, config: FinetuneConf
     encoder, kind = network.encoder, kind_of(task)
     exported = kind.export(network, task, config)
     task_json = {"length": config.length, **exported.task_json}
-    values = config_json(encoder.config, encoder.vocab_size, exported.architecture, **exported.config)
+    more = {"pad_token_id": read_object(source / "config.json").get("pad_token_id", 0), **exported.config}
+    values = config_json(encoder.config, encoder.vocab_size, exported.architecture, **more)
     files = {name: (source / name).read_text("utf-8") for name in TOKENIZER_FILES if (source / name).is_file()}
     files[TASK] = dump_json(task_json)
     title = f"ELECTRA, fine-tuned: {task.title}"
@@ -69,7 +71,14 @@ def write_model(folder: Path, network: Network, task: Task, config: FinetuneConf
 
 def is_finetuned(folder: Path) -> bool:
     """Whether a folder holds a fine-tuned model: one of ours, or of a class of transformers that `load_model` reads."""
-    return (folder / TASK).is_file() or architecture(folder) in ARCHITECTURES
+    return (folder / TASK).is_file() or architecture(folder) in ARCHITECTURES or _is_tuned_modernbert(folder)
+
+
+def _is_tuned_modernbert(folder: Path) -> bool:
+    """Whether a folder is of a class of ModernBERT with a task's head; one label a token is a discriminator's."""
+    name = architecture(folder).removeprefix("ModernBertFor")
+    tagged = name == "TokenClassification" and len(read_object(folder / "config.json").get("id2label", "01")) != 1
+    return tagged or name in {"SequenceClassification", "QuestionAnswering", "MultipleChoice"}
 
 
 def architecture(folder: Path) -> str:
@@ -96,6 +105,9 @@ def load_model(folder: Path) -> Ready:
     encoder = load_encoder(folder, dropout=0.0)
     heads = head_tensors(read_tensors(folder))
     values, ours = read_object(folder / "config.json"), (folder / TASK).is_file()
+    if isinstance(encoder.config, ModernConfig) and not ours:
+        found, expected = f"is a {architecture(folder)} of transformers", "a ModernBERT that was fine-tuned here"
+        raise BadInput(folder, found, expected, "fine-tune its encoder here: other heads are not read")
     task_json = read_object(folder / TASK) if ours else {}
     if ours and not (folder / MANIFEST).is_file():
         print(f"warning: {folder} has no {MANIFEST}: its bytes were not checked", file=sys.stderr)

@@ -53,6 +53,7 @@ _FIXED: dict[str, Any] = {  # what these networks have no setting for
     "hidden_activation": "gelu",
     "classifier_activation": "gelu",
 }
+_THETAS = {"full_attention": "global_rope_theta", "sliding_attention": "local_rope_theta"}
 _LAYER = {  # ours -> transformers', inside one layer
     "attention_norm": "attn_norm",
     "attention.qkv": "attn.Wqkv",
@@ -108,18 +109,26 @@ def settings_of(values: dict[str, Any], path: Path) -> dict[str, Any]:
 def _old_spelling(values: dict[str, Any], path: Path) -> dict[str, Any]:
     """Kinds of layers and thetas in the two numbers that releases before 5 had for each."""
     kinds, ropes = values.get("layer_types"), values.get("rope_parameters") or {}
-    settings = dict(values)
+    settings, do = dict(values), "choose a published ModernBERT"
     if kinds is not None:
+        layers = values.get("num_hidden_layers", CONFIG["layers"][1])
+        if not isinstance(kinds, list) or len(kinds) != layers:
+            raise BadInput(path, f"has layer_types {kinds!r:.60}", f"the kinds of {layers!r:.20} layers", do)
         every = next((i for i, kind in enumerate(kinds) if i and kind == "full_attention"), max(1, len(kinds)))
         regular = ["sliding_attention" if i % every else "full_attention" for i in range(len(kinds))]
         if kinds != regular:
             expected = "full_attention in layer 0 and then at even distances, sliding_attention between"
-            raise BadInput(path, "has layer_types in another order", expected, "choose a published ModernBERT")
+            raise BadInput(path, "has layer_types in another order", expected, do)
         settings["global_attn_every_n_layers"] = every
-    for kind, name in (("full_attention", "global_rope_theta"), ("sliding_attention", "local_rope_theta")):
-        rope = (ropes.get(kind) if isinstance(ropes, dict) else None) or {}
-        if rope.get("rope_type", "default") != "default":
-            raise BadInput(path, f"has rope_type {rope['rope_type']!r:.40}", "default", "choose a published ModernBERT")
+    if values.get("rope_scaling"):
+        raise BadInput(path, f"has rope_scaling {values['rope_scaling']!r:.60}", "none", do)
+    each_a_dict = isinstance(ropes, dict) and all(isinstance(rope, dict | None) for rope in ropes.values())
+    if not each_a_dict or not ropes.keys() <= _THETAS.keys():
+        raise BadInput(path, f"has rope_parameters {ropes!r:.60}", f"those of {' and '.join(_THETAS)}", do)
+    for kind, name in _THETAS.items():
+        rope = ropes.get(kind) or {}
+        if (turned := rope.get("rope_type", rope.get("type", "default"))) != "default":
+            raise BadInput(path, f"has rope_type {turned!r:.40}", "default", do)
         if "rope_theta" in rope:
             settings[name] = rope["rope_theta"]
     return settings

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -82,10 +83,20 @@ def _require_alike(config: AnyEncoderConfig, expected: AnyEncoderConfig, where: 
         found, wanted = f"is of an encoder of the kind {config.kind}", f"{expected.kind}, as the parameters say"
         raise BadInput(where, found, wanted, do)
     names = modernbert.CONFIG if isinstance(expected, ModernConfig) else CONFIG
-    for ours in _ALIKE:
-        if ours in names and getattr(config, ours) != getattr(expected, ours):
-            wanted = f"{getattr(expected, ours)}, as the model's parameters say"
-            raise BadInput(where, f"has {names[ours][0]} {getattr(config, ours)}", wanted, do)
+    used = _used(expected)
+    for ours, value in _used(config).items():
+        if value != used.get(ours, value):
+            raise BadInput(where, f"has {names[ours][0]} {value}", f"{used[ours]}, as the model's parameters say", do)
+
+
+def _used(config: AnyEncoderConfig) -> dict[str, Any]:
+    """What changes the outputs but no shape, less what no layer of this many uses."""
+    values = {name: getattr(config, name) for name in _ALIKE if hasattr(config, name)}
+    if isinstance(config, ModernConfig):
+        values["global_every"] = min(config.global_every, config.layers)
+        if values["global_every"] == 1:
+            del values["window"], values["local_theta"]
+    return values
 
 
 def _load_factors(encoder: Encoder, beside: Tensors, tensors: Tensors, inside: Path, do: str) -> None:

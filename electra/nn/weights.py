@@ -164,7 +164,8 @@ def read_config(folder: Path) -> tuple[AnyEncoderConfig, int]:
     if kind not in {"electra", modernbert.TYPE}:
         raise BadInput(path, f"is of a model of type {kind!r}", "electra or modernbert", "choose a folder of one")
     modern = kind == modernbert.TYPE
-    if values.get("hidden_act", "gelu") != "gelu" or values.get("position_embedding_type", "absolute") != "absolute":
+    acts, places = values.get("hidden_act", "gelu"), values.get("position_embedding_type", "absolute")
+    if not modern and (acts != "gelu" or places != "absolute"):  # ModernBERT has other keys, or none, for these
         found, expected = "asks for another activation or position embedding", "gelu and absolute positions"
         raise BadInput(path, found, expected, "choose a published ELECTRA")
     names, do = modernbert.CONFIG if modern else CONFIG, "use the file that came with the weights"
@@ -174,7 +175,7 @@ def read_config(folder: Path) -> tuple[AnyEncoderConfig, int]:
     try:
         config = build(ModernConfig, chosen, "") if modern else build(EncoderConfig, chosen, "")
     except BadConfig as error:
-        key = names[error.where.removeprefix(".")][0]
+        key = names.get(error.where.removeprefix("."), names["hidden"])[0]  # ModernBERT's embedding is as wide
         raise BadInput(f"{path}: {key}", error.found, error.expected, do) from None
     vocab_size = values.get("vocab_size", 50368 if modern else 30522)
     if type(vocab_size) is not int or vocab_size <= 0:

@@ -32,7 +32,8 @@ class GeneratorConfig(Checked):
     depth: Rate = 1.0
 
     def encoder(self, discriminator: AnyEncoderConfig) -> AnyEncoderConfig:
-        """The generator's own encoder: rounded width, heads of 64 where it allows, FFN 4 × hidden (modern: scaled).
+        """The generator's own encoder: rounded width, heads of 64 where it allows, FFN 4 × hidden (modern: scaled,
+        in eights where the discriminator's is, as the matrix units of GPUs want it).
 
         The embedding size stays the discriminator's (electra: generator keeps E and projects to its hidden size).
         """
@@ -40,7 +41,8 @@ class GeneratorConfig(Checked):
         heads = max(1, hidden // 64) if self.width < 1 else discriminator.heads
         ffn = 4 * hidden if self.width < 1 else discriminator.ffn
         if isinstance(discriminator, ModernConfig):
-            ffn = max(1, round(discriminator.ffn * self.width))
+            unit = 1 if discriminator.ffn % 8 else 8
+            ffn = max(1, round(discriminator.ffn * self.width / unit)) * unit
         layers = max(1, round(discriminator.layers * self.depth))
         init: Any = "published" if discriminator.init in {"mimetic", "neighbours"} else discriminator.init
         return dataclasses.replace(discriminator, hidden=hidden, heads=heads, ffn=ffn, layers=layers, init=init)

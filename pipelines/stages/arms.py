@@ -209,7 +209,8 @@ def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float
         for name, place in places.items():
             place.copy_(tensors[name])
     seen = positions(arm.config.pretrain, arm.step(point), trained.steps)
-    settings = config_json(arm.config.encoder, rows.tokenizer.vocab_size, "ElectraModel", trained_positions=seen)
+    more = {"pad_token_id": rows.tokenizer.pad_id, "trained_positions": seen}
+    settings = config_json(arm.config.encoder, rows.tokenizer.vocab_size, "ElectraModel", **more)
     card = {"data": rows.label, "recipe": plain(arm.config), "step": arm.step(point)}
     part, title = f"point-{point:g}", model_card(f"{arm.title}: encoder", "embed", card)
     tensors = encoder_tensors(model.discriminator.encoder, "")

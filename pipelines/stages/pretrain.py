@@ -110,7 +110,7 @@ class ModelRows:
         launch: Launch,
         owner: Fingerprint | None = None,
     ) -> Trained:
-        """Pre-train on these rows; `run` is found to be that of these settings, rows and code, or of an `owner`."""
+        """Pre-train on these rows; `run` is found to be that of these settings, rows and code, or of `owner`."""
         ids = self.tokenizer
         special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
         unigram = self._counts() if config.generator.kind == "unigram" else None
@@ -215,10 +215,11 @@ def write_model(
     with atomic_folder(folder) as temporary:
         start = Path(config.pretrain.init_from).glob("*/config.json") if config.pretrain.init_from else ()
         seen = max(*config.pretrain.lengths, *(trained_positions(path.parent) for path in start), 0)
-        bare = config_json(encoder, vocab_size, "ElectraModel", trained_positions=seen)
+        more = {"pad_token_id": rows.tokenizer.pad_id, "trained_positions": seen}
+        bare = config_json(encoder, vocab_size, "ElectraModel", **more)
         networks, parts = model.networks(), {"encoder": (encoder_tensors(model.discriminator.encoder, ""), bare)}
         for kind, (part, head) in networks.items():
-            settings = config_json(part.config, vocab_size, architecture(head), trained_positions=seen)
+            settings = config_json(part.config, vocab_size, architecture(head), **more)
             parts[kind] = network_tensors(part, head), settings
         for kind, (tensors, settings) in parts.items():
             text = model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card)

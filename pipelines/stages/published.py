@@ -33,12 +33,14 @@ def run(name: str, params: Params, tracker: Any) -> None:
     facts = {"source": verify_folder(folder)}
     note(folder, facts["source"], Path("runs") / f"published-{name}" / "source.json")
     with atomic_folder(Path("build/models") / name) as temporary:
-        tokenizers.save(tokenizers.load(folder), temporary / "tokenizer")
+        tokenizer = tokenizers.load(folder)
+        tokenizers.save(tokenizer, temporary / "tokenizer")
         files = {path.name: path.read_text("utf-8") for path in sorted((temporary / "tokenizer").iterdir())}
+        more = {"pad_token_id": tokenizer.pad_id, "trained_positions": seen}
         write_folder(
             temporary / "encoder",
             encoder_tensors(encoder, ""),
-            config_json(encoder.config, encoder.vocab_size, "ElectraModel", trained_positions=seen),
+            config_json(encoder.config, encoder.vocab_size, "ElectraModel", **more),
             files,
             model_card(f"ELECTRA {name}: encoder of a published model", "embed", facts),
             model=name,

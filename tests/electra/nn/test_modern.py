@@ -311,12 +311,43 @@ def test_a_published_folder_is_read_for_fine_tuning_and_continued_pre_training(t
         ({"embedding_dropout": 0.1}, r"has embedding_dropout 0\.1; expected 0\.0, as mlp_dropout"),
         ({"local_attention": 7}, "local_attention: is 7; expected an even number"),
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "has rope_type 'yarn'; expected default"),
+        ({"rope_parameters": {"full_attention": {"type": "linear"}}}, "has rope_type 'linear'; expected default"),
+        ({"old": True, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}, "has rope_scaling .*; expected none"),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}}, "expected those of full_attention and sli"),
+        ({"rope_parameters": {"full_attention": "x"}}, "has rope_parameters .*; expected those of full_attention"),
+        ({"rope_parameters": [1]}, r"has rope_parameters \[1\]; expected those of full_attention"),
+        ({"layer_types": 5}, "has layer_types 5; expected the kinds of 3 layers"),
+        ({"layer_types": ["full_attention"]}, r"has layer_types \['full_attention'\]; expected the kinds of 3 layers"),
+        ({"hidden_size": "x"}, "hidden_size: is 'x'; expected a whole number"),
     ],
 )
 def test_what_this_encoder_has_not_is_refused(tmp_path, changes, told):
     published(tmp_path, **changes)
     with pytest.raises(BadInput, match=told):
         load_encoder(tmp_path)
+
+
+def test_keys_that_transformers_passes_over_are_passed_over(tmp_path):
+    peer = published(tmp_path, position_embedding_type="sans_pos", hidden_act="silu")
+    ids = torch.randint(5, VOCAB, (2, 24))
+    again = transformers.ModernBertModel.from_pretrained(tmp_path).eval()
+    with torch.no_grad():
+        states = load_encoder(tmp_path).eval()(ids, ids)
+        for each in (peer.model, again):
+            assert torch.allclose(states, each(ids).last_hidden_state, atol=1e-5)
+
+
+@pytest.mark.parametrize(("layers", "every"), [(2, 3), (3, 3), (2, 1)])
+def test_a_folder_that_transformers_has_saved_again_is_gone_on_with(tmp_path, layers, every):
+    """It tells the layers' kinds alone: every third of two is every second of two."""
+    shape = {**MODERN, "layers": layers, "global_every": every}
+    settings = config(encoder=shape, objective={"name": "mlm"})
+    export(moved(settings), tmp_path / "ours")
+    peer = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "ours/masked_lm")
+    peer.save_pretrained(tmp_path / "theirs/masked_lm")
+    other = {"window": 32, "local_theta": 7.0} if every == 1 else {}  # of local layers, which there are none of
+    again = config(encoder={**shape, **other}, objective={"name": "mlm"})
+    load_networks(Pretraining(again, VOCAB, SPECIAL).networks(), tmp_path / "theirs")
 
 
 def test_weights_that_compute_something_else_under_these_settings_are_refused(tmp_path):

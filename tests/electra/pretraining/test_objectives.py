@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from electra.nn.config import EncoderConfig
+from electra.nn.config import EncoderConfig, ModernConfig
 from electra.pretraining.config import GeneratorConfig
 from electra.pretraining.corruption import mask
 from electra.pretraining.feed import Feed
@@ -186,6 +186,12 @@ def test_the_generators_size_is_a_fraction_of_the_discriminators(width, depth, s
     small = EncoderConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
     found = GeneratorConfig(width=width, depth=depth).encoder(small)
     assert (found.hidden, found.heads, found.ffn, found.layers) == shape and found.embedding == 128
+
+
+@pytest.mark.parametrize(("ffn", "found"), [(1280, 424), (448, 152), (340, 113)])
+def test_a_modern_generators_ffn_comes_in_eights_where_the_discriminators_does(ffn, found):
+    modern = ModernConfig(kind="modern", layers=2, hidden=768, heads=12, ffn=ffn, embedding=768)
+    assert GeneratorConfig(width=0.33333).encoder(modern).ffn == found
 
 
 TWIN = {"generator__width": 1.0}

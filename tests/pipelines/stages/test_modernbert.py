@@ -1,5 +1,6 @@
 """A folder as ModernBERT's authors publish it, byte-level tokenizer and all: pre-trained further, fine-tuned, asked."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 import transformers
 
 import electra
+from electra.errors import BadInput
 from pipelines.__main__ import main
 from tests.conftest import SMOKE, copy_project
 from tests.electra.byte_level import write_byte_level
@@ -71,7 +73,8 @@ def test_it_goes_on_learning_on_ones_own_text(project):
         assert main([stage, "smoke"]) == 0
     pieces = [transformers.AutoTokenizer.from_pretrained(f"{at}/masked_lm") for at in ("theirs", "build/models/smoke")]
     assert [each(TEXT)["input_ids"] for each in pieces] == [pieces[0](TEXT)["input_ids"]] * 2
-    transformers.ModernBertForMaskedLM.from_pretrained("build/models/smoke/masked_lm")
+    ours = transformers.ModernBertForMaskedLM.from_pretrained("build/models/smoke/masked_lm")
+    assert ours.config.pad_token_id == pieces[0].pad_token_id != 0
 
 
 def test_it_is_fine_tuned_and_a_text_is_read_as_transformers_reads_it(project):
@@ -82,6 +85,18 @@ def test_it_is_fine_tuned_and_a_text_is_read_as_transformers_reads_it(project):
         transformers.ModernBertModel.from_pretrained(folder),
         transformers.AutoTokenizer.from_pretrained(folder),
     )
+    assert peer.config.pad_token_id == pieces.pad_token_id != 0
     with torch.no_grad():
         states = peer.eval()(**pieces(TEXT, return_tensors="pt")).last_hidden_state
     np.testing.assert_allclose(electra.load(folder).embed([TEXT])[0], states[0].mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification", "QuestionAnswering"])
+def test_a_head_of_transformers_is_refused_and_not_passed_over(project, head):
+    theirs, folder = Path("theirs/masked_lm"), Path("tuned") / head
+    values = transformers.ModernBertConfig.from_pretrained(theirs, num_labels=2 if head == "QuestionAnswering" else 3)
+    getattr(transformers, f"ModernBertFor{head}")(values).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(theirs / name, folder)
+    with pytest.raises(BadInput, match=f"is a ModernBertFor{head} of transformers; expected a ModernBERT that was fin"):
+        electra.load(folder)
