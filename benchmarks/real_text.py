@@ -232,11 +232,17 @@ def compared(scores: dict[str, list[dict[str, list[float]]]], means: dict[str, l
 # ── the record ──
 
 
+def title_of(name: str) -> str:
+    """A task as people write it; of SQuAD with its version. A mean has its title."""
+    versions = {task: f" {version}" for version, task in SQUAD.items()}
+    return f"{TASKS[name].title}{versions.get(name, '')}" if name in TASKS else name
+
+
 def lines(tasks: dict[str, Any]) -> list[str]:
     """The table of docs/real-text.md: a task, each arm's mean ± deviation, and ELECTRA's two differences."""
     found = []
     for name, task in tasks.items():
-        title = f"{TASKS[name].title}, {TASKS[name].metrics[0]}" if name in TASKS else name
+        title = f"{title_of(name)}, {TASKS[name].metrics[0]}" if name in TASKS else name
         spread = [f"{task[arm]['mean']:.1f} ± {task[arm]['std'] or 0:.1f}" for arm in ARMS]
         against = [task[f"electra - {arm}"] for arm in ("scratch", "mlm")]
         cells = [title, *spread, *(f"{signed(each['points'])}, {each['reading']}" for each in against)]
@@ -269,7 +275,7 @@ def draw(record: dict[str, Any]) -> "Figure":
             named = {"label": label} if place == 0 else {}
             y = place + 0.2 * (i - 1)
             right.errorbar(found["mean"], y, xerr=found["std"] or 0, fmt="o", color=colour, markersize=4.5, **named)
-    right.set_yticks(range(len(titles)), titles, color=INK)
+    right.set_yticks(range(len(titles)), [title_of(title) for title in titles], color=INK)
     right.invert_yaxis()
     right.set_xlabel("points on dev, mean ± standard deviation of pre-trainings")
     right.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3)
