@@ -33,8 +33,8 @@ from tests.electra.helpers import SPECIAL
 from tests.electra.pretraining.test_modern import Counted
 
 STEADY = "modern, neighbours, stable"
-PAGES = {  # record and page, and which arm a line is of
-    ("modern-seconds-80", "modern"): {
+PAGES = {  # record, page and section, and which arm a line is of
+    ("modern-seconds-80", "modern", "What each part gave on real text"): {
         "the paper's recipe": "paper's encoder",
         "wider first weights": "paper's, wide",
         "wider, heads at the neighbours": "paper's, neighbours",
@@ -45,7 +45,20 @@ PAGES = {  # record and page, and which arm a line is of
         "the same, warm-up, stable, decay": STEADY,
         "all of it, half the time": STEADY + HALF,
     },
-    ("modern-published-weights", "notes/modern"): {
+    ("modern-flops-5e+12", "modern", "At equal operations"): {
+        "the paper's recipe": "paper's encoder",
+        "wider first weights": "paper's, wide",
+        "wider, heads at the neighbours": "paper's, neighbours",
+        "modern encoder": "modern",
+        "modern, a window of 8": "modern, local",
+        "modern, wider": "modern, wide",
+        "modern, wider, neighbours": "modern, neighbours",
+        "the same, Muon": "modern, neighbours, Muon",
+        "the same, half the operations": "modern, neighbours" + HALF,
+        "the same, warm-up, stable, decay": STEADY,
+        "all of it, half the operations": STEADY + HALF,
+    },
+    ("modern-published-weights", "notes/modern", "What each part gave"): {
         "the paper's recipe": "paper's encoder",
         "Muon": "paper's, Muon",
         "warm-up, stable, decay": "paper's, stable",
@@ -152,7 +165,7 @@ def test_means_and_deviations_are_over_seeds():
 def test_the_page_says_what_the_record_says(names, titles):
     record = read_json(ROOT / f"benchmarks/results/{names[0]}.json")
     text = (ROOT / f"docs/{names[1]}.md").read_text(encoding="utf-8").replace("−", "-")
-    section = text[text.index("## What each part gave") :]
+    section = text[text.index(f"## {names[2]}") :].partition("\n## ")[0]
     measured = re.findall(r"^\| (.*?) \| (\d+) \| (.* ± .*) \|$", section, re.M)
     assert len(measured) == len(titles) == len(record["runs"])
     scales = {"masked_token_loss": (1, 2), "fixed_loss_over_entropy": (1, 3), "fixed_auc": (1, 3)}
