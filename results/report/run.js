@@ -1,7 +1,7 @@
 window.electraRun = {
-  "date": "2026-11-23 16:02:09 UTC",
-  "commit": "9cd7fee4df86",
-  "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
+  "date": "2026-11-23 19:07:13 UTC",
+  "commit": "0f7c72f797d9 with changes",
+  "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.2",
   "versions": {
     "torch": "2.13.0+cpu",
     "numpy": "2.4.6",
@@ -14,13 +14,13 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-electra_bert": 308.0,
-    "corpus-sample_world": 21.0,
-    "glue-tiny": 444.8,
-    "pretrain-tiny": 438.4,
-    "report": 19.7,
-    "squad-tiny": 146.8,
-    "tasks-sample_world": 9.9,
-    "tokens-sample_world": 11.5
+    "ablation-electra_bert": 90.4,
+    "corpus-sample_world": 4.9,
+    "glue-tiny": 123.0,
+    "pretrain-tiny": 135.3,
+    "report": 6.8,
+    "squad-tiny": 46.2,
+    "tasks-sample_world": 5.9,
+    "tokens-sample_world": 3.3
   }
 };
