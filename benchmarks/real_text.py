@@ -245,9 +245,14 @@ def lines(tasks: dict[str, Any]) -> list[str]:
         title = f"{title_of(name)}, {TASKS[name].metrics[0]}" if name in TASKS else name
         spread = [f"{task[arm]['mean']:.1f} ± {task[arm]['std'] or 0:.1f}" for arm in ARMS]
         against = [task[f"electra - {arm}"] for arm in ("scratch", "mlm")]
-        cells = [title, *spread, *(f"{signed(each['points'])}, {each['reading']}" for each in against)]
+        cells = [title, *spread, *(f"{signed(each['points'])}, {_short(each['reading'])}" for each in against)]
         found.append(f"| {' | '.join(cells)} |")
     return found
+
+
+def _short(reading: str) -> str:
+    """Of a difference that is too close to call, how many seeds an arm would tell, in brackets."""
+    return reading.replace(", would need ", " (").replace(" seeds an arm", ")")
 
 
 def longer(steps: int, record: dict[str, Any]) -> str:

@@ -41,8 +41,8 @@ PAGES = {  # record, page and section, and which arm a line is of
         "modern encoder": "modern",
         "modern, wider": "modern, wide",
         "modern, wider, neighbours": "modern, neighbours",
-        "the same, half the time": "modern, neighbours" + HALF,
-        "the same, warm-up, stable, decay": STEADY,
+        "modern, wider, neighbours, half the time": "modern, neighbours" + HALF,
+        "modern, wider, neighbours, warm-up, stable, decay": STEADY,
         "all of it, half the time": STEADY + HALF,
     },
     ("modern-flops-5e+12", "modern", "At equal operations"): {
@@ -53,9 +53,9 @@ PAGES = {  # record, page and section, and which arm a line is of
         "modern, a window of 8": "modern, local",
         "modern, wider": "modern, wide",
         "modern, wider, neighbours": "modern, neighbours",
-        "the same, Muon": "modern, neighbours, Muon",
-        "the same, half the operations": "modern, neighbours" + HALF,
-        "the same, warm-up, stable, decay": STEADY,
+        "modern, wider, neighbours, Muon": "modern, neighbours, Muon",
+        "modern, wider, neighbours, half the operations": "modern, neighbours" + HALF,
+        "modern, wider, neighbours, warm-up, stable, decay": STEADY,
         "all of it, half the operations": STEADY + HALF,
     },
     ("modern-published-weights", "notes/modern", "What each part gave"): {
