@@ -174,6 +174,11 @@ def test_the_page_says_what_the_record_says(names, titles):
         found = record["mean_and_deviation"][titles[title]]
         expected = [" ± ".join(f"{by * x:.{places}f}" for x in found[name]) for name, (by, places) in scales.items()]
         assert (int(steps), numbers.split(" | ")) == (record["runs"][titles[title]][0]["steps"], expected)
+    tasks = re.findall(r"^\| ([^|]*) \| (\d[\d.]* ± [\d.]+ \| \d[\d.]* ± [\d.]+) \|$", section, re.M)
+    assert len(tasks) == (len(titles) if "fine_tuning" in record else 0)
+    for title, told in tasks:
+        found = (record["mean_and_deviation"][titles[title]][name] for name in ("cola_matthews", "stsb_spearman"))
+        assert told == " | ".join(f"{mean:.1f} ± {deviation:.1f}" for mean, deviation in found)
     compared = re.findall(r"^\| (.*?) \| ([-+][\d.]+) \| (.*?) \| ([-+][\d.]+) \| (.*?) \|$", section, re.M)
     assert len(compared) == len(titles) - 1
     first = record["runs"]["paper's encoder"]
