@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-23 19:07:13 UTC",
-  "commit": "0f7c72f797d9 with changes",
+  "date": "2026-11-23 19:56:42 UTC",
+  "commit": "914a2fddd3ea",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.2",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -18,7 +18,7 @@ window.electraRun = {
     "corpus-sample_world": 4.9,
     "glue-tiny": 123.0,
     "pretrain-tiny": 135.3,
-    "report": 6.8,
+    "report": 7.3,
     "squad-tiny": 46.2,
     "tasks-sample_world": 5.9,
     "tokens-sample_world": 3.3
