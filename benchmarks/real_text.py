@@ -1,6 +1,6 @@
 """ELECTRA, a masked language model of equal FLOPs and no pre-training on real text, for as long as there is time:
 
-    python benchmarks/real_text.py --steps 4000
+    python benchmarks/real_text.py --steps 12000
 
 1. corpus, tasks and rows, by the stages themselves: those of `mini_plus`, but no text is cut off
 2. ELECTRA and a masked language model are pre-trained with each seed, at a flat rate, for two fifths of the steps:
@@ -11,7 +11,10 @@
 5. benchmarks/results/real-text-<steps>.json and .svg
 
 Stopped or killed at any time, the same command goes on where it was. With more steps the flat part goes on from where
-it ended, and what comes out is, to the byte, what a run of so many steps would have been from the start.
+it ended, and what comes out is, to the byte, what a run of so many steps would have been from the start. With --add the
+seeds of the record that is there are kept, wherever they were run, and only further ones are run. With --network
+another network takes the place of mini_plus's and spends as many FLOPs: runs/real-text/<network>, and its name at the
+end of the record's.
 """
 
 import argparse
@@ -33,18 +36,18 @@ from benchmarks.sittings import sittings, train
 from electra.config import build, merge, plain
 from electra.data import tokenizer as tokenizers
 from electra.data.text import sentences
-from electra.errors import Stopped
+from electra.errors import BadInput, UserError
 from electra.files import read_json, write_json
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.runs.summary import sd
 from electra.finetuning.tasks import SQUAD, TASKS
-from electra.nn.config import EncoderConfig
 from electra.nn.weights import load_encoder
-from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, PretrainConfig, of_config
+from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, of_config
 from electra.pretraining.flops import step_flops
 from pipelines.params import ModelConfig, Params, load
 from pipelines.report.comparison import decided, difference
+from pipelines.report.data import TITLES
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
 from pipelines.report.table import signed
 from pipelines.stages.glue import configs_of
@@ -57,6 +60,10 @@ if TYPE_CHECKING:
 BASE, MODEL = "mini_plus", "real_text"
 RUNS, OUT = Path("runs/real-text"), Path("benchmarks/results")
 FALLING, LONG = 0.6, 0.2  # of the steps, at the end: the rate falls; rows of 128, whose positions fine-tuning needs
+NETWORKS: dict[str, dict[str, Any]] = {  # what takes the place of mini_plus's two layers of width 128
+    "deep": {"layers": 4},
+    "modern": {"kind": "modern", "ffn": 340},
+}
 # One network proposes and judges; with the judge's loss at the published 50, tasks of two texts gained less in trials.
 GENERATOR, OBJECTIVE = {"width": 1.0}, {"sharing": "all", "discriminator_weight": 10.0}
 PRETRAIN: dict[str, Any] = {
@@ -76,15 +83,15 @@ TWO: dict[str, Any] = {
     "scratch": {"layer_decay": 0.5},
 }
 STSB = {**TWO, "learning_rate": 5e-3, "layer_decay": 0.3, "scratch": {"layer_decay": 0.3}, "epochs": 4}
-FEW = {"seeds": [1, 2, 3]}  # small tasks, whose fine-tunings differ by points
-ALL = {"max_train_rows": None}  # where mini_plus takes a part
+THREE = {"seeds": [1, 2, 3]}  # small tasks, whose fine-tunings differ by points
+ALL_ROWS = {"max_train_rows": None}  # where mini_plus takes a part
 RECIPE: dict[str, Any] = {
     "run": ["cola", "sst2", "mrpc", "stsb", "qqp", "qnli", "rte", "mnli"],
     "defaults": {"seeds": [1]},
     "squad": {"max_train_rows": 1500},
     "tasks": {
-        **{"cola": {**ONE, **FEW}, "sst2": {**ONE, **ALL}, "mrpc": {**TWO, **FEW}, "stsb": {**STSB, **FEW}},
-        **{"qqp": TWO, "qnli": {**TWO, **ALL}, "rte": {**TWO, **FEW, "epochs": 3}, "mnli": TWO},
+        **{"cola": {**ONE, **THREE}, "sst2": {**ONE, **ALL_ROWS}, "mrpc": {**TWO, **THREE}, "stsb": {**STSB, **THREE}},
+        **{"qqp": TWO, "qnli": {**TWO, **ALL_ROWS}, "rte": {**TWO, **THREE, "epochs": 3}, "mnli": TWO},
     },
 }
 TASKS_HERE = [*RECIPE["run"], *SQUAD.values()]
@@ -94,20 +101,22 @@ MOST = {"cola": None, "sst2": 8000}  # training rows of the frozen probes
 SENTENCES = 2000  # held out, of which minimal pairs are made
 
 
-def prepared() -> Params:
-    """params.yaml with the model of this comparison: mini_plus's sizes, all else its own."""
+def config_of(params: Params, network: str = "") -> ElectraConfig:
+    """ELECTRA's settings: mini_plus's sizes or another network's, all else this comparison's own."""
+    encoder = plain(params.models[BASE].encoder) | {"init": "neighbours"} | NETWORKS.get(network, {})
+    if encoder["kind"] == "modern":  # has no use for these
+        encoder = {key: value for key, value in encoder.items() if key not in ("token_types", "layer_norm_eps")}
+    parts = {"encoder": encoder, "generator": GENERATOR, "objective": OBJECTIVE, "pretrain": PRETRAIN}
+    return build(ElectraConfig, parts, MODEL)
+
+
+def prepared(network: str = "") -> Params:
+    """params.yaml with the model, rows and fine-tuning of this comparison."""
     params = load()
-    base = params.models[BASE]
-    rows = params.tokens[base.tokens]
+    rows, config = params.tokens[params.models[BASE].tokens], config_of(params, network)
     rows = dataclasses.replace(rows, packing=dataclasses.replace(rows.packing, overflow="carry"))
-    encoder = build(EncoderConfig, plain(base.encoder) | {"init": "neighbours"}, MODEL)
-    model = ModelConfig(
-        tokens=MODEL,
-        encoder=encoder,
-        generator=build(GeneratorConfig, GENERATOR, MODEL),
-        objective=build(ObjectiveConfig, OBJECTIVE, MODEL),
-        pretrain=build(PretrainConfig, PRETRAIN, MODEL),
-    )
+    parts = {part: getattr(config, part) for part in ("encoder", "generator", "objective", "pretrain")}
+    model = ModelConfig(tokens=MODEL, **parts)
     return dataclasses.replace(
         params,
         tokens=params.tokens | {MODEL: rows},
@@ -131,21 +140,25 @@ def prepare(params: Params) -> None:
 # ── pre-training ──
 
 
-def settings(model: ElectraConfig, arm: str, seed: int, steps: int, vocab_size: int) -> ElectraConfig:
-    """An arm's pre-training of as many FLOPs (matrix products) as `steps` of ELECTRA."""
+def settings(model: ElectraConfig, arm: str, seed: int, flops: float, vocab_size: int) -> ElectraConfig:
+    """An arm's pre-training of so many FLOPs (matrix products)."""
     config = model
     if arm == "mlm":  # of generator and discriminator it has nothing
         objective = ObjectiveConfig(name="mlm", mask_token_rate=0.85, random_token_rate=0.0)
         config = dataclasses.replace(model, objective=objective, generator=GeneratorConfig())
-    steps = round(steps * step_flops(model, vocab_size, "matmul") / step_flops(config, vocab_size, "matmul"))
+    steps = round(flops / step_flops(config, vocab_size, "matmul"))
     return dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, seed=seed, steps=steps))
 
 
-def pretrained(params: Params, arm: str, seed: int, steps: int) -> tuple[Path, dict[str, Any]]:
-    """The model of one arm and seed; and what its pre-training was, cost and reached, which is kept beside it."""
-    model, home = params.models[MODEL].electra(), RUNS / f"{arm}-{seed}"
+def pretrained(params: Params, home: Path, arm: str, seed: int, steps: int) -> tuple[Path, dict[str, Any]]:
+    """The model of one arm and seed; and what its pre-training was, cost and reached, which is kept beside it.
+
+    Its FLOPs are those of `steps` of ELECTRA with mini_plus's sizes.
+    """
+    model = params.models[MODEL].electra()
     rows = ModelRows(params, MODEL, model)
-    config = settings(model, arm, seed, steps, rows.tokenizer.vocab_size)
+    vocab_size = rows.tokenizer.vocab_size
+    config = settings(model, arm, seed, steps * step_flops(config_of(params), vocab_size, "matmul"), vocab_size)
     branch = home.with_name(f"{home.name}-{config.pretrain.steps}")
     known = branch / "found.json"
     if known.is_file() and (before := read_json(known)).get("config") == of_config(config):
@@ -207,7 +220,7 @@ def compared(scores: dict[str, list[dict[str, list[float]]]], means: dict[str, l
 
     A pre-training's score is the mean of its fine-tunings. `means` has a title and the tasks of each mean of tasks.
     """
-    tasks = {**means, **{task: [task] for task in scores["scratch"][0]}}
+    tasks = {**means, **{task: [task] for task in next(iter(scores.values()))[0]}}
     found: dict[str, Any] = {}
     for name, of in tasks.items():
         arms = {
@@ -223,28 +236,21 @@ def compared(scores: dict[str, list[dict[str, list[float]]]], means: dict[str, l
             for arm, values in arms.items()
         }
         for first, second in PAIRS:
-            pair = difference(arms[first], arms[second])
-            assert pair is not None
-            found[name][f"{first} - {second}"] = {**dataclasses.asdict(pair), "reading": decided(pair)}
+            if pair := difference(arms.get(first, ()), arms.get(second, ())):
+                found[name][f"{first} - {second}"] = {**dataclasses.asdict(pair), "reading": decided(pair)}
     return found
 
 
 # ── the record ──
 
 
-def title_of(name: str) -> str:
-    """A task as people write it; of SQuAD with its version. A mean has its title."""
-    versions = {task: f" {version}" for version, task in SQUAD.items()}
-    return f"{TASKS[name].title}{versions.get(name, '')}" if name in TASKS else name
-
-
 def lines(tasks: dict[str, Any]) -> list[str]:
-    """The table of docs/real-text.md: a task, each arm's mean ± deviation, and ELECTRA's two differences."""
+    """The table of docs/real-text.md: a task, the arms' means ± deviations, and ELECTRA's two differences."""
     found = []
     for name, task in tasks.items():
-        title = f"{title_of(name)}, {TASKS[name].metrics[0]}" if name in TASKS else name
-        spread = [f"{task[arm]['mean']:.1f} ± {task[arm]['std'] or 0:.1f}" for arm in ARMS]
-        against = [task[f"electra - {arm}"] for arm in ("scratch", "mlm")]
+        title = f"{TITLES[name]}, {TASKS[name].metrics[0]}" if name in TASKS else name
+        spread = [f"{task[arm]['mean']:.1f} ± {task[arm]['std'] or 0:.1f}" for arm in ARMS if arm in task]
+        against = [task[pair] for pair in ("electra - scratch", "electra - mlm") if pair in task]
         cells = [title, *spread, *(f"{signed(each['points'])}, {_short(each['reading'])}" for each in against)]
         found.append(f"| {' | '.join(cells)} |")
     return found
@@ -269,57 +275,76 @@ def draw(record: dict[str, Any]) -> "Figure":
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.35))
     for run in record["pretraining"]["electra"]:
         points = [point for point in run["curve"] if "disc_auc" in point]
-        label = {"label": "AUC"} if run is record["pretraining"]["electra"][0] else {}
-        left.plot([p["tokens"] / 1e6 for p in points], [p["disc_auc"] for p in points], color=BLUE, **label)
+        left.plot([p["tokens"] / 1e6 for p in points], [p["disc_auc"] for p in points], color=BLUE)
     left.set_xlabel("million tokens read")
     left.set_title("Replaced tokens found, held-out text")
     titles = list(record["tasks"])
     for place, title in enumerate(titles):
         for i, (arm, (label, colour)) in enumerate(ARMS.items()):
-            found = record["tasks"][title][arm]
+            if not (found := record["tasks"][title].get(arm)):
+                continue
             named = {"label": label} if place == 0 else {}
             y = place + 0.2 * (i - 1)
             right.errorbar(found["mean"], y, xerr=found["std"] or 0, fmt="o", color=colour, markersize=4.5, **named)
-    right.set_yticks(range(len(titles)), [title_of(title) for title in titles], color=INK)
+    right.set_yticks(range(len(titles)), [TITLES.get(name, name) for name in titles], color=INK)
     right.invert_yaxis()
     right.set_xlabel("points on dev, mean ± standard deviation of pre-trainings")
     right.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3)
     return figure
 
 
+def before(path: Path, params: Params) -> dict[str, Any]:
+    """The record that seeds are added to; BadInput where it is of other settings."""
+    record: dict[str, Any] = read_json(path)
+    for part, here in (("settings", plain(params.models[MODEL].electra())), ("recipe", params.recipe(MODEL))):
+        if record[part] != here:
+            raise BadInput(path, f"has other {part} than the model here", "the same", "leave out --add")
+    return record
+
+
 def main() -> int:
     """Everything; a stop leaves what is done, and the same command goes on."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--steps", type=int, required=True, help="of ELECTRA; the other arm spends as many FLOPs")
-    asked.add_argument("--seeds", type=int, default=2, help="pre-trainings of each arm")
+    asked.add_argument("--seeds", type=int, default=3, help="pre-trainings of each arm")
+    asked.add_argument("--add", action="store_true", help="keep the seeds of the record that is there, run the others")
+    asked.add_argument("--network", default="", choices=NETWORKS, help="in place of mini_plus's, for as many FLOPs")
+    asked.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS, help="those that are compared")
     asked.add_argument("--only", nargs="+", default=[], metavar="ARM-SEED", help="these, without a record")
     asked.add_argument("--tasks", nargs="+", default=TASKS_HERE, choices=TASKS_HERE, help="those that are compared")
     chosen = asked.parse_args()
-    names = {f"{arm}-{seed}": (arm, seed) for seed in range(1, chosen.seeds + 1) for arm in ("electra", "mlm")}
-    names |= {f"scratch-{seed}": ("scratch", seed) for seed in range(1, chosen.seeds + 2)}  # costs no pre-training
+    names = {f"{arm}-{seed}": (arm, seed) for seed in range(1, chosen.seeds + 1) for arm in chosen.arms}
     if unknown := set(chosen.only) - set(names):
         asked.error(f"--only has {', '.join(sorted(unknown))}; expected some of {', '.join(names)}")
-    params = prepared()
-    runs, scores = dict[str, list[Any]](), dict[str, list[Any]]()
-    prepare(params)
-    tasks = Path("build/tasks") / params.finetunings[MODEL].tasks
+    record = OUT / "-".join(filter(None, ("real-text", str(chosen.steps), chosen.network)))
     try:
-        for name, (arm, seed) in names.items():
-            if chosen.only and name not in chosen.only:
-                continue
-            known = ("electra", 1) if arm == "scratch" else (arm, seed)  # of fresh weights: pieces and sizes
-            folder, facts = pretrained(params, *known, chosen.steps)
-            state = RUNS / "tasks" / (name if arm == "scratch" else folder.parent.name)
-            scores.setdefault(arm, []).append(finetuned(params, folder, arm, state, seed, chosen.tasks))
-            if arm != "scratch" and not chosen.only:
-                encoder, pieces = load_encoder(folder / "encoder", dropout=0.0), tokenizers.load(folder / "encoder")
-                runs.setdefault(arm, []).append({**facts, "frozen": probe(encoder, pieces, tasks, MOST)})
-    except Stopped as stopped:
-        sys.stderr.write(f"{stopped}\n")
-        return stopped.exit_code
+        compare(record, chosen, {name: run for name, run in names.items() if not chosen.only or name in chosen.only})
+    except UserError as fault:
+        sys.stderr.write(f"{fault}\n")
+        return fault.exit_code
+    return 0
+
+
+def compare(path: Path, chosen: argparse.Namespace, names: dict[str, tuple[str, int]]) -> None:
+    """Run the arms and seeds that are not there, and write the record; see the head of this file."""
+    params, home = prepared(chosen.network), RUNS / chosen.network
+    prepare(params)
+    known = before(path.with_suffix(".json"), params) if chosen.add else {}
+    runs, scores = ({**known.get(part, {})} for part in ("pretraining", "finetunings"))
+    tasks = Path("build/tasks") / params.finetunings[MODEL].tasks
+    for name, (arm, seed) in names.items():
+        if seed <= len(known.get("finetunings", {}).get(arm, ())):
+            continue
+        folder, facts = pretrained(params, home, "electra" if arm == "scratch" else arm, seed, chosen.steps)
+        state = home / "tasks" / (name if arm == "scratch" else folder.parent.name)
+        scores.setdefault(arm, []).append(finetuned(params, folder, arm, state, seed, chosen.tasks))
+        if arm != "scratch" and not chosen.only:
+            encoder, pieces = load_encoder(folder / "encoder", dropout=0.0), tokenizers.load(folder / "encoder")
+            runs.setdefault(arm, []).append({**facts, "frozen": probe(encoder, pieces, tasks, MOST)})
     if chosen.only:
-        return 0
+        return
     means = (list(params.recipe(name)["run"]) for name in (BASE, MODEL))
+    here = provenance(("torch", "scikit-learn", "scipy"))
     record = {
         "command": shlex.join(["python", *sys.argv]),
         "settings": plain(params.models[MODEL].electra()),
@@ -327,13 +352,14 @@ def main() -> int:
         "pretraining": runs,
         "finetunings": scores,
         "tasks": compared(scores, {f"mean of {len(of)}": of for of in means if {*of} <= {*chosen.tasks}}),
-        **provenance(("torch", "scikit-learn", "scipy")),
+        **here,
     }
-    write_json(OUT / f"real-text-{chosen.steps}.json", record)
+    if known:  # where its seeds were run
+        record["added to"] = {key: known[key] for key in ("command", *here, "added to") if key in known}
+    write_json(path.with_suffix(".json"), record)
     with context():
-        save(draw(record), OUT, f"real-text-{chosen.steps}")
+        save(draw(record), OUT, path.name)
     print(*lines(record["tasks"]), sep="\n")
-    return 0
 
 
 if __name__ == "__main__":

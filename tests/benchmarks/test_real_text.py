@@ -13,7 +13,7 @@ from electra.errors import BadInput, Stopped
 from electra.files import read_json
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.feed import Data
-from electra.pretraining.flops import training_flops
+from electra.pretraining.flops import step_flops, training_flops
 from electra.pretraining.trainer import Launch, pretrain
 from pipelines.report.comparison import seeds_needed
 from tests.conftest import ROOT
@@ -99,12 +99,76 @@ def test_a_flat_run_of_other_settings_is_refused(tmp_path):
 
 
 def test_the_masked_language_model_has_as_many_operations():
-    electra, mlm = (real_text.settings(settings(400), arm, 3, 400, VOCAB) for arm in ("electra", "mlm"))
+    flops = 400 * step_flops(settings(400), VOCAB, "matmul")
+    electra, mlm = (real_text.settings(settings(400), arm, 3, flops, VOCAB) for arm in ("electra", "mlm"))
     assert electra == dataclasses.replace(settings(400), pretrain=dataclasses.replace(settings(400).pretrain, seed=3))
     assert mlm.objective.name == "mlm" and mlm.objective.written == electra.objective.written
     assert mlm.pretrain.steps > 400
     operations = [training_flops(each, VOCAB, "matmul") for each in (electra, mlm)]
     assert operations[0] == pytest.approx(operations[1], rel=0.01)
+
+
+@pytest.mark.parametrize("network", real_text.NETWORKS)
+def test_another_network_has_as_many_operations_and_the_same_recipe(network):
+    own, params = (real_text.prepared(name) for name in ("", network))
+    base, other = (each.models[real_text.MODEL].electra() for each in (own, params))
+    assert other.encoder != base.encoder and dataclasses.replace(other, encoder=base.encoder) == base
+    assert params.recipe(real_text.MODEL) == own.recipe(real_text.MODEL)
+    flops = 12_000 * step_flops(base, 8192, "matmul")
+    config = real_text.settings(other, "electra", 1, flops, 8192)
+    assert training_flops(config, 8192, "matmul") == pytest.approx(flops, rel=0.01)
+
+
+@pytest.fixture
+def stubbed(tmp_path, monkeypatch):
+    """`main` in a folder of its own, with runs that cost nothing; what it ran."""
+    ran = list[str]()
+
+    def pretrained(params, home, arm, seed, steps):
+        return tmp_path / f"{arm}-{seed}-{steps}" / "model", {"seed": seed, "curve": [{"tokens": 1, "disc_auc": 0.5}]}
+
+    def finetuned(params, folder, arm, state, seed, tasks):
+        ran.append(f"{arm}-{seed}")
+        return {task: [50.0 + seed] for task in tasks}
+
+    for name, stub in (("pretrained", pretrained), ("finetuned", finetuned), ("prepare", lambda _: None)):
+        monkeypatch.setattr(real_text, name, stub)
+    for name in ("load_encoder", "probe"):
+        monkeypatch.setattr(real_text, name, lambda *_, **__: None)
+    monkeypatch.setattr(real_text.tokenizers, "load", lambda _: None)
+    monkeypatch.setattr(real_text, "OUT", tmp_path)
+
+    def run(*arguments: str) -> tuple[int, list[str]]:
+        ran.clear()
+        monkeypatch.setattr("sys.argv", ["benchmarks/real_text.py", "--steps", "40", *arguments])
+        return real_text.main(), list(ran)
+
+    return run
+
+
+def test_further_seeds_are_added_to_the_record(tmp_path, stubbed):
+    record = tmp_path / "real-text-40.json"
+    both = [f"{arm}-{seed}" for seed in (1, 2) for arm in ("electra", "mlm", "scratch")]
+    assert stubbed("--seeds", "2") == (0, both)
+    first = read_json(record)
+    assert stubbed("--seeds", "3", "--add") == (0, ["electra-3", "mlm-3", "scratch-3"])
+    added = read_json(record)
+    assert added["tasks"]["rte"]["electra"]["scores"] == [51.0, 52.0, 53.0]
+    assert [run["seed"] for run in added["pretraining"]["mlm"]] == [1, 2, 3]
+    assert added["added to"] == {key: first[key] for key in ("command", "commit", "machine", "recorded", "versions")}
+
+
+def test_seeds_are_not_added_to_a_record_of_other_settings(tmp_path, stubbed, capsys):
+    stubbed("--seeds", "1", "--network", "modern")
+    (tmp_path / "real-text-40-modern.json").rename(tmp_path / "real-text-40.json")
+    assert stubbed("--add")[0] == BadInput.exit_code
+    assert "real-text-40.json: has other settings than the model here" in capsys.readouterr().err
+
+
+def test_arms_that_did_not_run_are_not_compared(tmp_path, stubbed):
+    assert stubbed("--seeds", "2", "--arms", "electra", "scratch", "--tasks", "rte")[0] == 0
+    found = read_json(tmp_path / "real-text-40.json")["tasks"]
+    assert list(found) == ["rte"] and set(found["rte"]) == {"electra", "scratch", "electra - scratch"}
 
 
 def test_pretrainings_are_compared_task_by_task():
