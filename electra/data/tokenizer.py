@@ -78,8 +78,12 @@ class Tokenizer:
                 raise BadInput(where, f"has no {token}", f"a vocabulary with {', '.join(SPECIALS)}")
         self.byte_level = is_byte_level(raw)
         if not (self.byte_level or isinstance(raw.normalizer, normalizers.BertNormalizer)):
-            found = type(raw.normalizer).__name__ if raw.normalizer else "none"
-            raise BadInput(where, f"has the normalizer {found}", "BertNormalizer, or byte-level BPE", LIKE)
+            model, normalizer, splitter = (
+                type(part).__name__ if part else "none" for part in (raw.model, raw.normalizer, raw.pre_tokenizer)
+            )
+            found = f"is {model} with normalizer {normalizer} and pre-tokenizer {splitter}"
+            expected = "WordPiece with BertNormalizer, or BPE with ByteLevel, add_prefix_space false, and NFC or none"
+            raise BadInput(where, found, expected, LIKE)
         prefix = getattr(raw.model, "continuing_subword_prefix", None) or ""
         if prefix != ("" if self.byte_level else CONTINUATION):
             raise BadInput(where, f"has the prefix {prefix!r} within words", repr(CONTINUATION), LIKE)

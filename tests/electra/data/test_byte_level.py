@@ -106,12 +106,12 @@ def test_a_replacement_is_written_with_its_space(pair):
     [
         (
             {"pre_tokenizer": {"type": "Whitespace"}},
-            "has the normalizer NFC; expected BertNormalizer, or byte-level BPE",
+            "is BPE with normalizer NFC and pre-tokenizer Whitespace; expected WordPiece with BertNormalizer, or BPE",
         ),
-        ({"normalizer": {"type": "NFKC"}}, "has the normalizer NFKC"),
+        ({"normalizer": {"type": "NFKC"}}, "is BPE with normalizer NFKC and pre-tokenizer ByteLevel"),
         (
             {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True, "trim_offsets": True}},
-            "has the normalizer NFC",
+            "NFC and pre-tokenizer ByteLevel; .* BPE with ByteLevel, add_prefix_space false",
         ),
         ({"added_tokens": [], "post_processor": None}, r"has no \[PAD\]; expected a vocabulary with"),
     ],
