@@ -335,7 +335,8 @@ def compare(path: Path, chosen: argparse.Namespace, names: dict[str, tuple[str, 
     for name, (arm, seed) in names.items():
         if seed <= len(known.get("finetunings", {}).get(arm, ())):
             continue
-        folder, facts = pretrained(params, home, "electra" if arm == "scratch" else arm, seed, chosen.steps)
+        source = "electra" if arm == "scratch" else arm  # of fresh weights: pieces and sizes
+        folder, facts = pretrained(params, home / f"{source}-{seed}", source, seed, chosen.steps)
         state = home / "tasks" / (name if arm == "scratch" else folder.parent.name)
         scores.setdefault(arm, []).append(finetuned(params, folder, arm, state, seed, chosen.tasks))
         if arm != "scratch" and not chosen.only:

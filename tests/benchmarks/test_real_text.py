@@ -125,6 +125,7 @@ def stubbed(tmp_path, monkeypatch):
     ran = list[str]()
 
     def pretrained(params, home, arm, seed, steps):
+        assert home.name == f"{arm}-{seed}" and home.parent in (real_text.RUNS, real_text.RUNS / "modern")
         return tmp_path / f"{arm}-{seed}-{steps}" / "model", {"seed": seed, "curve": [{"tokens": 1, "disc_auc": 0.5}]}
 
     def finetuned(params, folder, arm, state, seed, tasks):
