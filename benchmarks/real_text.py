@@ -220,7 +220,8 @@ def compared(scores: dict[str, list[dict[str, list[float]]]], means: dict[str, l
 
     A pre-training's score is the mean of its fine-tunings. `means` has a title and the tasks of each mean of tasks.
     """
-    tasks = {**means, **{task: [task] for task in next(iter(scores.values()))[0]}}
+    known = next(iter(scores.values()))[0]
+    tasks = {**means, **{task: [task] for task in TASKS_HERE if task in known}}  # a record's keys are in no order
     found: dict[str, Any] = {}
     for name, of in tasks.items():
         arms = {

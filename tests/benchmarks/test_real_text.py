@@ -147,13 +147,16 @@ def stubbed(tmp_path, monkeypatch):
     return run
 
 
-def test_further_seeds_are_added_to_the_record(tmp_path, stubbed):
+def test_further_seeds_are_added_to_the_record(tmp_path, stubbed, capsys):
     record = tmp_path / "real-text-40.json"
     both = [f"{arm}-{seed}" for seed in (1, 2) for arm in ("electra", "mlm", "scratch")]
     assert stubbed("--seeds", "2") == (0, both)
     first = read_json(record)
+    capsys.readouterr()
     assert stubbed("--seeds", "3", "--add") == (0, ["electra-3", "mlm-3", "scratch-3"])
     added = read_json(record)
+    table = [line.split(",")[0] for line in capsys.readouterr().out.splitlines()[2:]]
+    assert table[:3] == ["| CoLA", "| SST-2", "| MRPC"]
     assert added["tasks"]["rte"]["electra"]["scores"] == [51.0, 52.0, 53.0]
     assert [run["seed"] for run in added["pretraining"]["mlm"]] == [1, 2, 3]
     assert added["added to"] == {key: first[key] for key in ("command", "commit", "machine", "recorded", "versions")}
