@@ -13,8 +13,8 @@
 Stopped or killed at any time, the same command goes on where it was. With more steps the flat part goes on from where
 it ended, and what comes out is, to the byte, what a run of so many steps would have been from the start. With --add the
 seeds of the record that is there are kept, wherever they were run, and only further ones are run. With --network
-another network takes the place of mini_plus's and spends as many FLOPs: runs/real-text/<network>, and its name at the
-end of the record's.
+another network takes the place of mini_plus's and spends as many FLOPs; its runs are in runs/real-text/<network>, and
+the record's name ends in <network>.
 """
 
 import argparse
@@ -150,15 +150,17 @@ def settings(model: ElectraConfig, arm: str, seed: int, flops: float, vocab_size
     return dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, seed=seed, steps=steps))
 
 
-def pretrained(params: Params, home: Path, arm: str, seed: int, steps: int) -> tuple[Path, dict[str, Any]]:
-    """The model of one arm and seed; and what its pre-training was, cost and reached, which is kept beside it.
+def flops_of(params: Params, steps: int, vocab_size: int) -> float:
+    """What every pre-training spends, in matrix products: so many steps of ELECTRA with mini_plus's sizes."""
+    return steps * step_flops(config_of(params), vocab_size, "matmul")
 
-    Its FLOPs are those of `steps` of ELECTRA with mini_plus's sizes.
-    """
+
+def pretrained(params: Params, home: Path, arm: str, seed: int, steps: int) -> tuple[Path, dict[str, Any]]:
+    """The model of one arm and seed; and what its pre-training was, cost and reached, which is kept beside it."""
     model = params.models[MODEL].electra()
     rows = ModelRows(params, MODEL, model)
     vocab_size = rows.tokenizer.vocab_size
-    config = settings(model, arm, seed, steps * step_flops(config_of(params), vocab_size, "matmul"), vocab_size)
+    config = settings(model, arm, seed, flops_of(params, steps, vocab_size), vocab_size)
     branch = home.with_name(f"{home.name}-{config.pretrain.steps}")
     known = branch / "found.json"
     if known.is_file() and (before := read_json(known)).get("config") == of_config(config):
@@ -274,7 +276,7 @@ def draw(record: dict[str, Any]) -> "Figure":
     """Left: the held-out AUC of each discriminator over tokens; right: each task, mean and deviation by arm."""
     figure = new_figure(9.0, 4.5)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.35))
-    for run in record["pretraining"]["electra"]:
+    for run in record["pretraining"].get("electra", []):
         points = [point for point in run["curve"] if "disc_auc" in point]
         left.plot([p["tokens"] / 1e6 for p in points], [p["disc_auc"] for p in points], color=BLUE)
     left.set_xlabel("million tokens read")
@@ -294,12 +296,19 @@ def draw(record: dict[str, Any]) -> "Figure":
     return figure
 
 
-def before(path: Path, params: Params) -> dict[str, Any]:
-    """The record that seeds are added to; BadInput where it is of other settings."""
+def record_to_extend(path: Path, params: Params, tasks: list[str]) -> dict[str, Any]:
+    """The record that seeds are added to; BadInput where it is not of the same settings, tasks and rows."""
     record: dict[str, Any] = read_json(path)
-    for part, here in (("settings", plain(params.models[MODEL].electra())), ("recipe", params.recipe(MODEL))):
-        if record[part] != here:
-            raise BadInput(path, f"has other {part} than the model here", "the same", "leave out --add")
+    model = params.models[MODEL].electra()
+    runs = [run for of_arm in record["pretraining"].values() for run in of_arm]
+    for part, there, here in (
+        ("settings", record["settings"], plain(model)),
+        ("a recipe", record["recipe"], params.recipe(MODEL)),
+        ("tasks", {*next(iter(record["finetunings"].values()))[0]}, {*tasks}),
+        ("rows", {run["rows_sha256"] for run in runs}, {ModelRows(params, MODEL, model).digest}),
+    ):
+        if there != here:
+            raise BadInput(path, f"has {part} other than those of the comparison here", "the same", "leave out --add")
     return record
 
 
@@ -316,52 +325,71 @@ def main() -> int:
     chosen = asked.parse_args()
     names = {f"{arm}-{seed}": (arm, seed) for seed in range(1, chosen.seeds + 1) for arm in chosen.arms}
     if unknown := set(chosen.only) - set(names):
-        asked.error(f"--only has {', '.join(sorted(unknown))}; expected some of {', '.join(names)}")
-    record = OUT / "-".join(filter(None, ("real-text", str(chosen.steps), chosen.network)))
+        asked.error(f"--only has {', '.join(sorted(unknown))}; expected some of {', '.join(names) or 'none'}")
+    path = OUT / "-".join(filter(None, ("real-text", str(chosen.steps), chosen.network)))
+    if chosen.add and (chosen.only or not path.with_suffix(".json").is_file()):
+        asked.error("--add goes with a record that is there, and without --only, which writes none")
     try:
-        compare(record, chosen, {name: run for name, run in names.items() if not chosen.only or name in chosen.only})
+        run_and_record(
+            path, chosen, {name: run for name, run in names.items() if not chosen.only or name in chosen.only}
+        )
     except UserError as fault:
         sys.stderr.write(f"{fault}\n")
         return fault.exit_code
     return 0
 
 
-def compare(path: Path, chosen: argparse.Namespace, names: dict[str, tuple[str, int]]) -> None:
+def run_and_record(path: Path, chosen: argparse.Namespace, names: dict[str, tuple[str, int]]) -> None:
     """Run the arms and seeds that are not there, and write the record; see the head of this file."""
-    params, home = prepared(chosen.network), RUNS / chosen.network
+    params, folder = prepared(chosen.network), RUNS / chosen.network
     prepare(params)
-    known = before(path.with_suffix(".json"), params) if chosen.add else {}
-    runs, scores = ({**known.get(part, {})} for part in ("pretraining", "finetunings"))
+    earlier = record_to_extend(path.with_suffix(".json"), params, chosen.tasks) if chosen.add else {}
+    runs, scores = (
+        {arm: [*of] for arm, of in earlier.get(part, {}).items()} for part in ("pretraining", "finetunings")
+    )
+    kept = {arm: len(of) for arm, of in scores.items()}
     tasks = Path("build/tasks") / params.finetunings[MODEL].tasks
     for name, (arm, seed) in names.items():
-        if seed <= len(known.get("finetunings", {}).get(arm, ())):
+        if seed <= kept.get(arm, 0):
             continue
-        source = "electra" if arm == "scratch" else arm  # of fresh weights: pieces and sizes
-        folder, facts = pretrained(params, home / f"{source}-{seed}", source, seed, chosen.steps)
-        state = home / "tasks" / (name if arm == "scratch" else folder.parent.name)
-        scores.setdefault(arm, []).append(finetuned(params, folder, arm, state, seed, chosen.tasks))
+        if arm == "scratch":  # takes pieces and sizes alone
+            model, state = any_electra(params, folder, chosen.steps), folder / "tasks" / name
+        else:
+            model, facts = pretrained(params, folder / name, arm, seed, chosen.steps)
+            state = folder / "tasks" / model.parent.name
+        scores.setdefault(arm, []).append(finetuned(params, model, arm, state, seed, chosen.tasks))
         if arm != "scratch" and not chosen.only:
-            encoder, pieces = load_encoder(folder / "encoder", dropout=0.0), tokenizers.load(folder / "encoder")
+            encoder, pieces = load_encoder(model / "encoder", dropout=0.0), tokenizers.load(model / "encoder")
             runs.setdefault(arm, []).append({**facts, "frozen": probe(encoder, pieces, tasks, MOST)})
-    if chosen.only:
-        return
+    if not chosen.only:
+        record(path, chosen, {"pretraining": runs, "finetunings": scores}, earlier)
+
+
+def any_electra(params: Params, folder: Path, steps: int) -> Path:
+    """A model of ELECTRA of this network: one that is there, or the first one."""
+    there = sorted(folder.glob("electra-*-*/model"))
+    return there[0] if there else pretrained(params, folder / "electra-1", "electra", 1, steps)[0]
+
+
+def record(path: Path, chosen: argparse.Namespace, found: dict[str, Any], earlier: dict[str, Any]) -> None:
+    """Compare what was found, and write it with its provenance, and that of the record that seeds were added to."""
+    params = prepared(chosen.network)
     means = (list(params.recipe(name)["run"]) for name in (BASE, MODEL))
     here = provenance(("torch", "scikit-learn", "scipy"))
-    record = {
+    whole = {
         "command": shlex.join(["python", *sys.argv]),
         "settings": plain(params.models[MODEL].electra()),
         "recipe": params.recipe(MODEL),
-        "pretraining": runs,
-        "finetunings": scores,
-        "tasks": compared(scores, {f"mean of {len(of)}": of for of in means if {*of} <= {*chosen.tasks}}),
+        **found,
+        "tasks": compared(found["finetunings"], {f"mean of {len(of)}": of for of in means if {*of} <= {*chosen.tasks}}),
         **here,
     }
-    if known:  # where its seeds were run
-        record["added to"] = {key: known[key] for key in ("command", *here, "added to") if key in known}
-    write_json(path.with_suffix(".json"), record)
+    if earlier:  # where its seeds were run
+        whole["added to"] = {key: earlier[key] for key in ("command", *here, "added to") if key in earlier}
+    write_json(path.with_suffix(".json"), whole)
     with context():
-        save(draw(record), OUT, path.name)
-    print(*lines(record["tasks"]), sep="\n")
+        save(draw(whole), OUT, path.name)
+    print(*lines(whole["tasks"]), sep="\n")
 
 
 if __name__ == "__main__":

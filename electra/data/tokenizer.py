@@ -82,8 +82,8 @@ class Tokenizer:
                 type(part).__name__ if part else "none" for part in (raw.model, raw.normalizer, raw.pre_tokenizer)
             )
             found = f"is {model} with normalizer {normalizer} and pre-tokenizer {splitter}"
-            expected = "WordPiece with BertNormalizer, or BPE with ByteLevel, add_prefix_space false, and NFC or none"
-            raise BadInput(where, found, expected, LIKE)
+            byte_level = "BPE with ByteLevel (use_regex true, add_prefix_space false) and NFC or no normalizer"
+            raise BadInput(where, found, f"WordPiece with BertNormalizer, or {byte_level}", LIKE)
         prefix = getattr(raw.model, "continuing_subword_prefix", None) or ""
         if prefix != ("" if self.byte_level else CONTINUATION):
             raise BadInput(where, f"has the prefix {prefix!r} within words", repr(CONTINUATION), LIKE)

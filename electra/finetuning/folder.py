@@ -10,8 +10,8 @@
 | any, on a modern encoder | ModernBertModel | none, as its heads have a LayerNorm: `pooled_head` or `span_head` |
 
 So stock transformers gives our logits (numbers on the label's own scale), and folders of ELECTRA's three classes that
-others have fine-tuned are read by the same rules; those of ModernBERT's are refused. `task.json` tells what config.json
-has no place for: columns, lengths, the SQuAD settings.
+others have fine-tuned are read by the same rules; folders of ModernBERT's classes for tasks are refused. `task.json`
+tells what config.json has no place for: columns, lengths, the SQuAD settings.
 """
 
 import dataclasses

@@ -1,8 +1,10 @@
 """The comparison on real text: a run in several sittings is one run, arms cost alike, scores are compared by task."""
 
 import dataclasses
+import math
 import shutil
 import signal
+import statistics
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from benchmarks import real_text, sittings
 from electra.config import build, plain
 from electra.errors import BadInput, Stopped
-from electra.files import read_json
+from electra.files import read_json, write_json
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.feed import Data
 from electra.pretraining.flops import step_flops, training_flops
@@ -114,7 +116,8 @@ def test_another_network_has_as_many_operations_and_the_same_recipe(network):
     base, other = (each.models[real_text.MODEL].electra() for each in (own, params))
     assert other.encoder != base.encoder and dataclasses.replace(other, encoder=base.encoder) == base
     assert params.recipe(real_text.MODEL) == own.recipe(real_text.MODEL)
-    flops = 12_000 * step_flops(base, 8192, "matmul")
+    flops = real_text.flops_of(params, 12_000, 8192)
+    assert flops == 12_000 * step_flops(base, 8192, "matmul")
     config = real_text.settings(other, "electra", 1, flops, 8192)
     assert training_flops(config, 8192, "matmul") == pytest.approx(flops, rel=0.01)
 
@@ -123,10 +126,15 @@ def test_another_network_has_as_many_operations_and_the_same_recipe(network):
 def stubbed(tmp_path, monkeypatch):
     """`main` in a folder of its own, with runs that cost nothing; what it ran."""
     ran = list[str]()
+    monkeypatch.setattr(real_text, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(real_text, "ModelRows", lambda *_: SimpleNamespace(digest="rows"))
 
     def pretrained(params, home, arm, seed, steps):
-        assert home.name == f"{arm}-{seed}" and home.parent in (real_text.RUNS, real_text.RUNS / "modern")
-        return tmp_path / f"{arm}-{seed}-{steps}" / "model", {"seed": seed, "curve": [{"tokens": 1, "disc_auc": 0.5}]}
+        assert home.name == f"{arm}-{seed}"
+        model = home.with_name(f"{home.name}-{steps}") / "model"
+        model.mkdir(parents=True)
+        curve = [{"tokens": 1, "disc_auc": 0.5}]
+        return model, {"seed": seed, "curve": curve, "rows_sha256": "rows"}
 
     def finetuned(params, folder, arm, state, seed, tasks):
         ran.append(f"{arm}-{seed}")
@@ -153,6 +161,7 @@ def test_further_seeds_are_added_to_the_record(tmp_path, stubbed, capsys):
     assert stubbed("--seeds", "2") == (0, both)
     first = read_json(record)
     capsys.readouterr()
+    shutil.rmtree(tmp_path / "runs")  # of another machine
     assert stubbed("--seeds", "3", "--add") == (0, ["electra-3", "mlm-3", "scratch-3"])
     added = read_json(record)
     table = [line.split(",")[0] for line in capsys.readouterr().out.splitlines()[2:]]
@@ -160,19 +169,46 @@ def test_further_seeds_are_added_to_the_record(tmp_path, stubbed, capsys):
     assert added["tasks"]["rte"]["electra"]["scores"] == [51.0, 52.0, 53.0]
     assert [run["seed"] for run in added["pretraining"]["mlm"]] == [1, 2, 3]
     assert added["added to"] == {key: first[key] for key in ("command", "commit", "machine", "recorded", "versions")}
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["electra-3-40", "mlm-3-40"]
 
 
-def test_seeds_are_not_added_to_a_record_of_other_settings(tmp_path, stubbed, capsys):
-    stubbed("--seeds", "1", "--network", "modern")
-    (tmp_path / "real-text-40-modern.json").rename(tmp_path / "real-text-40.json")
-    assert stubbed("--add")[0] == BadInput.exit_code
-    assert "real-text-40.json: has other settings than the model here" in capsys.readouterr().err
+def test_fresh_weights_take_the_sizes_of_an_electra_that_is_there(tmp_path, stubbed):
+    assert stubbed("--seeds", "2", "--only", "electra-2")[0] == 0
+    assert stubbed("--seeds", "2", "--only", "scratch-1") == (0, ["scratch-1"])
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["electra-2-40"]
 
 
-def test_arms_that_did_not_run_are_not_compared(tmp_path, stubbed):
-    assert stubbed("--seeds", "2", "--arms", "electra", "scratch", "--tasks", "rte")[0] == 0
-    found = read_json(tmp_path / "real-text-40.json")["tasks"]
-    assert list(found) == ["rte"] and set(found["rte"]) == {"electra", "scratch", "electra - scratch"}
+@pytest.mark.parametrize(
+    ("part", "value", "told"),
+    [
+        ("settings", {}, "has settings other than"),
+        ("recipe", {}, "has a recipe other than"),
+        ("finetunings", {"scratch": [{"rte": [50.0]}]}, "has tasks other than"),
+        ("pretraining", {"mlm": [{"rows_sha256": "others"}]}, "has rows other than"),
+    ],
+)
+def test_seeds_are_not_added_to_a_record_of_something_else(tmp_path, stubbed, capsys, part, value, told):
+    stubbed("--seeds", "1")
+    record = tmp_path / "real-text-40.json"
+    write_json(record, read_json(record) | {part: value})
+    assert stubbed("--add") == (BadInput.exit_code, [])
+    assert f"real-text-40.json: {told} those of the comparison here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [[], ["--only", "mlm-1"]])
+def test_add_needs_a_record_and_writes_one(stubbed, more):
+    if more:
+        stubbed("--seeds", "1")
+    with pytest.raises(SystemExit, match="2"):
+        stubbed("--add", *more)
+
+
+@pytest.mark.parametrize("arms", [["electra", "scratch"], ["mlm", "scratch"], ["scratch"]])
+def test_arms_that_did_not_run_are_not_compared(tmp_path, stubbed, arms):
+    assert stubbed("--seeds", "2", "--network", "modern", "--arms", *arms, "--tasks", "rte")[0] == 0
+    found = read_json(tmp_path / "real-text-40-modern.json")["tasks"]
+    assert list(found) == ["rte"] and set(found["rte"]) == {*arms, *([" - ".join(arms)] if len(arms) == 2 else [])}
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["modern"]
 
 
 def test_pretrainings_are_compared_task_by_task():
@@ -220,7 +256,28 @@ def test_the_page_says_what_the_record_says():
     told = " | ".join(f"{runs[0]['steps']:,}, {runs[0]['curve'][-1]['tokens'] / 1e6:.1f}" for runs in arms.values())
     assert f"| steps, million tokens | {told} |" in page
     told = " | ".join(", ".join(f"{run['seconds'] / 60:.0f}" for run in runs) for runs in arms.values())
-    assert f"| processor minutes of a run (the last on a faster machine) | {told} |" in page
+    assert f"| processor minutes of a run (the last on another machine) | {told} |" in page
     for kind in ("swapped", "dropped", "inflected"):
         told = " | ".join(", ".join(f"{run['pairs'][kind]:.1f}" for run in runs) for runs in arms.values())
         assert f"| {kind} | {told} |" in page
+
+
+def test_the_pages_doubts_are_the_records_own():
+    record = read_json(ROOT / "benchmarks/results/real-text-12000.json")
+    scores, lead = record["finetunings"], record["tasks"]["mean of 6"]["electra - mlm"]["points"]
+    six = ["cola", "sst2", "mrpc", "stsb", "qnli", "rte"]
+
+    def mean(tasks, arm):
+        return round(statistics.fmean(statistics.fmean(run[task]) for run in scores[arm] for task in tasks), 1)
+
+    def spread_of_mean(arm):
+        of_tasks = [statistics.variance([statistics.fmean(run[task]) for run in scores[arm]]) for task in six]
+        return math.sqrt(sum(of_tasks)) / len(six)
+
+    assert [mean(six[1:], arm) for arm in ("electra", "mlm", "scratch")] == [68.3, 68.6, 65.3]
+    assert [mean([*six[1:], "qqp", "mnli"], arm) for arm in ("electra", "mlm")] == [67.5, 67.6]
+    spreads = [spread_of_mean(arm) for arm in ("electra", "mlm")]
+    assert round(spreads[0], 1) == 0.6
+    students_t = 2.31  # of eight degrees of freedom: six variances of each, some far larger than others
+    reach = students_t * math.sqrt(sum(spread**2 for spread in spreads) / 3)
+    assert reach > lead > 0

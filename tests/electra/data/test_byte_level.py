@@ -111,7 +111,7 @@ def test_a_replacement_is_written_with_its_space(pair):
         ({"normalizer": {"type": "NFKC"}}, "is BPE with normalizer NFKC and pre-tokenizer ByteLevel"),
         (
             {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True, "trim_offsets": True}},
-            "NFC and pre-tokenizer ByteLevel; .* BPE with ByteLevel, add_prefix_space false",
+            r"pre-tokenizer ByteLevel; .* BPE with ByteLevel \(use_regex true, add_prefix_space false\)",
         ),
         ({"added_tokens": [], "post_processor": None}, r"has no \[PAD\]; expected a vocabulary with"),
     ],
