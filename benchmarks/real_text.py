@@ -272,6 +272,23 @@ def longer(steps: int, record: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def network_line(title: str, record: dict[str, Any]) -> str:
+    """A line of the page's table of networks: the last run's steps, minutes, words' loss and AUC; then scores."""
+    run = record["pretraining"]["electra"][-1]
+    end = run["curve"][-1]
+    cells = [
+        title,
+        f"{run['steps']:,}",
+        f"{run['seconds'] / 60:.0f}",
+        f"{end['mlm_loss']:.2f}",
+        f"{end['disc_auc']:.3f}",
+    ]
+    for task, arm in (("mean of 6", "electra"), ("mean of 6", "scratch"), ("cola", "electra"), ("stsb", "electra")):
+        found = record["tasks"][task][arm]
+        cells.append(f"{found['mean']:.1f}" + ("" if found["std"] is None else f" ± {found['std']:.1f}"))
+    return f"| {' | '.join(cells)} |"
+
+
 def draw(record: dict[str, Any]) -> "Figure":
     """Left: the held-out AUC of each discriminator over tokens; right: each task, mean and deviation by arm."""
     figure = new_figure(9.0, 4.5)
