@@ -94,6 +94,7 @@ RECIPE: dict[str, Any] = {
         **{"qqp": TWO, "qnli": {**TWO, **ALL_ROWS}, "rte": {**TWO, **THREE, "epochs": 3}, "mnli": TWO},
     },
 }
+SIX = ("cola", "sst2", "mrpc", "stsb", "qnli", "rte")  # those of mini_plus
 TASKS_HERE = [*RECIPE["run"], *SQUAD.values()]
 ARMS = {"electra": ("ELECTRA", BLUE), "mlm": ("masked language model", ORANGE), "scratch": ("from scratch", GREY)}
 PAIRS = (("electra", "scratch"), ("mlm", "scratch"), ("electra", "mlm"))
@@ -273,20 +274,29 @@ def longer(steps: int, record: dict[str, Any]) -> str:
 
 
 def network_line(title: str, record: dict[str, Any]) -> str:
-    """A line of the page's table of networks: the last run's steps, minutes, words' loss and AUC; then scores."""
+    """A line of the page's table of networks: what the last run of ELECTRA cost and reached."""
     run = record["pretraining"]["electra"][-1]
     end = run["curve"][-1]
-    cells = [
+    cost = (
         title,
         f"{run['steps']:,}",
         f"{run['seconds'] / 60:.0f}",
         f"{end['mlm_loss']:.2f}",
         f"{end['disc_auc']:.3f}",
-    ]
-    for task, arm in (("mean of 6", "electra"), ("mean of 6", "scratch"), ("cola", "electra"), ("stsb", "electra")):
-        found = record["tasks"][task][arm]
-        cells.append(f"{found['mean']:.1f}" + ("" if found["std"] is None else f" ± {found['std']:.1f}"))
-    return f"| {' | '.join(cells)} |"
+    )
+    pairs = (f"{run['pairs'][kind]:.1f}" for kind in ("swapped", "dropped", "inflected"))
+    return f"| {' | '.join([*cost, *pairs])} |"
+
+
+def task_line(title: str, arm: str, record: dict[str, Any]) -> str:
+    """A line of the page's table of networks by task: an arm's mean of six, and each of the six."""
+    found = record["tasks"]
+    return f"| {' | '.join([title, *(_spread(found[task][arm]) for task in ('mean of 6', *SIX))])} |"
+
+
+def _spread(found: dict[str, Any]) -> str:
+    """A mean, and its deviation where there are several runs."""
+    return f"{found['mean']:.1f}" + ("" if found["std"] is None else f" ± {found['std']:.1f}")
 
 
 def draw(record: dict[str, Any]) -> "Figure":
@@ -391,7 +401,7 @@ def any_electra(params: Params, folder: Path, steps: int) -> Path:
 def record(path: Path, chosen: argparse.Namespace, found: dict[str, Any], earlier: dict[str, Any]) -> None:
     """Compare what was found, and write it with its provenance, and that of the record that seeds were added to."""
     params = prepared(chosen.network)
-    means = (list(params.recipe(name)["run"]) for name in (BASE, MODEL))
+    means = ([*SIX], params.recipe(MODEL)["run"])
     here = provenance(("torch", "scikit-learn", "scipy"))
     whole = {
         "command": shlex.join(["python", *sys.argv]),
