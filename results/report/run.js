@@ -1,7 +1,7 @@
 window.electraRun = {
-  "date": "2026-11-23 19:56:42 UTC",
-  "commit": "914a2fddd3ea",
-  "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.2",
+  "date": "2026-11-23 23:31:43 UTC",
+  "commit": "276b2a09e51e with changes",
+  "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
     "numpy": "2.4.6",
@@ -14,13 +14,13 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-electra_bert": 90.4,
-    "corpus-sample_world": 4.9,
-    "glue-tiny": 123.0,
-    "pretrain-tiny": 135.3,
-    "report": 7.3,
-    "squad-tiny": 46.2,
-    "tasks-sample_world": 5.9,
-    "tokens-sample_world": 3.3
+    "ablation-electra_bert": 71.4,
+    "corpus-sample_world": 5.0,
+    "glue-tiny": 114.5,
+    "pretrain-tiny": 119.2,
+    "report": 5.4,
+    "squad-tiny": 32.8,
+    "tasks-sample_world": 6.5,
+    "tokens-sample_world": 3.0
   }
 };
