@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-23 23:31:43 UTC",
-  "commit": "276b2a09e51e with changes",
+  "date": "2026-11-23 23:46:32 UTC",
+  "commit": "819e5a29a4db",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -13,14 +13,5 @@ window.electraRun = {
     "mlflow": "3.17.2",
     "matplotlib": "3.11.2"
   },
-  "durations": {
-    "ablation-electra_bert": 71.4,
-    "corpus-sample_world": 5.0,
-    "glue-tiny": 114.5,
-    "pretrain-tiny": 119.2,
-    "report": 5.4,
-    "squad-tiny": 32.8,
-    "tasks-sample_world": 6.5,
-    "tokens-sample_world": 3.0
-  }
+  "durations": {}
 };
