@@ -270,6 +270,11 @@ def test_a_run_whose_worker_and_flow_are_killed_goes_on_and_a_channel_is_told(te
         notify = [sys.executable, "deploy/notify.py", f"http://127.0.0.1:{channel.server_port}/"]
         done = subprocess.run(notify, cwd=team.project, env=team.values, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+
+    def checkpoints() -> set[Path]:
+        return {*(team.folder / "worker/runs/flows").glob("smoke-*/runs/pretrain-smoke/step-*")}
+
+    earlier = checkpoints()  # the checkout of a run that MLflow had no time for stays
     url, login = team.values["PREFECT_API_URL"], LOGINS["PREFECT_LOGIN"]
     found = ask(f"{url}/deployments/name/pretrain/electra-tiny", login)
     settings = {"models.smoke.pretrain.steps": 1500}
@@ -283,7 +288,7 @@ def test_a_run_whose_worker_and_flow_are_killed_goes_on_and_a_channel_is_told(te
             assert time.monotonic() < deadline, log.read_text()[-4000:]
             time.sleep(1)
 
-    until(lambda: bool(list((team.folder / "worker/runs/flows").glob("smoke-*/runs/pretrain-smoke/step-*"))))
+    until(lambda: bool(checkpoints() - earlier))
     clone = str(team.folder / "worker")
     for process in psutil.process_iter():  # the worker, the flow, the stage: all at once, as when a machine dies
         with contextlib.suppress(psutil.Error):
