@@ -273,23 +273,18 @@ def longer(steps: int, record: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def network_line(title: str, record: dict[str, Any]) -> str:
-    """A line of the page's table of networks: what the last run of ELECTRA cost and reached."""
-    run = record["pretraining"]["electra"][-1]
+def network_line(title: str, arm: str, record: dict[str, Any]) -> str:
+    """A line of the note's table of networks: what the last pre-training of an arm cost and reached."""
+    run = record["pretraining"][arm][-1]
     end = run["curve"][-1]
-    cost = (
-        title,
-        f"{run['steps']:,}",
-        f"{run['seconds'] / 60:.0f}",
-        f"{end['mlm_loss']:.2f}",
-        f"{end['disc_auc']:.3f}",
-    )
+    cost = f"{run['steps']:,}", f"{run['seconds'] / 60:.0f}", f"{end['mlm_loss']:.2f}"
+    found = f"{end['disc_auc']:.3f}" if "disc_auc" in end else "–"
     pairs = (f"{run['pairs'][kind]:.1f}" for kind in ("swapped", "dropped", "inflected"))
-    return f"| {' | '.join([*cost, *pairs])} |"
+    return f"| {' | '.join([title, *cost, found, *pairs])} |"
 
 
 def task_line(title: str, arm: str, record: dict[str, Any]) -> str:
-    """A line of the page's table of networks by task: an arm's mean of six, and each of the six."""
+    """A line of the note's table of networks by task: an arm's mean of six, and each of the six."""
     found = record["tasks"]
     return f"| {' | '.join([title, *(_spread(found[task][arm]) for task in ('mean of 6', *SIX))])} |"
 
