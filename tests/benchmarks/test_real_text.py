@@ -275,6 +275,12 @@ def test_the_page_says_what_the_record_says():
         assert f"| {kind} | {told} |" in note
 
 
+def spread_of_mean(runs):
+    """The deviation of a mean of six that its tasks' own spread over pre-trainings would give."""
+    of_tasks = [statistics.variance([statistics.fmean(run[task]) for run in runs]) for task in real_text.SIX]
+    return math.sqrt(sum(of_tasks)) / len(of_tasks)
+
+
 def test_the_pages_doubts_are_the_records_own():
     record = read_json(ROOT / "benchmarks/results/real-text-12000.json")
     scores, lead = record["finetunings"], record["tasks"]["mean of 6"]["electra - mlm"]["points"]
@@ -283,13 +289,9 @@ def test_the_pages_doubts_are_the_records_own():
     def mean(tasks, arm):
         return round(statistics.fmean(statistics.fmean(run[task]) for run in scores[arm] for task in tasks), 1)
 
-    def spread_of_mean(arm):
-        of_tasks = [statistics.variance([statistics.fmean(run[task]) for run in scores[arm]]) for task in six]
-        return math.sqrt(sum(of_tasks)) / len(six)
-
     assert [mean(six[1:], arm) for arm in ("electra", "mlm", "scratch")] == [68.3, 68.6, 65.3]
     assert [mean([*six[1:], "qqp", "mnli"], arm) for arm in ("electra", "mlm")] == [67.5, 67.6]
-    spreads = [spread_of_mean(arm) for arm in ("electra", "mlm")]
+    spreads = [spread_of_mean(scores[arm]) for arm in ("electra", "mlm")]
     assert round(spreads[0], 1) == 0.6
     students_t = 2.31  # of eight degrees of freedom: six variances of each, some far larger than others
     reach = students_t * math.sqrt(sum(spread**2 for spread in spreads) / 3)
@@ -308,6 +310,9 @@ def test_the_note_on_networks_says_what_its_records_say():
     assert lead["reading"] == "came out"
     assert f"ELECTRA is {lead['points']:.1f} above" in note
     assert f"interval {lead['low']:.1f} to {lead['high']:.1f}" in note
+    students_t = 2.71  # of 4.3 degrees of freedom, by Welch and Satterthwaite: twelve variances of one each
+    reach = students_t * math.sqrt(sum(spread_of_mean(scores[arm]) ** 2 for arm in ("electra", "mlm")) / 2)
+    assert reach == pytest.approx((lead["high"] - lead["low"]) / 2, abs=0.05)
     assert f"{five[0]:.1f} against {five[1]:.1f} on the other five" in note
     assert "came out" not in {
         record["tasks"][task]["electra - scratch"]["reading"] for task in ("mean of 6", *real_text.SIX)
