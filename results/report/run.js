@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-23 23:47:38 UTC",
-  "commit": "ec79aac1a9df",
+  "date": "2026-11-24 03:19:08 UTC",
+  "commit": "cb35973b780c",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,13 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-electra_bert": 71.4,
-    "corpus-sample_world": 5.0,
-    "glue-tiny": 114.5,
-    "pretrain-tiny": 119.2,
-    "report": 17.3,
-    "squad-tiny": 32.8,
-    "tasks-sample_world": 6.5,
-    "tokens-sample_world": 3.0
+    "ablation-electra_bert": 66.1,
+    "corpus-sample_world": 4.8,
+    "glue-tiny": 108.9,
+    "pretrain-tiny": 120.0,
+    "squad-tiny": 33.0,
+    "tasks-sample_world": 5.3,
+    "tokens-sample_world": 3.4
   }
 };
