@@ -126,8 +126,7 @@ def lookup(ids_P: Tensor, table: Tensor) -> Tensor:
 def _embed(encoder: Encoder, batch: PackedBatch) -> Tensor:
     block = encoder.embeddings
     if isinstance(block, ModernEmbeddings):
-        embedded = block.norm(block.project(lookup(batch.ids_P, block.words())))
-        return dropout(embedded, block.dropout, block.training)
+        return block.finish(lookup(batch.ids_P, block.words()))
     word_VE, position_PE = block.tables()
     embedded = lookup(batch.ids_P, word_VE) + block.token_type(batch.segments_P)
     embedded = block.norm(embedded + lookup(batch.positions_P, position_PE))

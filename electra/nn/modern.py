@@ -81,8 +81,11 @@ class ModernEmbeddings(Embeddings):
 
     def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
         """Ids to embeddings (B, T, H); segment ids are not read."""
-        embedded_BTH = self.norm(self.project(F.embedding(ids_BT, self.words())))
-        return dropout(embedded_BTH, self.dropout, self.training)
+        return self.finish(F.embedding(ids_BT, self.words()))
+
+    def finish(self, words_XE: Tensor) -> Tensor:
+        """What the first layer reads (X, H), from word vectors; fp32 under autocast too, as the stream begins here."""
+        return dropout(self.norm(self.project(words_XE).float()), self.dropout, self.training)
 
 
 class DisentangledModern(ModernEmbeddings):
@@ -210,7 +213,8 @@ class ModernEncoder(Encoder):
             whole, local = self._masks(place_T, real)
         size = config.hidden // config.heads
         share_D = torch.arange(0, size, 2, device=device).float() / size
-        angles = [place_T[:, None] / theta**share_D for theta in (config.global_theta, config.local_theta)]
+        # Times the inverse, as transformers has it: far out in a row the other rounding is seen in gradients.
+        angles = [place_T[:, None] * (1.0 / theta**share_D) for theta in (config.global_theta, config.local_theta)]
         return {
             kind: View(seen, angle_TD.cos(), angle_TD.sin())
             for kind, seen, angle_TD in zip((True, False), (whole, local), angles, strict=True)

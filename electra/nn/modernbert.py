@@ -98,8 +98,8 @@ def settings_of(values: dict[str, Any], path: Path) -> dict[str, Any]:
             raise BadInput(path, f"has {key} {values[key]!r:.40}", f"{expected!r}", "choose a published ModernBERT")
     spelt = _old_spelling(values, path)
     chosen = {ours: spelt.get(theirs, usual) for ours, (theirs, usual) in CONFIG.items()}
-    if spelt.get("embedding_dropout", chosen["dropout"]) != chosen["dropout"]:
-        found = f"has embedding_dropout {spelt['embedding_dropout']!r:.40}"
+    if (before := spelt.get("embedding_dropout", 0.0)) != chosen["dropout"]:
+        found = f"has embedding_dropout {before!r:.40}"
         raise BadInput(path, found, f"{chosen['dropout']}, as mlp_dropout", "let both be one")
     for key in ("global_theta", "local_theta"):
         chosen[key] = float(chosen[key]) if isinstance(chosen[key], int) else chosen[key]
@@ -131,4 +131,6 @@ def _old_spelling(values: dict[str, Any], path: Path) -> dict[str, Any]:
             raise BadInput(path, f"has rope_type {turned!r:.40}", "default", do)
         if "rope_theta" in rope:
             settings[name] = rope["rope_theta"]
+    if settings.get("local_rope_theta", 0) is None:  # to those releases: the global one
+        settings["local_rope_theta"] = settings.get("global_rope_theta", CONFIG["global_theta"][1])
     return settings

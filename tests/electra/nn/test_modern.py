@@ -13,7 +13,7 @@ from electra.nn.config import ModernConfig
 from electra.nn.kinds import initialise, make_encoder
 from electra.nn.modern import turn
 from electra.nn.pretrained import load_networks, network_tensors
-from electra.nn.weights import config_json, load_encoder, read_config
+from electra.nn.weights import config_json, encoder_tensors, load_encoder, read_config
 from electra.pretraining.discriminator import Discriminator
 from electra.pretraining.generator import Generator
 from electra.pretraining.model import Pretraining
@@ -107,6 +107,34 @@ def test_outputs_losses_and_gradients_equal_transformers(kind, shape, padded):
         if not (name.endswith("tok_embeddings.weight") and table.factors()):
             first = name.endswith("tok_embeddings.weight")  # transformers gives [PAD] no lookup gradient
             close(ours[name][first:], expected.grad[first:], name)
+
+
+def test_gradients_of_a_long_row_equal_transformers():
+    """Large first weights make sharp attention, which shows how the angles of far positions are rounded."""
+    settings = ModernConfig(kind="modern", layers=3, hidden=128, heads=2, ffn=96, embedding=128, init_std=0.2)
+    torch.manual_seed(0)
+    ours = make_encoder(settings, PIECES).eval()
+    initialise(ours, settings)
+    peer = transformers.ModernBertModel(transformers.ModernBertConfig(**config_json(settings, PIECES, "ElectraModel")))
+    peer.eval().load_state_dict(encoder_tensors(ours, ""))
+    ids, weight = torch.randint(5, PIECES, (1, 1024)), torch.randn(1, 1024, 128)
+    for states in (ours(ids, ids), peer(ids).last_hidden_state):
+        (states * weight).sum().backward()
+    for layer, theirs in zip(ours.layers, peer.layers, strict=True):
+        found, expected = layer.attention.qkv.weight.grad, theirs.attn.Wqkv.weight.grad
+        assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
+
+
+@pytest.mark.parametrize("embedding", [32, 64])
+def test_the_residual_stream_is_fp32_in_bf16_too(embedding):
+    settings = ModernConfig(kind="modern", layers=3, hidden=64, heads=2, ffn=96, embedding=embedding)
+    encoder, ids = make_encoder(settings, PIECES), torch.randint(5, PIECES, (2, 8))
+    seen = list[torch.dtype]()
+    for layer in encoder.layers:
+        layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].dtype))
+    with torch.autocast("cpu", torch.bfloat16):
+        states = encoder(ids, ids)
+    assert [*seen, states.dtype] == [torch.float32] * 4
 
 
 def close(ours, theirs, name):
@@ -297,6 +325,20 @@ def test_a_published_folder_is_read_for_fine_tuning_and_continued_pre_training(t
             model.discriminator.encoder(ids, ids), model.discriminator.encoder.embeddings.tables()[0]
         )
         assert torch.allclose(ours, peer(ids).logits, atol=1e-5)
+
+
+def test_the_first_releases_of_transformers_meant_the_global_theta_by_none(tmp_path):
+    published(tmp_path, old=True, local_rope_theta=None)
+    assert load_encoder(tmp_path).config.local_theta == 160_000.0
+
+
+def test_dropout_that_a_folder_does_not_name_is_none(tmp_path):
+    published(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text()) | {"mlp_dropout": 0.1}
+    del values["embedding_dropout"]
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(BadInput, match=r"has embedding_dropout 0\.0; expected 0\.1, as mlp_dropout"):
+        load_encoder(tmp_path)
 
 
 @pytest.mark.parametrize(
