@@ -87,6 +87,9 @@ class Tokenizer:
         prefix = getattr(raw.model, "continuing_subword_prefix", None) or ""
         if prefix != ("" if self.byte_level else CONTINUATION):
             raise BadInput(where, f"has the prefix {prefix!r} within words", repr(CONTINUATION), LIKE)
+        if dropout := getattr(raw.model, "dropout", None):  # of merges
+            found, do = f"has dropout {dropout}: it reads the same text in another way each time", "set it to null"
+            raise BadInput(where, found, "none", do)
         if sorted(vocabulary.values()) != list(range(len(vocabulary))):
             raise BadInput(where, "has ids with gaps", f"the ids 0 to {len(vocabulary) - 1}, each once")
         raw.no_padding()

@@ -78,7 +78,8 @@ def is_finetuned(folder: Path) -> bool:
 def _is_tuned_modernbert(folder: Path) -> bool:
     """Whether a folder is of a class of ModernBERT with a task's head; one label a token is a discriminator's."""
     name = architecture(folder).removeprefix("ModernBertFor")
-    tagged = name == "TokenClassification" and len(read_object(folder / "config.json").get("id2label", "01")) != 1
+    labels = read_object(folder / "config.json").get("id2label")
+    tagged = name == "TokenClassification" and not (isinstance(labels, dict) and len(labels) == 1)
     return tagged or name in {"SequenceClassification", "QuestionAnswering", "MultipleChoice"}
 
 

@@ -1,5 +1,7 @@
 """Byte-level BPE as ModernBERT's authors publish it: transformers' ids, places, words, folders."""
 
+import json
+
 import numpy as np
 import pytest
 import transformers
@@ -119,4 +121,13 @@ def test_a_replacement_is_written_with_its_space(pair):
 def test_other_rules_are_refused(tmp_path, changes, told):
     write_byte_level(tmp_path, **changes)
     with pytest.raises(BadInput, match=told):
+        load(tmp_path)
+
+
+def test_merges_that_are_dropped_at_random_are_refused(tmp_path):
+    write_byte_level(tmp_path)
+    rules = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    rules["model"]["dropout"] = 0.5
+    (tmp_path / "tokenizer.json").write_text(json.dumps(rules), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"has dropout 0\.5: it reads the same text in another way each time"):
         load(tmp_path)

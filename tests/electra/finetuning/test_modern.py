@@ -8,9 +8,10 @@ import torch
 import transformers
 
 import electra
+from electra.files import write_json
 from electra.finetuning.batches import stack as examples_of
 from electra.finetuning.classification import encode
-from electra.finetuning.folder import load_model, write_model
+from electra.finetuning.folder import is_finetuned, load_model, write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.kind_of import TAGGING
 from electra.finetuning.runs.plan import Plan, run
@@ -147,6 +148,12 @@ def test_a_job_runs_from_both_starts(task_rows, modern_model, tmp_path):
     records = [run(job) for job in jobs]
     assert [record["failed"] for record in records] == [None, None]
     assert all(record["loss"][-1][1] < record["loss"][0][1] for record in records)
+
+
+@pytest.mark.parametrize(("labels", "task"), [({}, True), ({"id2label": None}, True), ({"id2label": 5}, True), ({"id2label": {"0": "replaced"}}, False)])  # fmt: skip # noqa: E501
+def test_a_head_of_labels_is_told_from_a_discriminators(tmp_path, labels, task):
+    write_json(tmp_path / "config.json", {"architectures": ["ModernBertForTokenClassification"], **labels})
+    assert is_finetuned(tmp_path) is task
 
 
 def test_padding_that_is_far_from_all_words_gives_no_number_that_is_none(modern_model):
