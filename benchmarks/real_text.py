@@ -33,7 +33,7 @@ from benchmarks.frozen_probe import probe
 from benchmarks.minimal_pairs import likelier, minimal_pairs, seen
 from benchmarks.provenance import provenance
 from benchmarks.sittings import sittings, train
-from electra.config import build, merge, plain
+from electra.config import build, digest, merge, plain
 from electra.data import tokenizer as tokenizers
 from electra.data.text import sentences
 from electra.errors import BadInput, UserError
@@ -45,6 +45,8 @@ from electra.finetuning.tasks import SQUAD, TASKS
 from electra.nn.weights import load_encoder
 from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, of_config
 from electra.pretraining.flops import step_flops
+from electra.storage.manifest import read_manifest
+from pipelines import rooms
 from pipelines.params import ModelConfig, Params, load
 from pipelines.report.comparison import decided, difference
 from pipelines.report.data import TITLES
@@ -129,13 +131,16 @@ def prepared(network: str = "") -> Params:
 
 
 def prepare(params: Params) -> None:
-    """Text, tasks and rows, where they are not there."""
+    """Text, tasks and rows, where they are not there; rows of other text or settings are made anew."""
     rows, tasks = params.tokens[MODEL], params.finetunings[BASE].tasks
     for stage, name in (("corpus", rows.corpus), ("tasks", tasks)):
         if not (Path("build") / stage / name).is_dir():
             subprocess.run([sys.executable, "-m", "pipelines", stage, name], check=True)
-    if not (folder := Path("build/tokens") / MODEL).is_dir():
-        make_rows(rows, f"tokens.{MODEL}", Path("build/corpus") / rows.corpus, folder, RUNS / "rows")
+    corpus, folder, known = Path("build/corpus") / rows.corpus, Path("build/tokens") / MODEL, RUNS / "rows.json"
+    made_of = {"made_of": digest(rows, read_manifest(corpus)["files"])}
+    if not folder.is_dir() or not known.is_file() or read_json(known) != made_of:
+        make_rows(rows, f"tokens.{MODEL}", corpus, folder, RUNS / "rows")
+        write_json(known, made_of)
 
 
 # ── pre-training ──
@@ -164,16 +169,17 @@ def pretrained(params: Params, home: Path, arm: str, seed: int, steps: int) -> t
     config = settings(model, arm, seed, flops_of(params, steps, vocab_size), vocab_size)
     branch = home.with_name(f"{home.name}-{config.pretrain.steps}")
     known = branch / "found.json"
-    if known.is_file() and (before := read_json(known)).get("config") == of_config(config):
-        return branch / "model", dict(before)
+    this = {"config": of_config(config), "rows_sha256": rows.digest}
+    if known.is_file() and this.items() <= (before := dict(read_json(known))).items():
+        return branch / "model", before
     trained = train(config, rows, home)
     facts = rows.facts(config, trained)
     write_model(branch / "model", MODEL, config, trained, rows, facts)
     pairs, judge = minimal_pairs(held_out(params), set(rows.tokenizer.pieces())), seen if arm == "electra" else likelier
     found = {
         "seed": seed,
-        "config": of_config(config),
-        **{key: facts[key] for key in ("steps", "phases", "flops", "flops_matmul_convention", "rows_sha256")},
+        **this,
+        **{key: facts[key] for key in ("steps", "phases", "flops", "flops_matmul_convention")},
         **{key: facts[key] for key in ("parameters", "precision")},
         **sittings(branch),
         "pairs": {kind: round(100 * judge(trained.model, each, rows.tokenizer), 1) for kind, each in pairs.items()},
@@ -212,7 +218,7 @@ def finetuned(
         config = plans[task]
         own = tuple(10 * seed + each for each in config.seeds)
         one = dataclasses.replace(config, seeds=own, arms=(kind,), keep="none")  # type: ignore[arg-type]
-        jobs = Plan(task, one, rows=rows / task, model=folder / "encoder", state=state).jobs()
+        jobs = Plan(task, one, rows=rows / task, model=folder / "encoder", state=state, code=rooms.finetuning()).jobs()
         found[task] = [done["metrics"][jobs[0].task.metrics[0]] for done in run_all(jobs, 1)]
         print(f"{state.name} {task}:", *(f"{score:.1f}" for score in found[task]), flush=True)
     return found
@@ -318,16 +324,30 @@ def draw(record: dict[str, Any]) -> "Figure":
     return figure
 
 
+def rows_of(params: Params, tasks: list[str]) -> dict[str, str]:
+    """A hash of each task's rows that are learnt from or scored."""
+    files = read_manifest(Path("build/tasks") / params.finetunings[MODEL].tasks)["files"]
+    used = {task: (f"{task}/train", f"{task}/dev") for task in tasks}
+    return {
+        task: digest(sorted((name, file["sha256"]) for name, file in files.items() if name.startswith(of)))
+        for task, of in used.items()
+    }
+
+
 def record_to_extend(path: Path, params: Params, tasks: list[str]) -> dict[str, Any]:
-    """The record that seeds are added to; BadInput where it is not of the same settings, tasks and rows."""
+    """The record that seeds are added to; BadInput where it is not of the same settings, tasks and rows.
+
+    The tasks' rows are compared where the record has their hashes: older ones have none.
+    """
     record: dict[str, Any] = read_json(path)
     model = params.models[MODEL].electra()
-    runs = [run for of_arm in record["pretraining"].values() for run in of_arm]
+    runs, own = [run for of_arm in record["pretraining"].values() for run in of_arm], rows_of(params, tasks)
     for part, there, here in (
         ("settings", record["settings"], plain(model)),
         ("a recipe", record["recipe"], params.recipe(MODEL)),
         ("tasks", {*next(iter(record["finetunings"].values()))[0]}, {*tasks}),
         ("rows", {run["rows_sha256"] for run in runs}, {ModelRows(params, MODEL, model).digest}),
+        ("task rows", record.get("task_rows", own), own),
     ):
         if there != here:
             raise BadInput(path, f"has {part} other than those of the comparison here", "the same", "leave out --add")
@@ -370,6 +390,8 @@ def run_and_record(path: Path, chosen: argparse.Namespace, names: dict[str, tupl
         {arm: [*of] for arm, of in earlier.get(part, {}).items()} for part in ("pretraining", "finetunings")
     )
     kept = {arm: len(of) for arm, of in scores.items()}
+    if earlier and all(seed <= kept.get(arm, 0) for arm, seed in names.values()):
+        raise BadInput(path.with_suffix(".json"), "has all these seeds", "further ones", "ask for more --seeds")
     tasks = Path("build/tasks") / params.finetunings[MODEL].tasks
     for name, (arm, seed) in names.items():
         if seed <= kept.get(arm, 0):
@@ -406,6 +428,8 @@ def record(path: Path, chosen: argparse.Namespace, found: dict[str, Any], earlie
         "tasks": compared(found["finetunings"], {f"mean of {len(of)}": of for of in means if {*of} <= {*chosen.tasks}}),
         **here,
     }
+    if not earlier or "task_rows" in earlier:
+        whole["task_rows"] = rows_of(params, chosen.tasks)
     if earlier:  # where its seeds were run
         whole["added to"] = {key: earlier[key] for key in ("command", *here, "added to") if key in earlier}
     write_json(path.with_suffix(".json"), whole)

@@ -4,14 +4,14 @@ The flat run is one folder, `home`; from a step of it, in a folder of its own, t
 more steps the flat run goes on where it ended, and what comes out is, to the byte, a run of so many steps.
 """
 
+import contextlib
 import dataclasses
-import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from benchmarks.provenance import provenance
-from electra.errors import BadInput, Stopped
+from electra.errors import BadInput, CorruptFile, Stopped
 from electra.files import read_json, write_json
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.phases import phases_of
@@ -22,6 +22,7 @@ from pipelines.progress import ProgressBar
 from pipelines.stages.pretrain import ModelRows
 
 FOREVER = 10**7  # steps: of the flat run, which is never brought to its end
+SECONDS = 60.0  # between two notes of what a sitting has cost
 
 
 def flat_steps(config: ElectraConfig) -> int:
@@ -36,16 +37,25 @@ def train(config: ElectraConfig, rows: ModelRows, home: Path) -> Trained:
     steps, flat = config.pretrain.steps, flat_steps(config)
     branch, start = home.with_name(f"{home.name}-{steps}"), home / f"step-{flat}"
     owner = fingerprint(config, rows)
+    require_own(branch, owner, "a run of these")
     if not checkpoint.steps(branch):
+        require_own(home, fingerprint(endless(config), rows), "a flat run of these")
         if not start.is_dir():
             extend(config, rows, home, flat)
         write_json(notes(branch), sittings(home))
         _, groups, progress = checkpoint.load(start)
-        if progress["fingerprint"] != fingerprint(endless(config), rows):
-            raise BadInput(start, "is of other settings or rows", "a flat run of these", "move its folder away")
         checkpoint.save(branch, flat, groups, progress | {"fingerprint": owner}, keep=2)
-    with Clock(branch):
-        return rows.train(config, branch, log=_quiet, launch=Launch(title=branch.name, bar=ProgressBar), owner=owner)
+    with Clock(branch) as clock:
+        return rows.train(config, branch, log=_quiet, launch=Launch(title=branch.name, bar=clock.bar()), owner=owner)
+
+
+def require_own(run: Path, owner: dict[str, Any], expected: str) -> None:
+    """Raise BadInput where a run is of something else: to go on with it would begin anew, with its sittings' notes."""
+    for step in reversed(checkpoint.steps(run)):
+        with contextlib.suppress(CorruptFile):  # which the run itself will set aside
+            if checkpoint.read_progress(run / f"step-{step}")["fingerprint"] != owner:
+                raise BadInput(run, "is of other settings or rows", expected, "move its folder away")
+            return
 
 
 def endless(config: ElectraConfig) -> ElectraConfig:
@@ -59,28 +69,13 @@ def extend(config: ElectraConfig, rows: ModelRows, home: Path, flat: int) -> Non
     config = endless(config)
     if (there := max(checkpoint.steps(home), default=0)) > flat:
         raise BadInput(home, f"is at step {there:,}", f"at most {flat:,}", "ask for more steps")
-
-    def enough(step: int, numbers: dict[str, float]) -> None:
-        if step == flat:
-            signal.raise_signal(signal.SIGTERM)  # the loop ends its step, saves it and leaves
-
     try:
-        with Clock(home):
-            launch = Launch(title=home.name, bar=bar_to(flat))
-            rows.train(config, home, log=enough, launch=launch, owner=fingerprint(config, rows))
+        with Clock(home) as clock:
+            launch = Launch(title=home.name, bar=clock.bar(), until=flat)
+            rows.train(config, home, log=_quiet, launch=launch, owner=fingerprint(config, rows))
     except Stopped:
         if not (home / f"step-{flat}").is_dir():
             raise
-
-
-def bar_to(steps: int) -> type[Bar]:
-    """A bar that counts to where a sitting ends, not to the run's own end."""
-
-    class Until(ProgressBar):
-        def __init__(self, title: str, total: int, unit: str) -> None:
-            super().__init__(title, steps, unit)
-
-    return Until
 
 
 def fingerprint(config: ElectraConfig, rows: ModelRows) -> dict[str, Any]:
@@ -89,23 +84,46 @@ def fingerprint(config: ElectraConfig, rows: ModelRows) -> dict[str, Any]:
 
 
 class Clock:
-    """Adds up a run's processor seconds over its sittings, and notes the commit of each."""
+    """Adds up a run's processor seconds over its sittings, and notes the commit that each began with.
+
+    Noted every minute while its bar moves, so that what a killed sitting had cost counts, too.
+    """
 
     def __init__(self, run: Path) -> None:
         self.run = run
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
+        self.before, self.commit = sittings(self.run), provenance()["commit"]
         self.started = time.process_time()
+        self.note()
+        return self
 
     def __exit__(self, *_: object) -> None:
-        known, commit = sittings(self.run), provenance()["commit"]
-        seconds = known["seconds"] + time.process_time() - self.started
-        write_json(notes(self.run), {"seconds": round(seconds, 1), "commits": sorted({*known["commits"], commit})})
+        self.note()
+
+    def note(self) -> None:
+        """Write what is known by now."""
+        self.noted = time.process_time()
+        seconds = self.before["seconds"] + self.noted - self.started
+        commits = sorted({*self.before["commits"], self.commit})
+        write_json(notes(self.run), {"seconds": round(seconds, 1), "commits": commits})
+
+    def bar(self) -> type[Bar]:
+        """A bar that has the seconds noted."""
+        clock = self
+
+        class Timed(ProgressBar):
+            def update(self, done: int, **numbers: float | str) -> None:
+                super().update(done, **numbers)
+                if time.process_time() - clock.noted >= SECONDS:
+                    clock.note()
+
+        return Timed
 
 
 def notes(run: Path) -> Path:
-    """Beside a run, what its sittings were."""
-    return run.with_name(f"{run.name}.json")
+    """In a run's folder, what its sittings were."""
+    return run / "sittings.json"
 
 
 def sittings(run: Path) -> dict[str, Any]:

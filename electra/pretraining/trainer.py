@@ -66,6 +66,7 @@ class Launch:
     device: torch.device | None = None
     origin: str = ""  # name of a run to continue (storage/ownership.py)
     bar: type[Bar] = Bar
+    until: int | None = None  # a step to leave after, as at a signal: saved, to go on from there
 
 
 def pretrain(
@@ -105,6 +106,7 @@ class Trainer:
     def __post_init__(self) -> None:
         config, data, self.title = self.config, self.data, self.launch.title
         self.steps = training_steps(config, data.vocab_size)
+        self.end = min(self.steps, self.launch.until or self.steps)
         self.phases = phases_of(config.pretrain, self.steps)
         self.flops = {phase: phase_flops(config, phase, data.vocab_size) for phase in self.phases}
         for phase in self.phases:
@@ -185,7 +187,7 @@ class Trainer:
         self.model.train()
         if self.first == 0:
             self.evaluate(0)
-        with (self.launch.bar if world.main else Bar)(self.title, steps, "steps") as bar:
+        with (self.launch.bar if world.main else Bar)(self.title, self.end, "steps") as bar:
             for step in range(self.first, steps):
                 if step in {self.first, *(phase.first for phase in self.phases)}:
                     self.begin_phase(step)
@@ -200,7 +202,8 @@ class Trainer:
                 bar.update(done, **shown)
                 if self.is_due(done, settings.eval_every, settings.eval_minutes, self.evaluated):
                     self.evaluate(done)
-                stopping = world.any_rank(bool(stop))  # asked once: a signal may come at any line
+                asked = world.any_rank(bool(stop))  # once: a signal may come at any line
+                stopping = asked or self.end <= done < steps
                 if stopping:
                     self.require_finite(done, sums, norm)
                 if due or stopping:
@@ -208,7 +211,7 @@ class Trainer:
                 if stopping or done == steps:
                     self.state.written()
                 if stopping:
-                    by = f"signal {stop.signal}" if stop else "a signal to another process"
+                    by = f"signal {stop.signal}" if stop else "a signal to another process" if asked else "who began it"
                     found = f"stopped by {by} after step {done:,} of {steps:,}"
                     raise Stopped(self.title, found, "", "everything is saved; run the same command to go on")
         model = world.gather_model(self.model, self.build_model).eval()
@@ -250,8 +253,9 @@ class Trainer:
         pace = self.pace.at(done - self.begun)
         if pace is not None and self.world.main:
             number, of = self.phases.index(self.phase) + 1, len(self.phases)
+            last = min(self.phase.last, self.end)
             title = f"{self.title}, phase {number} of {of} (rows of {self.phase.length})" if of > 1 else self.title
-            line = announce(self.config.pretrain, self.world, self.step, self.feed, pace, self.phase.last - done)
+            line = announce(self.config.pretrain, self.world, self.step, self.feed, pace, last - done)
             print(f"{title}: {line}", file=sys.stderr, flush=True)
 
     def tell(self, sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import shutil
 import signal
 import statistics
@@ -17,6 +18,7 @@ from electra.pretraining.config import ElectraConfig
 from electra.pretraining.feed import Data
 from electra.pretraining.flops import step_flops, training_flops
 from electra.pretraining.trainer import Launch, pretrain
+from electra.storage.manifest import write_manifest
 from pipelines.report.comparison import seeds_needed
 from tests.conftest import ROOT
 from tests.electra.helpers import SPECIAL, VOCAB, MadeUpRows, config
@@ -39,27 +41,31 @@ class InMemory:
         self.killed_at, self.counted = killed_at, []
 
     def train(self, config, run, *, log, launch, owner):
-        self.counted.append((launch.title, launch.bar(launch.title, config.pretrain.steps, "steps").total))
+        self.counted.append((launch.title, launch.until))
 
-        def heard(step, numbers):
-            log(step, numbers)
-            if step == self.killed_at:
-                signal.raise_signal(signal.SIGTERM)
+        class Killing(launch.bar):
+            def update(bar, done, **numbers):
+                super().update(done, **numbers)
+                self.noted = sittings.sittings(run)["seconds"]
+                if done == self.killed_at:
+                    signal.raise_signal(signal.SIGTERM)
+
+        launch = dataclasses.replace(launch, bar=Killing)
 
         data = Data(MadeUpRows(64), MadeUpRows(16, seed=1), SPECIAL, VOCAB, others={16: MadeUpRows(64, 16)})
-        return pretrain(config, data, run, owner, log=heard, launch=launch)
+        return pretrain(config, data, run, owner, log=log, launch=launch)
 
 
 def weights(trained):
     return {name: value.tolist() for name, value in trained.model.state_dict().items()}
 
 
-def test_a_run_made_longer_in_a_second_sitting_is_to_the_byte_a_run_of_so_many_steps(tmp_path):
+def test_a_run_made_longer_in_a_second_sitting_is_to_the_byte_a_run_of_so_many_steps(tmp_path, capsys):
     rows = InMemory()
     first = sittings.train(settings(16), rows, tmp_path / "electra-1")
+    assert re.search(r"electra-1, phase 1 of 2 \(rows of 16\): .* tokens/s, 6 steps in about", capsys.readouterr().err)
     longer = sittings.train(settings(24), rows, tmp_path / "electra-1")
-    bars = [("electra-1", 12), ("electra-1-16", 16), ("electra-1", 18), ("electra-1-24", 24)]
-    assert rows.counted == bars  # the flat run's, too, tells when it will be done
+    assert rows.counted == [("electra-1", 12), ("electra-1-16", None), ("electra-1", 18), ("electra-1-24", None)]
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
         "electra-1",
         "electra-1-16",
@@ -95,9 +101,31 @@ def test_a_flat_run_of_other_settings_is_refused(tmp_path):
     shutil.rmtree(tmp_path / "electra-1-16")
     other = settings(16)
     other = dataclasses.replace(other, objective=dataclasses.replace(other.objective, discriminator_weight=10.0))
-    with pytest.raises(BadInput, match="step-12: is of other settings or rows; expected a flat run of these"):
+    for steps in (16, 24):  # whether it is to go on or not
+        longer = dataclasses.replace(other, pretrain=dataclasses.replace(other.pretrain, steps=steps))
+        with pytest.raises(BadInput, match="electra-1: is of other settings or rows; expected a flat run of these"):
+            sittings.train(longer, InMemory(), tmp_path / "electra-1")
+    assert [path.name for path in tmp_path.iterdir()] == ["electra-1"]
+
+
+def test_a_branch_of_other_settings_is_refused_and_moved_away_takes_its_notes_along(tmp_path):
+    sittings.train(settings(16), InMemory(), tmp_path / "electra-1")
+    other = settings(16)
+    other = dataclasses.replace(other, objective=dataclasses.replace(other.objective, discriminator_weight=10.0))
+    with pytest.raises(BadInput, match="electra-1-16: is of other settings or rows; expected a run of these; move"):
         sittings.train(other, InMemory(), tmp_path / "electra-1")
-    assert not (tmp_path / "electra-1-16").exists()
+    for name in ("electra-1", "electra-1-16"):
+        (tmp_path / name).rename(tmp_path / f"{name}-before")
+        assert sittings.sittings(tmp_path / name)["seconds"] == 0
+        assert sittings.sittings(tmp_path / f"{name}-before")["seconds"] > 0
+    sittings.train(other, InMemory(), tmp_path / "electra-1")
+
+
+def test_what_a_killed_sitting_has_cost_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(sittings, "SECONDS", 0.0)
+    rows, flat = InMemory(), tmp_path / "electra-1"
+    sittings.train(settings(16), rows, flat)
+    assert rows.noted > sittings.sittings(flat)["seconds"]  # of the branch, before it ended
 
 
 def test_the_masked_language_model_has_as_many_operations():
@@ -140,7 +168,11 @@ def stubbed(tmp_path, monkeypatch):
         ran.append(f"{arm}-{seed}")
         return {task: [50.0 + seed] for task in tasks}
 
-    for name, stub in (("pretrained", pretrained), ("finetuned", finetuned), ("prepare", lambda _: None)):
+    def rows_of(params, tasks):
+        return dict.fromkeys(tasks, "hash")
+
+    stubs = {"pretrained": pretrained, "finetuned": finetuned, "prepare": lambda _: None, "rows_of": rows_of}
+    for name, stub in stubs.items():
         monkeypatch.setattr(real_text, name, stub)
     for name in ("load_encoder", "probe"):
         monkeypatch.setattr(real_text, name, lambda *_, **__: None)
@@ -185,6 +217,7 @@ def test_fresh_weights_take_the_sizes_of_an_electra_that_is_there(tmp_path, stub
         ("recipe", {}, "has a recipe other than"),
         ("finetunings", {"scratch": [{"rte": [50.0]}]}, "has tasks other than"),
         ("pretraining", {"mlm": [{"rows_sha256": "others"}]}, "has rows other than"),
+        ("task_rows", {"cola": "others"}, "has task rows other than"),
     ],
 )
 def test_seeds_are_not_added_to_a_record_of_something_else(tmp_path, stubbed, capsys, part, value, told):
@@ -193,6 +226,67 @@ def test_seeds_are_not_added_to_a_record_of_something_else(tmp_path, stubbed, ca
     write_json(record, read_json(record) | {part: value})
     assert stubbed("--add") == (BadInput.exit_code, [])
     assert f"real-text-40.json: {told} those of the comparison here" in capsys.readouterr().err
+
+
+def test_a_record_whose_tasks_rows_have_no_hash_is_added_to_and_gets_none(tmp_path, stubbed):
+    stubbed("--seeds", "1")
+    path = tmp_path / "real-text-40.json"
+    record = read_json(path)
+    assert record.pop("task_rows")["cola"] == "hash"
+    write_json(path, record)
+    assert stubbed("--seeds", "2", "--add") == (0, ["electra-2", "mlm-2", "scratch-2"])
+    assert "task_rows" not in read_json(path)
+
+
+def test_a_record_that_has_all_seeds_is_left_as_it_is(tmp_path, stubbed, capsys):
+    stubbed("--seeds", "2")
+    before = (tmp_path / "real-text-40.json").read_bytes()
+    assert stubbed("--seeds", "2", "--add") == (BadInput.exit_code, [])
+    assert "real-text-40.json: has all these seeds; expected further ones; ask for more" in capsys.readouterr().err
+    assert (tmp_path / "real-text-40.json").read_bytes() == before
+
+
+def test_rows_of_other_text_are_made_anew(tmp_path, monkeypatch):
+    made = list[str]()
+
+    def make_rows(rows, where, corpus, folder, work):
+        made.append(corpus.name)
+        folder.mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.chdir(ROOT)
+    params = real_text.prepared()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(real_text, "make_rows", make_rows)
+    monkeypatch.setattr(real_text, "RUNS", tmp_path / "runs")
+    name = params.tokens[real_text.MODEL].corpus
+    for folder in (f"build/corpus/{name}", f"build/tasks/{params.finetunings[real_text.BASE].tasks}"):
+        (tmp_path / folder).mkdir(parents=True)
+    for text in ("a", "a", "b"):
+        (tmp_path / f"build/corpus/{name}/documents-0.jsonl").write_text(text)
+        write_manifest(tmp_path / f"build/corpus/{name}")
+        real_text.prepare(params)
+    assert made == [name, name]
+
+
+@pytest.mark.parametrize("rows", ["rows", "others"])
+def test_a_model_of_other_rows_is_not_taken(tmp_path, monkeypatch, rows):
+    monkeypatch.chdir(ROOT)
+    params, of = real_text.prepared(), SimpleNamespace(digest="rows", tokenizer=SimpleNamespace(vocab_size=VOCAB))
+    monkeypatch.setattr(real_text, "ModelRows", lambda *_: of)
+    flops = real_text.flops_of(params, 400, VOCAB)
+    config = real_text.settings(params.models[real_text.MODEL].electra(), "electra", 1, flops, VOCAB)
+    known = {"config": real_text.of_config(config), "rows_sha256": rows}
+    write_json(tmp_path / "electra-1-400/found.json", known)
+
+    def train(*_):
+        raise BadInput("train", "was called", "")
+
+    monkeypatch.setattr(real_text, "train", train)
+    if rows == "rows":
+        assert real_text.pretrained(params, tmp_path / "electra-1", "electra", 1, 400)[1] == known
+    else:
+        with pytest.raises(BadInput, match="was called"):
+            real_text.pretrained(params, tmp_path / "electra-1", "electra", 1, 400)
 
 
 @pytest.mark.parametrize("more", [[], ["--only", "mlm-1"]])

@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from electra import devices
+from electra.errors import Stopped
 from electra.pretraining import announce as module
 from electra.pretraining import trainer
 from electra.pretraining.announce import SETTLED, TIMED, Pace, announce
 from electra.pretraining.distributed import World
 from electra.pretraining.trainer import Launch, pretrain
+from electra.storage import checkpoint
 from tests.electra.helpers import config, data
 
 GPU = torch.device("cuda", 0)
@@ -23,6 +25,14 @@ def test_a_run_says_once_what_it_runs_on(tmp_path, capsys):
     assert re.fullmatch(
         r"demo: CPU with 1 thread, torch \S+, fp32; [\d,]+ tokens/s, 14 steps in about \d+ seconds", line
     )
+
+
+def test_a_run_that_is_to_leave_early_says_so_many_steps(tmp_path, capsys):
+    launch = Launch(title="demo", until=9)
+    with pytest.raises(Stopped, match="stopped by who began it after step 9 of 20"):
+        pretrain(config(), data(), tmp_path, {}, log=lambda step, numbers: None, launch=launch)
+    assert ", 3 steps in about" in capsys.readouterr().err
+    assert checkpoint.steps(tmp_path)[-1] == 9
 
 
 @pytest.mark.parametrize("compiled", ["on", "auto"])
