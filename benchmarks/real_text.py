@@ -280,13 +280,15 @@ def longer(steps: int, record: dict[str, Any]) -> str:
 
 
 def network_line(title: str, arm: str, record: dict[str, Any]) -> str:
-    """A line of the note's table of networks: what the last pre-training of an arm cost and reached."""
-    run = record["pretraining"][arm][-1]
-    end = run["curve"][-1]
-    cost = f"{run['steps']:,}", f"{run['seconds'] / 60:.0f}", f"{end['mlm_loss']:.2f}"
-    found = f"{end['disc_auc']:.3f}" if "disc_auc" in end else "–"
-    pairs = (f"{run['pairs'][kind]:.1f}" for kind in ("swapped", "dropped", "inflected"))
-    return f"| {' | '.join([title, *cost, found, *pairs])} |"
+    """A line of the note's table of networks: what each pre-training of an arm cost, and what they reached (means)."""
+    runs = record["pretraining"][arm]
+    ends = [run["curve"][-1] for run in runs]
+    cost = f"{runs[0]['steps']:,}", ", ".join(f"{run['seconds'] / 60:.0f}" for run in runs)
+    loss = f"{statistics.fmean(end['mlm_loss'] for end in ends):.2f}"
+    found = f"{statistics.fmean(end['disc_auc'] for end in ends):.3f}" if "disc_auc" in ends[0] else "–"
+    kinds = ("swapped", "dropped", "inflected")
+    pairs = (f"{statistics.fmean(run['pairs'][kind] for run in runs):.1f}" for kind in kinds)
+    return f"| {' | '.join([title, *cost, loss, found, *pairs])} |"
 
 
 def task_line(title: str, arm: str, record: dict[str, Any]) -> str:

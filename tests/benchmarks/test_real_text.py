@@ -1,6 +1,7 @@
 """The comparison on real text: a run in several sittings is one run, arms cost alike, scores are compared by task."""
 
 import dataclasses
+import itertools
 import math
 import re
 import shutil
@@ -19,7 +20,8 @@ from electra.pretraining.feed import Data
 from electra.pretraining.flops import step_flops, training_flops
 from electra.pretraining.trainer import Launch, pretrain
 from electra.storage.manifest import write_manifest
-from pipelines.report.comparison import seeds_needed
+from pipelines.report.comparison import difference, seeds_needed
+from pipelines.report.table import signed
 from tests.conftest import ROOT
 from tests.electra.helpers import SPECIAL, VOCAB, MadeUpRows, config
 
@@ -122,10 +124,12 @@ def test_a_branch_of_other_settings_is_refused_and_moved_away_takes_its_notes_al
 
 
 def test_what_a_killed_sitting_has_cost_counts(tmp_path, monkeypatch):
-    monkeypatch.setattr(sittings, "SECONDS", 0.0)
+    monkeypatch.setattr(sittings, "SECONDS", 2.0)
+    monkeypatch.setattr(sittings, "time", SimpleNamespace(process_time=itertools.count(0.0).__next__))
     rows, flat = InMemory(), tmp_path / "electra-1"
     sittings.train(settings(16), rows, flat)
-    assert rows.noted > sittings.sittings(flat)["seconds"]  # of the branch, before it ended
+    spent = sittings.sittings(flat)["seconds"]
+    assert spent < rows.noted < sittings.sittings(tmp_path / "electra-1-16")["seconds"]  # of the branch, at its end
 
 
 def test_the_masked_language_model_has_as_many_operations():
@@ -392,14 +396,36 @@ def test_the_pages_doubts_are_the_records_own():
     assert reach > lead > 0
 
 
+def test_what_is_said_of_the_judge_and_of_four_layers_is_in_the_records():
+    trials = read_json(ROOT / "benchmarks/results/real-text-trials.json")["sharing"]["runs"]
+    assert [round(trials[name]["curve"][-1]["auc_fixed_rows"], 2) for name in ("all10", "all", "g25")] == [
+        0.67,
+        0.80,
+        0.86,
+    ]
+    two, four = (read_json(ROOT / f"benchmarks/results/real-text-12000{name}.json") for name in ("", "-deep"))
+    higher = {
+        task: round(four["tasks"][task]["electra"]["mean"] - two["tasks"][task]["electra"]["mean"], 1)
+        for task in real_text.SIX
+    }
+    assert {task for task, points in higher.items() if points < 0} == {"cola", "sst2", "stsb", "rte"}
+    assert [higher["mrpc"], higher["qnli"]] == [0.0, 0.8]
+    (one,), runs = four["pretraining"]["electra"], two["pretraining"]["electra"]
+    for name in ("swapped", "dropped", "inflected"):
+        assert min(run["pairs"][name] for run in runs) <= one["pairs"][name] <= max(run["pairs"][name] for run in runs)
+    aucs = [run["curve"][-1]["disc_auc"] for run in runs]
+    assert min(aucs) < one["curve"][-1]["disc_auc"] < max(aucs)
+
+
 def test_the_note_on_networks_says_what_its_records_say():
     note = (ROOT / "docs/notes/real-text-networks.md").read_text(encoding="utf-8").replace("\n  ", " ")
     record = read_json(ROOT / "benchmarks/results/real-text-12000-modern.json")
     scores, six = record["finetunings"], record["tasks"]["mean of 6"]
-    five = [
-        statistics.fmean(statistics.fmean(run[task]) for run in scores[arm] for task in real_text.SIX[1:])
+    fives = [
+        [statistics.fmean(statistics.fmean(run[task]) for task in real_text.SIX[1:]) for run in scores[arm]]
         for arm in ("electra", "mlm")
     ]
+    five, of_five = [statistics.fmean(runs) for runs in fives], difference(*fives)
     lead = six["electra - mlm"]
     assert lead["reading"] == "came out"
     assert f"ELECTRA is {lead['points']:.1f} above" in note
@@ -407,7 +433,8 @@ def test_the_note_on_networks_says_what_its_records_say():
     students_t = 2.71  # of 4.3 degrees of freedom, by Welch and Satterthwaite: twelve variances of one each
     reach = students_t * math.sqrt(sum(spread_of_mean(scores[arm]) ** 2 for arm in ("electra", "mlm")) / 2)
     assert reach == pytest.approx((lead["high"] - lead["low"]) / 2, abs=0.05)
-    assert f"{five[0]:.1f} against {five[1]:.1f} on the other five" in note
+    assert f"the other five are {five[0]:.1f} against {five[1]:.1f}, inside noise" in note
+    assert f"interval {signed(of_five.low)} to {of_five.high:.1f})" in note
     assert "came out" not in {
         record["tasks"][task]["electra - scratch"]["reading"] for task in ("mean of 6", *real_text.SIX)
     }
