@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-24 03:19:08 UTC",
-  "commit": "cb35973b780c",
+  "date": "2026-11-24 04:51:12 UTC",
+  "commit": "25935c9892aa with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,12 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-electra_bert": 66.1,
-    "corpus-sample_world": 4.8,
-    "glue-tiny": 108.9,
-    "pretrain-tiny": 120.0,
-    "squad-tiny": 33.0,
-    "tasks-sample_world": 5.3,
-    "tokens-sample_world": 3.4
+    "ablation-electra_bert": 71.1,
+    "corpus-sample_world": 5.8,
+    "glue-tiny": 122.9,
+    "pretrain-tiny": 126.6,
+    "squad-tiny": 42.8,
+    "tasks-sample_world": 5.4,
+    "tokens-sample_world": 4.2
   }
 };
