@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-24 04:51:12 UTC",
-  "commit": "25935c9892aa with changes",
+  "date": "2026-11-24 05:08:43 UTC",
+  "commit": "d07cf4d37d2d",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -18,6 +18,7 @@ window.electraRun = {
     "corpus-sample_world": 5.8,
     "glue-tiny": 122.9,
     "pretrain-tiny": 126.6,
+    "report": 6.8,
     "squad-tiny": 42.8,
     "tasks-sample_world": 5.4,
     "tokens-sample_world": 4.2
