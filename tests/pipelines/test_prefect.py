@@ -336,9 +336,10 @@ def test_a_process_that_comes_back_too_late_leaves_the_run_to_the_next(server: S
     subprocess.run(["git", "clone", "--quiet", str(server.folder), str(other)], check=True)
     run = server.start("pretrain/electra-tiny", settings={"models.smoke.pretrain.steps": 1600})
     (stage,) = server.until(server.trains)
+    server.until(lambda: list(server.folder.glob("runs/flows/smoke-*/runs/pretrain-smoke/metrics.jsonl")))
     still = [process for process in stage.parents() if "-m prefect" in words_of(process)]
     assert len(still) == 2, "the flow and its worker"
-    for process in still:
+    for process in (*still, stage):  # which a fast machine would end before the flow hears that its run is another's
         process.suspend()
     try:
         give_away(server, run, "CRASHED", "SCHEDULED")
@@ -347,9 +348,10 @@ def test_a_process_that_comes_back_too_late_leaves_the_run_to_the_next(server: S
             for process in still:
                 process.resume()
             still[0].wait(60)
+            stage.resume()
             done = server.wait(run, "COMPLETED", "FAILED", "CANCELLED", "CRASHED")
     finally:
-        for process in still:
+        for process in (*still, stage):
             with contextlib.suppress(psutil.Error):
                 process.resume()
     lines = server.lines(run)
