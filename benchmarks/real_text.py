@@ -37,7 +37,7 @@ from electra.config import build, digest, merge, plain
 from electra.data import tokenizer as tokenizers
 from electra.data.text import sentences
 from electra.errors import BadInput, UserError
-from electra.files import read_json, write_json
+from electra.files import read_json, sha256_file, write_json
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.runs.summary import sd
@@ -45,7 +45,7 @@ from electra.finetuning.tasks import SQUAD, TASKS
 from electra.nn.weights import load_encoder
 from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, of_config
 from electra.pretraining.flops import step_flops
-from electra.storage.manifest import read_manifest
+from electra.storage.manifest import MANIFEST, read_manifest
 from pipelines import rooms
 from pipelines.params import ModelConfig, Params, load
 from pipelines.report.comparison import decided, difference
@@ -137,10 +137,10 @@ def prepare(params: Params) -> None:
         if not (Path("build") / stage / name).is_dir():
             subprocess.run([sys.executable, "-m", "pipelines", stage, name], check=True)
     corpus, folder, known = Path("build/corpus") / rows.corpus, Path("build/tokens") / MODEL, RUNS / "rows.json"
-    made_of = {"made_of": digest(rows, read_manifest(corpus)["files"])}
-    if not folder.is_dir() or not known.is_file() or read_json(known) != made_of:
+    made_of = digest(rows, read_manifest(corpus)["files"], rooms.code("tokens"))
+    if not folder.is_dir() or not known.is_file() or read_json(known) != {made_of: sha256_file(folder / MANIFEST)}:
         make_rows(rows, f"tokens.{MODEL}", corpus, folder, RUNS / "rows")
-        write_json(known, made_of)
+        write_json(known, {made_of: sha256_file(folder / MANIFEST)})
 
 
 # ── pre-training ──
@@ -413,8 +413,13 @@ def run_and_record(path: Path, chosen: argparse.Namespace, names: dict[str, tupl
 
 def any_electra(params: Params, folder: Path, steps: int) -> Path:
     """A model of ELECTRA of this network: one that is there, or the first one."""
-    there = sorted(folder.glob("electra-*-*/model"))
-    return there[0] if there else pretrained(params, folder / "electra-1", "electra", 1, steps)[0]
+    model = params.models[MODEL].electra()
+    this = {"encoder": plain(model.encoder), "rows_sha256": ModelRows(params, MODEL, model).digest}
+    for found in sorted(folder.glob("electra-*-*/found.json")):
+        known = read_json(found)
+        if {"encoder": known["config"]["encoder"], "rows_sha256": known["rows_sha256"]} == this:
+            return found.with_name("model")
+    return pretrained(params, folder / "electra-1", "electra", 1, steps)[0]
 
 
 def record(path: Path, chosen: argparse.Namespace, found: dict[str, Any], earlier: dict[str, Any]) -> None:

@@ -4,20 +4,19 @@ The flat run is one folder, `home`; from a step of it, in a folder of its own, t
 more steps the flat run goes on where it ended, and what comes out is, to the byte, a run of so many steps.
 """
 
-import contextlib
 import dataclasses
 import time
 from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.provenance import provenance
-from electra.errors import BadInput, CorruptFile, Stopped
+from electra.errors import BadInput
 from electra.files import read_json, write_json
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.phases import phases_of
 from electra.pretraining.trainer import Launch, Trained
 from electra.progress import Bar
-from electra.storage import checkpoint
+from electra.storage import checkpoint, ownership
 from pipelines.progress import ProgressBar
 from pipelines.stages.pretrain import ModelRows
 
@@ -49,13 +48,11 @@ def train(config: ElectraConfig, rows: ModelRows, home: Path) -> Trained:
         return rows.train(config, branch, log=_quiet, launch=Launch(title=branch.name, bar=clock.bar()), owner=owner)
 
 
-def require_own(run: Path, owner: dict[str, Any], expected: str) -> None:
-    """Raise BadInput where a run is of something else: to go on with it would begin anew, with its sittings' notes."""
-    for step in reversed(checkpoint.steps(run)):
-        with contextlib.suppress(CorruptFile):  # which the run itself will set aside
-            if checkpoint.read_progress(run / f"step-{step}")["fingerprint"] != owner:
-                raise BadInput(run, "is of other settings or rows", expected, "move its folder away")
-            return
+def require_own(run: Path, fingerprint: dict[str, Any], expected: str) -> None:
+    """Raise BadInput where a run is of something else: it would be set aside, and another begun in its place."""
+    known = ownership.owner(run)
+    if known is not None and known.get("fingerprint") != fingerprint:
+        raise BadInput(run, "is of other settings or rows", expected, "move its folder away")
 
 
 def endless(config: ElectraConfig) -> ElectraConfig:
@@ -69,13 +66,9 @@ def extend(config: ElectraConfig, rows: ModelRows, home: Path, flat: int) -> Non
     config = endless(config)
     if (there := max(checkpoint.steps(home), default=0)) > flat:
         raise BadInput(home, f"is at step {there:,}", f"at most {flat:,}", "ask for more steps")
-    try:
-        with Clock(home) as clock:
-            launch = Launch(title=home.name, bar=clock.bar(), until=flat)
-            rows.train(config, home, log=_quiet, launch=launch, owner=fingerprint(config, rows))
-    except Stopped:
-        if not (home / f"step-{flat}").is_dir():
-            raise
+    with Clock(home) as clock:
+        launch = Launch(title=home.name, bar=clock.bar(), until=flat)
+        rows.train(config, home, log=_quiet, launch=launch, owner=fingerprint(config, rows))
 
 
 def fingerprint(config: ElectraConfig, rows: ModelRows) -> dict[str, Any]:
@@ -84,29 +77,28 @@ def fingerprint(config: ElectraConfig, rows: ModelRows) -> dict[str, Any]:
 
 
 class Clock:
-    """Adds up a run's processor seconds over its sittings, and notes the commit that each began with.
+    """Adds a sitting's processor seconds to its run's, and its commit, as found when it began.
 
-    Noted every minute while its bar moves, so that what a killed sitting had cost counts, too.
+    Noted at the first step, when the folder is the run's own, every minute and at the end: what a killed sitting had
+    cost counts, too.
     """
 
     def __init__(self, run: Path) -> None:
         self.run = run
 
     def __enter__(self) -> Self:
-        self.before, self.commit = sittings(self.run), provenance()["commit"]
-        self.started = time.process_time()
-        self.note()
+        self.commit, self.noted, self.due = provenance()["commit"], time.process_time(), 0.0
         return self
 
     def __exit__(self, *_: object) -> None:
         self.note()
 
     def note(self) -> None:
-        """Write what is known by now."""
-        self.noted = time.process_time()
-        seconds = self.before["seconds"] + self.noted - self.started
-        commits = sorted({*self.before["commits"], self.commit})
-        write_json(notes(self.run), {"seconds": round(seconds, 1), "commits": commits})
+        """Add what was spent since the last note."""
+        known, now = sittings(self.run), time.process_time()
+        commits = sorted({*known["commits"], self.commit})
+        write_json(notes(self.run), {"seconds": round(known["seconds"] + now - self.noted, 3), "commits": commits})
+        self.noted, self.due = now, now + SECONDS
 
     def bar(self) -> type[Bar]:
         """A bar that has the seconds noted."""
@@ -115,7 +107,7 @@ class Clock:
         class Timed(ProgressBar):
             def update(self, done: int, **numbers: float | str) -> None:
                 super().update(done, **numbers)
-                if time.process_time() - clock.noted >= SECONDS:
+                if time.process_time() >= clock.due:
                     clock.note()
 
         return Timed

@@ -84,8 +84,8 @@ class ModernEmbeddings(Embeddings):
         return self.finish(F.embedding(ids_BT, self.words()))
 
     def finish(self, words_XE: Tensor) -> Tensor:
-        """What the first layer reads (X, H), from word vectors; fp32 under autocast too, as the stream begins here."""
-        return dropout(self.norm(self.project(words_XE).float()), self.dropout, self.training)
+        """What the first layer reads (X, H), from word vectors; of the norm's type under autocast too."""
+        return dropout(self.norm(self.project(words_XE).to(self.norm.weight)), self.dropout, self.training)
 
 
 class DisentangledModern(ModernEmbeddings):

@@ -46,7 +46,10 @@ from electra.storage.history import History
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished run; `continued`: where settings changed in mid-run (step, spent so far, keys with old and new)."""
+    """A run at the step that its launch ended at; `continued`: where settings changed in mid-run.
+
+    Each entry of that has the step, what was spent by then, and the keys with old and new values.
+    """
 
     model: Pretraining
     history: list[dict[str, Any]]
@@ -66,7 +69,7 @@ class Launch:
     device: torch.device | None = None
     origin: str = ""  # name of a run to continue (storage/ownership.py)
     bar: type[Bar] = Bar
-    until: int | None = None  # a step to leave after, as at a signal: saved, to go on from there
+    until: int | None = None  # a step to end at, saved, so that another launch goes on from there
 
 
 def pretrain(
@@ -106,7 +109,7 @@ class Trainer:
     def __post_init__(self) -> None:
         config, data, self.title = self.config, self.data, self.launch.title
         self.steps = training_steps(config, data.vocab_size)
-        self.end = min(self.steps, self.launch.until or self.steps)
+        self.end = self.steps if self.launch.until is None else min(self.steps, self.launch.until)
         self.phases = phases_of(config.pretrain, self.steps)
         self.flops = {phase: phase_flops(config, phase, data.vocab_size) for phase in self.phases}
         for phase in self.phases:
@@ -188,12 +191,12 @@ class Trainer:
         if self.first == 0:
             self.evaluate(0)
         with (self.launch.bar if world.main else Bar)(self.title, self.end, "steps") as bar:
-            for step in range(self.first, steps):
+            for step in range(self.first, self.end):
                 if step in {self.first, *(phase.first for phase in self.phases)}:
                     self.begin_phase(step)
                 sums, norm = self.train_step(step)
                 done = step + 1
-                due = self.is_due(done, settings.save_every, settings.save_minutes, self.saved)
+                due = done == self.end or self.is_due(done, settings.save_every, settings.save_minutes, self.saved)
                 looked_at = done % settings.log_every == 0
                 self.announce(done)
                 if due or looked_at or self.device.type == "cpu":
@@ -202,20 +205,20 @@ class Trainer:
                 bar.update(done, **shown)
                 if self.is_due(done, settings.eval_every, settings.eval_minutes, self.evaluated):
                     self.evaluate(done)
-                asked = world.any_rank(bool(stop))  # once: a signal may come at any line
-                stopping = asked or self.end <= done < steps
+                stopping = world.any_rank(bool(stop))  # asked once: a signal may come at any line
                 if stopping:
                     self.require_finite(done, sums, norm)
                 if due or stopping:
                     self.save(done)
-                if stopping or done == steps:
+                if stopping or done == self.end:
                     self.state.written()
                 if stopping:
-                    by = f"signal {stop.signal}" if stop else "a signal to another process" if asked else "who began it"
+                    by = f"signal {stop.signal}" if stop else "a signal to another process"
                     found = f"stopped by {by} after step {done:,} of {steps:,}"
                     raise Stopped(self.title, found, "", "everything is saved; run the same command to go on")
         model = world.gather_model(self.model, self.build_model).eval()
-        return Trained(model, self.history.records, steps, self.precision, self.continued)
+        done = max(self.first, self.end)
+        return Trained(model, self.history.records, done, self.precision, self.continued)
 
     def begin_phase(self, step: int) -> None:
         """Read rows of the phase's length from here on; the first steps of a new shape compile and record it anew."""

@@ -1,5 +1,6 @@
 """The comparison on real text: a run in several sittings is one run, arms cost alike, scores are compared by task."""
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -19,7 +20,8 @@ from electra.pretraining.config import ElectraConfig
 from electra.pretraining.feed import Data
 from electra.pretraining.flops import step_flops, training_flops
 from electra.pretraining.trainer import Launch, pretrain
-from electra.storage.manifest import write_manifest
+from electra.storage.manifest import write_manifest, write_sealed
+from electra.storage.ownership import ASIDE
 from pipelines.report.comparison import difference, seeds_needed
 from pipelines.report.table import signed
 from tests.conftest import ROOT
@@ -40,7 +42,7 @@ class InMemory:
     digest, tokenizer = "rows", SimpleNamespace(identity="pieces")
 
     def __init__(self, killed_at: int = -1) -> None:
-        self.killed_at, self.counted = killed_at, []
+        self.killed_at, self.counted, self.noted = killed_at, [], list[float]()
 
     def train(self, config, run, *, log, launch, owner):
         self.counted.append((launch.title, launch.until))
@@ -48,7 +50,7 @@ class InMemory:
         class Killing(launch.bar):
             def update(bar, done, **numbers):
                 super().update(done, **numbers)
-                self.noted = sittings.sittings(run)["seconds"]
+                self.noted.append(sittings.sittings(run)["seconds"])
                 if done == self.killed_at:
                     signal.raise_signal(signal.SIGTERM)
 
@@ -126,10 +128,33 @@ def test_a_branch_of_other_settings_is_refused_and_moved_away_takes_its_notes_al
 def test_what_a_killed_sitting_has_cost_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(sittings, "SECONDS", 2.0)
     monkeypatch.setattr(sittings, "time", SimpleNamespace(process_time=itertools.count(0.0).__next__))
-    rows, flat = InMemory(), tmp_path / "electra-1"
-    sittings.train(settings(16), rows, flat)
-    spent = sittings.sittings(flat)["seconds"]
-    assert spent < rows.noted < sittings.sittings(tmp_path / "electra-1-16")["seconds"]  # of the branch, at its end
+    rows = InMemory()
+    sittings.train(settings(16), rows, tmp_path / "electra-1")
+    assert len({*rows.noted}) > 4 and rows.noted == sorted(rows.noted)
+    assert rows.noted[-1] < sittings.sittings(tmp_path / "electra-1-16")["seconds"]
+
+
+def test_a_signal_at_the_flat_parts_last_step_is_heeded(tmp_path):
+    with pytest.raises(Stopped, match="electra-1: stopped by signal 15 after step 12 "):
+        sittings.train(settings(16), InMemory(killed_at=12), tmp_path / "electra-1")
+    assert not (tmp_path / "electra-1-16").exists()
+    sittings.train(settings(16), InMemory(), tmp_path / "electra-1")
+
+
+def test_a_run_that_left_but_a_step_that_was_not_finite_is_another_run_too(tmp_path):
+    (tmp_path / "electra-1").mkdir()
+    write_sealed(tmp_path / "electra-1/nonfinite-step-9.json", {"step": 9, "fingerprint": {"config": "other"}})
+    with pytest.raises(BadInput, match="electra-1: is of other settings or rows; expected a flat run of these; move"):
+        sittings.train(settings(16), InMemory(), tmp_path / "electra-1")
+
+
+def test_what_a_run_that_was_put_aside_has_cost_comes_back_with_it(tmp_path):
+    sittings.train(settings(16), InMemory(), tmp_path / "electra-1")
+    shutil.rmtree(tmp_path / "electra-1-16")
+    write_json(tmp_path / "electra-1/sittings.json", {"seconds": 1000.0, "commits": []})
+    (tmp_path / "electra-1").rename(tmp_path / f"electra-1{ASIDE}x")
+    sittings.train(settings(24), InMemory(), tmp_path / "electra-1")
+    assert sittings.sittings(tmp_path / "electra-1")["seconds"] > 1000
 
 
 def test_the_masked_language_model_has_as_many_operations():
@@ -165,6 +190,8 @@ def stubbed(tmp_path, monkeypatch):
         assert home.name == f"{arm}-{seed}"
         model = home.with_name(f"{home.name}-{steps}") / "model"
         model.mkdir(parents=True)
+        encoder = plain(params.models[real_text.MODEL].encoder)
+        write_json(model.with_name("found.json"), {"config": {"encoder": encoder}, "rows_sha256": "rows"})
         curve = [{"tokens": 1, "disc_auc": 0.5}]
         return model, {"seed": seed, "curve": curve, "rows_sha256": "rows"}
 
@@ -212,6 +239,10 @@ def test_fresh_weights_take_the_sizes_of_an_electra_that_is_there(tmp_path, stub
     assert stubbed("--seeds", "2", "--only", "electra-2")[0] == 0
     assert stubbed("--seeds", "2", "--only", "scratch-1") == (0, ["scratch-1"])
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["electra-2-40"]
+    found = tmp_path / "runs/electra-2-40/found.json"
+    write_json(found, read_json(found) | {"rows_sha256": "others"})
+    assert stubbed("--seeds", "2", "--only", "scratch-1") == (0, ["scratch-1"])
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["electra-1-40", "electra-2-40"]
 
 
 @pytest.mark.parametrize(
@@ -254,8 +285,11 @@ def test_rows_of_other_text_are_made_anew(tmp_path, monkeypatch):
     made = list[str]()
 
     def make_rows(rows, where, corpus, folder, work):
-        made.append(corpus.name)
+        made.append((corpus / "documents-0.jsonl").read_text())
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / "MANIFEST.json").write_text(made[-1])
+        if made[-1] == "b":  # killed when they are there, and it is not noted yet
+            raise KeyboardInterrupt
 
     monkeypatch.chdir(ROOT)
     params = real_text.prepared()
@@ -265,11 +299,12 @@ def test_rows_of_other_text_are_made_anew(tmp_path, monkeypatch):
     name = params.tokens[real_text.MODEL].corpus
     for folder in (f"build/corpus/{name}", f"build/tasks/{params.finetunings[real_text.BASE].tasks}"):
         (tmp_path / folder).mkdir(parents=True)
-    for text in ("a", "a", "b"):
+    for text in "aaba":
         (tmp_path / f"build/corpus/{name}/documents-0.jsonl").write_text(text)
         write_manifest(tmp_path / f"build/corpus/{name}")
-        real_text.prepare(params)
-    assert made == [name, name]
+        with contextlib.suppress(KeyboardInterrupt):
+            real_text.prepare(params)
+    assert made == ["a", "b", "a"]
 
 
 @pytest.mark.parametrize("rows", ["rows", "others"])

@@ -135,6 +135,7 @@ def test_the_residual_stream_is_fp32_in_bf16_too(embedding):
     with torch.autocast("cpu", torch.bfloat16):
         states = encoder(ids, ids)
     assert [*seen, states.dtype] == [torch.float32] * 4
+    assert encoder.to(torch.float64)(ids, ids).dtype == torch.float64
 
 
 def close(ours, theirs, name):

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from electra import devices
-from electra.errors import Stopped
 from electra.pretraining import announce as module
 from electra.pretraining import trainer
 from electra.pretraining.announce import SETTLED, TIMED, Pace, announce
@@ -27,12 +26,16 @@ def test_a_run_says_once_what_it_runs_on(tmp_path, capsys):
     )
 
 
-def test_a_run_that_is_to_leave_early_says_so_many_steps(tmp_path, capsys):
-    launch = Launch(title="demo", until=9)
-    with pytest.raises(Stopped, match="stopped by who began it after step 9 of 20"):
-        pretrain(config(), data(), tmp_path, {}, log=lambda step, numbers: None, launch=launch)
+def test_a_launch_ends_at_its_step_and_says_so(tmp_path, capsys):
+    def launch(until):
+        silent = Launch(title="demo", until=until)
+        return pretrain(config(), data(), tmp_path, {}, log=lambda step, numbers: None, launch=silent)
+
+    assert launch(9).steps == 9 and checkpoint.steps(tmp_path)[-1] == 9
     assert ", 3 steps in about" in capsys.readouterr().err
-    assert checkpoint.steps(tmp_path)[-1] == 9
+    for until in (9, 5, 0):  # there, or beyond it
+        assert launch(until).steps == 9
+    assert checkpoint.steps(tmp_path)[-1] == 9 and launch(None).steps == launch(30).steps == 20
 
 
 @pytest.mark.parametrize("compiled", ["on", "auto"])
