@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-24 05:08:43 UTC",
-  "commit": "d07cf4d37d2d",
+  "date": "2026-11-24 05:50:41 UTC",
+  "commit": "69fcb5cbbda3 with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,12 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-electra_bert": 71.1,
+    "ablation-electra_bert": 55.9,
     "corpus-sample_world": 5.8,
-    "glue-tiny": 122.9,
-    "pretrain-tiny": 126.6,
-    "report": 6.8,
-    "squad-tiny": 42.8,
+    "glue-tiny": 82.2,
+    "pretrain-tiny": 86.7,
+    "report": 4.9,
+    "squad-tiny": 26.4,
     "tasks-sample_world": 5.4,
     "tokens-sample_world": 4.2
   }
