@@ -46,10 +46,7 @@ from electra.storage.history import History
 
 @dataclass(frozen=True)
 class Trained:
-    """A run at the step that its launch ended at; `continued`: where settings changed in mid-run.
-
-    Each entry of that has the step, what was spent by then, and the keys with old and new values.
-    """
+    """A run at its launch's last step; `continued`: where settings changed (step, spent so far, keys' old and new)."""
 
     model: Pretraining
     history: list[dict[str, Any]]
