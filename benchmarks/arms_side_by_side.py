@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.provenance import provenance
 from electra.files import write_json
 from electra.workers import run_units, worker_count
-from pipelines.params import Params, load
+from pipelines.config.params import Params, load
 from pipelines.stages.ablation import with_steps
 from pipelines.stages.arms import Arm, Unit, try_one
 from pipelines.stages.pretrain import ModelRows

@@ -4,7 +4,7 @@ A model's steps on made-up rows, one process for each way of waiting, each measu
 beside so many processes that compute without end. Two ratios count, both within a turn: the rate of each way to that of
 the first one on the same load (above 1: faster), and how many times as long a step takes as on a quiet machine in the
 same way. Two threads beside N processes have a fair share of two processors when that is (N + 2) / 2; `halves` are two
-that share no loop (electra/pretraining/halves.py), as tiny's are. Writes benchmarks/results/busy.json.
+that share no loop (electra/pretraining/step_cpu.py), as tiny's are. Writes benchmarks/results/busy.json.
 
 Linux shares a machine out by session first (`/proc/self/autogroup`), so the others are started in this one's.
 """
@@ -40,14 +40,14 @@ def serve(model: str, threads: str) -> None:
     """One of the measured processes: train for as many seconds as each line of stdin says, and tell what came of it."""
     import torch  # before pipelines, which chooses a way of waiting where none is set
 
-    from electra.optim.optimizer import build_optimizer
+    from electra.optim.adamw import build_optimizer
     from electra.pretraining.corruption import SpecialIds
+    from electra.pretraining.dataloader import Feed, part
     from electra.pretraining.distributed import join
-    from electra.pretraining.feed import Feed, part
-    from electra.pretraining.halves import HalvedStep
     from electra.pretraining.model import Pretraining
     from electra.pretraining.step import Step, keep_freed_memory
-    from pipelines.params import load
+    from electra.pretraining.step_cpu import HalvedStep
+    from pipelines.config.params import load
     from tests.electra.helpers import MadeUpRows
 
     config = load().models[model].electra()

@@ -26,10 +26,9 @@ from benchmarks.tiny_marks import ARMS, MODEL, SQUAD, finetuned, prepare, pretra
 from electra.config import merge
 from electra.files import read_json, write_json
 from electra.finetuning.tasks import GLUE
-from pipelines import inputs
-from pipelines.params import Params, load
+from pipelines.config.params import Params, load
 from pipelines.sources import SampleCorpus, SampleTasks
-from pipelines.stages import corpus, tasks, tokens
+from pipelines.stages import corpus, inputs, tasks, tokens
 from pipelines.stages.squad import never_answering
 from pipelines.tracking import Tracker
 

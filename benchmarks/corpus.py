@@ -36,7 +36,7 @@ from electra.data.order import row_indices
 from electra.data.shards import SPLITS, Rows, RowWriter, seal
 from electra.data.text import Document, clean
 from electra.files import sha256_file, write_json
-from pipelines.params import load
+from pipelines.config.params import load
 from pipelines.sources.local import find_files, read_documents
 from pipelines.sources.streams import Piece
 from pipelines.stages.tokens import Job, pack_shard

@@ -35,11 +35,11 @@ from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, FinetuneConfig
 from electra.nn.config import EncoderConfig
-from electra.nn.fresh import fresh_encoder
+from electra.nn.scratch_init import fresh_encoder
 from electra.nn.weights import config_json, encoder_tensors, write_folder
-from pipelines import rooms
-from pipelines.params import load
+from pipelines.config.params import load
 from pipelines.sources import LocalTasks
+from pipelines.stages import code_deps
 from pipelines.stages.glue import device
 from pipelines.stages.tasks import gather
 
@@ -173,7 +173,7 @@ def main() -> None:
         "command": " ".join(["python", *sys.argv]),
         "what": __doc__,
         "device": torch.cuda.get_device_name() if device() == "cuda" else "CPU, one thread",
-        "key": digest(asked, rooms.finetuning(), device(), {task: plain(config) for task, config in tasks}),
+        "key": digest(asked, code_deps.finetuning(), device(), {task: plain(config) for task, config in tasks}),
         "settings": {**asked, "seeds": given.seeds, "precision": given.precision},
         **provenance(("torch",)),
     }  # fmt: skip

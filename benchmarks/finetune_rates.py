@@ -17,7 +17,7 @@ from electra.files import write_json
 from electra.finetuning.runs import summary
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.tasks import SQUAD
-from pipelines.params import Params, load
+from pipelines.config.params import Params, load
 from pipelines.stages.glue import configs_of, is_sample, label, plan_glue, provenance, run_jobs, workers
 from pipelines.tracking import Tracker
 

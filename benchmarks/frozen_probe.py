@@ -27,9 +27,9 @@ from electra.files import write_json
 from electra.finetuning.reading import read_rows, subset
 from electra.finetuning.tasks import GLUE
 from electra.nn.encoder import Encoder
-from electra.nn.fresh import fresh_encoder
+from electra.nn.scratch_init import fresh_encoder
 from electra.nn.weights import load_encoder
-from pipelines.params import load
+from pipelines.config.params import load
 
 FEATURES = ("mean word vector", "mean hidden state", "state at [CLS]")
 METRICS = {"cola": ("matthews", matthews_corrcoef), "sst2": ("accuracy", accuracy_score)}

@@ -1,8 +1,8 @@
 """What two slices at once give over loops that two threads share: `python benchmarks/halves.py`.
 
 Steps of tiny on its own rows by one thread, by two threads that share every loop, and by two that each take half of
-the batch (electra/pretraining/halves.py), in turns within one process; to benchmarks/results/halves.json. The rows have
-to be there: `dvc repro pipelines/dvc.yaml:tokens@sample_world`.
+the batch (electra/pretraining/step_cpu.py), in turns within one process; to benchmarks/results/halves.json. The rows
+have to be there: `dvc repro pipelines/dvc.yaml:tokens@sample_world`.
 """
 
 import statistics
@@ -19,14 +19,14 @@ import torch
 
 from benchmarks.provenance import provenance
 from electra.files import write_json
-from electra.optim.optimizer import set_rate
+from electra.optim.adamw import set_rate
 from electra.pretraining.corruption import SpecialIds
+from electra.pretraining.dataloader import Feed, part
 from electra.pretraining.distributed import World
-from electra.pretraining.feed import Feed, part
-from electra.pretraining.halves import HalvedStep
 from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.step import Step, keep_freed_memory
-from pipelines.params import load
+from electra.pretraining.step_cpu import HalvedStep
+from pipelines.config.params import load
 from pipelines.stages.pretrain import ModelRows
 
 OUT = Path("benchmarks/results/halves.json")

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.provenance import provenance
 from electra.data import tokenizer as wordpiece
 from electra.files import write_json
-from pipelines.params import load
+from pipelines.config.params import load
 from pipelines.sources.local import find_files, read_documents
 from pipelines.sources.streams import Piece
 

@@ -53,8 +53,8 @@ from electra.finetuning.training import read_outputs
 from electra.finetuning.training import train as finetune
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.corruption import SpecialIds
+from electra.pretraining.dataloader import Data, Feed
 from electra.pretraining.evaluation import area_under_curve
-from electra.pretraining.feed import Data, Feed
 from electra.pretraining.flops import step_flops
 from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.trainer import Launch, pretrain

@@ -44,8 +44,8 @@ from electra.finetuning.unpadded import first_hidden
 from electra.nn import attention, dropout
 from electra.nn.encoder import Encoder
 from electra.workers import run_units, worker_count
-from pipelines.params import load
-from pipelines.progress import ProgressBar
+from pipelines.config.params import load
+from pipelines.runtime.progress_bar import ProgressBar
 
 First = Callable[[Encoder, PackedBatch], Tensor]
 

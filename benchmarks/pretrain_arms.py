@@ -8,17 +8,17 @@ from torch import Tensor
 
 from electra.nn.pretrained import network_tensors
 from electra.nn.weights import config_json
-from electra.optim.optimizer import build_optimizer, set_rate
+from electra.optim.adamw import build_optimizer, set_rate
+from electra.optim.cuda_graphs import CudaRecorder
 from electra.optim.precision import autocast
-from electra.optim.recording import CudaRecorder
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, mask, sample
+from electra.pretraining.dataloader import Feed
 from electra.pretraining.distributed import World
-from electra.pretraining.feed import Feed
 from electra.pretraining.generator import Generator
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.step import Step, compile_parts, keep_freed_memory, lacks_to_compile
-from pipelines.gpu_check.sample import SPECIAL, MadeUpRows
+from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows
 
 VOCAB, RATE = 30_522, 1e-4
 

@@ -45,13 +45,13 @@ from electra.devices import default_device
 from electra.files import read_json, write_json
 from electra.optim.precision import choose
 from electra.pretraining.config import ElectraConfig
+from electra.pretraining.dataloader import Feed
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import metrics, read_sums
-from electra.pretraining.feed import Feed
 from electra.pretraining.flops import step_flops
 from electra.pretraining.state import State
 from electra.pretraining.step import WARM_UP
-from pipelines.params import load
+from pipelines.config.params import load
 
 RESULTS, LATE = Path("benchmarks/results"), "stopped at the deadline"
 GPU_ROWS = {"base": 64, "large": 32}  # what every arm holds on a GPU of 80 GB; small's batch fits whole

@@ -25,9 +25,9 @@ import torch
 from benchmarks.provenance import provenance
 from electra.config import plain
 from electra.files import write_json
-from electra.pretraining.feed import Data
+from electra.pretraining.dataloader import Data
 from electra.pretraining.trainer import pretrain
-from pipelines.gpu_check.sample import SPECIAL, MadeUpRows, Size, size
+from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows, Size, size
 
 OUTPUT, EVERY = Path("benchmarks/results/processes.json"), 10
 WAYS = {"ddp × 2": ("ddp", 2), "ddp × 4": ("ddp", 4), "fsdp × 2": ("fsdp", 2), "fsdp × 4": ("fsdp", 4)}

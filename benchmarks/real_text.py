@@ -46,12 +46,12 @@ from electra.nn.weights import load_encoder
 from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, of_config
 from electra.pretraining.flops import step_flops
 from electra.storage.manifest import MANIFEST, read_manifest
-from pipelines import rooms
-from pipelines.params import ModelConfig, Params, load
+from pipelines.config.params import ModelConfig, Params, load
 from pipelines.report.comparison import decided, difference
 from pipelines.report.data import TITLES
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
 from pipelines.report.table import signed
+from pipelines.stages import code_deps
 from pipelines.stages.glue import configs_of
 from pipelines.stages.pretrain import ModelRows, write_model
 from pipelines.stages.tokens import make_rows, split_of
@@ -137,7 +137,7 @@ def prepare(params: Params) -> None:
         if not (Path("build") / stage / name).is_dir():
             subprocess.run([sys.executable, "-m", "pipelines", stage, name], check=True)
     corpus, folder, known = Path("build/corpus") / rows.corpus, Path("build/tokens") / MODEL, RUNS / "rows.json"
-    made_of = digest(rows, read_manifest(corpus)["files"], rooms.code("tokens"))
+    made_of = digest(rows, read_manifest(corpus)["files"], code_deps.code("tokens"))
     if not folder.is_dir() or not known.is_file() or read_json(known) != {made_of: sha256_file(folder / MANIFEST)}:
         make_rows(rows, f"tokens.{MODEL}", corpus, folder, RUNS / "rows")
         write_json(known, {made_of: sha256_file(folder / MANIFEST)})
@@ -218,7 +218,9 @@ def finetuned(
         config = plans[task]
         own = tuple(10 * seed + each for each in config.seeds)
         one = dataclasses.replace(config, seeds=own, arms=(kind,), keep="none")  # type: ignore[arg-type]
-        jobs = Plan(task, one, rows=rows / task, model=folder / "encoder", state=state, code=rooms.finetuning()).jobs()
+        jobs = Plan(
+            task, one, rows=rows / task, model=folder / "encoder", state=state, code=code_deps.finetuning()
+        ).jobs()
         found[task] = [done["metrics"][jobs[0].task.metrics[0]] for done in run_all(jobs, 1)]
         print(f"{state.name} {task}:", *(f"{score:.1f}" for score in found[task]), flush=True)
     return found

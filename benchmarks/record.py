@@ -19,7 +19,7 @@ from benchmarks.provenance import provenance
 from electra.config import digest, plain
 from electra.files import read_json, remove, write_json
 from pipelines import report
-from pipelines.params import RunConfig, load
+from pipelines.config.params import RunConfig, load
 
 RESULTS = Path("benchmarks/results")
 

@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.provenance import provenance
 from electra.files import read_json, write_json
-from pipelines.estimate import chosen
-from pipelines.params import load
+from pipelines.commands.estimate import chosen
+from pipelines.config.params import load
 from pipelines.report.ablation_records import RECORDS
 
 

@@ -25,13 +25,13 @@ from electra.devices import default_device, use_own_gpu
 from electra.files import write_json
 from electra.pretraining import evaluation, model, trainer
 from electra.pretraining.config import ElectraConfig
-from electra.pretraining.feed import Data
+from electra.pretraining.dataloader import Data
 from electra.pretraining.step import WARM_UP
 from electra.storage import checkpoint
 from electra.workers import run_units
-from pipelines.gpu_check.resume import wait_for
-from pipelines.gpu_check.sample import SPECIAL, MadeUpRows
-from pipelines.params import load
+from pipelines.commands.gpu_check.resume import wait_for
+from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows
+from pipelines.config.params import load
 
 VOCAB, STEPS, SEEN = 30_522, 4 * (WARM_UP + 1), WARM_UP + 2  # SEEN: a step that neither logs, evaluates nor saves
 COUNTED = ("launch", "triton", "gemm", "h2d", "d2h", "d2d", "memset", "sync", "graph", "wrong", "illegal", "captured")

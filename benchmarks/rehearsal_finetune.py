@@ -19,7 +19,7 @@ from electra.finetuning.runs import pool
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.tasks import FinetuneConfig
 from electra.workers import run_units
-from pipelines.params import load
+from pipelines.config.params import load
 
 BATCH, STEPS = 32, training.CHECK_EVERY - 1
 WORDS = ("good", "bad", "cat", "dog")

@@ -29,7 +29,7 @@ from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import area_under_curve
 from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.state import State
-from pipelines.params import load
+from pipelines.config.params import load
 
 RESULT = Path("benchmarks/results/saving.json")
 ASSUMED = {

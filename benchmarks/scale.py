@@ -34,10 +34,10 @@ import psutil
 from benchmarks.provenance import provenance
 from electra.files import lock_folder, read_json, write_json
 from electra.workers import worker_count
-from pipelines import cluster, units
-from pipelines.params import load
+from pipelines.config.params import load
+from pipelines.runtime import dask_cluster, work_units
+from pipelines.sources.file_index import RANGE_BYTES
 from pipelines.sources.local import find_files
-from pipelines.sources.survey import RANGE_BYTES
 from pipelines.stages.corpus import PART_BYTES, gather
 from pipelines.stages.tokens import make_rows
 
@@ -171,12 +171,12 @@ def schedule(tokens: float, size: dict[str, Any]) -> dict[str, Any]:
         jobs = [seconds] * math.ceil(SHARE * tokens / unit_tokens)
         options = {"n_workers": WORKERS, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
         with tempfile.TemporaryDirectory() as folder, LocalCluster(**options) as local:
-            os.environ[cluster.VARIABLE] = local.scheduler_address
+            os.environ[dask_cluster.VARIABLE] = local.scheduler_address
             ideal = math.ceil(len(jobs) / WORKERS) * seconds
             work = Path(folder) / "work"
             with Watch(work) as watch, lock_folder(work):
-                shown = units.Shown(stage, [1] * len(jobs), "units")
-                made = units.finish_units(work, "simulated", pretend, jobs, shown)
+                shown = work_units.Shown(stage, [1] * len(jobs), "units")
+                made = work_units.finish_units(work, "simulated", pretend, jobs, shown)
         found[stage] = {
             "units": len(made),
             "unit_seconds": round(seconds, 2),

@@ -16,8 +16,8 @@ from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.phases import phases_of
 from electra.pretraining.trainer import Launch, Trained
 from electra.progress import Bar
-from electra.storage import checkpoint, ownership
-from pipelines.progress import ProgressBar
+from electra.storage import checkpoint, run_dir
+from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages.pretrain import ModelRows
 
 FOREVER = 10**7  # steps: of the flat run, which is never brought to its end
@@ -50,7 +50,7 @@ def train(config: ElectraConfig, rows: ModelRows, home: Path) -> Trained:
 
 def require_own(run: Path, fingerprint: dict[str, Any], expected: str) -> None:
     """Raise BadInput where a run is of something else: it would be set aside, and another begun in its place."""
-    known = ownership.owner(run)
+    known = run_dir.owner(run)
     if known is not None and known.get("fingerprint") != fingerprint:
         raise BadInput(run, "is of other settings or rows", expected, "move its folder away")
 

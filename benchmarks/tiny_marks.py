@@ -27,9 +27,8 @@ from electra.files import write_json
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import GLUE
-from pipelines import rooms
-from pipelines.params import Params, load
-from pipelines.stages import baselines
+from pipelines.config.params import Params, load
+from pipelines.stages import baselines, code_deps
 from pipelines.stages.arms import Arm, train
 from pipelines.stages.squad import never_answering
 
@@ -60,7 +59,7 @@ def finetuned(
         config = dataclasses.replace(config, seeds=(seed,), arms=tuple(arms), keep="none")  # type: ignore[arg-type]
         rows = Path("build/tasks") / source / task
         jobs += Plan(
-            task, config, rows=rows, model=home / "point-1", state=home / "tasks/marks", code=rooms.finetuning()
+            task, config, rows=rows, model=home / "point-1", state=home / "tasks/marks", code=code_deps.finetuning()
         ).jobs()
     scores, on_train = dict[str, dict[str, float]](), dict[str, dict[str, float]]()
     for job, record in zip(jobs, run_all(jobs, 1), strict=True):

@@ -20,10 +20,9 @@ from benchmarks.provenance import provenance
 from benchmarks.tiny_marks import MODEL, finetuned, prepare, pretrained
 from electra.data.tokenizer import VocabTokenizer
 from electra.files import read_json, write_json
-from pipelines import inputs
-from pipelines.params import Params, load
+from pipelines.config.params import Params, load
 from pipelines.sources import SampleCorpus
-from pipelines.stages import corpus, tokens
+from pipelines.stages import corpus, inputs, tokens
 from pipelines.tracking import Tracker
 
 OUT, MARKS = Path("benchmarks/results/without-articles.json"), Path("benchmarks/results/tiny-marks.json")

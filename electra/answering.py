@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 import torch
 
 from electra.finetuning.folder import Ready
-from electra.finetuning.kind_of import kind_of
 from electra.finetuning.task_kind import Row
+from electra.finetuning.task_registry import kind_of
 from electra.finetuning.training import read_outputs
 from electra.optim.precision import PrecisionChoice as Precision
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from electra.errors import BadInput, shown
 from electra.files import encodes
-from electra.finetuning.kind_of import kind_of
 from electra.finetuning.task_kind import Row
+from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import Task
 
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from electra.config import build
-from electra.data.words import CONTINUATION
+from electra.data.word_cache import CONTINUATION
 from electra.inference import Model, checked, load
 from electra.pretraining.config import ObjectiveConfig
 from electra.pretraining.corruption import Noise, SpecialIds, mask, replace, sample

@@ -5,7 +5,7 @@ from typing import Self
 
 
 class Bar:
-    """Shows nothing; pipelines/progress.py's does: `with Bar("tiny", 1200, "steps") as bar: bar.update(1)`."""
+    """Shows nothing; that of pipelines/runtime does: `with Bar("tiny", 1200, "steps") as bar: bar.update(1)`."""
 
     def __init__(self, title: str, total: int, unit: str) -> None:
         self.title, self.total, self.unit = title, total, unit

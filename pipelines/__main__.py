@@ -23,8 +23,8 @@ from pathlib import Path
 
 from electra.errors import BadInput, Refused, SourceUnreachable, Stopped, UserError
 from electra.files import room
-from pipelines import processes
 from pipelines.arguments import COMMANDS, STAGES, parser
+from pipelines.runtime import processes
 
 TIMINGS = Path("runs/timings.json")
 BUG = 70
@@ -75,8 +75,9 @@ def run_stage(options: argparse.Namespace) -> int:
     """Run a stage under a tracker and note how long it took."""
     if code := processes.told_before():
         return code
-    from pipelines import tracked, tracking
-    from pipelines.params import load
+    from pipelines import tracking
+    from pipelines.config.params import load
+    from pipelines.runtime import restore_outputs
 
     params = load()
     stage, name = options.command, options.name
@@ -84,13 +85,13 @@ def run_stage(options: argparse.Namespace) -> int:
         params.require(section, name)
     key = f"{stage}-{name}" if name else stage
     if stage == "pretrain" and options.origin is not None:
-        from pipelines import runs
+        from pipelines.commands import runs
 
         runs.wish_to_continue(options.origin or key, key)
     facts = params.facts(stage, section, name)
     only = options.only if stage == "ablation" else ""
     if stage == "ablation":
-        from pipelines import arm_stages
+        from pipelines.stages import arm_stages
 
         arm_stages.adopt()
         if only:
@@ -100,7 +101,7 @@ def run_stage(options: argparse.Namespace) -> int:
         if layout.several:
             return processes.launch([stage, name, *(["--debug"] if options.debug else [])], layout, key)
     if processes.is_main():
-        tracked.put_back(stage, name)
+        restore_outputs.put_back(stage, name)
     told = params.tracking if processes.is_main() else "none"
     started = time.monotonic()
     module = importlib.import_module(f"pipelines.stages.{stage}")
@@ -132,7 +133,7 @@ def note_duration(key: str, seconds: float) -> None:
 
 def add_entries(options: argparse.Namespace) -> int:
     """Add what a user's own files need to params.yaml."""
-    from pipelines.new import new
+    from pipelines.commands.new import new
 
     columns = {key: getattr(options, key) for key in ("a", "b", "label")}
     print(new(options.name, options.text, options.task, columns, options.encoder, options.model), end="")
@@ -142,7 +143,7 @@ def add_entries(options: argparse.Namespace) -> int:
 def show_params(options: argparse.Namespace) -> int:
     """Print params.yaml as a run would use it, defaults filled in."""
     from electra.config import plain
-    from pipelines.params import load
+    from pipelines.config.params import load
 
     params = load()
     if not options.name:
@@ -159,13 +160,13 @@ def show_params(options: argparse.Namespace) -> int:
 
 def estimate_cost(options: argparse.Namespace) -> int:
     """Print what a model would take, and its ablations."""
-    from pipelines.estimate import chosen, estimate
-    from pipelines.params import load
+    from pipelines.commands.estimate import chosen, estimate
+    from pipelines.config.params import load
 
     params = load()
     if options.name not in params.ablations:
-        from pipelines.budget import budget
-        from pipelines.tuning_budget import budgets
+        from pipelines.commands.budget import budget
+        from pipelines.commands.tuning_budget import budgets
 
         if options.name not in {*params.published, *params.finetunings}:
             params.require("models", options.name)
@@ -180,8 +181,8 @@ def estimate_cost(options: argparse.Namespace) -> int:
 
 def check_sources(options: argparse.Namespace) -> int:
     """Tell what any stage of a model or ablation would refuse later."""
-    from pipelines.checking import check
-    from pipelines.params import load
+    from pipelines.commands.check import check
+    from pipelines.config.params import load
 
     for line in check(options.name, load()):
         print(line, file=sys.stderr if line.startswith("hint: ") else sys.stdout)
@@ -190,8 +191,8 @@ def check_sources(options: argparse.Namespace) -> int:
 
 def note_summary(options: argparse.Namespace) -> int:
     """Write the headline numbers of a model or ablation."""
-    from pipelines.params import load
-    from pipelines.summary import summarise
+    from pipelines.config.params import load
+    from pipelines.stages.summary import summarise
 
     summarise(options.name, load())
     return 0
@@ -199,8 +200,8 @@ def note_summary(options: argparse.Namespace) -> int:
 
 def replay_step(options: argparse.Namespace) -> int:
     """Replay the step that was refused, and print what it was."""
-    from pipelines.params import load
-    from pipelines.replay import show
+    from pipelines.commands.replay import show
+    from pipelines.config.params import load
 
     params = load()
     params.require("models", options.name)
@@ -210,7 +211,7 @@ def replay_step(options: argparse.Namespace) -> int:
 
 def manage_runs(options: argparse.Namespace) -> int:
     """List the runs, or delete some."""
-    from pipelines import runs
+    from pipelines.commands import runs
 
     if options.action == "remove":
         runs.delete(options.runs, sure=options.yes)
@@ -221,7 +222,7 @@ def manage_runs(options: argparse.Namespace) -> int:
 
 def check_gpu(options: argparse.Namespace) -> int:
     """Check the device and print a table."""
-    from pipelines.gpu_check import command
+    from pipelines.commands.gpu_check import command
 
     return command.run(options)
 
@@ -229,8 +230,8 @@ def check_gpu(options: argparse.Namespace) -> int:
 def run_flow(options: argparse.Namespace) -> int:
     """Run a flow in this process."""
     from pipelines import flows
-    from pipelines.params import load
-    from pipelines.settings_file import read
+    from pipelines.config.params import load
+    from pipelines.config.settings_file import read
 
     over = Path(options.settings) if options.settings else None
     load(over=over).require("models", options.name)
@@ -258,7 +259,7 @@ def sync_tracking(options: argparse.Namespace) -> int:
 
 def compare_runs(options: argparse.Namespace) -> int:
     """Print the scores of two models or runs and what may be said of their differences."""
-    from pipelines.report.compare import compare
+    from pipelines.commands.compare import compare
 
     print(compare(options.first, options.second), end="")
     return 0
@@ -266,7 +267,7 @@ def compare_runs(options: argparse.Namespace) -> int:
 
 def predict(options: argparse.Namespace) -> int:
     """Answer rows."""
-    from pipelines.predict import predict
+    from pipelines.commands.predict import predict
 
     predict(Path(options.model), options.files, options.output)
     return 0
@@ -274,7 +275,7 @@ def predict(options: argparse.Namespace) -> int:
 
 def play(options: argparse.Namespace) -> int:
     """Serve the page; Ctrl-C is how it ends."""
-    from pipelines.play import run
+    from pipelines.commands.play import run
 
     with contextlib.suppress(KeyboardInterrupt):
         run(options.model, options.host, options.port, remote=options.remote)
@@ -283,7 +284,7 @@ def play(options: argparse.Namespace) -> int:
 
 def score_file(options: argparse.Namespace) -> int:
     """Print every metric of a file of predictions."""
-    from pipelines.predict import score
+    from pipelines.commands.predict import score
 
     print(json.dumps(score(Path("build/tasks") / options.name, options.task, Path(options.predictions), options.split)))
     return 0
@@ -291,8 +292,8 @@ def score_file(options: argparse.Namespace) -> int:
 
 def note_inputs(options: argparse.Namespace) -> int:
     """Hash what is new."""
-    from pipelines.inputs import survey
-    from pipelines.params import load
+    from pipelines.config.params import load
+    from pipelines.stages.inputs import survey
 
     survey(load())
     return 0

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from electra import errors
 from pipelines.arguments import parser
-from pipelines.processes import Layout
+from pipelines.runtime.processes import Layout
 from tests.conftest import ROOT
 
 SLURM, KUBERNETES = ROOT / "deploy" / "slurm.sbatch", ROOT / "deploy" / "kubernetes.yaml"

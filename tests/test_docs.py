@@ -21,11 +21,11 @@ from electra.finetuning.tasks import GLUE
 from electra.nn.weights import config_json
 from electra.pretraining.phases import phases_of
 from pipelines.arguments import parser
-from pipelines.budget import PEAKS, PUBLISHED_VOCABULARY, budget
-from pipelines.params import Params, PublishedConfig, load, read
+from pipelines.commands.budget import PEAKS, PUBLISHED_VOCABULARY, budget
+from pipelines.commands.tuning_budget import tuning_budget
+from pipelines.config.params import Params, PublishedConfig, load, read
 from pipelines.report.comparison import decided, difference
 from pipelines.report.table import signed
-from pipelines.tuning_budget import tuning_budget
 from tests.conftest import ROOT, environment
 from tests.pipelines.test_prefect import DEPLOYMENTS
 
@@ -283,20 +283,6 @@ def test_what_pages_say_of_cost_is_what_estimate_says(tmp_path: Path) -> None:
         told = tuning_budget(f"electra-{name}", dataclasses.replace(params, published={**params.published, **there}))
         cards = ", ".join(f"{card} {each}" for card, each in zip(PEAKS, hours, strict=True))
         assert f"peak: {cards}\nmemory: {memory} of the GPU" in told and f"disk: {disk} for" in told
-
-
-def test_the_readme_names_every_file_of_the_science() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    told = text[text.index("### electra/, file by file") :]
-    folder, below, named = "electra/", "", set[str]()
-    for line in told.partition("```\n")[2].partition("```")[0].splitlines():
-        if found := re.match(r"electra/\w*/?", line):
-            folder = found[0]
-        inner = re.match(r"  (\w+/) ", line)
-        below = inner[1] if inner else below if line.startswith("     ") else ""
-        named |= {f"{folder}{below}{name}" for name in re.findall(r"(?<![\w.])(\w+\.py)", line)}
-    there = {path.relative_to(ROOT).as_posix() for path in (ROOT / "electra").rglob("*.py")}
-    assert named == {path for path in there if not path.endswith("__init__.py")}
 
 
 def test_the_page_of_ablations_says_what_the_records_say() -> None:

@@ -87,7 +87,7 @@ def test_own_text_to_a_model_that_transformers_loads(tmp_path: Path) -> None:
 def test_own_task_to_predictions_and_a_model_that_transformers_loads(tmp_path: Path) -> None:
     from electra.data import tokenizer as tokenizers
     from electra.nn.config import EncoderConfig
-    from electra.nn.fresh import fresh_encoder
+    from electra.nn.scratch_init import fresh_encoder
     from electra.nn.weights import config_json, encoder_tensors, write_folder
 
     folder = tmp_path / "project"

@@ -17,7 +17,7 @@ import hypothesis
 from hypothesis import strategies as st
 
 from benchmarks.reliability.world import Verdict, World
-from pipelines import predict
+from pipelines.commands import predict
 from tests.pipelines import bad_params, bad_predict
 from tests.pipelines.sources import bad_input
 

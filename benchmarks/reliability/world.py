@@ -240,7 +240,7 @@ def warm_up() -> None:
     for stage in STAGES[:-1]:
         importlib.import_module(f"pipelines.stages.{stage}")
     for name in (
-        "pipelines.predict",
+        "pipelines.commands.predict",
         "pipelines.tracking",
         "electra.finetuning.runs.preload",
         "ruamel.yaml",

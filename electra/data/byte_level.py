@@ -11,7 +11,7 @@ from typing import Any
 import tokenizers
 from tokenizers import processors
 
-from electra.data.words import CONTINUATION
+from electra.data.word_cache import CONTINUATION
 
 SPACE = "Ġ"  # how a space is written
 _WRITTEN = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}  # bytes whose letter is their own

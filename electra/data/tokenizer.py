@@ -24,7 +24,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from electra.data.byte_level import is_byte_level, placed_without_spaces, spelled
-from electra.data.words import CONTINUATION, WordMemory
+from electra.data.word_cache import CONTINUATION, WordMemory
 from electra.domains import Checked, Interval
 from electra.errors import BadInput
 from electra.files import read_object, readable, sha256_bytes, write_atomic, write_json

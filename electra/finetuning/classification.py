@@ -14,17 +14,17 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from electra.card import Use
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.finetuning import predictions
 from electra.finetuning.batches import Examples, stack
+from electra.finetuning.checkpoint_head import DO, Exported, Stored, named_outputs
 from electra.finetuning.heads import Classifier, DenseClassifier, Network, OutputArrays
 from electra.finetuning.labels import read_label
 from electra.finetuning.metrics import score
-from electra.finetuning.stored import DO, Exported, Stored, named_outputs
 from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind, require_texts
 from electra.finetuning.tasks import FinetuneConfig, Layers, Pooling, Task
-from electra.nn.card import Use
 from electra.nn.config import AnyEncoderConfig, ModernConfig
 from electra.nn.encoder import Encoder
 from electra.nn.weights import POOLED, TASK

@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from electra.card import model_card
 from electra.config import build, plain
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.files import dump_json, read_object
+from electra.finetuning.checkpoint_head import DO, Stored
 from electra.finetuning.heads import Network
-from electra.finetuning.kind_of import ARCHITECTURES, CLASSIFICATION, SQUAD, kind_of
-from electra.finetuning.stored import DO, Stored
+from electra.finetuning.task_registry import ARCHITECTURES, CLASSIFICATION, SQUAD, kind_of
 from electra.finetuning.tasks import FinetuneConfig, Task
-from electra.nn.card import model_card
 from electra.nn.config import ModernConfig
 from electra.nn.encoder import Encoder
 from electra.nn.weights import (

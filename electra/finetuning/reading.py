@@ -15,8 +15,8 @@ from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.files import read_jsonl
 from electra.finetuning.batches import shuffled
-from electra.finetuning.kind_of import kind_of
 from electra.finetuning.task_kind import Encoded, Row
+from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.seeds import derive
 

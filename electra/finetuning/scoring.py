@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadInput
-from electra.finetuning.kind_of import kind_of
 from electra.finetuning.task_kind import RowSequence
+from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import Task
 
 

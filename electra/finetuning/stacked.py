@@ -25,8 +25,8 @@ from electra.finetuning.stacked_step import StackedStep
 from electra.finetuning.tasks import FinetuneConfig
 from electra.finetuning.training import Training, optimizer_for, run_steps, tokens_of_a_part
 from electra.finetuning.unpadded import linear, lookup
-from electra.optim.optimizer import AdamW
-from electra.optim.recording import CudaRecorder, Recorder
+from electra.optim.adamw import AdamW
+from electra.optim.cuda_graphs import CudaRecorder, Recorder
 from electra.seeds import derive
 
 

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from electra.finetuning.batches import Examples, PackedBatch
 from electra.finetuning.heads import Network
-from electra.finetuning.parts import even_parts, with_filler
+from electra.finetuning.microbatches import even_parts, with_filler
 from electra.finetuning.tasks import FinetuneConfig
-from electra.optim.optimizer import AdamW
+from electra.optim.adamw import AdamW
+from electra.optim.cuda_graphs import Recorded, Recorder, RecordingError, recorded
 from electra.optim.precision import autocast, choose
-from electra.optim.recording import Recorded, Recorder, RecordingError, recorded
 
 GRAIN, COLUMNS = 256, 32
 OFTEN = 3  # times that work is done before it is recorded: kernels are chosen in them

@@ -15,18 +15,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from electra.card import Use
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.files import encodes
 from electra.finetuning.batches import NO_WORD, Examples, PackedBatch, stack
+from electra.finetuning.checkpoint_head import Exported, Stored, named_outputs
 from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.predictions import finite, rounded
 from electra.finetuning.spans import bioes, check_row, iob2, spans, tag_scores
-from electra.finetuning.stored import Exported, Stored, named_outputs
 from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.finetuning.unpadded import hidden
-from electra.nn.card import Use
 from electra.nn.config import AnyEncoderConfig, ModernConfig
 from electra.nn.encoder import Encoder
 from electra.nn.weights import POOLED

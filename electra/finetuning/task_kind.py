@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from electra.card import Use
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.files import encodes
 from electra.finetuning.batches import Examples
+from electra.finetuning.checkpoint_head import Exported, Stored
 from electra.finetuning.heads import Network, OutputArrays
-from electra.finetuning.stored import Exported, Stored
 from electra.finetuning.tasks import FinetuneConfig, Task
-from electra.nn.card import Use
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from electra.finetuning.batches import Examples, parts, steps_per_epoch, training_order
 from electra.finetuning.heads import Network
 from electra.finetuning.tasks import FinetuneConfig
-from electra.optim.optimizer import AdamW, build_optimizer, clip_gradients, layer_scale, set_rate
+from electra.optim.adamw import AdamW, build_optimizer, clip_gradients, layer_scale, set_rate
 from electra.optim.precision import PrecisionChoice, autocast, choose
 from electra.optim.schedule import learning_rate
 

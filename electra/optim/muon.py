@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from electra.optim.optimizer import AdamW, Named, grouped, local
+from electra.optim.adamw import AdamW, Named, grouped, local
 
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 _STEPS = 5

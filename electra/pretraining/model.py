@@ -21,12 +21,12 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from electra.nn.attention_init import begin_attention
 from electra.nn.encoder import Embeddings, Encoder
-from electra.nn.first_attention import begin_attention
 from electra.nn.kinds import disentangled, initialise, make_encoder
 from electra.nn.token_heads import ReplacedTokenHead
+from electra.optim.adamw import AdamW, build_optimizer, network_scale
 from electra.optim.muon import build_muon
-from electra.optim.optimizer import AdamW, build_optimizer, network_scale
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, Noise, SpecialIds, mask, replace, sample
 from electra.pretraining.discriminator import Discriminator

@@ -1,4 +1,4 @@
-"""NaN or infinity in a step: the run ends before the update, and leaves what replays it (pipelines/replay.py)."""
+"""NaN or infinity in a step: the run ends before the update and leaves what replays it (commands/replay.py)."""
 
 from pathlib import Path
 from typing import Any, NoReturn

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from electra.errors import CorruptFile, OutOfRoom
-from electra.optim.optimizer import AdamW, state_tensors
+from electra.optim.adamw import AdamW, state_tensors
 from electra.pretraining.distributed import World
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint, describe, differences

@@ -27,9 +27,9 @@ from torch import Tensor
 
 from electra.nn.encoder import Block, Embeddings
 from electra.nn.token_heads import ReplacedTokenHead
-from electra.optim.optimizer import AdamW, clip_gradients
+from electra.optim.adamw import AdamW, clip_gradients
+from electra.optim.cuda_graphs import Recorder, RecordingError, recorded
 from electra.optim.precision import Precision, autocast
-from electra.optim.recording import Recorder, RecordingError, recorded
 from electra.pretraining.corruption import Noise
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import add_sums
@@ -40,6 +40,7 @@ from electra.pretraining.model import Batch, Outputs, Pretraining
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 WARM_UP = 3  # steps before the recording: kernels are chosen and compiled in them
+SETTLED = WARM_UP + 2  # steps after which nothing is compiled or recorded any more
 
 
 class Step:

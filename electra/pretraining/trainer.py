@@ -19,27 +19,25 @@ from electra.config import plain
 from electra.devices import default_device, same_bytes
 from electra.errors import BadInput, Stopped
 from electra.nn.pretrained import load_networks
-from electra.optim.optimizer import set_rate
+from electra.optim.adamw import set_rate
+from electra.optim.cuda_graphs import CudaRecorder
 from electra.optim.precision import choose
-from electra.optim.recording import CudaRecorder
-from electra.pretraining.announce import SETTLED, Pace, announce
 from electra.pretraining.config import ElectraConfig
+from electra.pretraining.dataloader import Data, Feed, part
 from electra.pretraining.distributed import World, join
 from electra.pretraining.evaluation import add_sums, collapse, collapsed, evaluate, metrics, read_sums
-from electra.pretraining.feed import Data, Feed, part
 from electra.pretraining.flops import phase_flops, training_steps
 from electra.pretraining.generator import Generator
-from electra.pretraining.halves import HalvedStep, halves
-from electra.pretraining.memory import enough_memory
 from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.nonfinite import refuse
 from electra.pretraining.phases import phase_at, phases_of, rate, stage_of
 from electra.pretraining.state import State
-from electra.pretraining.step import Step, compile_parts, keep_freed_memory, lacks_to_compile
+from electra.pretraining.step import SETTLED, Step, compile_parts, keep_freed_memory, lacks_to_compile
+from electra.pretraining.step_cpu import HalvedStep, halves
 from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
-from electra.storage import checkpoint, ownership
+from electra.storage import checkpoint, run_dir
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.history import History
 
@@ -66,6 +64,7 @@ class Launch:
     device: torch.device | None = None
     origin: str = ""  # name of a run to continue (storage/ownership.py)
     bar: type[Bar] = Bar
+    announce: "Callable[[Trainer, int], None]" = lambda trainer, done: None  # called after each step
     until: int | None = None  # a step to end at, saved, so that another launch goes on from there
 
 
@@ -83,9 +82,8 @@ def pretrain(
     trainer = Trainer(config, data, run, fingerprint, log, launch)
     with join(device, settings.parallel, launch.title) as world, contextlib.ExitStack() as held:
         stop = held.enter_context(StopRequest())
-        held.enter_context(enough_memory(settings))
         held.enter_context(same_bytes(settings.deterministic and device.type == "cuda"))
-        folder = held.enter_context(ownership.RunFolder(run)) if world.main else None
+        folder = held.enter_context(run_dir.RunFolder(run)) if world.main else None
         trainer.setup(world)
         held.callback(trainer.state.writer.shutdown)
         trainer.resume(folder, launch.origin)
@@ -142,14 +140,14 @@ class Trainer:
 
     # ── resume ──
 
-    def resume(self, folder: ownership.RunFolder | None, origin: str) -> None:
+    def resume(self, folder: run_dir.RunFolder | None, origin: str) -> None:
         """Take up the newest checkpoint of this run, if there is one; then compile, and record, what is to be trained.
 
         `folder`: the run's, held by the main process.
         """
         world, settings = self.world, self.config.pretrain
         if folder:
-            ownership.claim(folder, self.fingerprint, origin, self.require_fit, keep=settings.keep)
+            run_dir.claim(folder, self.fingerprint, origin, self.require_fit, keep=settings.keep)
         self.first, self.precision = 0, world.broadcast_object(choose(settings.precision, self.device))
         progress = self.state.load() or {"history": [], "continued": []}
         if "step" in progress:
@@ -195,7 +193,10 @@ class Trainer:
                 done = step + 1
                 due = done == self.end or self.is_due(done, settings.save_every, settings.save_minutes, self.saved)
                 looked_at = done % settings.log_every == 0
-                self.announce(done)
+                if done - self.begun == SETTLED:  # once all is compiled and recorded
+                    self.feed.hold_if_room()
+                if world.main:
+                    self.launch.announce(self, done)
                 if due or looked_at or self.device.type == "cpu":
                     self.require_finite(done, sums, norm)
                 shown = {"loss": self.log(done)} if looked_at or done == steps else {}
@@ -222,7 +223,6 @@ class Trainer:
         self.phase, self.begun = phase_at(self.phases, step), step
         rows = self.data.rows(self.phase.length, self.phase.batch)
         self.feed = Feed(rows, self.config, self.device, "noise", self.phase.batch)
-        self.pace = Pace(self.device)
 
     def train_step(self, step: int) -> tuple[dict[str, Tensor], Tensor]:
         """One update, of the step counted from 0; (sums over this process's slices, gradient norm before clipping)."""
@@ -245,18 +245,6 @@ class Trainer:
         """Whether it is time for what is done every so many steps, and no sooner than `minutes` after `last`."""
         late = time.monotonic() - last >= minutes * 60
         return done == self.steps or (done % every == 0 and self.world.any_rank(late))
-
-    def announce(self, done: int) -> None:
-        """Once all is compiled and recorded: put the rows on the GPU if there is room, and say what to expect."""
-        if done - self.begun == SETTLED:
-            self.feed.hold_if_room()
-        pace = self.pace.at(done - self.begun)
-        if pace is not None and self.world.main:
-            number, of = self.phases.index(self.phase) + 1, len(self.phases)
-            last = min(self.phase.last, self.end)
-            title = f"{self.title}, phase {number} of {of} (rows of {self.phase.length})" if of > 1 else self.title
-            line = announce(self.config.pretrain, self.world, self.step, self.feed, pace, last - done)
-            print(f"{title}: {line}", file=sys.stderr, flush=True)
 
     def tell(self, sentence: str) -> None:
         """Say something once, whatever the number of processes."""

@@ -23,7 +23,7 @@ def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType(
     """
     choose_server()
     module = importlib.import_module(f"pipelines.flows.{flow}")
-    from pipelines.flows import ending
+    from pipelines.flows import shutdown
 
     os.environ[ALONE] = "1"
     try:
@@ -32,12 +32,12 @@ def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType(
         error = state.result(raise_on_failure=False)
     except Exception as raised:
         error = raised
-        if not ending.unreachable(raised):
+        if not shutdown.unreachable(raised):
             raise
     finally:
         del os.environ[ALONE]
-    if isinstance(error, BaseException) and ending.unreachable(error):
-        ending.gone()
+    if isinstance(error, BaseException) and shutdown.unreachable(error):
+        shutdown.gone()
     return 0 if state.is_completed() else 1
 
 

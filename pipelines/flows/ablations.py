@@ -5,9 +5,9 @@ from typing import Any
 from prefect import flow
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from pipelines.checkouts import Request
 from pipelines.flows import steps
 from pipelines.flows.choice import Model
+from pipelines.runtime.workspace import Request
 
 
 @flow(name="ablations", flow_run_name=steps.named, task_runner=ThreadPoolTaskRunner(max_workers=1))  # type: ignore[arg-type]

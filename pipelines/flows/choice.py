@@ -10,7 +10,7 @@ from pydantic import Field
 
 from electra.errors import UserError
 from pipelines import ROOT
-from pipelines.settings_file import read
+from pipelines.config.settings_file import read
 
 
 def known() -> list[str]:

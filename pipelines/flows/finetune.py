@@ -4,10 +4,10 @@ from typing import Any
 
 from prefect import flow
 
-from pipelines.checkouts import Request
 from pipelines.flows import steps
 from pipelines.flows.choice import Model
-from pipelines.processes import Layout
+from pipelines.runtime.processes import Layout
+from pipelines.runtime.workspace import Request
 
 
 @flow(name="finetune", flow_run_name=steps.named)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from electra.files import read_json
-from pipelines.flows import ending
-from pipelines.repro import Outcome
-from pipelines.summary import headline
+from pipelines.flows import shutdown
+from pipelines.runtime.dvc_runner import Outcome
+from pipelines.stages.summary import headline
 
 if TYPE_CHECKING:
     from pipelines.flows.steps import Running
@@ -27,7 +27,7 @@ def show(stage: str, name: str, outcome: Outcome, running: "Running") -> str:
     word = "ran" if made else "cached"
     path = DETAILS.get(stage, "").format(name)
     if path and (running.place.folder / path).exists():
-        ending.tell(leave, stage, name, word, path, running)
+        shutdown.tell(leave, stage, name, word, path, running)
     return word
 
 

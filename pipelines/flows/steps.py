@@ -16,12 +16,14 @@ from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 
 from electra.errors import BadConfig, Refused, Stopped, UserError
-from pipelines import ROOT, arm_stages, checkouts, tracking
-from pipelines.checkouts import Request
-from pipelines.flows import ALONE, attempt, ending, pages
+from pipelines import ROOT, tracking
+from pipelines.flows import ALONE, lease, pages, shutdown
 from pipelines.flows.watch import bars, watching
-from pipelines.processes import Layout
-from pipelines.repro import Place, StageFailed, join, repro, run
+from pipelines.runtime import workspace
+from pipelines.runtime.dvc_runner import Place, StageFailed, join, repro, run
+from pipelines.runtime.processes import Layout
+from pipelines.runtime.workspace import Request
+from pipelines.stages import arm_stages
 
 ALONE_HERE = Layout()
 LIVES = 5  # times that a run whose process died is started again (deploy/automations), and no more
@@ -67,12 +69,12 @@ def check(model: str, place: Place, sources: bool = True) -> dict[str, Any]:
 
     Returns the parameters.
     """
-    params = checkouts.params(place)
+    params = workspace.params(place)
     if place.folder != ROOT:
         for section in ("corpora", "tokens", "tasks", "published"):
-            checkouts.own_files(params[section], place.folder)
+            workspace.own_files(params[section], place.folder)
     if sources:
-        checkouts.ask(place, "check", model)
+        workspace.ask(place, "check", model)
         get_run_logger().info("every data source of %s can be reached", model)
     return params
 
@@ -99,7 +101,7 @@ def run_stage(stage: str, name: str, running: Running, single: bool = False, lay
         target,
         place=place,
         single=single,
-        pull=checkouts.pulls(place),
+        pull=workspace.pulls(place),
         log=bars(watching(name, log, place.folder) if stage == "ablation" else log),
         seconds=running.seconds,
     )
@@ -125,7 +127,7 @@ def target_of(stage: str, name: str, place: Place) -> str:
 )
 def keep(target: str, place: Place) -> None:
     """Bring what a stage has made into the store that machines share or, without one, into this machine's cache."""
-    command = [sys.executable, "-m", "pipelines.store", str(place.folder), target]
+    command = [sys.executable, "-m", "pipelines.runtime.dvc_store", str(place.folder), target]
     own = Place(ROOT, {"DVC_SITE_CACHE_DIR": str(place.folder / ".dvc-site")})  # the worker's code, the run's checkout
     run(command, f"store {target}", own, get_run_logger().info)
 
@@ -158,7 +160,7 @@ def begun(
     """
     log = get_run_logger().info
     try:
-        with attempt.held(log) as died, checkouts.opened(request, log) as place:
+        with lease.held(log) as died, workspace.opened(request, log) as place:
             if died >= LIVES:
                 do = "the log says what it died of; start another when that is mended"
                 raise Refused(str(request), f"has died {died} times", "", do)
@@ -166,7 +168,7 @@ def begun(
             with part_run(running) if parent else parent_run(flow, running):
                 yield running
                 if request.commit and not request.part:
-                    checkouts.settle(place, request, running.targets, log)
+                    workspace.settle(place, request, running.targets, log)
                     log(f"experiment {request.name}: `dvc exp branch {request.name} BRANCH` makes a branch of it")
     finally:
         limit()
@@ -217,7 +219,7 @@ def part_run(running: Running) -> Iterator[None]:
 def limit() -> None:
     """Where a process runs this flow and nothing else, here or for a worker: it ends within seconds."""
     if ALONE in os.environ or "PREFECT__FLOW_RUN_ID" in os.environ:
-        ending.limit()
+        shutdown.limit()
 
 
 def tell_end(parent: str, status: str, place: Place, stages: list[str] | None = None) -> None:

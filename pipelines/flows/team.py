@@ -24,12 +24,12 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelling
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from pipelines import checkouts
-from pipelines.checkouts import Request
-from pipelines.flows import ending, steps
-from pipelines.flows.attempt import POLL, WHOLE_CANCELLED
+from pipelines.flows import shutdown, steps
 from pipelines.flows.choice import Model
-from pipelines.repro import StageFailed
+from pipelines.flows.lease import POLL, WHOLE_CANCELLED
+from pipelines.runtime import workspace
+from pipelines.runtime.dvc_runner import StageFailed
+from pipelines.runtime.workspace import Request
 
 PART = "part/electra"
 WHOLE = "results"  # the last part
@@ -41,7 +41,7 @@ Arm = tuple[str, Future]  # its stage, arm@table5/electra-seed1, and what become
 
 def server_gone(_task: Any, _run: Any, state: Any) -> bool:
     """Prefect's server did not answer: the part goes on without it, and is asked for again."""
-    return ending.unreachable(state.result(raise_on_failure=False))
+    return shutdown.unreachable(state.result(raise_on_failure=False))
 
 
 @task(
@@ -160,7 +160,7 @@ def send_arms(
 
     `known`: all that were asked for, by what their training depends on. Returns those of this ablation.
     """
-    arms, found = checkouts.params(running.place, name), []
+    arms, found = workspace.params(running.place, name), []
     for seed in range(1, ablation["seeds"] + 1):
         for arm, settings in arms.items():
             training = [ablation[key] for key in ("tokens", "steps", "budget")]

@@ -10,7 +10,7 @@ from prefect.artifacts import create_progress_artifact, create_table_artifact, u
 
 from electra.errors import UserError
 from electra.files import read_json
-from pipelines.flows import ending
+from pipelines.flows import shutdown
 
 
 def watching(name: str, log: Callable[[str], None], folder: Path) -> Callable[[str], None]:
@@ -22,12 +22,14 @@ def watching(name: str, log: Callable[[str], None], folder: Path) -> Callable[[s
         rows = _read(folder, name)
         if rows and rows != known[0]:
             known[0] = rows
-            ending.tell(show, name, rows)
+            shutdown.tell(show, name, rows)
 
     return spoken
 
 
-SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)  # as pipelines/progress.py writes it into logs
+SHARE = re.compile(
+    r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M
+)  # as pipelines/runtime/progress_bar.py writes it into logs
 EVERY = 5.0  # seconds between two renewals of a bar
 
 
@@ -48,7 +50,7 @@ def bars(log: Callable[[str], None]) -> Callable[[str], None]:
         for what, share in dict(SHARE.findall(lines)).items():
             if share == "100" or time.monotonic() - renewed.get(what, -EVERY) >= EVERY:
                 renewed[what] = time.monotonic()
-                ending.tell(move, what, float(share))
+                shutdown.tell(move, what, float(share))
 
     return spoken
 

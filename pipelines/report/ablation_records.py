@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from electra.finetuning.tasks import GLUE, SQUAD
-from pipelines.params import settings_digest
+from pipelines.config.params import settings_digest
 from pipelines.report import paper
 
 if TYPE_CHECKING:

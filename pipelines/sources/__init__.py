@@ -2,7 +2,7 @@
 
 Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows. `local.py` reads
 files, `hub.py` reaches the hub, `glue.py` and `squad.py` know the official layouts; what URLs name,
-`pipelines/remote.py` copies.
+`pipelines/runtime/remote_files.py` copies.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ from electra.data.text import CleaningConfig, QuarantineConfig
 from electra.domains import Checked, Interval, Positive, Seed
 from electra.finetuning.labels import label_name
 from electra.finetuning.tasks import GLUE, SQUAD
-from pipelines import remote
+from pipelines.runtime import remote_files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,8 +207,8 @@ def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> Non
         hub.resolve(source.dataset, source.revision, where)
     elif isinstance(source, LocalTasks):
         for text in filter(None, (source.glue, source.squad)):
-            if remote.is_url(text):
-                remote.listing(text, where)
+            if remote_files.is_url(text):
+                remote_files.listing(text, where)
             else:
                 local.require_folder(Path(text), where)
     elif isinstance(source, OwnTasks):
@@ -223,7 +223,7 @@ def at_hand(source: Tasks, where: str) -> Tasks:
     """The same tasks with the copies of files and folders that URLs name; they are copied first."""
 
     def here(text: str) -> str:
-        return str(remote.place(text, where))
+        return str(remote_files.place(text, where))
 
     if isinstance(source, LocalTasks):
         return replace(source, glue=source.glue and here(source.glue), squad=source.squad and here(source.squad))

@@ -14,7 +14,7 @@ from electra.data.text import Document, Rejected
 from electra.errors import UserError
 from electra.files import atomic_folder
 from electra.storage.manifest import verify_manifest, write_manifest
-from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, hub, local, survey
+from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, file_index, hub, local
 from pipelines.sources.streams import Piece
 
 GROUP_BYTES = 8 << 20  # stored bytes: smaller files share a unit, WikiExtractor writes them by the ten thousand
@@ -69,7 +69,7 @@ def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig,
             continue
         files = source if isinstance(source, LocalCorpus) else _sample_files(source, scratch / f"sample-{number}")
         paths = local.find_files(files.files, place)
-        pieces = survey.pieces(paths, files, scratch / f"survey-{number}.json")
+        pieces = file_index.pieces(paths, files, scratch / f"survey-{number}.json")
         units += [Unit(number, files, group) for group in _groups(pieces)]
         sources.append(source)
     return replace(config, sources=tuple(sources)), units

@@ -15,7 +15,7 @@ from typing import Any
 from electra.data.text import Document, Rejected, unwrap
 from electra.errors import BadInput, SourceUnreachable, shown
 from electra.files import encodes
-from pipelines import remote
+from pipelines.runtime import remote_files
 from pipelines.sources import LocalCorpus, streams
 from pipelines.sources.streams import Piece, first_bytes, mark_of, plain_suffix, read_lines, standing_still
 
@@ -34,8 +34,8 @@ def find_files(patterns: tuple[str, ...], where: str, *, fetch: bool = True) -> 
     """
     found: dict[Path, None] = {}
     for pattern in patterns:
-        if remote.is_url(pattern):
-            named = remote.copies(pattern, where) if fetch else remote.listing(pattern, where)
+        if remote_files.is_url(pattern):
+            named = remote_files.copies(pattern, where) if fetch else remote_files.listing(pattern, where)
             found.update(dict.fromkeys(file for file in named if isinstance(file, Path)))
             continue
         matches = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207 (absolute patterns too)

@@ -20,10 +20,10 @@ from electra.pretraining.config import ElectraConfig, Flops
 from electra.pretraining.flops import step_flops, training_flops, training_steps
 from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
-from pipelines import rooms, verified
-from pipelines.ablation_config import AblationConfig
-from pipelines.params import Params, settings_digest
-from pipelines.progress import ProgressBar
+from pipelines.config.ablation_config import AblationConfig
+from pipelines.config.params import Params, settings_digest
+from pipelines.runtime.progress_bar import ProgressBar
+from pipelines.stages import code_deps, verified
 from pipelines.stages.arms import END, Arm, ArmTask, Result, keeping, slots, try_one
 from pipelines.stages.pretrain import ModelRows
 
@@ -60,7 +60,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         "provenance": {
             "settings_digest": settings_digest(name, params),
             "tokenizer_sha256": rows.tokenizer.identity,
-            "code_digest": digest(rooms.code("ablation")),
+            "code_digest": digest(code_deps.code("ablation")),
         },
         "arms": results,
     }

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from electra.card import model_card
 from electra.config import digest, plain
 from electra.devices import default_device, use_own_gpu
 from electra.errors import BadConfig, NonFinite, UserError
@@ -25,16 +26,16 @@ from electra.files import hold_folder, remove
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import FinetuneConfig
-from electra.nn.card import model_card
 from electra.nn.weights import config_json, encoder_tensors, verify_folder, write_folder
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.phases import positions
 from electra.pretraining.trainer import Launch, Trained
 from electra.storage.manifest import read_sealed, verify_manifest, write_sealed
 from electra.storage.tensors import read_tensors, require_fit
-from pipelines import rooms
-from pipelines.params import Params
-from pipelines.progress import ProgressBar
+from pipelines.config.params import Params
+from pipelines.runtime.announce import Announcer
+from pipelines.runtime.progress_bar import ProgressBar
+from pipelines.stages import code_deps
 from pipelines.stages.pretrain import ModelRows
 
 Result = dict[str, Any]
@@ -130,7 +131,7 @@ def do(arm: Arm, tasks: tuple[ArmTask, ...], params: Params) -> Result:
         home = arm.folder / record["fingerprint"]
         scores: dict[str, dict[str, float]] = {}
         faults, seen = [], {}
-        device, code = default_device().type, rooms.finetuning()
+        device, code = default_device().type, code_deps.finetuning()
         for task in tasks:
             config = scored_only(task.config, arm.seed)
             for point in task.points:
@@ -175,7 +176,7 @@ def train(arm: Arm, params: Params) -> Result:
     if record := finished(arm, fingerprint):
         return record
     home = arm.folder / fingerprint
-    launch = Launch(title=arm.title, bar=ProgressBar)
+    launch = Launch(title=arm.title, bar=ProgressBar, announce=Announcer())
     trained = rows.train(arm.config, home / arm.run, log=lambda step, numbers: None, launch=launch)
     facts = rows.facts(arm.config, trained)
     export(arm, home, trained, rows, END)

@@ -22,14 +22,14 @@ from electra.config import digest
 from electra.data.text import CleaningConfig, Document, QuarantineConfig, clean
 from electra.errors import OutOfRoom
 from electra.files import lock_folder, remove, room, sha256_file, write_json
-from pipelines import rooms
-from pipelines.progress import tell_loss
-from pipelines.sources import CorpusConfig, documents, peek
+from pipelines.runtime.progress_bar import tell_loss
+from pipelines.runtime.work_units import Shown, finish_units
+from pipelines.sources import CorpusConfig, documents, preview
+from pipelines.stages import code_deps
 from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
-from pipelines.units import Shown, finish_units
 
 if TYPE_CHECKING:
-    from pipelines.params import Params
+    from pipelines.config.params import Params
     from pipelines.tracking import Tracker
 
 PART_BYTES = 32 << 20
@@ -54,11 +54,11 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
 def gather(config: CorpusConfig, where: str, folder: Path, work: Path) -> dict[str, Any]:
     """Write a corpus's documents to `folder`; return what was read, kept and dropped; `work` keeps finished units."""
     check_room(config, where, folder)
-    for hint in peek.look(config, where).hints:
+    for hint in preview.look(config, where).hints:
         print(f"hint: {hint}", file=sys.stderr)
     with lock_folder(work):
         resolved, units = documents.plan(config, where, work)
-        fingerprint = digest(resolved, [unit.state() for unit in units], rooms.code("corpus"))
+        fingerprint = digest(resolved, [unit.state() for unit in units], code_deps.code("corpus"))
         jobs = [ReadJob(unit, config.cleaning, config.quarantine) for unit in units]
         sizes = [max(1, unit.bytes) for unit in units]
         counts = finish_units(work, fingerprint, read_unit, jobs, Shown(where, sizes, "documents"))

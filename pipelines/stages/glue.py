@@ -17,19 +17,18 @@ from electra.config import digest, plain
 from electra.devices import refuse_unusable_driver
 from electra.files import atomic_folder, link_or_copy, lock_folder, read_jsonl, write_atomic, write_json, write_jsonl
 from electra.finetuning import predictions
-from electra.finetuning.kind_of import kind_of
 from electra.finetuning.runs import leaderboard, summary
 from electra.finetuning.runs.job import MODEL, Job, splits_of
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.runs.solve import Record
+from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Stack, Task
 from electra.storage.manifest import write_manifest
 from electra.workers import worker_count
-from pipelines import rooms, verified
-from pipelines.params import Params
-from pipelines.progress import ProgressBar
-from pipelines.stages import baselines
+from pipelines.config.params import Params
+from pipelines.runtime.progress_bar import ProgressBar
+from pipelines.stages import baselines, code_deps, verified
 
 Records = dict[str, list[Record]]  # by task
 SUFFIXES = {
@@ -101,7 +100,7 @@ def plan_glue(
             before=before,
             keep=keep,
             stack=stack,
-            code=rooms.finetuning(),
+            code=code_deps.finetuning(),
         ).jobs()
     return jobs
 
@@ -224,7 +223,7 @@ def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
     return {
         "config_digest": digest({job.name: plain(job.config) for job in jobs}),
         "rows_sha256": {job.task.name: job.data for job in jobs},
-        "code_digest": rooms.finetuning(),
+        "code_digest": code_deps.finetuning(),
         "device": device(),
         "threads_per_run": 1,
         **({"stacked": True} if any(job.together for job in jobs) else {}),

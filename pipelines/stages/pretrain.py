@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from electra.card import Use, model_card
 from electra.config import plain
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
 from electra.errors import BadConfig, BadInput
 from electra.files import atomic_folder, write_atomic, write_json
-from electra.nn.card import Use, model_card
 from electra.nn.pretrained import architecture, extra_tensors, network_tensors
 from electra.nn.weights import (
     TOKENIZER_FILES,
@@ -28,7 +28,7 @@ from electra.nn.weights import (
 )
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.corruption import SpecialIds, mask
-from electra.pretraining.feed import Data, Feed, part
+from electra.pretraining.dataloader import Data, Feed, part
 from electra.pretraining.flops import encoder_flops, training_flops
 from electra.pretraining.generator import Generator
 from electra.pretraining.model import Batch, Pretraining
@@ -36,13 +36,14 @@ from electra.pretraining.phases import phases_of
 from electra.pretraining.trainer import Launch, Log, Trained, pretrain
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest, write_manifest
-from electra.storage.ownership import ASIDE, VARIABLE
-from pipelines import rooms
-from pipelines.mirror import mirrored
-from pipelines.params import Params
-from pipelines.processes import is_main
-from pipelines.progress import ProgressBar
-from pipelines.stages import again
+from electra.storage.run_dir import ASIDE, VARIABLE
+from pipelines.config.params import Params
+from pipelines.runtime.announce import Announcer
+from pipelines.runtime.mirror import mirrored
+from pipelines.runtime.out_of_memory import enough_memory
+from pipelines.runtime.processes import is_main
+from pipelines.runtime.progress_bar import ProgressBar
+from pipelines.stages import again, code_deps
 
 EXAMPLES, PROPOSALS = 12, 3
 _USES: dict[str, Use] = {"encoder": "embed", "discriminator": "replaced"}  # others are generators
@@ -54,7 +55,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     rows = ModelRows(params, model.tokens, model.electra())
     tracker.dataset(f"tokens/{model.tokens}", rows.digest, "pretrain")
     folder, wish = Path("runs") / f"pretrain-{name}", origin(name, params)
-    launch = Launch(title=f"pretrain {name}", origin=wish, bar=ProgressBar)
+    launch = Launch(title=f"pretrain {name}", origin=wish, bar=ProgressBar, announce=Announcer())
     owner = rows.fingerprint(model.electra())
     with mirrored(folder, owner, bring=not wish):
         trained = rows.train(model.electra(), folder, log=tracker.metrics, launch=launch, owner=owner)
@@ -116,7 +117,8 @@ class ModelRows:
         unigram = self._counts() if config.generator.kind == "unigram" else None
         data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others)
         owner = self.fingerprint(config) if owner is None else owner
-        return pretrain(config, data, run, owner, log=log, launch=launch)
+        with enough_memory(config.pretrain):
+            return pretrain(config, data, run, owner, log=log, launch=launch)
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:
         """What a run's result is a function of: settings, rows, tokenizer, first weights, code."""
@@ -128,7 +130,7 @@ class ModelRows:
             "train": self.train_rows.digest,
             "valid": self.valid_rows.digest,
             "tokenizer": self.tokenizer.identity,
-            "code": rooms.code("pretrain"),
+            "code": code_deps.code("pretrain"),
         }
 
     def tokenizer_files(self) -> dict[str, str]:

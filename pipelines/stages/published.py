@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from electra.card import model_card
 from electra.data import tokenizer as tokenizers
 from electra.files import atomic_folder, read_object, write_json
-from electra.nn.card import model_card
 from electra.nn.weights import (
     config_json,
     encoder_tensors,
@@ -20,15 +20,15 @@ from electra.nn.weights import (
     write_folder,
 )
 from electra.storage.manifest import write_manifest
-from pipelines import remote
-from pipelines.params import Params
+from pipelines.config.params import Params
+from pipelines.runtime import remote_files
 from pipelines.sources.local import require_folder
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
     """The stage."""
     where = f"published.{name}.folder"
-    folder = require_folder(remote.place(params.published[name].folder, where), where)
+    folder = require_folder(remote_files.place(params.published[name].folder, where), where)
     encoder, seen = load_encoder(folder), trained_positions(folder)
     facts = {"source": verify_folder(folder)}
     note(folder, facts["source"], Path("runs") / f"published-{name}" / "source.json")

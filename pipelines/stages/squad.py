@@ -15,8 +15,8 @@ from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.solve import answer_together
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
-from pipelines import rooms, verified
-from pipelines.params import Params
+from pipelines.config.params import Params
+from pipelines.stages import code_deps, verified
 from pipelines.stages.glue import device, gather, label, place, provenance, run_jobs, score_in, workers
 
 FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbest.json": "-nbest.json"}
@@ -39,7 +39,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
             state=state,
             device=device(),
             stack=params.finetune.stack,
-            code=rooms.finetuning(),
+            code=code_deps.finetuning(),
         ).jobs()
     with lock_folder(state):
         records = run_jobs(jobs, workers(params, config.model), f"squad {name}", tracker, score_in(jobs))

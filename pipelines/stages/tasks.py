@@ -16,8 +16,7 @@ from electra.errors import BadInput
 from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
 from electra.storage.manifest import MANIFEST, write_manifest
-from pipelines.needed import needed, require_files
-from pipelines.progress import ProgressBar, tell_loss
+from pipelines.runtime.progress_bar import ProgressBar, tell_loss
 from pipelines.sources import (
     HubTasks,
     LocalTasks,
@@ -31,9 +30,10 @@ from pipelines.sources import (
     squad,
 )
 from pipelines.sources.local import require_folder
+from pipelines.stages.required_files import needed, require_files
 
 if TYPE_CHECKING:
-    from pipelines.params import Params
+    from pipelines.config.params import Params
     from pipelines.tracking import Tracker
 
 Split = tuple[str, str, Iterator[dict[str, Any] | Rejected]]  # task, split, rows

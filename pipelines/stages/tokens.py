@@ -31,14 +31,14 @@ from electra.errors import BadInput, CorruptFile
 from electra.files import atomic_folder, lock_folder, readable, remove, room, sha256_file, write_json
 from electra.seeds import derive, permute
 from electra.storage.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
-from pipelines import remote, rooms
-from pipelines.progress import tell_loss
+from pipelines.runtime import remote_files
+from pipelines.runtime.progress_bar import tell_loss
+from pipelines.runtime.work_units import Shown, finish_unit, finish_units
 from pipelines.sources import hub
-from pipelines.stages import again
-from pipelines.units import Shown, finish_unit, finish_units
+from pipelines.stages import again, code_deps
 
 if TYPE_CHECKING:
-    from pipelines.params import Params
+    from pipelines.config.params import Params
     from pipelines.tracking import Tracker
 
 BATCH_CHARACTERS = 1 << 20  # text that is tokenized at once
@@ -79,7 +79,7 @@ def tell_losses(config: TokensConfig, where: str, metrics: dict[str, Any], noted
 def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work: Path) -> dict[str, Any]:
     """Write tokenizer and rows to `folder`; return the counts; `work` keeps the tokenizer and finished shards."""
     manifest = read_manifest(corpus, again("corpus", config.corpus), kind="corpus", name=config.corpus)
-    fingerprint = digest(config, manifest["files"], rooms.code("tokens"))
+    fingerprint = digest(config, manifest["files"], code_deps.code("tokens"))
     shards = [shard["file"] for shard in manifest["shards"]]
     hashes = {name: manifest["files"][name]["sha256"] for name in shards}
     sizes = [manifest["files"][name]["bytes"] for name in shards]
@@ -107,7 +107,7 @@ def prepare_tokenizer(
         file = hub.fetch_file(settings.repo, settings.file, settings.revision, f"{where}.tokenizer")
         made = wordpiece.published(file, **cased)
     else:
-        made = wordpiece.published(remote.place(settings.file, f"{where}.tokenizer"), **cased)
+        made = wordpiece.published(remote_files.place(settings.file, f"{where}.tokenizer"), **cased)
     wordpiece.save(made, folder)
     return {"identity": made.identity, **counts}
 

@@ -27,7 +27,7 @@ from electra.config import digest
 from electra.errors import Stopped
 from electra.stopping import Interrupted
 from pipelines import ROOT
-from pipelines.tracking.spool import Spool
+from pipelines.tracking.event_log import Spool
 
 FOLDER = "tracking"  # in runs/: what the store has not got yet
 PARENT = "ELECTRA_MLFLOW_PARENT"  # environment variable: the run id of the workflow

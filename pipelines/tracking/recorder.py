@@ -18,10 +18,10 @@ from typing import Any
 from electra.errors import Busy
 from electra.files import hold_folder, remove, rename
 from pipelines.tracking import flatten, uri
-from pipelines.tracking.delivery import BATCH, Delivery
+from pipelines.tracking.event_log import Spool
 from pipelines.tracking.lineage import git_state, here, whereabouts
 from pipelines.tracking.registry import register
-from pipelines.tracking.spool import Spool
+from pipelines.tracking.uploader import BATCH, Delivery
 
 EXPERIMENT = "electra"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # for UIs that heed it; 3.17 asks for it in the address

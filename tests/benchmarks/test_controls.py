@@ -10,7 +10,7 @@ import pytest
 from benchmarks import controls
 from electra.config import plain
 from electra.finetuning.tasks import GLUE
-from pipelines.params import Params, load
+from pipelines.config.params import Params, load
 from tests.conftest import ROOT
 
 ABSENT = object()

@@ -5,7 +5,7 @@ import torch
 from benchmarks.frozen_probe import FEATURES, features
 from electra.data.tokenizer import from_pieces
 from electra.nn.config import EncoderConfig
-from electra.nn.fresh import fresh_encoder
+from electra.nn.scratch_init import fresh_encoder
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "old", "miller", "keeps", "a", "cat"]
 

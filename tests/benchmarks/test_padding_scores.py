@@ -8,7 +8,7 @@ from benchmarks.padding_scores import padded, shared_draws
 from electra.finetuning.batches import stack
 from electra.finetuning.unpadded import first_hidden
 from electra.nn.config import EncoderConfig
-from electra.nn.fresh import fresh_encoder
+from electra.nn.scratch_init import fresh_encoder
 
 ROWS = [[2, 7, 3], [2, 3], [2, 8, 9, 11, 3]]
 CONFIG = EncoderConfig(

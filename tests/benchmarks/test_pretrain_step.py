@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import pretrain_arms, pretrain_step
-from pipelines.params import load
+from pipelines.config.params import load
 from tests.electra.helpers import config
 
 SMALL = {"encoder__positions": 32, "pretrain__batch": 4, "pretrain__length": 32, "encoder__hidden": 32}

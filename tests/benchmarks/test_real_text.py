@@ -17,11 +17,11 @@ from electra.config import build, plain
 from electra.errors import BadInput, Stopped
 from electra.files import read_json, write_json
 from electra.pretraining.config import ElectraConfig
-from electra.pretraining.feed import Data
+from electra.pretraining.dataloader import Data
 from electra.pretraining.flops import step_flops, training_flops
 from electra.pretraining.trainer import Launch, pretrain
 from electra.storage.manifest import write_manifest, write_sealed
-from electra.storage.ownership import ASIDE
+from electra.storage.run_dir import ASIDE
 from pipelines.report.comparison import difference, seeds_needed
 from pipelines.report.table import signed
 from tests.conftest import ROOT

@@ -5,7 +5,7 @@ import numpy as np
 from electra.config import build
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds
-from electra.pretraining.feed import Data
+from electra.pretraining.dataloader import Data
 from electra.storage import checkpoint
 
 VOCAB = 60

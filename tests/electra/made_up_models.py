@@ -5,17 +5,17 @@ from pathlib import Path
 
 import torch
 
+from electra.card import model_card
 from electra.data import tokenizer as tokenizers
 from electra.finetuning.folder import write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
-from electra.nn.card import model_card
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
-from electra.nn.fresh import fresh_encoder
 from electra.nn.pretrained import architecture, network_tensors
+from electra.nn.scratch_init import fresh_encoder
 from electra.nn.weights import config_json, encoder_tensors, load_encoder, write_folder
 from electra.pretraining.discriminator import Discriminator
 from electra.pretraining.generator import Generator

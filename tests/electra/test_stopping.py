@@ -66,7 +66,9 @@ def test_outside_of_the_main_thread_nothing_changes():
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("module", ["pipelines.processes", "pipelines.params", "pipelines.stages.corpus", "numpy"])
+@pytest.mark.parametrize(
+    "module", ["pipelines.runtime.processes", "pipelines.config.params", "pipelines.stages.corpus", "numpy"]
+)
 def test_a_signal_during_the_imports_of_a_stage_is_an_answer(project, module, number):
     code = (
         "import importlib.abc, os, runpy, sys\n"

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from electra.config import plain
 from electra.errors import UserError
-from pipelines.params import load
+from pipelines.config.params import load
 from tests.conftest import ROOT
 
 

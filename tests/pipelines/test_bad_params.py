@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import BadConfig
-from pipelines.params import load
+from pipelines.config.params import load
 from tests.pipelines import bad_params
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import predict
+from pipelines.commands import predict
 from tests.pipelines import bad_predict
 
 

@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipelines.arguments import STAGES
-from pipelines.params import load
+from pipelines.config.params import load
 from tests.conftest import ROOT, copy_project, environment
 
 EVERY = YAML(typ="safe").load((ROOT / "pipelines" / "dvc.yaml").read_text(encoding="utf-8"))["stages"]

@@ -13,8 +13,8 @@ from electra.errors import BadConfig
 from electra.finetuning.tasks import FinetuneConfig, ScratchConfig, SquadConfig
 from electra.nn.config import ModernConfig
 from electra.pretraining.config import Flops
-from pipelines.ablation_config import AblationConfig
-from pipelines.params import Params, load
+from pipelines.config.ablation_config import AblationConfig
+from pipelines.config.params import Params, load
 from pipelines.sources import OwnTask
 from tests.conftest import ROOT
 

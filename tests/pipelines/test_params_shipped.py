@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from electra.nn.config import ModernConfig
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.model import Pretraining
-from pipelines.params import load, settings_digest
+from pipelines.config.params import load, settings_digest
 from tests.conftest import ROOT
 
 SHIPPED = ROOT / "params.yaml"

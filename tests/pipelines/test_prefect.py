@@ -20,8 +20,8 @@ import psutil
 import pytest
 from ruamel.yaml import YAML
 
+from pipelines.config.params import load
 from pipelines.flows.team import PART
-from pipelines.params import load
 from tests.conftest import ROOT, environment, git_project
 
 DEPLOYMENTS = YAML(typ="safe").load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]

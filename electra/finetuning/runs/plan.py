@@ -15,9 +15,9 @@ from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import atomic_folder, read_json, readable, remove, write_json, write_jsonl
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
-from electra.finetuning.kind_of import kind_of
 from electra.finetuning.runs.job import MODEL, Job, splits_of
 from electra.finetuning.runs.solve import Record, Solved, solve, solve_together
+from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Stack, Task, find
 from electra.nn.weights import read_config, verify_folder
 from electra.storage import manifest
@@ -46,7 +46,9 @@ class Plan:
     before: Sequence[Job] = ()  # the jobs of the task that `config.start` names
     keep: Literal["none", "first", "all"] | None = None  # wins over the config's
     stack: Stack = "off"  # whether the seeds of an arm are trained as one, which makes other results (auto: on GPUs)
-    code: str = ""  # hash of the source files that a result depends on (the caller knows them: pipelines/rooms.py)
+    code: str = (
+        ""  # hash of the source files that a result depends on (the caller knows them: pipelines/stages/code_deps.py)
+    )
 
     def jobs(self) -> list[Job]:
         """A job for each arm and seed.

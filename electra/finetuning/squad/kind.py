@@ -9,18 +9,18 @@ import numpy as np
 import torch
 from torch import nn
 
+from electra.card import Use
 from electra.config import build, plain
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput, shown
+from electra.finetuning.checkpoint_head import DO, Exported, Stored
 from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.predictions import finite
 from electra.finetuning.squad import answers as spans
 from electra.finetuning.squad import official, windows
 from electra.finetuning.squad.head import SpanFinder
-from electra.finetuning.stored import DO, Exported, Stored
 from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind, require_texts
 from electra.finetuning.tasks import SQUAD_2, FinetuneConfig, SquadConfig, SquadTask, Task
-from electra.nn.card import Use
 from electra.nn.config import ModernConfig
 from electra.nn.encoder import Encoder
 from electra.nn.weights import SPANS, TASK

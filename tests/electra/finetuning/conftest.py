@@ -11,7 +11,7 @@ from electra.data import tokenizer as tokenizers
 from electra.files import write_jsonl
 from electra.finetuning.tasks import GLUE
 from electra.nn.config import EncoderConfig, ModernConfig
-from electra.nn.fresh import fresh_encoder
+from electra.nn.scratch_init import fresh_encoder
 from electra.nn.weights import config_json, encoder_tensors, write_folder
 
 WORDS = [

@@ -15,8 +15,7 @@ from electra.finetuning import training
 from electra.finetuning.batches import stack as examples_of
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier
-from electra.finetuning.kind_of import TAGGING
-from electra.finetuning.parts import even_parts, with_filler
+from electra.finetuning.microbatches import even_parts, with_filler
 from electra.finetuning.runs import plan as jobs_module
 from electra.finetuning.runs.plan import Plan, finished, run, run_together
 from electra.finetuning.runs.pool import run_all
@@ -25,11 +24,12 @@ from electra.finetuning.squad.windows import encode as encode_squad
 from electra.finetuning.stacked import stack, train_together
 from electra.finetuning.stacked_step import clip_each
 from electra.finetuning.tagging import Tagger
+from electra.finetuning.task_registry import TAGGING
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
 from electra.finetuning.training import train
-from electra.nn.fresh import add_fresh_layers
+from electra.nn.scratch_init import add_fresh_layers
 from electra.nn.weights import load_encoder
-from electra.optim.optimizer import clip_gradients
+from electra.optim.adamw import clip_gradients
 
 from .conftest import glue_rows, squad_rows
 from .runs.test_plan import bytes_of

@@ -94,7 +94,7 @@ def test_a_check_finds_what_no_task_would_ever_read(overrides, sentence):
 
 
 def test_published_values_of_params_yaml():
-    from pipelines.params import load
+    from pipelines.config.params import load
 
     finetune = load().finetune
     cola, rte, mrpc, stsb = (finetune.resolve(task, {}) for task in ("cola", "rte", "mrpc", "stsb"))

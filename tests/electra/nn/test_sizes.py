@@ -8,7 +8,7 @@ import torch
 from electra.config import build
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds
-from electra.pretraining.feed import Feed
+from electra.pretraining.dataloader import Feed
 from electra.pretraining.model import Pretraining
 from tests.electra.helpers import MadeUpRows
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.optim._muon import _zeropower_via_newtonschulz as of_torch
 
+from electra.optim.adamw import build_optimizer, set_rate
 from electra.optim.muon import build_muon, orthogonal
-from electra.optim.optimizer import build_optimizer, set_rate
 
 ADAM = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "bias_correction": True}
 

@@ -8,7 +8,7 @@ import torch
 from electra.nn.config import EncoderConfig, ModernConfig
 from electra.pretraining.config import GeneratorConfig
 from electra.pretraining.corruption import mask
-from electra.pretraining.feed import Feed
+from electra.pretraining.dataloader import Feed
 from electra.pretraining.generator import Generator
 from electra.pretraining.model import Pretraining
 from electra.pretraining.objectives import copy_losses, masked_token_loss, reinforce_losses, replaced_token_losses
@@ -57,7 +57,7 @@ def test_total_is_the_weighted_sum_over_global_counts(accumulated):
     torch.manual_seed(0)
     model = Pretraining(settings, VOCAB, SPECIAL).eval()
     batch = Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)
-    from electra.pretraining.feed import part
+    from electra.pretraining.dataloader import part
 
     outputs = [model(part(batch, i, 4)) for i in range(4)] if accumulated else [model(batch)]
     sums = {key: sum(out.sums[key].item() for out in outputs) for key in outputs[0].sums}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from electra import files
-from electra.optim.optimizer import build_optimizer
+from electra.optim.adamw import build_optimizer
 from electra.pretraining.distributed import World
 from electra.pretraining.state import State
 from electra.pretraining.trainer import pretrain

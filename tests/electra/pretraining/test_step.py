@@ -7,11 +7,11 @@ import torch
 from torch._dynamo import lookup_backend
 from torch.nn.utils import clip_grad
 
-from electra.optim.optimizer import build_optimizer, set_rate
+from electra.optim.adamw import build_optimizer, set_rate
 from electra.pretraining import gradients, model
 from electra.pretraining import step as step_file
+from electra.pretraining.dataloader import Feed, part
 from electra.pretraining.distributed import World
-from electra.pretraining.feed import Feed, part
 from electra.pretraining.model import Pretraining
 from electra.pretraining.step import WARM_UP, Step, compile_parts
 from tests.electra.helpers import SPECIAL, VOCAB, Failing, MadeUpRows, Rerun, config, data

@@ -14,7 +14,7 @@ import torch
 
 from electra.errors import BadInput, Busy, CorruptFile, NonFinite, OutOfRoom, Stopped
 from electra.files import lock_folder, sha256_file
-from electra.optim.optimizer import clip_gradients
+from electra.optim.adamw import clip_gradients
 from electra.pretraining import trainer
 from electra.pretraining.config import of_config
 from electra.pretraining.trainer import pretrain

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipelines import checkouts, tracking
-from pipelines.repro import Outcome, StageFailed
+from pipelines import tracking
+from pipelines.runtime import workspace
+from pipelines.runtime.dvc_runner import Outcome, StageFailed
 from tests.conftest import SMOKE, copy_text
 
 ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace("ablations: []", "ablations: [a]").removesuffix(
@@ -59,7 +60,7 @@ def dvc(prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         }
         (tmp_path / "results" / f"{path}.json").write_text(json.dumps(numbers))
     monkeypatch.chdir(tmp_path)
-    for module in (steps, checkouts):
+    for module in (steps, workspace):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     played = Dvc()
     monkeypatch.setattr(steps, "repro", played.repro)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipelines import ROOT, checkouts, repro, tracking
-from pipelines.repro import StageFailed
+from pipelines import ROOT, tracking
+from pipelines.runtime import dvc_runner, workspace
+from pipelines.runtime.dvc_runner import StageFailed
 from tests.pipelines.flows.conftest import ABLATION, Dvc
 
 
@@ -76,7 +77,7 @@ def test_mlflow_takes_a_part_of_the_last_seconds_and_does_not_decide_how_a_flow_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from pipelines import flows
-    from pipelines.flows import ending, steps
+    from pipelines.flows import shutdown, steps
     from pipelines.tracking import recorder
 
     def told(*_: Any) -> None:
@@ -86,15 +87,15 @@ def test_mlflow_takes_a_part_of_the_last_seconds_and_does_not_decide_how_a_flow_
     order: list[str] = []
     monkeypatch.setenv(flows.ALONE, "1")
     monkeypatch.setattr(recorder, "open_parent", lambda *_, **__: "a run")
-    monkeypatch.setattr(ending, "limit", lambda: order.append("the limit begins"))
+    monkeypatch.setattr(shutdown, "limit", lambda: order.append("the limit begins"))
     monkeypatch.setattr(tracking, "end_workflow", told)
-    place = repro.Place(tmp_path)
-    running = steps.Running(checkouts.Request("tiny", "", ()), place, None, {"tracking": "mlflow"})
+    place = dvc_runner.Place(tmp_path)
+    running = steps.Running(workspace.Request("tiny", "", ()), place, None, {"tracking": "mlflow"})
     with steps.parent_run("pretrain", running):
         assert running.parent == "a run"
     assert order == ["the limit begins", "MLflow"]
     assert "half written" in capsys.readouterr().err
-    assert tracking.WORKFLOW_SECONDS < ending.SECONDS / 2
+    assert tracking.WORKFLOW_SECONDS < shutdown.SECONDS / 2
 
 
 def test_nothing_of_prefect_is_cached_or_persisted() -> None:
@@ -106,4 +107,4 @@ def test_nothing_of_prefect_is_cached_or_persisted() -> None:
         assert task.cache_policy == NO_CACHE
         assert task.persist_result is False
     assert steps.run_stage.retries == 2
-    assert str(uuid.uuid4()) and repro.ROOT == ROOT
+    assert str(uuid.uuid4()) and dvc_runner.ROOT == ROOT

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipelines import checkouts
-from pipelines.repro import StageFailed
+from pipelines.runtime import workspace
+from pipelines.runtime.dvc_runner import StageFailed
 from tests.pipelines.flows.conftest import Dvc
 
 
@@ -31,7 +31,7 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc: Dvc, m
         return FlowRun(flow_id=uuid.uuid4(), state=state)
 
     monkeypatch.setattr(module, "run_deployment", elsewhere)
-    monkeypatch.setattr(checkouts, "resolve", lambda commit: "")
+    monkeypatch.setattr(workspace, "resolve", lambda commit: "")
     whole = ["pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b"]
     assert team("smoke") == [*whole, "report"]
     parts = {

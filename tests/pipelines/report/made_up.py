@@ -12,7 +12,7 @@ from electra.finetuning.tasks import GLUE
 from electra.nn.config import EncoderConfig
 from electra.pretraining.config import ObjectiveConfig, PretrainConfig
 from electra.storage.manifest import write_manifest
-from pipelines.ablation_config import AblationConfig
+from pipelines.config.ablation_config import AblationConfig
 
 ARMS = {
     "electra": ("ELECTRA", 71.2),

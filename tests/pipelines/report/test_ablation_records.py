@@ -8,8 +8,8 @@ import pytest
 from electra.config import build, digest, written
 from electra.files import write_json
 from pipelines import report
-from pipelines.ablation_config import AblationConfig
-from pipelines.params import settings_digest
+from pipelines.config.ablation_config import AblationConfig
+from pipelines.config.params import settings_digest
 from pipelines.report import ablation_figures, claims, inputs, paper, records
 from tests.pipelines.report import made_up
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipelines import report
-from pipelines.params import load
+from pipelines.config.params import load
 from tests.conftest import ROOT
 
 COMMITTED = ROOT / "results" / "report"

@@ -16,8 +16,9 @@ from electra.pretraining.config import Flops, PhaseConfig
 from electra.pretraining.flops import step_flops, training_flops
 from electra.pretraining.phases import phases_of
 from electra.storage.manifest import write_manifest, write_sealed
-from pipelines import estimate, tracking
-from pipelines.params import Params, load
+from pipelines import tracking
+from pipelines.commands import estimate
+from pipelines.config.params import Params, load
 from pipelines.stages import ablation, arms, corpus, tokens
 from pipelines.stages.pretrain import ModelRows
 from tests.conftest import SMOKE, copy_text

@@ -14,7 +14,7 @@ from electra.files import read_jsonl, write_jsonl
 from electra.finetuning.runs import plan, summary
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, TASKS
 from electra.storage.manifest import write_manifest
-from pipelines.params import load
+from pipelines.config.params import load
 from pipelines.stages import glue
 from tests.electra.made_up_models import write_base
 

@@ -12,7 +12,7 @@ from electra.files import read_jsonl, write_jsonl
 from electra.finetuning.folder import load_model
 from electra.storage.manifest import write_manifest
 from pipelines.__main__ import main
-from pipelines.params import load
+from pipelines.config.params import load
 from pipelines.stages import glue, published, squad, tasks
 from pipelines.tracking import Tracker
 from tests.pipelines.stages.test_glue import contents, workspace  # noqa: F401

@@ -8,7 +8,7 @@ import pytest
 from electra.files import read_jsonl, write_jsonl
 from electra.finetuning.squad.official import question_scores
 from electra.storage.manifest import write_manifest
-from pipelines.params import load
+from pipelines.config.params import load
 from pipelines.stages import squad
 from pipelines.tracking import Tracker
 from tests.electra.made_up_models import write_base

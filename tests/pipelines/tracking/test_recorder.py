@@ -8,7 +8,7 @@ import pytest
 
 from pipelines import tracking
 from pipelines.tracking import PARENT, lineage, recorder
-from pipelines.tracking.spool import Spool
+from pipelines.tracking.event_log import Spool
 from tests.pipelines.tracking.told import CLOSE, metric, opening, points, runs, told
 
 

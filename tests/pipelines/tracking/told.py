@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.tracking import PARENT, recorder
-from pipelines.tracking.delivery import Delivery
-from pipelines.tracking.spool import Spool
+from pipelines.tracking.event_log import Spool
+from pipelines.tracking.uploader import Delivery
 
 
 def runs(store: Any) -> dict[str, Any]:

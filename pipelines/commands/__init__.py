@@ -1,0 +1,1 @@
+"""The commands beside the stages: check, estimate, new, predict, compare, runs, replay, play and gpu-check."""

@@ -1,0 +1,125 @@
+"""`check NAME`: what any stage of a model or ablation would refuse later, asked in a second, before anything runs.
+
+Settings are checked as they are read (pipelines/config). Here the files are asked: whether they are there, and
+whether the beginning of each holds what its stage expects. Small corpora and tasks are read whole.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from electra.data import tokenizer as wordpiece
+from electra.data.packing import TokensConfig
+from electra.data.text import Rejected
+from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
+from electra.errors import BadInput
+from pipelines import sources
+from pipelines.config.params import ModelConfig, Params
+from pipelines.runtime import remote_files
+from pipelines.sources import OwnTasks, own, preview
+from pipelines.sources.local import require_folder
+from pipelines.stages.corpus import check_room
+from pipelines.stages.required_files import check_tasks
+from pipelines.stages.tasks import check_split
+from pipelines.stages.tokens import split_of
+
+ROWS = 2000  # of each file of a task that are read
+
+
+def check(name: str, params: Params) -> Iterator[str]:
+    """Lines to print: hints, and that all is there; raises the error that a stage would, with its sentence."""
+    if name in params.ablations:
+        encoder, finetunings = params.ablations[name].model, params.of_model(params.ablations[name].model)
+    elif name in params.finetunings:
+        encoder, finetunings = params.finetunings[name].model, (name,)
+    else:
+        encoder, finetunings = name, params.of_model(name)
+    for each in finetunings:
+        check_tasks(params, each)
+        tasks = params.finetunings[each].tasks
+        source = params.tasks[tasks]
+        if isinstance(source, OwnTasks):
+            yield from check_rows(source, f"tasks.{tasks}")
+    if encoder in params.published:
+        where = f"published.{encoder}.folder"
+        check_published(remote_files.place(params.published[encoder].folder, where), where)
+        yield f"{name}: its folder and its tasks are there, and can be read"
+        return
+    params.require("models", encoder)
+    model = params.models[encoder]
+    yield from check_text(model, params)
+    yield f"{name}: every data source is there, and its beginning can be read"
+    if expected := params.corpora[params.tokens[model.tokens].corpus].expected:
+        hours = f", some {expected.core_hours:g} core hours" if expected.core_hours else ""
+        size = f"{expected.tokens / 1e9:g} B tokens, {expected.gigabytes:g} GB of clean text"
+        yield f"expected: {size}{hours} (docs/scale.md)"
+
+
+def check_published(folder: Path, where: str) -> None:
+    """Raise BadInput or SourceUnreachable unless the folder holds an ELECTRA's settings and a tokenizer."""
+    from electra.nn.weights import read_config  # torch takes seconds, and nothing else here needs it
+
+    read_config(require_folder(folder, where))
+    wordpiece.load(folder)
+
+
+def check_text(model: ModelConfig, params: Params) -> Iterator[str]:
+    """The corpus of a model, its tokenizer, and the weights that it starts from."""
+    tokens = params.tokens[model.tokens]
+    corpus, where = params.corpora[tokens.corpus], f"corpora.{tokens.corpus}"
+    for number, source in enumerate(corpus.sources):
+        sources.check(source, f"{where}.sources[{number}]")
+    check_room(corpus, where, Path("build/corpus") / tokens.corpus)
+    seen = preview.look(corpus, where)
+    yield from (f"hint: {hint}" for hint in seen.hints)
+    for each in seen.bad:
+        if each.bad == each.rows:
+            do = "set `text` to the field that holds it" if each.first.reason.startswith("no field") else ""
+            raise BadInput(each.first.where, f"{each.first.reason}: {each.first.excerpt[:80]!r}", "a document", do)
+        yield f"hint: {each.first.where}: {each.first.reason} ({each.bad:,} bad rows among the first {each.rows:,})"
+    check_tokens(tokens, f"tokens.{model.tokens}", seen)
+    start = model.pretrain.init_from
+    if start and not (Path(start).is_dir() or Path(start) in {Path("build/models") / name for name in params.models}):
+        raise BadInput(f"pretrain.init_from: {start}", "there is no such folder", "the folder of a pre-trained model")
+
+
+def check_tokens(tokens: TokensConfig, where: str, seen: preview.Look) -> None:
+    """Raise BadInput for an impossible vocabulary, and for a corpus too small to hold out and to train on."""
+    settings = tokens.tokenizer
+    cased: dict[str, Any] = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
+    if isinstance(settings, VocabTokenizer):
+        wordpiece.published(remote_files.place(settings.file, f"{where}.tokenizer"), **cased)
+    if isinstance(settings, TrainTokenizer) and seen.texts:
+        wordpiece.letters_of(seen.texts, settings.vocab_size, alphabet=settings.alphabet, **cased)
+    if not seen.whole:
+        return
+    splits = [split_of(text, tokens.seed, tokens.valid_fraction) for text in seen.texts]
+    for split in ("train", "valid"):
+        if split not in splits:
+            found = f"has {len(splits):,} documents, none of them for {split}"
+            do = "raise valid_fraction, or let a text file be many documents (`documents` of its source)"
+            raise BadInput(where, found, "at least one", do)
+
+
+def check_rows(source: OwnTasks, where: str) -> Iterator[str]:
+    """The beginning of every file of one's own tasks: columns, labels, ids."""
+    for task, each in sources.at_hand(source, where).tasks.items():
+        for split, name in (("train", each.train), ("dev", each.dev), ("test", each.test)):
+            if not name:
+                continue
+            rows = list(islice(own.read_rows(Path(name), each, task, labelled=split != "test"), ROWS + 1))
+            kept, bad = (
+                [row for row in rows if isinstance(row, dict)],
+                [row for row in rows if isinstance(row, Rejected)],
+            )
+            if len(rows) <= ROWS or not kept:
+                check_split(task, split, kept, [asdict(row) for row in bad], where, source.quarantine)
+            elif bad:
+                among = f"{len(bad):,} bad rows among the first {ROWS:,} of {task} {split}"
+                yield f"hint: {bad[0].where}: {bad[0].reason} ({among})"
+            if split == "train" and each.kind == "classification":
+                absent = [label for label in each.labels if label not in {row["label"] for row in kept}]
+                if absent:
+                    yield f"hint: {where}.tasks.{task}: no row of {name} has the label {', '.join(map(str, absent))}"

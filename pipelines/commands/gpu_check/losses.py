@@ -1,0 +1,124 @@
+"""The same steps in every way to compute them: losses agree with the plain ones, dropout with its seed.
+
+Batches are drawn on the CPU, since generators of random numbers differ by device. The first step shows the forward pass
+alone; the later ones, in which weights have moved, the backward pass, the update and (from the fourth on) the
+recording.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+
+from electra.optim.adamw import build_optimizer, set_rate
+from electra.optim.cuda_graphs import CudaRecorder, Recorder
+from electra.optim.precision import Precision
+from electra.pretraining.corruption import Noise
+from electra.pretraining.dataloader import Feed
+from electra.pretraining.distributed import World
+from electra.pretraining.model import Batch, Pretraining
+from electra.pretraining.step import WARM_UP, Step, compile_parts, lacks_to_compile
+from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows, Size, size, without_dropout
+
+STEPS, RATE, BATCHES = WARM_UP + 5, 2e-4, 2
+CPU = torch.device("cpu")
+# Largest relative difference of a loss from the plain one: at the first step, and at any. In bf16 a few samples of the
+# generator fall otherwise, which changes what the discriminator reads.
+LIMITS: dict[Precision, tuple[float, float]] = {"fp32": (2e-5, 1e-3), "bf16": (2e-3, 1e-2)}
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to compute a step."""
+
+    device: torch.device
+    precision: Precision
+    compiled: bool = False
+    record: Callable[[], Recorder] | None = None  # makes a recorder
+
+    @property
+    def name(self) -> str:
+        """`cuda fp32 compiled recorded`."""
+        ways = [word for word, on in (("compiled", self.compiled), ("recorded", self.record)) if on]
+        return " ".join([self.device.type, self.precision, *(ways or ["eager"])])
+
+
+def modes(device: torch.device) -> list[Mode]:
+    """The plain one on the CPU, and all that the device has."""
+    if device.type == "cpu":  # the compiler's capture without its code: building that takes minutes
+        return [Mode(CPU, "fp32"), Mode(CPU, "fp32", compiled=True), Mode(CPU, "bf16")]
+    compilers = (False,) if lacks_to_compile() else (False, True)
+    records = (None, lambda: CudaRecorder(device))
+    own = [Mode(device, p, c, r) for p in LIMITS for c in compilers for r in records]
+    return [Mode(CPU, "fp32"), *own]
+
+
+def train(mode: Mode, size: Size, *, rate: float, seeds: list[int]) -> list[float]:
+    """The loss of each step; `seeds` are those of dropout, a step each."""
+    config, device = size.config, mode.device
+    torch.manual_seed(0)
+    model = Pretraining(config, size.vocab_size, SPECIAL).to(device).train()
+    if mode.compiled:
+        compile_parts(model, **({"backend": "aot_eager"} if device.type == "cpu" else {}))
+    optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
+    set_rate(optimizer, rate)
+    record = mode.record() if mode.record else None
+    world = World(0, 1, device, "ddp")
+    update = Step(model, optimizer, world, clip=1.0, precision=mode.precision, record=record)
+    rows = MadeUpRows(BATCHES * config.pretrain.batch, config.pretrain.length, size.vocab_size)
+    feed = Feed(rows, config, CPU, "noise")
+    batches = [moved(feed.batch(number), device) for number in range(BATCHES)]
+    sums = [update([batches[at % BATCHES]], [seed], "joint")[0]["loss"].clone() for at, seed in enumerate(seeds)]
+    if record is not None and update.record is None:
+        raise RuntimeError("the step was not recorded; the warning above says why")
+    return [loss.item() for loss in sums]
+
+
+def moved(batch: Batch, device: torch.device) -> Batch:
+    """A batch on another device."""
+    noise = Noise(**{field.name: getattr(batch.noise, field.name).to(device) for field in fields(Noise)})
+    own = {field.name: getattr(batch, field.name).to(device) for field in fields(Batch) if field.name != "noise"}
+    return Batch(**own, noise=noise)
+
+
+def difference(found: list[float], expected: list[float]) -> float:
+    """The largest relative difference; a loss of 0 is wrong, too, but divides nothing."""
+    return max(abs(ours - theirs) / max(abs(theirs), 1e-9) for ours, theirs in zip(found, expected, strict=True))
+
+
+def check(device: torch.device) -> list[dict[str, Any]]:
+    """A record for each way, beside the plain one."""
+    shape, (plain, *others) = size(device), modes(device)
+    quiet = Size(without_dropout(shape.config), shape.vocab_size)
+    seeds = list(range(STEPS))
+    expected = train(plain, quiet, rate=RATE, seeds=seeds)
+    moved_by = difference(expected[-1:], expected[-1 - BATCHES : -BATCHES])
+    told = f"{expected[0]:.4f} to {expected[-1]:.4f}"
+    records = [record(f"losses: {plain.name}", told, "the weights learn", moved_by > 1e-4)]
+    for mode in others:
+        found = train(mode, quiet, rate=RATE, seeds=seeds)
+        first, most = LIMITS[mode.precision]
+        at_first, at_any = difference(found[:1], expected[:1]), difference(found, expected)
+        told, right = f"differ by {at_first:.1e}, {at_any:.1e} in {STEPS} steps", at_first <= first and at_any <= most
+        records.append(record(f"losses: {mode.name}", told, f"{first:.0e}, {most:.0e}", right, losses=found))
+    for compiled in sorted({mode.compiled for mode in others if mode.record}):
+        records.append(dropout(device, shape, compiled))
+    return records
+
+
+def dropout(device: torch.device, shape: Size, compiled: bool) -> dict[str, Any]:
+    """At rate 0 losses differ by dropout alone: the recorded step's must be the unrecorded one's, by seed."""
+    seeds = [1] * WARM_UP + [1, 1, 2, 2, 1, 1]  # pairs, since batches alternate
+    recorder = next(mode.record for mode in modes(device) if mode.record)
+    plain, ours = (train(Mode(device, "fp32", compiled, r), shape, rate=0.0, seeds=seeds) for r in (None, recorder))
+    at_any = difference(ours, plain)
+    new = difference(ours[-6:-5], ours[-4:-3])
+    name = " ".join(["dropout:", device.type, *(["compiled"] if compiled else []), "recorded"])
+    found = f"differs by {at_any:.1e} from unrecorded, by {new:.1e} from seed to seed"
+    return record(name, found, "1e-05, more than 1e-05", at_any <= 1e-5 < new, losses=ours)
+
+
+def record(name: str, found: str, expected: str, right: bool, **more: Any) -> dict[str, Any]:
+    """One row of the table."""
+    return {"name": name, "found": found, "expected": expected, "verdict": "ok" if right else "FAILED", **more}

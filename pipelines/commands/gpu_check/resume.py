@@ -1,0 +1,94 @@
+"""A run killed in its middle (SIGKILL) and started again, beside an undisturbed one, each in its own process."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from electra.files import read_json, sha256_file
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.dataloader import Data
+from electra.pretraining.trainer import Launch, pretrain
+from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows, size
+
+SAVED, KILLED, CLOSE = 20, 30, 0.02  # steps; and how far apart two runs may end whose sums are not in one order
+
+
+def train(folder: Path, device: torch.device, *, deterministic: bool, die: bool) -> None:
+    """The run, to its end or to its death."""
+    shape = size(device)
+    config = settings(shape.config, deterministic)
+
+    def log(step: int, numbers: dict[str, float]) -> None:
+        if die and step == KILLED:
+            wait_for(folder / f"step-{SAVED}")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    train, valid = (MadeUpRows(count, config.pretrain.length, shape.vocab_size) for count in (512, 64))
+    pretrain(config, Data(train, valid, SPECIAL, shape.vocab_size), folder, {}, log=log, launch=Launch(device=device))
+
+
+def wait_for(path: Path, seconds: float = 60) -> None:
+    """On a GPU checkpoints are written aside, by another thread."""
+    end = time.monotonic() + seconds
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def settings(config: ElectraConfig, deterministic: bool) -> ElectraConfig:
+    """Saves before the kill, a log line at it."""
+    often: dict[str, Any] = {"save_every": SAVED, "log_every": KILLED - SAVED, "eval_every": KILLED, "eval_batches": 2}
+    return replace(config, pretrain=replace(config.pretrain, **often, deterministic=deterministic))
+
+
+def check(device: torch.device, folder: Path) -> list[dict[str, Any]]:
+    """A record for each kind of run that the device has."""
+    gpu = device.type == "cuda"
+    kinds = {"deterministic": True, "default": False} if gpu else {"default": False}
+    return [compare(device, folder / name, deterministic=kind, exact=kind or not gpu) for name, kind in kinds.items()]
+
+
+def compare(device: torch.device, folder: Path, *, deterministic: bool, exact: bool) -> dict[str, Any]:
+    """Kill and resume beside an undisturbed run; `exact`: bytes must be equal."""
+    more = ["--deterministic"] if deterministic else []
+    start(device, folder / "whole", more)
+    start(device, folder / "killed", [*more, "--die"], code=-signal.SIGKILL)
+    reached = max((int(path.name.removeprefix("step-")) for path in (folder / "killed").glob("step-*")), default=0)
+    start(device, folder / "killed", more)
+    newest = f"step-{size(device).config.pretrain.steps}"
+    ends = [folder / kind / newest for kind in ("whole", "killed")]
+    files = ("model.safetensors", "optimizer.safetensors")
+    equal = all(len({sha256_file(end / file) for end in ends}) == 1 for file in files)
+    whole, killed = (read_json(end / "progress.json")["history"][-1]["loss"] for end in ends)
+    apart = abs(whole - killed) / max(abs(whole), 1e-9)
+    return {
+        "name": f"resume: {device.type}{' deterministic' if deterministic else ''}",
+        "found": f"went on at step {reached}; {'the same bytes' if equal else f'held-out loss differs by {apart:.1e}'}",
+        "expected": f"step {SAVED}; {'the same bytes' if exact else f'at most {CLOSE:.0e}'}",
+        "verdict": "ok" if reached == SAVED and (equal if exact else apart <= CLOSE) else "FAILED",
+        "losses": [whole, killed],
+    }
+
+
+def start(device: torch.device, folder: Path, more: Sequence[str], code: int = 0) -> None:
+    """One process of the run, which must end with this code."""
+    command = [
+        sys.executable,
+        "-m",
+        "pipelines.commands.gpu_check",
+        "train",
+        "--device",
+        device.type,
+        "--folder",
+        str(folder),
+    ]
+    done = subprocess.run([*command, *more], stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != code:
+        raise RuntimeError(f"a run ended with {done.returncode}, not {code}: {done.stderr.strip()[-500:]}")

@@ -1,0 +1,167 @@
+"""What can be played with: a generator, a discriminator and fine-tuned models, as the stages of a model have left them.
+
+A name of params.yaml stands for its folders under build/, a folder for itself or the models in it. What pre-training
+left is loaded at once, so that damage is told where the command was typed; fine-tuned models when they are first asked.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tokenizers import decoders
+
+import electra
+from electra.answering import answer
+from electra.asking import Asked, as_row
+from electra.data.word_cache import CONTINUATION
+from electra.errors import BadInput
+from electra.files import read_json
+from electra.finetuning.folder import is_finetuned
+from electra.finetuning.reading import read_rows
+from electra.finetuning.task_kind import Row
+from electra.finetuning.task_registry import kind_of
+from electra.finetuning.tasks import GLUE, SQUAD
+from electra.inference import Model
+from pipelines.config.params import load
+from pipelines.report.examples import LABELS
+from pipelines.sources import asked
+
+TEXTS, ROWS = 12, 12  # examples that the page offers
+FIRST_SEED = "pretrained-seed*/config.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """A fine-tuned model, and where rows of its task's dev split may lie."""
+
+    title: str
+    folder: Path
+    rows: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shelf:
+    """The models that the page may use, and some held-out texts."""
+
+    name: str
+    data: str  # what they were trained on
+    models: dict[str, Model]  # discriminator and generator, as far as they are there
+    tuned: dict[str, Tuned]
+    texts: Sequence[str] = ()
+    load: Any = field(default_factory=lambda: lru_cache(maxsize=4)(electra.load), repr=False)
+
+    @staticmethod
+    def open(wanted: str | None) -> "Shelf":
+        """The shelf of a name in params.yaml (without one, of the first that a run covers), or of a folder."""
+        if wanted is not None and (folder := Path(wanted)).is_dir():
+            folders = [folder] if (folder / "config.json").is_file() else _folders(folder, "*/config.json")
+            return _shelf(folder.absolute().name, "", folders, {})
+        params = load()
+        name = wanted or next(iter(params.run.models), "tiny")
+        params.require("finetunings", name)
+        tasks, data = Path("build/tasks") / params.finetunings[name].tasks, params.data("glue", name)
+        pretrained = Path("build/models") / params.finetunings[name].model
+        glue, squad = (Path("build") / kind / name for kind in ("glue", "squad"))
+        tuned: dict[str, Tuned] = {}
+        for each in _folders(glue, f"*/{FIRST_SEED}"):
+            task = each.parent.name
+            title = GLUE[task].title if task in GLUE else task
+            tuned.setdefault(title, Tuned(title=title, folder=each, rows=tasks / task))
+        for each in _folders(squad, f"*/{FIRST_SEED}"):
+            title = f"SQuAD {each.parent.name}"
+            tuned.setdefault(title, Tuned(title=title, folder=each, rows=tasks / SQUAD.get(each.parent.name, "")))
+        if not (folders := _folders(pretrained, "*/config.json")) and not tuned:
+            stage = "published" if name in params.published else "pretrain"
+            do = f"`dvc repro pipelines/dvc.yaml:{stage}@{name}` makes it"
+            raise BadInput(pretrained, "there is no such model", "what a stage has left there", do)
+        return _shelf(name, data, folders, tuned)
+
+    def need(self, kind: str) -> Model:
+        """The discriminator or the generator."""
+        if kind not in self.models:
+            raise BadInput(self.name, f"has no {kind}", "a model that was pre-trained with one")
+        return self.models[kind]
+
+    def chosen(self, title: object) -> Tuned:
+        """A fine-tuned model by its title."""
+        if not isinstance(title, str) or title not in self.tuned:
+            expected = f"one of {', '.join(self.tuned) or 'none: nothing is fine-tuned'}"
+            raise BadInput("task", f"is {title!r:.80}", expected)
+        return self.tuned[title]
+
+    def about(self, tuned: Tuned) -> Row:
+        """What a fine-tuned model is asked, and examples of it with the answers that are wanted."""
+        form = form_of(self.load(tuned.folder))
+        fields, task = form.names[0], form.task
+        labels = {each: named(task.name, each) for each in task.labels}
+        use = kind_of(task).use(task)
+        kind = use if use in {"question", "words"} else "classes" if task.labels else "number"
+        return {"kind": kind, "fields": fields, "labels": labels, "examples": list(_examples(tuned, form))}
+
+    def answer(self, tuned: Tuned, row: Row) -> Row:
+        """A fine-tuned model's answer to a row by the names of its columns."""
+        model = self.load(tuned.folder)
+        (found,) = answer(model.ready, [as_row(form_of(model), row, "0", "row")], model.device)
+        return found
+
+
+def form_of(model: Model) -> Asked:
+    """What the texts of a row are called."""
+    assert model.ready is not None
+    return asked.of(model.ready.task)
+
+
+def named(task: str, label: object) -> str:
+    """A label in words."""
+    return LABELS.get(task, {}).get(str(label), str(label)).replace("_", " ")
+
+
+def _folders(root: Path, pattern: str) -> list[Path]:
+    """Folders of models, those of low seeds first."""
+
+    def order(path: Path) -> list[int | str]:
+        return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(path))]
+
+    return sorted((path.parent for path in root.glob(pattern)), key=order)
+
+
+def _shelf(name: str, data: str, folders: Iterable[Path], tuned: dict[str, Tuned]) -> Shelf:
+    models: dict[str, Model] = {}
+    texts: Sequence[str] = ()
+    for folder in folders:
+        if is_finetuned(folder):
+            tuned.setdefault(folder.name, Tuned(title=folder.name, folder=folder))
+            continue
+        model = electra.load(folder)
+        if model.kind in {"discriminator", "generator"} and model.kind not in models:
+            models[model.kind] = model
+            texts = texts or _texts(folder.parent / "examples.json", model)
+    if not models and not tuned:
+        expected = "a discriminator, a generator or a fine-tuned model"
+        raise BadInput(name, "holds nothing to play with", expected, "give the name of a model, or the folder of one")
+    return Shelf(name=name, data=data, models=models, tuned=tuned, texts=texts)
+
+
+def _texts(path: Path, model: Model) -> list[str]:
+    """The held-out texts that pre-training has kept as examples, put together from their pieces."""
+    if not path.is_file():
+        return []
+    special = {"[CLS]", "[SEP]", "[PAD]"}
+    rows = [[piece for piece in row["original"] if piece not in special] for row in read_json(path)[:TEXTS]]
+    return [decoders.WordPiece(prefix=CONTINUATION).decode(pieces) for pieces in rows if pieces]
+
+
+def _examples(tuned: Tuned, form: Asked) -> Iterable[Row]:
+    """Rows of the dev split by the names of their columns, with the wanted answer; none if they are not there."""
+    path = tuned.rows / "dev.jsonl" if tuned.rows else None
+    if path is None or not path.is_file():
+        return
+    for row in islice(read_rows(path, form.task), ROWS):
+        texts, wanted = kind_of(form.task).show(row)
+        if wanted is row.get("label"):
+            wanted = named(form.task.name, wanted) if form.task.labels else f"{wanted:.1f}"
+        yield {"row": dict(zip(form.names[0], texts, strict=False)), "wanted": wanted}

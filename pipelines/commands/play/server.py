@@ -1,0 +1,210 @@
+"""What the page may ask, as JSON over HTTP, and who may ask it.
+
+| request | answer |
+|---|---|
+| GET /models | the models' name and data, what they can do, held-out texts, titles of fine-tuned ones |
+| POST /read {text} | its tokens with the discriminator's suspicion; each `[MASK]` filled, and the proposals |
+| POST /propose {text, token} | the generator's proposals for one token |
+| POST /corrupt {text, rate, seed} | the text with tokens replaced by samples, and what is suspected in it |
+| POST /task {task} | what a fine-tuned model is asked, with examples |
+| POST /ask {task, row} | its answer (electra/answering.py) |
+
+Another site that the browser shows can ask nothing: the Host header must name this machine (a name that
+is made to point here does not help), and a body must be JSON, which a browser sends to a strange address
+only with leave, never given.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+import electra
+from electra.data.tokenizer import MASK
+from electra.errors import BadConfig, BadInput, UserError, shown
+from electra.files import encodes
+from pipelines.commands.play.model_registry import Shelf
+
+ROOM = 1 << 16  # bytes of a request
+MASKS = 20  # each is a look at the whole text
+PROPOSALS = 10
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+Body = dict[str, Any]
+
+
+def application(shelf: Shelf, hosts: Sequence[str]) -> Starlette:
+    """The page and its six questions, for requests to one of the `hosts`."""
+    one_at_a_time = threading.Lock()  # torch has the cores to itself
+
+    def question(answer: Callable[[Shelf, Body], Any]) -> Route:
+        def work(body: Body) -> Any:
+            with one_at_a_time:
+                return answer(shelf, body)
+
+        async def endpoint(request: Request) -> Response:
+            return JSONResponse(await run_in_threadpool(work, await _body(request)))
+
+        return Route(f"/{answer.__name__}", endpoint, methods=["POST"])
+
+    async def models(request: Request) -> Response:
+        titles = {"name": shelf.name, "data": shelf.data, "texts": list(shelf.texts), "tasks": list(shelf.tuned)}
+        return JSONResponse(titles | {kind: kind in shelf.models for kind in ("discriminator", "generator")})
+
+    def file(path: str, name: str) -> Route:
+        return Route(path, lambda request: FileResponse(Path(__file__).with_name(name)))
+
+    return Starlette(
+        routes=[
+            file("/", "page.html"),
+            file("/page.css", "page.css"),
+            file("/page.js", "page.js"),
+            Route("/models", models),
+            *map(question, (read, propose, corrupt, task, ask)),
+        ],
+        middleware=[
+            Middleware(_WithHeaders),
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
+        ],
+        exception_handlers={UserError: _mistake, HTTPException: _refused, Exception: _bug},
+    )
+
+
+def read(shelf: Shelf, body: Body) -> Body:
+    """A text judged; hidden words are filled from left to right, each in view of those before it."""
+    text = _text(body)
+    if text.count(MASK) > MASKS:
+        raise BadInput("text", f"has {text.count(MASK)} times {MASK}", f"at most {MASKS}")
+    masks, places = [], []
+    for _ in range(text.count(MASK)):
+        first, *_ = electra.propose(text, shelf.need("generator"), count=PROPOSALS)
+        before, _, after = text.partition(MASK)
+        text = first.texts[0]
+        masks.append({"shares": _shares(first.pieces, first.probability)})
+        places.append((len(before.rstrip()), len(text) - len(after)))
+    return {**_judged(shelf, text, places), "masks": masks}
+
+
+def propose(shelf: Shelf, body: Body) -> Body:
+    """What the generator would write in place of one token, and the text with each."""
+    text, token = _text(body), body.get("token")
+    if type(token) is not int:
+        raise BadInput("token", f"is {shown(token)}", "the number of a token")
+    (filled,) = electra.propose(text.replace(MASK, ""), shelf.need("generator"), hide=[token], count=PROPOSALS)
+    return {"shares": _shares(filled.pieces, filled.probability), "texts": filled.texts, "original": filled.original}
+
+
+def corrupt(shelf: Shelf, body: Body) -> Body:
+    """A text as the discriminator meets it in training."""
+    rate, seed = body.get("rate", 0.15), body.get("seed", 0)
+    if type(seed) is not int or not 0 <= seed < 2**31:
+        raise BadInput("seed", f"is {shown(seed)}", "a whole number, 0 to 2147483647")
+    corrupted = electra.corrupt(_text(body), shelf.need("generator"), mask_rate=rate, seed=seed)
+    changed = [number for number, replaced in enumerate(corrupted.replaced) if replaced]
+    originals = [corrupted.original[slice(*corrupted.offsets[number])] for number in changed]
+    return _judged(shelf, corrupted.text, [tuple(corrupted.places[number]) for number in changed], originals)
+
+
+def task(shelf: Shelf, body: Body) -> Body:
+    """What a fine-tuned model is asked."""
+    return shelf.about(shelf.chosen(body.get("task")))
+
+
+def ask(shelf: Shelf, body: Body) -> Body:
+    """A fine-tuned model's answer to one row."""
+    row = body.get("row")
+    if not isinstance(row, dict):
+        raise BadInput("row", f"is {shown(row)}", "texts by the names of their columns")
+    return shelf.answer(shelf.chosen(body.get("task")), row)
+
+
+def _text(body: Body) -> str:
+    text = body.get("text")
+    if not isinstance(text, str) or not encodes(text):
+        raise BadInput("text", f"is {shown(text)}", "text")
+    return text
+
+
+def _shares(pieces: Sequence[str], probability: Iterable[float]) -> list[tuple[str, float]]:
+    return [(piece, float(share)) for piece, share in zip(pieces, probability, strict=True)]
+
+
+def _judged(shelf: Shelf, text: str, places: Sequence[tuple[int, int]], originals: Sequence[str] = ()) -> Body:
+    """The tokens of a text: place, suspicion, and whether one of the `places` that were written in lies there."""
+    if "discriminator" in shelf.models:
+        (judged,) = shelf.models["discriminator"].replaced([text])
+        shares: list[float | None] = judged.probability.tolist()
+        found: Iterable[tuple[Any, float | None]] = zip(judged.offsets.tolist(), shares, strict=True)
+    else:
+        encoding = shelf.need("generator").tokenizer.raw.encode(text, add_special_tokens=False)
+        found = ((place, None) for place in encoding.offsets)
+    tokens = []
+    for (start, end), share in found:
+        there = [number for number, (left, right) in enumerate(places) if left < end and start < right]
+        token = {"start": start, "end": end, "share": share, "new": bool(there)}
+        tokens.append(token | ({"was": " ".join(originals[number] for number in there)} if there and originals else {}))
+    return {"text": text, "tokens": tokens}
+
+
+async def _body(request: Request) -> Body:
+    """The JSON object of a request; raises HTTPException for another type, too many bytes or anything else."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, "content-type: expected application/json")
+    raw = bytearray()
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > ROOM:
+            raise HTTPException(413, f"the request has more than {ROOM:,} bytes; shorten the text")
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "the request is no JSON") from None
+    if not isinstance(value, dict):
+        raise HTTPException(400, f"the request is {shown(value)}; expected a JSON object")
+    return value
+
+
+def _mistake(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 400 if isinstance(error, BadInput | BadConfig) else 500)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+def _bug(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": "this is a bug; the terminal that runs `electra play` shows where"}, 500, HEADERS)
+
+
+class _WithHeaders:
+    """Every answer tells the browser to load nothing from elsewhere."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] += [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+            await send(message)
+
+        await self.app(scope, receive, sent)

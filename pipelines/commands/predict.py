@@ -1,0 +1,44 @@
+"""`python -m pipelines predict` and `score`: rows in, answers out, a few hundred at a time.
+
+Rows come as files of training do, or as plain text (pipelines/sources/asked.py), by the model's column names, or `a`
+and `b`; `words`; `question` and `context`. The task's own id, or an `id`, is kept; rows without one are numbered.
+Nothing is written to `--output` unless all rows were answered.
+"""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from electra.answering import answer
+from electra.errors import BadInput, SourceUnreachable
+from electra.files import dump_line, write_through
+from electra.finetuning import scoring
+from electra.finetuning.folder import load_model
+from electra.finetuning.reading import read_rows
+from electra.finetuning.tasks import find
+from pipelines.sources import asked
+from pipelines.stages import verified
+
+
+def predict(model: Path, files: Iterable[str], output: str | None) -> None:
+    """Answer the rows of all files in turn."""
+    if not model.is_dir():
+        raise SourceUnreachable(model, "there is no such folder", "a fine-tuned model", "give the folder of one")
+    if output is not None and Path(output).is_dir():
+        raise BadInput(output, "is a folder", "a file to write to", "give --output a name in it")
+    ready = load_model(model)
+    form = asked.of(ready.task)
+    lines = (dump_line(line) for name in files for line in answer(ready, asked.read(form, name)))
+    if output is not None:
+        write_through(Path(output), "".join(lines))
+        return
+    for line in lines:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+
+
+def score(rows: Path, task: str, path: Path, split: str) -> dict[str, float]:
+    """Every metric of a file of predictions of one split of a task."""
+    verified.task_rows(rows.name)
+    predictions, found = scoring.read_predictions(path), find(rows / task, task)
+    return scoring.score(found, read_rows(rows / task / f"{split}.jsonl", found), predictions, path)

@@ -1,0 +1,88 @@
+"""Replay a step refused for NaN or infinity: from the last good checkpoint, step by step, in a folder aside.
+
+The bundle `runs/pretrain-M/nonfinite-step-N.json` holds the settings, the slices and the rows; everything random is a
+function of the step. Nothing of the run itself is changed.
+"""
+
+import dataclasses
+import json
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from electra.config import build
+from electra.data.order import row_indices
+from electra.errors import BadInput, NonFinite
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.flops import training_steps
+from electra.pretraining.phases import phase_at, phases_of
+from electra.pretraining.trainer import Launch
+from electra.storage import checkpoint
+from electra.storage.manifest import read_sealed
+from electra.storage.run_dir import intact
+from pipelines.config.params import Params
+from pipelines.runtime.progress_bar import ProgressBar
+from pipelines.stages.pretrain import ModelRows
+
+NEVER = 10**9
+
+
+def replay(name: str, params: Params) -> dict[str, Any]:
+    """Replay the newest bundle of a model: the exact step, its loss, gradient norm and rows, and the losses before it.
+
+    Raises NonFinite if it does not come again, and BadInput where there is nothing to replay or the run has changed
+    since.
+    """
+    run = Path("runs") / f"pretrain-{name}"
+    bundles = {int(re.findall(r"\d+", path.stem)[-1]): path for path in run.glob("nonfinite-step-[0-9]*.json")}
+    if not bundles:
+        raise BadInput(run, "holds no nonfinite-step-*.json", "a run that was stopped by NaN or infinity")
+    path = bundles[max(bundles)]
+    bundle = read_sealed(path, "remove it, or run the training again")
+    config = build(ElectraConfig, bundle["config"], path.name)
+    rows = ModelRows(params, params.models[name].tokens, config)
+    owner = rows.fingerprint(config)
+    if any(of.get("fingerprint") != owner for of in (bundle, *intact(run).values())):
+        raise BadInput(path, "is of other settings, data or code than those here", "the ones that it was made with")
+    every: dict[str, Any] = {"log_every": 1, "eval_every": NEVER, "save_every": NEVER}
+    alone = dataclasses.replace(config.pretrain, accumulate=bundle["slices"], **every)
+    losses: dict[int, float] = {}
+
+    def log(step: int, numbers: dict[str, float]) -> None:
+        if "train/loss" in numbers:
+            losses[step] = numbers["train/loss"]
+
+    with tempfile.TemporaryDirectory(prefix="electra-replay-") as folder:
+        aside = Path(folder) / "run"
+        for step in checkpoint.steps(run):
+            shutil.copytree(run / f"step-{step}", aside / f"step-{step}")
+        settings = dataclasses.replace(config, pretrain=alone)
+        try:
+            rows.train(settings, aside, log=log, launch=Launch(title=f"replay {name}", bar=ProgressBar), owner=owner)
+        except NonFinite:
+            (again,) = aside.glob("nonfinite-step-*.json")
+            found = read_sealed(again)
+        else:
+            do = "suspect the machine, or torch's build"
+            raise NonFinite(path, "did not come again", f"step {bundle['step']}", do)
+    step = found["step"]
+    steps = training_steps(config, rows.tokenizer.vocab_size)
+    phase = phase_at(phases_of(config.pretrain, steps), step - 1)
+    read = rows.others.get(phase.length, rows.train_rows)
+    chosen = row_indices(config.pretrain.seed, step - 1, phase.batch, len(read))
+    return {
+        "bundle": str(path),
+        "checkpoint": found["checkpoint"],
+        "step": step,
+        "loss": found["loss"],
+        "gradient_norm": found["gradient_norm"],
+        "losses_before": {before: losses[before] for before in sorted(losses)[-5:]},
+        "rows": chosen.tolist(),
+    }
+
+
+def show(name: str, params: Params) -> str:
+    """The replay as JSON text."""
+    return json.dumps(replay(name, params), indent=2)

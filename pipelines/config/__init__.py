@@ -1,0 +1,1 @@
+"""params.yaml as dataclasses."""

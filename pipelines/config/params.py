@@ -1,0 +1,301 @@
+"""params.yaml to frozen dataclasses: one reader, the same YAML that DVC reads (1.2: `1e-4` is a number, `on` is text).
+
+Unknown and duplicate keys are refused with the nearest valid one, and every name that a section uses for another
+(model -> tokens -> corpus, model -> encoder, fine-tuning -> model, tasks and recipe) must exist.
+"""
+
+import functools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from electra.config import build, digest, merge, nearest, plain, require, require_once, written
+from electra.data.packing import TokensConfig
+from electra.errors import BadConfig
+from electra.finetuning.tasks import GLUE, SQUAD, ArmName, FinetuneSection
+from electra.nn.config import AnyEncoderConfig
+from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, PretrainConfig
+from pipelines.config.ablation_config import AblationConfig, Protocol
+from pipelines.config.groups import AnyTokenizer, with_groups
+from pipelines.config.settings_file import one_line, read
+from pipelines.sources import CorpusConfig, LocalTasks, OwnTasks, TaskSourceConfig
+
+FILE = Path("params.yaml")
+Names = tuple[str, ...]
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")  # names become folders, DVC stages and parts of dotted keys
+SECTIONS = ("corpora", "tokens", "tasks", "encoders", "recipes", "models", "published", "finetunings")
+PAPER = "paper"  # the recipe that the others change
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """What a bare `dvc repro` covers."""
+
+    models: tuple[str, ...]
+    ablations: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """One pre-training: where its rows come from, its two networks, its objective and schedule.
+
+    In params.yaml `encoder` is a name under `encoders`; here it is what stands there.
+    """
+
+    tokens: str
+    encoder: AnyEncoderConfig
+    pretrain: PretrainConfig
+    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+
+    def __post_init__(self) -> None:
+        self.electra()
+
+    def electra(self) -> ElectraConfig:
+        """The part that defines the pre-training."""
+        return ElectraConfig(
+            encoder=self.encoder, pretrain=self.pretrain, generator=self.generator, objective=self.objective
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedConfig:
+    """A model that was pre-trained elsewhere, as a Hugging Face folder."""
+
+    folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuningConfig:
+    """A model, pre-trained here or elsewhere, on the tasks of a source, by a recipe."""
+
+    model: str
+    tasks: str
+    recipe: str
+    arms: tuple[ArmName, ...] = ("pretrained",)
+
+    def __post_init__(self) -> None:
+        require_once(self.arms, "arms")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """All of params.yaml. Sections that a dvc.yaml names have no defaults, since DVC knows none."""
+
+    corpora: dict[str, CorpusConfig]
+    tokens: dict[str, TokensConfig]
+    tasks: dict[str, TaskSourceConfig]
+    encoders: dict[str, AnyEncoderConfig]
+    recipes: dict[str, dict[str, Any]]
+    models: dict[str, ModelConfig]
+    published: dict[str, PublishedConfig]
+    finetunings: dict[str, FinetuningConfig]
+    ablations: dict[str, AblationConfig]
+    run: RunConfig
+    tokenizers: dict[str, AnyTokenizer] = field(default_factory=dict)
+    protocols: dict[str, Protocol] = field(default_factory=dict)
+    tracking: Literal["mlflow", "none"] = "mlflow"
+
+    def __post_init__(self) -> None:
+        for section in (*SECTIONS, "ablations", "tokenizers"):
+            for name in getattr(self, section):
+                fits = NAME.fullmatch(name) is not None
+                require(fits, f"{section}.{name}", name, "a name of letters, digits, _ and -", renamed(name))
+        for name, tokens in self.tokens.items():
+            self.require("corpora", tokens.corpus, f"tokens.{name}.corpus")
+        for name, model in self.models.items():
+            self.require("tokens", model.tokens, f"models.{name}.tokens")
+            lengths = self.tokens[model.tokens].lengths
+            expected = f"one of tokens.{model.tokens}.lengths ({', '.join(map(str, lengths))})"
+            for length in model.pretrain.lengths:
+                add = f"add {length} to tokens.{model.tokens}.lengths"
+                require(length in lengths, f"models.{name}.pretrain.length", length, expected, add)
+        for name in self.published:
+            require(name not in self.models, f"published.{name}", name, "a name that no model has")
+        require(PAPER in self.recipes, "recipes", list(self.recipes), f"{PAPER} among them: the others change it")
+        self.finetune.check({})
+        for name in self.finetunings:
+            self._check_finetuning(name)
+        for name in self.ablations:
+            self._check_ablation(name)
+        for section in ("models", "ablations"):
+            names = getattr(self.run, section)
+            require_once(names, f"run.{section}", empty=True)
+            for name in names:
+                self.require(section, name, f"run.{section}")
+        for name in self.run.models:
+            self.require("finetunings", name, "run.models")
+
+    def _check_finetuning(self, name: str) -> None:
+        config, where = self.finetunings[name], f"finetunings.{name}"
+        if config.model not in self.published:
+            self.require("models", config.model, f"{where}.model")
+        self.require("tasks", config.tasks, f"{where}.tasks")
+        self.require("recipes", config.recipe, f"{where}.recipe")
+        recipe, changes, own = f"recipes.{config.recipe}", self.changes(name), self.own_tasks(config.tasks)
+        self.finetune.check(changes, recipe, own)
+        if model := self.models.get(config.model):
+            asked = name in self.run.models or "squad" in changes
+            squad = ("squad",) if asked and self.squad_versions(name) else ()
+            tasks = (*self.finetune.selected(changes, recipe, own), *squad)
+            self.require_room(recipe, changes, tasks, own, model.encoder.positions)
+
+    def _check_ablation(self, name: str) -> None:
+        ablation, where = self.ablations[name], f"ablations.{name}"
+        self.require("models", ablation.model, f"{where}.base.model")
+        self.require("protocols", ablation.model, f"{where}.base.model")
+        self.require("tasks", ablation.data, f"{where}.base.data")
+        self.require("recipes", ablation.recipe, f"{where}.base.recipe")
+        model, own = self.models[ablation.model], self.own_tasks(ablation.data)
+        fits = ablation.tokens == model.tokens
+        require(fits, f"{where}.base.tokens", ablation.tokens, f"the model's: {model.tokens}")
+        shortest = min(self.arm(name, arm).encoder.positions for arm in ablation.settings)
+        self.finetune.check(ablation.finetune, f"{where}.finetune", own)
+        tasks = (*GLUE, *SQUAD.values(), *own)
+        for task in ablation.tasks:
+            require(task in tasks, f"{where}.tasks", task, f"of {', '.join(tasks)}", nearest(task, tasks))
+        changes = merge(self.recipe(ablation.recipe), ablation.finetune)
+        self.require_room(f"{where}.finetune", changes, ablation.tasks, own, shortest)
+
+    @functools.cached_property
+    def finetune(self) -> FinetuneSection:
+        """The recipe that all others change."""
+        return build(FinetuneSection, self.recipes[PAPER], f"recipes.{PAPER}")
+
+    def recipe(self, name: str) -> dict[str, Any]:
+        """What a recipe changes of the paper's."""
+        return {} if name == PAPER else self.recipes[name]
+
+    def changes(self, finetuning: str) -> dict[str, Any]:
+        """What a fine-tuning changes of the paper's recipe: its own recipe, and its arms."""
+        config = self.finetunings[finetuning]
+        return merge(self.recipe(config.recipe), {"defaults": {"arms": list(config.arms)}})
+
+    def require_room(self, where: str, changes: dict[str, Any], tasks: Iterable[str], own: Names, longest: int) -> None:
+        """Raise BadConfig where a task has rows beyond the encoder's positions, or SQuAD windows that skip text."""
+        for task in tasks:
+            squad = task.startswith("squad")
+            resolved = self.finetune.resolve_squad(changes, where) if squad else None
+            length = (resolved or self.finetune.resolve(task, changes, where, own)).length
+            expected = f"at most the encoder's positions ({longest})"
+            if length > longest:
+                raise BadConfig(where, f"has rows of {length} tokens for {task}", expected)
+
+    def own_tasks(self, source: str) -> tuple[str, ...]:
+        """The names of the tasks that a source has beside GLUE's."""
+        tasks = self.tasks[source]
+        return tuple(tasks.tasks) if isinstance(tasks, OwnTasks) else ()
+
+    def squad_versions(self, finetuning: str) -> tuple[str, ...]:
+        """The versions of SQuAD that are asked for; none where the source has no SQuAD."""
+        config = self.finetunings[finetuning]
+        source = self.tasks[config.tasks]
+        if isinstance(source, OwnTasks) or (isinstance(source, LocalTasks) and source.squad is None):
+            return ()
+        return self.finetune.resolve_squad(self.changes(finetuning), f"recipes.{config.recipe}").versions
+
+    def of_model(self, model: str) -> tuple[str, ...]:
+        """The fine-tunings of a model."""
+        return tuple(name for name, config in self.finetunings.items() if config.model == model)
+
+    def require(self, section: str, name: str, where: str = "") -> None:
+        """Raise BadConfig unless `name` stands in a section."""
+        names = getattr(self, section)
+        if name not in names:
+            expected = f"one of {', '.join(names)}" if names else f"a name under {section}"
+            raise BadConfig(where or section, f"has no {name!r}", expected, renamed(name) or nearest(name, names))
+
+    def arm(self, ablation: str, arm: str) -> ModelConfig:
+        """The model of one arm: the ablation's model with the arm's settings."""
+        where = f"ablations.{ablation}.arms.{arm}"
+        values = plain(self.models[self.ablations[ablation].model])
+        for key, value in self.ablations[ablation].settings[arm].items():
+            *path, last = key.split(".")
+            section = values
+            for part in path:
+                section = section.get(part)
+                if not isinstance(section, dict):
+                    raise BadConfig(f"{where}.{key}", "is not a parameter", "a dotted key of the model")
+            section[last] = value
+        return build(ModelConfig, values, where)
+
+    def upstream(self, stage: str, name: str) -> tuple[str, ...]:
+        """The stages whose outs a stage reads, as DVC names them."""
+        if stage == "tokens":
+            return (f"corpus@{self.tokens[name].corpus}",)
+        if stage == "pretrain":
+            return (f"tokens@{self.models[name].tokens}",)
+        if stage in {"glue", "squad"}:
+            config = self.finetunings[name]
+            made = "published" if config.model in self.published else "pretrain"
+            return (f"tasks@{config.tasks}", f"{made}@{config.model}")
+        if stage == "ablation":
+            return (f"tokens@{self.ablations[name].tokens}", f"tasks@{self.ablations[name].data}")
+        return ()
+
+    def data(self, stage: str, name: str) -> str:
+        """What the numbers of a stage stand on: `sample world`, or the names of the corpora and task sources."""
+        labels: list[str] = []
+        for key in (f"{stage}@{name}", *self.ancestors(stage, name)):
+            kind, _, source = key.partition("@")
+            if kind == "corpus":
+                sample = any(one.kind == "sample" for one in self.corpora[source].sources)
+            elif kind == "tasks":
+                sample = self.tasks[source].kind == "sample"
+            else:
+                continue
+            labels.append("sample world" if sample else source)
+        return " + ".join(dict.fromkeys(labels))
+
+    def ancestors(self, stage: str, name: str) -> tuple[str, ...]:
+        """All stages that a stage rests on, nearest first."""
+        stages: dict[str, None] = {}
+        for key in self.upstream(stage, name):
+            stages[key] = None
+            stages.update(dict.fromkeys(self.ancestors(*key.split("@", 1))))
+        return tuple(stages)
+
+    def told(self, name: str) -> dict[str, Any]:
+        """All that params.yaml says of a name: its pre-training or its folder, and each of its fine-tunings."""
+        kinds = (self.models, self.published)
+        shown: dict[str, Any] = next((plain(kind[name]) for kind in kinds if name in kind), {})
+        of = dict.fromkeys((*self.of_model(name), *([name] if name in self.finetunings else [])))
+        finetunings = {each: plain(self.finetunings[each]) | {"changes": self.changes(each)} for each in of}
+        return shown | ({"finetunings": finetunings} if finetunings else {})
+
+    def facts(self, stage: str, section: str, name: str) -> dict[str, Any]:
+        """What a stage was asked to do, for its record; `section` is where its name stands."""
+        values: dict[str, Any] = plain(getattr(self, section)[name]) if section else plain(self.run)
+        if stage in {"glue", "squad"}:
+            return values | {"finetune": plain(self.finetune), "changes": self.changes(name)}
+        return values
+
+
+def settings_digest(ablation: str, params: Params) -> str:
+    """One hash of all settings that an ablation's record stands on, wherever they are written; names are none."""
+    config = params.ablations[ablation]
+    changes, own = merge(params.recipe(config.recipe), config.finetune), params.own_tasks(config.data)
+    tasks = {task: written(params.finetune.resolve(task, changes, own=own)) for task in config.tasks}
+    beside = {"recipe", "finetune", "title", "labels", "reference"}
+    settings = {key: value for key, value in written(config).items() if key not in beside}
+    return digest(settings, written(params.models[config.model]), tasks)
+
+
+def load(path: Path = FILE, over: Path | None = None) -> Params:
+    """Read params.yaml, with another file's entries laid over it; what is wrong is a BadConfig that names the key."""
+    values, file = read(path), path.name
+    if over is not None:
+        values, file = merge(dict(values), read(over)), f"{file} with {over}"
+    try:
+        return build(Params, with_groups(values), path.name)
+    except BadConfig as error:
+        where = one_line(error.where.removeprefix(path.name).removeprefix("."))
+        raise BadConfig(f"{file}: {where}", *map(one_line, (error.found, error.expected, error.do))) from None
+
+
+def renamed(name: object) -> str:
+    """What to type for a name of before: DVC's `-S` cannot set a key with a plus in it."""
+    plain = str(name).replace("++", "_plus")
+    return f"what was {name} is {plain} now" if plain != name else ""

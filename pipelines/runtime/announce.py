@@ -1,0 +1,98 @@
+"""The line that a run says once its first steps are done: what it runs on, in which way, and how long it will take."""
+
+import sys
+import time
+
+import torch
+
+from electra.devices import driver_version
+from electra.pretraining.config import PretrainConfig
+from electra.pretraining.dataloader import Feed
+from electra.pretraining.distributed import World
+from electra.pretraining.step import SETTLED, Step, lacks_to_compile
+from electra.pretraining.trainer import Trainer
+
+TIMED = 5  # steps that the estimate is made from
+
+
+class Announcer:
+    """Prints the line in each phase of a run, as soon as its pace is known."""
+
+    def __init__(self) -> None:
+        self._begun, self._pace = -1, Pace(torch.device("cpu"))
+
+    def __call__(self, trainer: Trainer, done: int) -> None:
+        """After the step `done` of this process."""
+        if self._begun != trainer.begun:
+            self._begun, self._pace = trainer.begun, Pace(trainer.device)
+        if (pace := self._pace.at(done - trainer.begun)) is None:
+            return
+        phase, of = trainer.phase, len(trainer.phases)
+        number, left = trainer.phases.index(phase) + 1, min(phase.last, trainer.end) - done
+        title = f"{trainer.title}, phase {number} of {of} (rows of {phase.length})" if of > 1 else trainer.title
+        line = announce(trainer.config.pretrain, trainer.world, trainer.step, trainer.feed, pace, left)
+        print(f"{title}: {line}", file=sys.stderr, flush=True)
+
+
+def announce(settings: PretrainConfig, world: World, step: Step, feed: Feed, pace: float, left: int) -> str:
+    """`pace` is seconds a step, `left` the steps to go."""
+    parts = [_device(world, settings), f"torch {torch.__version__}", step.precision]
+    if world.device.type == "cuda":
+        gigabytes = feed.nbytes / 1e9
+        parts += [_compiled(settings), _recorded(settings, world, step)]
+        parts += [f"rows {'on the GPU' if feed.resident else 'streamed from the disk'} ({gigabytes:.2g} GB)"]
+        parts += ["deterministic"] if settings.deterministic else []
+    return f"{', '.join(parts)}; {feed.tokens / pace:,.0f} tokens/s, {left:,} steps in about {_duration(pace * left)}"
+
+
+def _device(world: World, settings: PretrainConfig) -> str:
+    if world.device.type != "cuda":
+        return f"{world.size} processes of {_threads(settings)}" if world.size > 1 else f"CPU with {_threads(settings)}"
+    version = driver_version()
+    driver = f" (driver {version})" if version else ""
+    count = f"{world.size} × " if world.size > 1 else ""
+    return f"{count}{torch.cuda.get_device_name(world.device)}{driver}"
+
+
+def _threads(settings: PretrainConfig) -> str:
+    return f"{settings.threads} thread{'s' * (settings.threads > 1)}"
+
+
+def _compiled(settings: PretrainConfig) -> str:
+    if settings.compile == "off":
+        return "not compiled (pretrain.compile: off)"
+    lacking = lacks_to_compile() if settings.compile == "auto" else ""
+    return f"not compiled (no {lacking})" if lacking else "compiled"
+
+
+def _recorded(settings: PretrainConfig, world: World, step: Step) -> str:
+    if step.record:
+        return "recorded"
+    why = "pretrain.compile: off" if settings.compile == "off" else "it failed"
+    return f"not recorded ({'pretrain.parallel: fsdp' if world.sharded else why})"
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+class Pace:
+    """Seconds a step, from the clock over `TIMED` of them; on a GPU the host waits for it at both ends."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.first, self.begun = device, 0, 0.0
+
+    def at(self, count: int) -> float | None:
+        """After the `count`-th step of this process: the pace, once, when it is known."""
+        settled = SETTLED if self.device.type == "cuda" else 1
+        if count not in {settled, settled + TIMED}:
+            return None
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        if count == settled:
+            self.begun = time.monotonic()
+            return None
+        return (time.monotonic() - self.begun) / TIMED

@@ -1,0 +1,85 @@
+"""Units of work on a Dask cluster: ELECTRA_DASK=tcp://scheduler:8786 takes the place of this machine's processes.
+
+Scheduling, retries of what a lost worker held and transport are Dask's. What makes the bytes the same is checked here
+before a unit begins: a worker runs the code of this checkout, sees its folder, and has one thread.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from electra.config import digest
+from electra.errors import BadConfig, SourceUnreachable, Stopped
+from pipelines.stages import code_deps
+
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+VARIABLE = "ELECTRA_DASK"
+SECONDS = 10.0  # for the scheduler's first answer
+
+
+def run_units(
+    function: Callable[[Unit], Result], units: Sequence[Unit], address: str, mark: Path
+) -> Iterator[tuple[int, Result]]:
+    """As `electra.workers.run_units`, on the workers of the scheduler at `address`; `mark`: a file they share.
+
+    A unit whose worker is lost is given to another. Raises SourceUnreachable where no scheduler answers, BadConfig for
+    workers that cannot make these units.
+    """
+    try:
+        from distributed import CancelledError, Client, KilledWorker, as_completed
+    except ImportError:
+        do = f"pip install 'electra-workflow[dask]', or unset {VARIABLE} to use this machine's processes"
+        raise BadConfig(VARIABLE, "is set, and dask.distributed is not installed", "the package", do) from None
+    try:
+        client = Client(address, timeout=SECONDS)
+    except (OSError, ValueError) as error:
+        do = f"start it, or unset {VARIABLE} to use this machine's processes"
+        raise SourceUnreachable(VARIABLE, f"no scheduler answers at {address} ({error})", "", do) from None
+    with client:
+        workers = len(client.scheduler_info(n_workers=-1)["workers"])
+        print(f"{len(units):,} units go to {address}, which has {workers:,} workers", file=sys.stderr, flush=True)
+        here = (str(Path.cwd()), str(mark), mark.read_text("utf-8"), _code())
+        futures = {client.submit(_run, here, function, unit, pure=False): index for index, unit in enumerate(units)}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except KilledWorker as error:
+            found, do = f"a unit's workers died, again and again ({error})", "see their logs, and run it again"
+            raise Stopped(VARIABLE, found, "", do) from None
+        except CancelledError as error:
+            found = f"the scheduler at {address} is gone ({str(error).splitlines()[0]})"
+            do = "what is done is kept: start it and run the same command again"
+            raise SourceUnreachable(VARIABLE, found, "", do) from None
+        finally:
+            client.cancel(list(futures), force=True)
+
+
+def _code() -> str:
+    """What the data stages' code was when this process first looked: rooms are hashed once a process."""
+    return digest(code_deps.code("corpus"), code_deps.code("tokens"))
+
+
+def _run(here: tuple[str, str, str, str], function: Callable[[Unit], Result], unit: Unit) -> Result:
+    """In a worker: one unit, in the folder of whoever asks."""
+    from distributed import get_worker
+
+    folder, mark, told, code = here
+    worker: Any = get_worker()
+    if worker.state.nthreads != 1:
+        raise BadConfig(f"worker {worker.address}", f"has {worker.state.nthreads} threads", "--nthreads 1")
+    if _code() != code:
+        do = "start it anew in this checkout"
+        raise BadConfig(f"worker {worker.address}", "runs other code", "that of this checkout", do)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    try:
+        os.chdir(folder)
+        seen = Path(mark).read_text("utf-8")
+    except OSError:
+        seen = None
+    if seen != told:
+        do = "put the project where all machines see it"
+        raise BadConfig(f"worker {worker.address}", f"does not see {folder} as it is", "one shared folder", do)
+    return function(unit)

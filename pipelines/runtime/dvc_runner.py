@@ -1,0 +1,235 @@
+"""The one place that starts DVC, `dvc --wait-for-lock repro TARGET…`, or a stage beside it, and hands its lines on.
+
+The child stays in this process group, so that whoever ends the group (a worker that cancels, a terminal) ends it too.
+It has its own deadline, since a task's time-out is a signal and does not reach threads. Whatever way `repro` is left,
+nothing it has started survives: every descendant carries a mark in its environment and is found by it, even when
+its parent is dead. Should this process be killed itself, a watcher that waits for the end of a pipe does the same.
+"""
+
+import contextlib
+import os
+import re
+import selectors
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from electra.errors import UserError
+from pipelines import ROOT
+
+MARK = "ELECTRA_REPRO"
+PATIENCE = 30.0  # seconds between asking a process to stop and ending it
+EVERY = 1.0  # seconds between two calls of `log`
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where commands run: a checkout's folder, and what they find in their environment besides."""
+
+    folder: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def also(self, variables: Mapping[str, str]) -> "Place":
+        """The same place with more in its environment."""
+        return Place(self.folder, {**self.variables, **variables})
+
+
+class StageFailed(UserError):
+    """A stage did not end well; `exit_code` is the stage's own where DVC told it."""
+
+    def __init__(self, target: str, sentence: str, exit_code: int) -> None:
+        super().__init__(target, sentence)
+        self.exit_code = exit_code
+
+    @property
+    def mendable(self) -> bool:
+        """Whether only the user can mend it (settings, input, a source out of reach or closed): a retry is no use."""
+        return self.exit_code in {64, 65, 69, 77}
+
+
+@dataclass
+class Outcome:
+    """What DVC did: stages that ran, and stages that were up to date."""
+
+    ran: list[str] = field(default_factory=list)
+    cached: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    exit_code: int = 0
+
+    def read(self, line: str) -> None:
+        """Learn from one line of DVC's output."""
+        if match := re.match(r"Running stage '(?:.*:)?(.+)':", line):
+            self.ran.append(match[1])
+        elif match := re.match(r"Stage '(?:.*:)?(.+)' (didn't change|is cached)", line):
+            self.cached.append(match[1])
+        elif match := re.search(r"exited with (-?\d+)", line):
+            self.exit_code = int(match[1])
+        elif line.startswith(("error: ", "ERROR: ")):
+            self.errors.append(line[7:])
+
+
+def repro(
+    *targets: str,
+    place: Place | None = None,
+    single: bool = False,
+    pull: bool = False,
+    log: Callable[[str], None] = print,
+    seconds: float | None = None,
+) -> Outcome:
+    """Bring targets up to date, with everything they depend on unless `single`; raise StageFailed if DVC fails.
+
+    With `pull`, what ran elsewhere comes from the DVC remote, and as little of it as the targets need. `log` gets the
+    lines of at most a second at once. After `seconds` the stage is stopped as a cancel would stop it.
+    """
+    options = ["--single-item"] * single + ["--pull", "--allow-missing"] * pull
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *options, *targets]
+    return run(command, ", ".join(targets) or "report", place or Place(ROOT), log, seconds)
+
+
+def join(
+    stage: str, name: str, place: Place, *, log: Callable[[str], None] = print, seconds: float | None = None
+) -> None:
+    """Take part in a stage that DVC runs on another machine: its command here, without DVC, which is locked there."""
+    run([sys.executable, "-m", "pipelines", stage, name], f"{stage}@{name}", place, log, seconds)
+
+
+def run(
+    command: Sequence[str], name: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None
+) -> Outcome:
+    """Run a command that may start stages; raise StageFailed, with the stage's own sentence and code, if it fails."""
+    outcome = Outcome()
+    if code := follow(command, name, place, outcome.read, log, seconds):
+        sentence = outcome.errors[0] if outcome.errors else f"{command[2]} {command[-1]} ended with {code}"
+        raise StageFailed(name, sentence, outcome.exit_code or code)
+    return outcome
+
+
+def follow(
+    command: Sequence[str],
+    name: str,
+    place: Place,
+    read: Callable[[str], None],
+    log: Callable[[str], None],
+    seconds: float | None,
+) -> int:
+    """Run a command to its end or its time limit, every line to `read` and gathered ones to `log`; its exit code."""
+    gathered: list[str] = []
+    deadline = None if seconds is None else time.monotonic() + seconds
+    with child(command, place) as process:
+        spoken = time.monotonic()
+        for line in lines(process, deadline):
+            if line:
+                read(line)
+                gathered.append(line)
+            if gathered and (not line or time.monotonic() - spoken >= EVERY):
+                log("\n".join(gathered))
+                gathered, spoken = [], time.monotonic()
+        if gathered:
+            log("\n".join(gathered))
+        if deadline is not None and time.monotonic() >= deadline and process.poll() is None:
+            raise StageFailed(name, f"stopped after {seconds:g} seconds, its time limit; the next try resumes it", 75)
+        return process.wait()
+
+
+def lines(process: subprocess.Popen[bytes], deadline: float | None) -> Iterator[str]:
+    """A child's output by lines, an empty one for every quiet second; ends with the child or at the deadline."""
+    assert process.stdout is not None
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while deadline is None or time.monotonic() < deadline:
+            wait = EVERY if deadline is None else min(EVERY, max(0.0, deadline - time.monotonic()))
+            if not selector.select(wait):
+                yield ""
+                continue
+            data = os.read(process.stdout.fileno(), 65536)
+            *complete, rest = (rest + data).split(b"\n")
+            for line in complete:
+                yield text(line)
+            if not data:
+                break
+    if rest:
+        yield text(rest)
+
+
+def text(line: bytes) -> str:
+    """A line as a terminal would show it: what a carriage return overwrites is gone, colours too."""
+    shown = line.decode("utf-8", "replace").rstrip().rsplit("\r", 1)[-1]
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+@contextlib.contextmanager
+def child(command: Sequence[str], place: Place) -> Iterator[subprocess.Popen[bytes]]:
+    """A child process in this group whose whole family is gone when the block is left."""
+    mark = uuid.uuid4().hex
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    values = {**os.environ, **place.variables, "PATH": path, "PYTHONUNBUFFERED": "1", MARK: mark}
+    with watcher(mark):
+        process = subprocess.Popen(
+            command,
+            cwd=place.folder,
+            env=values,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            yield process
+        finally:
+            end(family(process.pid, mark))
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+@contextlib.contextmanager
+def watcher(mark: str) -> Iterator[None]:
+    """A process in its own group that asks all who carry the mark to stop if this process dies within the block."""
+    values = {key: value for key, value in os.environ.items() if key != MARK}
+    values["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), values.get("PYTHONPATH", "")]))
+    command, silent = [sys.executable, "-m", "pipelines.runtime.dvc_runner", mark], subprocess.DEVNULL
+    process = subprocess.Popen(
+        command, env=values, stdin=subprocess.PIPE, stdout=silent, stderr=silent, start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        process.kill()  # before the pipe's end could wake it
+        process.communicate()
+
+
+def family(pid: int | None, mark: str) -> list[psutil.Process]:
+    """A process, if one is given, with its descendants, and every process that carries the mark."""
+    members: set[psutil.Process] = set()
+    if pid is not None:
+        with contextlib.suppress(psutil.Error):
+            leader = psutil.Process(pid)
+            members.update([leader, *leader.children(recursive=True)])
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == mark:
+                members.add(process)
+    return sorted(members, key=lambda process: process.pid)
+
+
+def end(processes: list[psutil.Process], patience: float | None = None) -> None:
+    """Ask processes to stop, wait, and end those that did not."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    _, left = psutil.wait_procs(processes, timeout=PATIENCE if patience is None else patience)
+    for process in left:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(left, timeout=5)
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()  # ends when the process that holds the other end does
+    end(family(None, sys.argv[1]))

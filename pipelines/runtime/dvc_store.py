@@ -1,0 +1,82 @@
+"""The store that a team's machines share: a DVC remote with what stages made, and the run cache of what from.
+
+By the run cache a stage that ran anywhere, of the same settings, data and code, is not run again: `dvc repro --pull`
+takes its outs from the store, whatever the lock files of the checkout say. `dvc push` leaves out files under git
+(`results/*.json`), without which an entry of the run cache is no use, so this pushes, by DVC's own interface.
+
+    python -m pipelines.runtime.dvc_store FOLDER TARGET   # push the outs of a target and of all before it
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from electra.errors import SourceUnreachable
+
+PIPELINE = "pipelines/dvc.yaml"
+
+
+def keep(target: str) -> str:
+    """From the checkout that is the working folder: push the target, what it rests on and the run cache.
+
+    Returns the remote's name, or "" where there is none. Raises SourceUnreachable for one that does not take it.
+    """
+    from dvc.repo import Repo
+
+    with Repo() as repo:
+        name = str(repo.config["core"].get("remote") or "")
+        if name:
+            stages = [stage for stage in repo.stage.collect(target, with_deps=True) if not stage.always_changed]
+            outs = [out for stage in stages for out in stage.outs if out.hash_info]
+            used = (hashes for out in outs for hashes in out.get_used_objs().values())
+            _push(repo, name, {out.hash_info for out in outs}.union(*used))
+    return name
+
+
+def _push(repo: Any, name: str, made: set[Any]) -> None:
+    """Objects first: an entry of the run cache that is there promises that its objects are."""
+    url = repo.config["remote"][name]["url"]
+    do = "everything is kept in the cache here; mend it and start the same run again"
+    try:
+        refused = repo.cloud.push(made).failed
+        if not refused:
+            repo.stage_cache.push(None)
+    except Exception as error:  # of boto, ssh, the disk: whatever carries the bytes
+        raise SourceUnreachable(f"the store {name} ({url})", f"does not answer ({error})", "", do) from error
+    if refused:
+        raise SourceUnreachable(f"the store {name} ({url})", f"did not take {len(refused)} files", "all of them", do)
+
+
+def share(ours: Path, theirs: Path) -> bool:
+    """Give a clone the cache and the remotes of a checkout, as they are from where it lies; whether there is a remote.
+
+    Files that DVC puts into the clone are links where the file system can, so a run takes no room for what it reads.
+    """
+    from dvc.repo import Repo
+
+    with Repo(str(ours)) as repo:
+        cache = {"type": ["reflink", "hardlink", "copy"], **repo.config["cache"], "dir": repo.cache.local_cache_dir}
+        remotes, default = repo.config["remote"], repo.config["core"].get("remote")
+    with Repo(str(theirs)) as repo, repo.config.edit("local") as local:
+        local["cache"] = {key: cache[key] for key in ("dir", "type")}
+        local["remote"] = remotes
+        if default:
+            local["core"] = {"remote": default}
+    return bool(default)
+
+
+def main(folder: str, target: str) -> int:
+    """Keep what a run has made; says where, in one line."""
+    os.chdir(folder)  # DVC's names of stages are relative to it; this code is the worker's own and not the checkout's
+    try:
+        name = keep(target)
+    except SourceUnreachable as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    print(f"{target} is in", f"the store {name}" if name else "the cache of this machine; there is no remote")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,92 @@
+"""Units of work that survive a kill: each leaves a finished folder, and a second run does only what is missing.
+
+A unit's folder carries its own manifest: the hash of every file, and the fingerprint of the settings, the code and the
+input that it was made of. So it may as well be made on another machine: by a Dask cluster, where one is named.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from electra.files import LOCK, atomic_folder, remove
+from electra.storage import manifest
+from electra.storage.manifest import write_manifest
+from electra.workers import run_units, worker_count
+from pipelines.runtime import dask_cluster
+from pipelines.runtime.progress_bar import ProgressBar
+
+Job = TypeVar("Job")
+Counts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the bar shows of units: their sizes in bytes (1 each where unknown), and one of their counts."""
+
+    title: str
+    sizes: Sequence[int]
+    count: str
+
+
+def finish_units(
+    work: Path, fingerprint: str, function: Callable[[Job, Path], Counts], jobs: Sequence[Job], shown: Shown
+) -> list[Counts]:
+    """Call `function(job, folder)` for every job whose folder `work`/unit-NNNNN is not finished; return all counts.
+
+    `function` writes its files into an empty folder and returns JSON values. Folders made under another `fingerprint`
+    are removed first. The caller holds the work folder's lock. Units are made by this machine's processes, or by the
+    cluster of ELECTRA_DASK.
+    """
+    for leftover in work.glob(".unit-*.tmp-*"):
+        remove(leftover)
+    folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
+    for folder in set(work.glob("unit-[0-9]*")) - set(folders):
+        remove(folder)
+    results = [finished(folder, fingerprint) for folder in folders]
+    todo = [index for index, counts in enumerate(results) if counts is None]
+    tasks = [(function, jobs[index], folders[index], fingerprint) for index in todo]
+    address = os.environ.get(dask_cluster.VARIABLE, "") if todo else ""
+    if address:
+        made = dask_cluster.run_units(_finish, tasks, address, work / LOCK)
+    else:
+        made = run_units(_finish, tasks, worker_count())
+    sizes = shown.sizes
+    done = sum(size for size, counts in zip(sizes, results, strict=True) if counts is not None)
+    with ProgressBar(shown.title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards") as progress:
+        progress.update(done)
+        for position, result in made:
+            results[todo[position]] = result
+            done += sizes[todo[position]]
+            progress.update(done, **{shown.count: sum(counts.get(shown.count, 0) for counts in results if counts)})
+    return [counts for counts in results if counts is not None]
+
+
+def finish_unit(folder: Path, fingerprint: str, make: Callable[[Path], Counts]) -> Counts:
+    """The counts of one unit, which is made by `make(folder)` unless it is finished."""
+    counts = finished(folder, fingerprint)
+    if counts is None:
+        with atomic_folder(folder) as temporary:
+            counts = make(temporary)
+            write_manifest(temporary, kind="unit", fingerprint=fingerprint, counts=counts)
+    return counts
+
+
+def finished(folder: Path, fingerprint: str) -> Counts | None:
+    """The counts of a whole unit of this fingerprint. Another one, and a damaged one, is removed.
+
+    That loses nothing: a unit is a copy of a part of the input in another form, on its way into the stage's output, and
+    the same command makes it again.
+    """
+    if (whole := manifest.finished(folder, fingerprint)) is None:
+        remove(folder)
+        return None
+    counts: Counts = whole["counts"]
+    return counts
+
+
+def _finish(task: tuple[Callable[[Any, Path], Counts], Any, Path, str]) -> Counts:
+    function, job, folder, fingerprint = task
+    return finish_unit(folder, fingerprint, functools.partial(function, job))

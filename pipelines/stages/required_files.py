@@ -1,0 +1,57 @@
+"""Which files of a folder of official tasks the fine-tunings will need, so that they are asked for at once."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from electra.errors import SourceUnreachable
+from electra.finetuning.tasks import GLUE, SQUAD
+from pipelines import sources
+from pipelines.config.params import PAPER, Params
+from pipelines.sources import LocalTasks
+from pipelines.sources.glue import LAYOUTS
+from pipelines.sources.squad import FILES
+
+
+def needed(params: Params, source: str, only: str = "") -> dict[str, str]:
+    """Task -> the key that asks for it, of all fine-tunings that take their tasks from a source (or of one of them)."""
+    keys: dict[str, str] = {}
+    for name, config in params.finetunings.items():
+        if config.tasks == source and only in {"", name}:
+            changes, where = params.changes(name), f"recipes.{config.recipe}"
+            run = f"{where if 'run' in changes else f'recipes.{PAPER}'}.run"
+            for task in params.finetune.selected(changes, where, params.own_tasks(source)):
+                keys.setdefault(task, run)
+            for version in params.squad_versions(name):
+                keys.setdefault(SQUAD[version], f"{where}.squad.versions")
+    return keys or dict.fromkeys(params.finetune.run, f"recipes.{PAPER}.run")
+
+
+def check_tasks(params: Params, finetuning: str) -> None:
+    """Ask whether every file is there that is fine-tuned on; raises SourceUnreachable or BadInput if not."""
+    name = params.finetunings[finetuning].tasks
+    source, where = params.tasks[name], f"tasks.{name}"
+    sources.check(source, where)
+    if isinstance(source, LocalTasks):
+        require_files(sources.at_hand(source, where), needed(params, name, finetuning), where)
+
+
+def require_files(source: LocalTasks, tasks: dict[str, str], where: str) -> None:
+    """Raise SourceUnreachable for the first missing file; MNLI does without its second dev set, with a warning."""
+    for task, key in tasks.items():
+        for split, path in _files(source, task):
+            if path.is_file():
+                continue
+            if split in {"train", "dev"}:
+                do = f"put it there, or leave {task} out of {key}"
+                raise SourceUnreachable(where, f"there is no {path}", f"the {split} rows of {task}", do)
+            print(f"warning: {where}: there is no {path}; {task} is scored without its {split}", file=sys.stderr)
+
+
+def _files(source: LocalTasks, task: str) -> Iterator[tuple[str, Path]]:
+    if task in GLUE and source.glue:
+        for split in ("train", *GLUE[task].evaluation):
+            yield split, Path(source.glue) / LAYOUTS[task].path(split)
+    if task in FILES and source.squad:
+        for split, name in FILES[task].items():
+            yield split, Path(source.squad) / name

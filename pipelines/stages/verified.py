@@ -1,0 +1,27 @@
+"""What a stage reads of the stages before it, verified: whole, of the name it was asked for, and nothing unlisted."""
+
+from pathlib import Path
+
+from electra.errors import CorruptFile
+from electra.nn.weights import verify_folder
+from electra.storage.manifest import MANIFEST, verify_manifest
+from pipelines.config.params import Params
+from pipelines.stages import again
+
+
+def encoder(name: str, params: Params) -> Path:
+    """build/models/<name>/encoder, which fine-tuning starts from."""
+    folder = Path("build/models") / name / "encoder"
+    do = again("published" if name in params.published else "pretrain", name)
+    verify_folder(folder, do, model=name, part="encoder")
+    return folder
+
+
+def task_rows(name: str) -> Path:
+    """build/tasks/<name>; since a split that is not there is no fault, one that was put there is."""
+    folder, do = Path("build/tasks") / name, again("tasks", name)
+    listed = verify_manifest(folder, do=do, kind="tasks", name=name)["files"]
+    for path in sorted(folder.glob("*/*.json*")):
+        if str(path.relative_to(folder)) not in listed:
+            raise CorruptFile(path, f"is not in {MANIFEST}", "only files that it lists", f"move it away, or {do}")
+    return folder

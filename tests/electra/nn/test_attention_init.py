@@ -1,0 +1,123 @@
+"""Attention begins at a head's own word or at those beside it; all else is as published."""
+
+import pytest
+import torch
+
+from electra.errors import BadConfig
+from electra.nn.attention_init import mimetic_attention
+from electra.nn.config import EncoderConfig, ModernConfig
+from electra.nn.encoder import Layer
+from electra.nn.modern import turn
+from electra.nn.scratch_init import fresh_encoder
+
+SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 64, "embedding": 128}
+NARROW = {"layers": 2, "hidden": 128, "heads": 4, "ffn": 64, "embedding": 128}
+
+
+def query_and_key(layer: Layer) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    query, key, _ = layer.attention.qkv.weight.detach().chunk(3)
+    size = len(query) // layer.attention.heads
+    return list(zip(query.split(size), key.split(size), strict=True))
+
+
+def test_mimetic_heads_are_the_best_approximation_of_noise_and_identity():
+    layer = Layer(EncoderConfig(**SHAPE))
+    torch.manual_seed(3)
+    mimetic_attention([layer])
+    torch.manual_seed(3)
+    for query, key in query_and_key(layer):
+        wanted = 0.7 * torch.randn(256, 256) / 16 + 0.7 * torch.eye(256)
+        found = query.T @ key
+        left_out = (
+            torch.linalg.svdvals(wanted.double())[64:].square().sum().sqrt()
+        )  # Eckart and Young: no rank 64 is nearer
+        assert torch.linalg.norm((found - wanted).double()) == pytest.approx(left_out.item(), rel=1e-4)
+        assert torch.allclose(query.norm(dim=1), key.norm(dim=1), atol=1e-4)  # the roots are shared out evenly
+        assert found.diagonal().mean() > 5 * found.abs().mean()
+        assert (query.gather(1, query.abs().argmax(1, keepdim=True)) > 0).all()
+
+
+def test_mimetic_changes_queries_and_keys_and_nothing_else():
+    published, found = (fresh_encoder(EncoderConfig(**SHAPE, init=init), 500, 5) for init in ("published", "mimetic"))
+    again = fresh_encoder(EncoderConfig(**SHAPE, init="mimetic"), 500, 5)
+    for (name, value), other, twin in zip(
+        published.named_parameters(), found.parameters(), again.parameters(), strict=True
+    ):
+        assert torch.equal(other, twin), name
+        same = 512 if name.endswith("qkv.weight") else 0
+        assert torch.equal(value[same:], other[same:]), name
+        assert same == 0 or not torch.isclose(value[:same], other[:same]).any(1).all()
+
+
+def beside(share_TT, head):
+    """That a head looks at its word and no other as much; `share_TT` of each of a row's words."""
+    offset = (-1, 1, -2, 2)[head]
+    for position in range(2, 126):
+        assert share_TT[position].argmax() == position + offset, (head, position)
+        assert share_TT[position].max() > 0.25, (head, position)
+
+
+def test_heads_of_neighbours_look_at_the_words_beside_their_own():
+    encoder = fresh_encoder(EncoderConfig(**NARROW, init="neighbours", init_std=0.1), 500, 5).eval()
+    ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
+    query, key, _ = encoder.layers[0].attention.qkv(encoder.embeddings(ids, torch.zeros_like(ids))).chunk(3, -1)
+    for head in range(4):
+        one = slice(32 * head, 32 * head + 32)
+        beside((query[..., one] @ key[..., one].mT / 32**0.5).softmax(-1).mean(0), head)
+
+
+@pytest.mark.parametrize("changes", [{}, {"global_every": 1, "global_theta": 160_000.0, "init_std": 0.02}])
+def test_so_do_those_of_a_modern_encoder_whose_positions_turn_them(changes):
+    config = ModernConfig(**{"kind": "modern", **NARROW, "init": "neighbours", "init_std": 0.1, **changes})
+    encoder = fresh_encoder(config, 500, 5).eval()
+    ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
+    view = encoder.views(torch.arange(128), None)[True]
+    parts = encoder.layers[0].attention.qkv(encoder.embeddings(ids, torch.zeros_like(ids))).view(32, 128, 3, 4, 32)
+    query, key = turn(parts[:, :, :2], view.cos_TD, view.sin_TD).permute(2, 0, 3, 1, 4)
+    for head in range(4):
+        beside((query[:, head] @ key[:, head].mT / 32**0.5).softmax(-1).mean(0), head)
+
+
+def test_neighbours_of_a_modern_encoder_change_what_they_need_and_nothing_else():
+    published, found = (
+        fresh_encoder(ModernConfig(kind="modern", **NARROW, init=init), 500, 5) for init in ("published", "neighbours")
+    )
+    for (name, value), other in zip(published.named_parameters(), found.parameters(), strict=True):
+        changed = (value != other).nonzero()
+        if name == "layers.0.attention.qkv.weight":
+            assert changed[:, 0].max() < 256 and not other[:256, :-1].any()  # queries and keys read the constant
+        elif name == "embeddings.word.weight":
+            assert changed[:, 1].min() == 127 and other[:, -1].unique().numel() == 1
+        else:
+            assert not len(changed), name
+    ids = torch.arange(500)[None]
+    assert torch.allclose(found.embeddings(ids, ids)[..., -1], torch.tensor(4.0), rtol=0.15)
+
+
+def test_neighbours_change_what_they_need_and_nothing_else():
+    shape = SHAPE | {"embedding": 256, "layers": 2}
+    published, found = (
+        fresh_encoder(EncoderConfig(**shape, init=init), 500, 5) for init in ("published", "neighbours")
+    )
+    for (name, value), other in zip(published.named_parameters(), found.parameters(), strict=True):
+        changed = (value != other).nonzero()
+        if name == "layers.0.attention.qkv.weight":
+            assert changed[:, 0].max() < 512  # queries and keys
+        elif name in {"embeddings.word.weight", "embeddings.token_type.weight"}:
+            assert changed[:, 1].min() == 192 and not other[:, 192:].any()
+        elif name == "embeddings.position.weight":
+            words = found.embeddings.word.weight[:, :192]
+            assert not other[:, :192].any() and other[:, 192:].std().item() == pytest.approx(
+                2**0.5 * words.std().item(), rel=0.1
+            )
+        else:
+            assert not len(changed), name
+
+
+def test_neighbours_need_words_as_wide_as_the_layers():
+    with pytest.raises(BadConfig, match=r"embedding: is 128; expected hidden \(256\) with init neighbours"):
+        EncoderConfig(**SHAPE, init="neighbours")
+    with pytest.raises(BadConfig, match=r"embedding: is 128; expected hidden \(256\) with init neighbours"):
+        ModernConfig(kind="modern", **SHAPE, init="neighbours")
+    with pytest.raises(BadConfig, match="heads: is 8; expected at most 4 with init neighbours: narrow heads"):
+        ModernConfig(**{"kind": "modern", **NARROW, "heads": 8, "init": "neighbours"})

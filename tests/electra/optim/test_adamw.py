@@ -1,0 +1,78 @@
+"""The optimizer against the published formulas in float64."""
+
+import pytest
+import torch
+from torch import nn
+
+from electra.optim.adamw import build_optimizer, clip_gradients, layer_scale, network_scale, set_rate
+from electra.optim.schedule import learning_rate
+
+
+@pytest.mark.parametrize("correction", [False, True])
+def test_adamw_follows_the_formula(correction):
+    torch.manual_seed(0)
+    weight, bias = nn.Parameter(torch.randn(4, 3)), nn.Parameter(torch.randn(4))
+    optimizer = build_optimizer([("weight", weight), ("bias", bias)], weight_decay=0.01, bias_correction=correction)
+    p = [weight.detach().double().clone(), bias.detach().double().clone()]
+    m, v = [torch.zeros_like(x) for x in p], [torch.zeros_like(x) for x in p]
+    for step in range(1, 30):
+        rate = learning_rate(step, peak=1e-2, warmup=5, steps=40)
+        gradients = [torch.randn(4, 3), torch.randn(4)]
+        weight.grad, bias.grad = (g.clone() for g in gradients)
+        set_rate(optimizer, rate)
+        optimizer.step()
+        for i, (g, decay) in enumerate(zip(gradients, (0.01, 0.0), strict=True)):
+            g = g.double()
+            m[i] = 0.9 * m[i] + 0.1 * g
+            v[i] = 0.999 * v[i] + 0.001 * g * g
+            first, second = (m[i] / (1 - 0.9**step), v[i] / (1 - 0.999**step)) if correction else (m[i], v[i])
+            p[i] = p[i] - rate * (first / (second.sqrt() + 1e-6) + decay * p[i])
+    # 29 fp32 updates of size 1e-2 round to about 1e-7 each
+    torch.testing.assert_close(weight.detach().double(), p[0], atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(bias.detach().double(), p[1], atol=2e-6, rtol=1e-5)
+
+
+def test_biases_and_norms_are_not_decayed_but_embeddings_are():
+    module = nn.ModuleDict({"table": nn.Embedding(5, 4), "norm": nn.LayerNorm(4), "line": nn.Linear(4, 2)})
+    optimizer = build_optimizer(module.named_parameters(), weight_decay=0.1)
+    decayed = {id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
+    assert decayed == {id(module["table"].weight), id(module["line"].weight)}
+
+
+def test_layer_scale_published_has_one_power_more():
+    published, plain = layer_scale(12, 0.8), layer_scale(12, 0.8, published=False)
+    names = {
+        "encoder.layers.11.attention.qkv.weight": 1,
+        "encoder.layers.0.expand.bias": 12,
+        "encoder.embeddings.word.weight": 13,
+        "encoder.project.weight": 13,
+    }
+    for name, power in names.items():
+        assert plain(name) == pytest.approx(0.8**power)
+        assert published(name) == pytest.approx(0.8 ** (power + 1))
+    assert published("head.weight") == plain("head.weight") == 1
+
+
+def test_layers_above_the_encoders_own_learn_at_the_heads_rate():
+    for published in (True, False):
+        scale = layer_scale(2, 0.8, published=published)
+        assert [scale(f"encoder.layers.{i}.expand.weight") for i in (1, 2, 3)] == [0.8 ** (1 + published), 1, 1]
+
+
+def test_a_networks_own_rate_moves_its_parameters_by_as_much_more():
+    own, shared = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(3, 2))
+    named = [("generator.own", own), ("generator.shared", shared)]
+    optimizer = build_optimizer(named, weight_decay=0.0, scale=network_scale(named, {own}, 4.0))
+    own.grad, shared.grad = torch.ones(3, 2), torch.ones(3, 2)
+    set_rate(optimizer, 1e-3)
+    optimizer.step()
+    torch.testing.assert_close(1 - own, 4 * (1 - shared), rtol=1e-4, atol=0)
+    same = build_optimizer(named, weight_decay=0.0, scale=network_scale(named, {own}, 1.0))
+    assert len(same.param_groups) == 1, "at the published value nothing is grouped otherwise than before"
+
+
+def test_clip_scales_to_the_limit_and_returns_the_norm_before():
+    p = nn.Parameter(torch.zeros(2))
+    p.grad = torch.tensor([3.0, 4.0])
+    assert clip_gradients([p], 1.0).item() == pytest.approx(5)
+    assert p.grad.norm().item() == pytest.approx(1, rel=1e-5)

@@ -1,0 +1,36 @@
+"""The Python in a model's card does what it says, in the folder that the card lies in."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from electra.card import model_card
+
+SAYS = {
+    "discriminator": r"the +0\.\d\d\nchef +0\.\d\d\nate +0\.\d\d\nthe +0\.\d\d\nmeal +0\.\d\d\n",
+    "generator": r"[^\n]+\n",
+    "encoder": r"\(2, 32\)\n",
+    "cola": r"\[\{'id': '0', 'prediction': '[01]', 'probabilities': .*'id': '1'.*\]\n",
+    "mood": r"\[\{'id': '0', 'prediction': '(bad|good)', .*'id': '1'.*\]\n",
+    "rte": r"\[\{'id': '0', 'prediction': '(not_)?entailment', [^[]*\]\n",
+    "stsb": r"\[\{'id': '0', 'prediction': -?[\d.e-]+\}\]\n",
+    "chunks": r"\[\{'id': '0', 'words': \['these', 'are', 'words'\], 'tags': \[.*\]\n",
+    "squad2": r"\{'id': '0', 'prediction': '.*', 'best': '.+', 'start': \d+, .*\}\n",
+}
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_the_card_runs(name: str, models: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(models / name)
+    (code,) = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(encoding="utf-8"), re.S)
+    exec(compile(code, f"{name}/README.md", "exec"), {})
+    assert re.fullmatch(SAYS[name], capsys.readouterr().out)
+
+
+def test_the_facts_stand_in_it_as_json() -> None:
+    card = model_card("A title", "embed", {"b": 1, "a": {"é": 0.5}})
+    assert card.startswith("---\nlibrary_name: transformers\ntags: [electra]\n---\n\n# A title\n")
+    (facts,) = re.findall(r"```json\n(.*?)```", card, re.S)
+    assert json.loads(facts) == {"a": {"é": 0.5}, "b": 1} and "é" in facts

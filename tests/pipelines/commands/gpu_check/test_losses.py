@@ -1,0 +1,66 @@
+"""Losses of every way to compute a step: those that agree pass; stale recordings and repeated dropout do not."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from pipelines.commands.gpu_check import losses
+from pipelines.commands.gpu_check.losses import CPU, Mode
+from pipelines.commands.gpu_check.sample import Size, size
+from tests.electra.pretraining.test_step import Rerun
+
+
+def tiny(device: torch.device) -> Size:
+    whole = size(CPU)
+    return replace(whole, config=replace(whole.config, pretrain=replace(whole.config.pretrain, batch=4)))
+
+
+class Stale(Rerun):
+    """Records the work and never does it again."""
+
+    def __call__(self, work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        return lambda: None, work()
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], dict[str, str]]:
+    """The verdicts by name, with a recorder in place of CUDA graphs."""
+
+    def check(recorder: Any) -> dict[str, str]:
+        plain = Mode(CPU, "fp32")
+        monkeypatch.setattr(losses, "modes", lambda device: [plain, replace(plain, record=recorder)])
+        monkeypatch.setattr(losses, "size", tiny)
+        return {record["name"]: record["verdict"] for record in losses.check(CPU)}
+
+    return check
+
+
+def test_a_recorded_step_is_held_to_the_plain_one_and_dropout_to_its_seed(found: Any) -> None:
+    names = ["losses: cpu fp32 eager", "losses: cpu fp32 recorded", "dropout: cpu recorded"]
+    assert found(Rerun) == dict.fromkeys(names, "ok")
+
+
+def test_a_recording_that_does_nothing_fails_both(found: Any) -> None:
+    verdicts = found(Stale)
+    assert verdicts["losses: cpu fp32 recorded"] == verdicts["dropout: cpu recorded"] == "FAILED"
+
+
+def test_a_step_that_falls_back_unrecorded_is_no_success(found: Any) -> None:
+    def refusing() -> Any:
+        def record(work: Any) -> Any:
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+        return record
+
+    with pytest.raises(RuntimeError, match="was not recorded"):
+        found(refusing)
+
+
+def test_on_a_gpu_every_way_is_compared_in_both_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "lacks_to_compile", lambda: "")
+    names = [mode.name for mode in losses.modes(torch.device("cuda", 0))]
+    ways = ["eager", "recorded", "compiled", "compiled recorded"]
+    assert names == ["cpu fp32 eager", *(f"cuda {precision} {way}" for precision in ("fp32", "bf16") for way in ways)]

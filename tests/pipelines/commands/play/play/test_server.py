@@ -1,0 +1,215 @@
+"""What the page is answered is what the library says, and whoever asks wrongly or from elsewhere gets a sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+from tests.pipelines.play.conftest import CONTEXT, TEXT
+
+import electra
+from pipelines.commands.play import server
+from pipelines.commands.play.model_registry import Shelf
+
+HERE = "http://127.0.0.1:8008"
+
+
+@pytest.fixture(scope="module")
+def shelf(checkout: Path) -> Shelf:
+    return Shelf.open(str(checkout / "made"))
+
+
+@pytest.fixture(scope="module")
+def client(shelf: Shelf) -> TestClient:
+    return TestClient(server.application(shelf, ("127.0.0.1", "localhost", "[::1]", "::1")), base_url=HERE)
+
+
+def ask(client: TestClient, question: str, **body: Any) -> dict[str, Any]:
+    reply = client.post(f"/{question}", json=body)
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+def test_a_text_is_judged_as_the_library_does(client: TestClient, checkout: Path) -> None:
+    (judged,) = electra.load(checkout / "made/discriminator").replaced([TEXT])
+    found = ask(client, "read", text=TEXT)
+    assert found["text"] == TEXT and found["masks"] == []
+    assert [[each["start"], each["end"]] for each in found["tokens"]] == judged.offsets.tolist()
+    np.testing.assert_allclose([each["share"] for each in found["tokens"]], judged.probability, atol=1e-6)
+    assert not any(each["new"] for each in found["tokens"])
+    assert ask(client, "read", text="")["tokens"] == []
+
+
+def test_hidden_words_are_filled_one_after_the_other(client: TestClient, checkout: Path) -> None:
+    generator = electra.load(checkout / "made/generator")
+    text = "The [MASK] cooked a [MASK], and the cat ate."
+    first, _ = electra.propose(text, generator)
+    (second,) = electra.propose(first.texts[0], generator)
+    found = ask(client, "read", text=text)
+    assert found["text"] == second.texts[0]
+    for mask, expected in zip(found["masks"], (first, second), strict=True):
+        assert [piece for piece, _ in mask["shares"]] == expected.pieces
+    new = [found["text"][each["start"] : each["end"]] for each in found["tokens"] if each["new"]]
+    assert new == [each.pieces[0].removeprefix("##") for each in (first, second)]
+
+
+def test_proposals_for_a_token(client: TestClient, checkout: Path) -> None:
+    (expected,) = electra.propose(TEXT, checkout / "made/generator", hide=[4])
+    found = ask(client, "propose", text=TEXT, token=4)
+    assert found["texts"] == expected.texts and found["original"] == pytest.approx(expected.original)
+    assert [piece for piece, _ in found["shares"]] == expected.pieces
+
+
+def test_what_the_generator_replaced_is_marked(client: TestClient, checkout: Path) -> None:
+    replaced = 0
+    for seed in range(5):
+        expected = electra.corrupt(TEXT, checkout / "made/generator", mask_rate=0.4, seed=seed)
+        found = ask(client, "corrupt", text=TEXT, rate=0.4, seed=seed)
+        assert found["text"] == expected.text
+        assert all(("was" in each) == each["new"] for each in found["tokens"])
+        now = {(each["start"], each["end"]): each["was"] for each in found["tokens"] if each["new"]}
+        for place, old, new in zip(expected.places, expected.offsets, expected.replaced, strict=True):
+            if new and tuple(place) in now:  # a piece written to a word may be read as other pieces
+                assert TEXT[slice(*old)] in now[tuple(place)]
+                replaced += 1
+    assert replaced > 5
+
+
+def test_every_kind_of_fine_tuned_model_can_be_asked(client: TestClient, checkout: Path) -> None:
+    assert client.get("/models").json() == {
+        "name": "made",
+        "data": "",
+        "texts": [],
+        "tasks": ["chunks", "cola", "mood", "rte", "squad2", "stsb"],
+        "discriminator": True,
+        "generator": True,
+    }
+    rows = {
+        "chunks": ("words", {"tokens": "the cat ate"}),
+        "cola": ("classes", {"sentence": "the cat ate"}),
+        "mood": ("classes", {"body": "the cat ate"}),
+        "rte": ("classes", {"sentence1": "the cat ate", "sentence2": "the dog"}),
+        "squad2": ("question", {"question": "what does Mopol eat?", "context": CONTEXT}),
+        "stsb": ("number", {"sentence1": "the cat ate", "sentence2": "the dog"}),
+    }
+    for task, (kind, row) in rows.items():
+        about = ask(client, "task", task=task)
+        assert (about["kind"], about["fields"], about["examples"]) == (kind, list(row), [])
+        texts = row if kind == "question" else row["tokens"] if kind == "words" else list(row.values())
+        (expected,) = electra.load(checkout / "made" / task).predict([texts])
+        assert ask(client, "ask", task=task, row=row) == json.loads(json.dumps(expected))
+    assert ask(client, "task", task="cola")["labels"] == {"0": "unacceptable", "1": "acceptable"}
+
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("question", "content", "headers", "status", "sentence"),
+    [
+        ("read", b'{"text": "a"}', {"content-type": "text/plain"}, 415, "content-type: expected application/json"),
+        ("read", b'{"text": "a"}', {}, 415, "content-type: expected application/json"),
+        ("read", b"{", JSON, 400, "the request is no JSON"),
+        ("read", b"[" * 60_000, JSON, 400, "the request is no JSON"),
+        ("read", b"\xff", JSON, 400, "the request is no JSON"),
+        ("read", b"[1]", JSON, 400, "the request is [1]; expected a JSON object"),
+        ("read", b"{}", JSON, 400, "text: is None; expected text"),
+        ("read", b'{"text": "\\ud800"}', JSON, 400, "text: is '\\ud800'; expected text"),
+        ("read", b'{"text": "' + b"a" * 70_000 + b'"}', JSON, 413, "the request has more than 65,536 bytes; shorten the text"),  # noqa: E501
+        ("read", b'{"text": "' + b"[MASK]" * 21 + b'"}', JSON, 400, "text: has 21 times [MASK]; expected at most 20"),
+        ("propose", b'{"text": "a", "token": 1}', JSON, 400, "hide: has 1; expected numbers of tokens, 0 to 0"),
+        ("propose", b'{"text": "a", "token": [1]}', JSON, 400, "token: is [1]; expected the number of a token"),
+        ("corrupt", b'{"text": "a", "rate": 2}', JSON, 400, "corrupt.mask_rate: is 2"),
+        ("corrupt", b'{"text": "a", "rate": "x"}', JSON, 400, "corrupt.mask_rate: is 'x'; expected"),
+        ("corrupt", b'{"text": "a", "seed": 1e400}', JSON, 400, "seed: is inf; expected a whole number"),
+        ("task", b'{"task": "../rte"}', JSON, 400, "task: is '../rte'; expected one of chunks, cola"),
+        ("ask", b'{"task": "rte", "row": []}', JSON, 400, "row: is []; expected texts by the names of their columns"),
+        ("ask", b'{"task": "rte", "row": {"b": 1}}', JSON, 400, "row: has b; expected the columns sentence1"),
+        ("nowhere", b"{}", JSON, 404, "Not Found"),
+        ("models", b"{}", JSON, 405, "Method Not Allowed"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(
+    client: TestClient, question: str, content: bytes, headers: dict[str, str], status: int, sentence: str
+) -> None:
+    reply = client.post(f"/{question}", content=content, headers=headers)
+    assert reply.status_code == status
+    assert reply.json()["error"].startswith(sentence)
+    assert reply.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_a_long_body_is_not_read_to_its_end(client: TestClient) -> None:
+    sent = 0
+
+    def endless():
+        nonlocal sent
+        while True:
+            sent += 1
+            assert sent < 100
+            yield b"a" * 10_000
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/read",
+        "headers": [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")],
+    }
+    chunks, replies = endless(), []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": next(chunks), "more_body": True}
+
+    async def send(message: dict[str, Any]) -> None:
+        replies.append(message)
+
+    import asyncio
+
+    asyncio.run(client.app({**scope, "query_string": b"", "root_path": "", "http_version": "1.1"}, receive, send))
+    assert replies[0]["status"] == 413 and sent == 7
+
+
+def test_only_requests_to_this_machine_are_answered(client: TestClient) -> None:
+    for host in ("evil.example", "evil.example:8008", "127.0.0.1.evil.example", "169.254.0.1", ""):
+        for reply in (
+            client.get("/", headers={"host": host}),
+            client.post("/read", json={"text": "a"}, headers={"host": host}),
+        ):
+            assert reply.status_code == 400 and "Invalid host" in reply.text
+    for host in ("127.0.0.1:8008", "localhost:1", "[::1]:8008", "LOCALHOST"):
+        assert client.get("/", headers={"host": host}).status_code == 200, host
+
+
+def test_the_files_of_the_page_are_served_and_no_others(client: TestClient) -> None:
+    for path, kind in (("/", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript")):
+        reply = client.get(path)
+        assert reply.status_code == 200 and reply.headers["content-type"].startswith(kind)
+        assert "http://" not in reply.text and "https://" not in reply.text
+        assert not {"'unsafe-inline'", "'unsafe-eval'"} & set(reply.headers["content-security-policy"].split())
+    for path in ("/server.py", "/../server.py", "/%2e%2e/params.yaml", "/docs"):
+        assert client.get(path).status_code == 404
+
+
+def test_a_bug_is_no_silence(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(shelf: Shelf, body: dict[str, Any]) -> None:
+        raise RuntimeError("made up")
+
+    broken.__name__ = "read"
+    monkeypatch.setattr(server, "read", broken)
+    client = TestClient(server.application(shelf, ("127.0.0.1",)), base_url=HERE, raise_server_exceptions=False)
+    reply = client.post("/read", json={"text": "a"})
+    assert reply.status_code == 500 and "the terminal" in reply.json()["error"]
+    assert reply.headers["x-content-type-options"] == "nosniff"
+
+
+def test_without_one_of_the_two(checkout: Path) -> None:
+    judge = TestClient(
+        server.application(Shelf.open(str(checkout / "made/discriminator")), ("127.0.0.1",)), base_url=HERE
+    )
+    assert len(ask(judge, "read", text=TEXT)["tokens"]) > 8
+    reply = judge.post("/read", json={"text": "a [MASK]"})
+    assert reply.status_code == 400 and reply.json()["error"].startswith("discriminator: has no generator; expected")
+    writer = TestClient(server.application(Shelf.open(str(checkout / "made/generator")), ("127.0.0.1",)), base_url=HERE)
+    assert {each["share"] for each in ask(writer, "read", text=TEXT)["tokens"]} == {None}
+    assert ask(writer, "propose", text=TEXT, token=1)["shares"]

@@ -1,0 +1,44 @@
+"""A name or a folder becomes the models that are there; for what is not, a sentence names the command that makes it."""
+
+from pathlib import Path
+
+import pytest
+
+from electra.errors import BadConfig, BadInput
+from pipelines.commands.play.model_registry import Shelf
+
+
+def test_a_name_is_what_its_stages_left(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checkout)
+    shelf = Shelf.open(None)
+    assert (shelf.name, shelf.data) == ("smoke", "sample world + smoke")
+    assert set(shelf.models) == {"discriminator", "generator"} and shelf.texts == ["the cat,s"]
+    assert {title: str(each.folder) for title, each in shelf.tuned.items()} == {
+        "RTE": "build/glue/smoke/rte/pretrained-seed2",
+        "SQuAD 2.0": "build/squad/smoke/2.0/pretrained-seed1",
+    }
+    row = {"sentence1": "the cat is red.", "sentence2": "the cat is black."}
+    assert shelf.about(shelf.tuned["RTE"]) == {
+        "kind": "classes",
+        "fields": ("sentence1", "sentence2"),
+        "labels": {"entailment": "entailed", "not_entailment": "not entailed"},
+        "examples": [{"row": row, "wanted": "not entailed"}],
+    }
+    (example,) = shelf.about(shelf.tuned["SQuAD 2.0"])["examples"]
+    assert example["wanted"] == "corn" and set(example["row"]) == {"question", "context"}
+
+
+def test_what_is_not_there(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checkout)
+    with pytest.raises(
+        BadInput, match=r"build/models/base: there is no such model; .*dvc repro pipelines/dvc.yaml:pretrain@base"
+    ):
+        Shelf.open("base")
+    with pytest.raises(BadConfig, match=r"did you mean smoke?"):
+        Shelf.open("smok")
+    with pytest.raises(BadInput, match="holds nothing to play with"):
+        Shelf.open(str(tmp_path))
+    with pytest.raises(BadInput, match="holds nothing to play with"):
+        Shelf.open("made/encoder")
+    tuned = Shelf.open("made/rte")
+    assert list(tuned.tuned) == ["rte"] and not tuned.models

@@ -1,0 +1,123 @@
+"""`electra new`: entries that `check` accepts, by what the files show, and a params.yaml otherwise as it was."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipelines.__main__ import main
+from pipelines.config.params import load
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    (tmp_path / "data").mkdir()
+    return tmp_path
+
+
+def rows(name: str, *records: dict) -> str:
+    path = Path("data") / name
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def test_text_and_a_task_pass_the_check(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows("text.jsonl", *({"title": str(n), "body": f"Text number {n} of many."} for n in range(200)))
+    records = [{"review": f"row {n}", "label": n % 2 == 0} for n in range(30)]
+    task = [rows("train.jsonl", *records), rows("dev.jsonl", *records)]
+    before = Path("params.yaml").read_text()
+    assert main(["new", "my-corpus", "--text", "data/text*.jsonl", "--task", *task]) == 0
+    said = capsys.readouterr().out
+    assert "electra check my-corpus" in said and "dvc repro pipelines/dvc.yaml:glue@my-corpus" in said
+    assert main(["check", "my-corpus"]) == 0 and capsys.readouterr().err == ""
+    params = load()
+    source, *_ = params.corpora["my-corpus"].sources
+    assert source.text == "body" and params.models["my-corpus"].encoder == params.encoders["small"]
+    own = params.tasks["my-corpus"].tasks["my_corpus"]
+    assert (own.a, own.label, own.labels) == ("review", "label", ("false", "true"))
+    after = Path("params.yaml").read_text()
+    left = [line for line in after.splitlines() if line in set(before.splitlines())]
+    assert [line for line in before.splitlines() if line not in left] == []
+    assert main(["new", "my-corpus", "--text", "data/text.jsonl"]) == 64
+    assert "has corpora.my-corpus already" in capsys.readouterr().err
+    assert Path("params.yaml").read_text() == after
+
+
+def test_what_plain_text_shows(here: Path) -> None:
+    (here / "data/a.txt").write_text("\n\n".join(f" = Title {n} = \n\n Text &amp; more, {n}." for n in range(99)))
+    assert main(["new", "wiki", "--text", "data/a.txt"]) == 0
+    (here / "data/b.txt").write_text("A line of text.\n" * 10_000)
+    assert main(["new", "lines", "--text", "data/b.txt", "--encoder", "tiny"]) == 0
+    params = load()
+    assert params.corpora["wiki"].sources[0].documents == "headings"
+    assert params.corpora["lines"].sources[0].documents == "lines"
+    assert params.corpora["wiki"].cleaning.markup or not params.corpora["lines"].cleaning.markup
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_small_file_of_many_texts_is_many_documents(
+    here: Path, encoding: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "\n\n".join(f"Document {n} says something plain of {n} things." for n in range(99))
+    (here / "data/a.txt").write_text(text, encoding=encoding)
+    assert main(["new", "small-one", "--text", "data/a.txt"]) == 0
+    assert load().corpora["small-one"].sources[0].documents == "blank_lines"
+    assert main(["check", "small-one"]) == 0, capsys.readouterr().err
+
+
+def test_the_entries_are_short_and_rows_keep_their_ids(here: Path) -> None:
+    from dvc.utils.hydra import apply_overrides
+
+    before = Path("params.yaml").read_text().splitlines()
+    rows("text.jsonl", *({"text": f"Text number {n} of many."} for n in range(200)))
+    records = [{"id": 100 + n, "text": f"row {n}", "label": "ab"[n % 2]} for n in range(30)]
+    task = [rows("train.jsonl", *records), rows("dev.jsonl", *records)]
+    assert main(["new", "mine", "--text", "data/text.jsonl"]) == 0
+    assert len(Path("params.yaml").read_text().splitlines()) - len(before) <= 12
+    assert main(["new", "mine-too", "--task", *task]) == 0
+    assert len(Path("params.yaml").read_text().splitlines()) - len(before) <= 18
+    assert load().tasks["mine-too"].tasks["mine_too"].id == "id"
+    assert main(["new", "again", "--task", rows("same.jsonl", *({**row, "id": 1} for row in records)), task[1]]) == 0
+    assert load().tasks["again"].tasks["again"].id is None
+    text = Path("params.yaml").read_text()
+    apply_overrides("params.yaml", ["tracking=mlflow"])
+    assert Path("params.yaml").read_text() == text  # as DVC writes it
+
+
+@pytest.mark.parametrize(
+    ("records", "kind", "labels"),
+    [
+        ([{"text": "a", "score": n / 7} for n in range(9)], "regression", ()),
+        ([{"text": "a", "label": n} for n in range(3)], "classification", ("0", "1", "2")),
+        ([{"words": ["a", "b"], "tags": ["B-NP", "O"]}], "tagging", ("NP",)),
+    ],
+)
+def test_what_rows_show(here: Path, records: list[dict], kind: str, labels: tuple[str, ...]) -> None:
+    assert main(["new", "t", "--task", rows("train.jsonl", *records), rows("dev.jsonl", *records)]) == 0
+    own = load().tasks["t"].tasks["t"]
+    assert (own.kind, own.labels) == (kind, labels) and load().finetunings["t"].model == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["x y", "--text", "data/*.txt"], 64, "'x y' cannot be a name"),
+        (["x"], 64, "has neither --text nor --task"),
+        (["x", "--text", "data/*.txt"], 65, "no file matches 'data/*.txt'"),
+        (["x", "--task", "data/one.jsonl"], 64, "names 1 files; expected two or three"),
+        (["x", "--task", "data/one.jsonl", "data/one.jsonl"], 65, "has the columns 'text', 'mood'; expected the label among them; say --label"),  # noqa: E501
+        (["x", "--text", "data/one.jsonl", "--encoder", "smal"], 64, "did you mean small"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_a_sentence(
+    here: Path, words: list[str], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows("one.jsonl", {"text": "a", "mood": "good"})
+    before = Path("params.yaml").read_text()
+    assert main(["new", *words]) == code
+    assert sentence in capsys.readouterr().err
+    assert Path("params.yaml").read_text() == before

@@ -1,0 +1,136 @@
+"""params.yaml: every mistake is one sentence that names the key."""
+
+from pathlib import Path
+
+import pytest
+
+from electra.errors import BadConfig
+from pipelines.config.params import load
+from tests.conftest import ROOT, SMOKE
+
+SHIPPED = ROOT / "params.yaml"
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "params.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_numbers_are_read_as_yaml_1_2_like_dvc_does(tmp_path: Path) -> None:
+    text = SMOKE.replace("learning_rate: 1.0e-3", "learning_rate: 1e-4, compile: off, steps: {flops: 8.9e16}")
+    text = text.replace("steps: 20,", "").replace("warmup: 2", "warmup: 0")
+    pretrain = load(written(tmp_path, text)).models["smoke"].pretrain
+    assert pretrain.learning_rate == 1e-4
+    assert pretrain.compile == "off"
+
+
+CASES = {
+    "unknown key": ("warmup: 2", "warmpu: 2", ["models.smoke.pretrain.warmpu", "did you mean warmup?"]),
+    "unknown section": ("tracking: none", "trakcing: none", ["trakcing", "did you mean tracking?"]),
+    "duplicate key": ("tracking: none", "tracking: none\ntracking: mlflow", ["duplicate key"]),
+    "text for a number": ("steps: 20", "steps: many", ["models.smoke.pretrain.steps", "'many'"]),
+    "no number": ("learning_rate: 1.0e-3", "learning_rate: .nan", ["models.smoke.pretrain.learning_rate", "nan"]),
+    "negative size": ("batch: 8", "batch: -8", ["models.smoke.pretrain.batch", "-8", "from 1"]),
+    "heads that do not divide": ("heads: 2", "heads: 3", ["encoders.smoke.heads", "divisor"]),
+    "warm-up beyond the end": ("warmup: 2", "warmup: 200", ["models.smoke.pretrain.warmup", "at most steps"]),
+    "missing value": (", learning_rate: 1.0e-3", "", ["models.smoke.pretrain.learning_rate", "is missing"]),
+    "unknown corpus": ("corpus: smoke", "corpus: smok", ["tokens.smoke.corpus", "did you mean smoke?"]),
+    "unknown tokens": ("    tokens: smoke", "    tokens: smoko", ["models.smoke.tokens", "did you mean smoke?"]),
+    "unknown encoder": ("encoder: smoke", "encoder: smoko", ["models.smoke.encoder", "did you mean smoke?"]),
+    "unknown tasks": (
+        "tasks: smoke, recipe",
+        "tasks: smoko, recipe",
+        ["finetunings.smoke.tasks", "did you mean smoke?"],
+    ),
+    "unknown recipe": ("recipe: smoke", "recipe: smoko", ["finetunings.smoke.recipe", "did you mean smoke?"]),
+    "unknown model": ("{model: smoke", "{model: smoko", ["finetunings.smoke.model", "did you mean smoke?"]),
+    "a name of before": ("models: [smoke]", "models: [mini++]", ["run.models", "what was mini++ is mini_plus now"]),
+    "a plus in a name": ("  absent: {sources", "  a+b: {sources", ["corpora.a+b", "letters, digits, _ and -"]),
+    "no recipe to change": ("  paper: {}\n", "", ["recipes", "paper among them"]),
+    "unknown run": ("models: [smoke]", "models: [smokey]", ["run.models", "did you mean smoke?"]),
+    "a tokenizer written out": (
+        "tokenizer: smoke, lengths: [16], v",
+        "tokenizer: {kind: train, vocab_size: 9}, lengths: [16], v",
+        ["tokens.smoke.tokenizer", "expected one of smoke"],
+    ),
+    "length without rows": (
+        "lengths: [16], valid",
+        "lengths: [32], valid",
+        ["models.smoke.pretrain.length", "add 16 to"],
+    ),
+    "generator whose heads do not fit": (
+        "hidden: 16, heads: 2",
+        "hidden: 298, heads: 2",
+        ["generator.width", "heads is 2"],
+    ),
+    "rows beyond the last position": (
+        "embedding: 16}",
+        "embedding: 16, positions: 100}",
+        ["recipes.smoke", "128", "(100)"],
+    ),
+    "windows that skip text": (
+        "  paper: {}\n",
+        "  paper: {squad: {stride: 500}}\n",
+        ["squad.stride", "500"],
+    ),
+    "twice the same model": ("models: [smoke]", "models: [smoke, smoke]", ["run.models", "each entry once"]),
+    "name that is a path": ("  absent: {sources", "  ../up: {sources", ["corpora", "letters, digits"]),
+    "tag that runs code": ("tracking: none", "tracking: !!python/name:os.system", ["constructor"]),
+    "broken brackets": ("models: [smoke]", "models: [smoke", ["params.yaml:"]),
+    "unknown choice": ("tracking: none", "tracking: wandb", ["tracking", "mlflow", "none"]),
+    "true is no number": ("threads: 1", "threads: true", ["models.smoke.pretrain.threads", "True"]),
+    "list for a section": ("smoke: {layers: 1", "smoke: [1]\n  other: {layers: 1", ["encoders.smoke"]),
+    "unknown task": ("  paper: {}\n", "  paper: {tasks: {colla: {}}}\n", ["recipes.paper", "did you mean cola?"]),
+    "nothing": (SMOKE, "", ["holds no mapping"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake_is_one_sentence(case: str, tmp_path: Path) -> None:
+    old, new, expected = CASES[case]
+    assert old in SMOKE
+    with pytest.raises(BadConfig) as caught:
+        load(written(tmp_path, SMOKE.replace(old, new, 1)))
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert "params.yaml" in sentence
+    for words in expected:
+        assert words in sentence, sentence
+    assert caught.value.exit_code == 64
+
+
+def test_what_dvc_reads_must_be_written(tmp_path: Path) -> None:
+    """DVC knows no defaults: a file that loads must not break every dvc command."""
+    for section in ("published: {}\n", "ablations: {}\n", "run: {models: [smoke], ablations: []}\n", ", ablations: []"):
+        name = section.strip(", \n").split(":")[0]
+        with pytest.raises(BadConfig, match=rf"{name}: is missing"):
+            load(written(tmp_path, SMOKE.replace(section, "", 1)))
+    with pytest.raises(
+        BadConfig, match=r"published: is missing; expected a mapping; write `published: {}` if there is none"
+    ):
+        load(written(tmp_path, SMOKE.replace("published: {}\n", "")))
+
+
+def test_upstream_names_the_stages_as_dvc_does(tmp_path: Path) -> None:
+    base = "{model: smoke, tokens: smoke, data: smoke, recipe: smoke}"
+    ablation = f"ablations:\n  a: {{title: t, base: {base}, arms: {{one: {{}}}}}}\n"
+    params = load(written(tmp_path, SMOKE.replace("ablations: {}\n", ablation)))
+    assert params.upstream("corpus", "smoke") == ()
+    assert params.upstream("tokens", "smoke") == ("corpus@smoke",)
+    assert params.upstream("pretrain", "smoke") == ("tokens@smoke",)
+    assert params.upstream("squad", "smoke") == ("tasks@smoke", "pretrain@smoke")
+    assert params.upstream("ablation", "a") == ("tokens@smoke", "tasks@smoke")
+
+
+def test_data_is_named_and_the_sample_world_is_called_so(tmp_path: Path) -> None:
+    params = load(written(tmp_path, SMOKE))
+    assert params.ancestors("glue", "smoke") == ("tasks@smoke", "pretrain@smoke", "tokens@smoke", "corpus@smoke")
+    assert params.data("pretrain", "smoke") == "smoke"
+    assert params.data("squad", "smoke") == "sample world + smoke"
+    assert params.data("tasks", "smoke") == "sample world"
+    assert params.data("report", "") == ""
+    shipped = load(SHIPPED)
+    for stage in ("pretrain", "glue", "squad"):
+        assert shipped.data(stage, "tiny") == "sample world"
+    assert "sample world" not in shipped.data("glue", "base")

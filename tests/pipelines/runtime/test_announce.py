@@ -1,0 +1,93 @@
+"""One line says what a run runs on and how long it will take."""
+
+import re
+import types
+
+import pytest
+import torch
+
+from electra import devices
+from electra.pretraining import trainer
+from electra.pretraining.distributed import World
+from electra.pretraining.step import SETTLED
+from electra.pretraining.trainer import Launch, pretrain
+from electra.storage import checkpoint
+from pipelines.runtime import announce as module
+from pipelines.runtime.announce import TIMED, Announcer, Pace, announce
+from tests.electra.helpers import config, data
+
+GPU = torch.device("cuda", 0)
+
+
+def test_a_run_says_once_what_it_runs_on(tmp_path, capsys):
+    pretrain(
+        config(),
+        data(),
+        tmp_path,
+        {},
+        log=lambda step, numbers: None,
+        launch=Launch(title="demo", announce=Announcer()),
+    )
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "tokens/s," in line]
+    assert re.fullmatch(
+        r"demo: CPU with 1 thread, torch \S+, fp32; [\d,]+ tokens/s, 14 steps in about \d+ seconds", line
+    )
+
+
+def test_a_launch_ends_at_its_step_and_says_so(tmp_path, capsys):
+    def launch(until):
+        silent = Launch(title="demo", until=until, announce=Announcer())
+        return pretrain(config(), data(), tmp_path, {}, log=lambda step, numbers: None, launch=silent)
+
+    assert launch(9).steps == 9 and checkpoint.steps(tmp_path)[-1] == 9
+    assert ", 3 steps in about" in capsys.readouterr().err
+    for until in (9, 5, 0):  # there, or beyond it
+        assert launch(until).steps == 9
+    assert checkpoint.steps(tmp_path)[-1] == 9 and launch(None).steps == launch(30).steps == 20
+
+
+@pytest.mark.parametrize("compiled", ["on", "auto"])
+def test_a_run_that_compiles_says_why_nothing_is_seen_for_a_while(compiled, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(trainer, "compile_parts", lambda model: None)
+    settings = config(pretrain__steps=2, pretrain__warmup=1, pretrain__compile=compiled)
+    pretrain(settings, data(), tmp_path, {}, log=lambda step, numbers: None, launch=Launch(title="demo"))
+    assert ("demo: compiling" in capsys.readouterr().err) is (compiled == "on")
+
+
+def line(monkeypatch, tmp_path, *, world=None, record=True, resident=True, compiler=True, **changes):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100 80GB HBM3")
+    monkeypatch.setattr(module, "lacks_to_compile", lambda: "" if compiler else "C compiler")
+    (tmp_path / "version").write_text(
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27\nGCC version: 12"
+    )
+    monkeypatch.setattr(devices, "DRIVER", tmp_path / "version")
+    settings = config(**{f"pretrain__{key}": value for key, value in changes.items()}).pretrain
+    feed = types.SimpleNamespace(resident=resident, nbytes=2 * 10**9, tokens=8 * 24)
+    step = types.SimpleNamespace(record=object() if record else None, precision="bf16")
+    return announce(settings, world or World(0, 1, GPU), step, feed, 0.01, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, r"^NVIDIA H100 80GB HBM3 \(driver 580\.65\.06\), torch \S+, bf16, compiled, recorded, rows on the GPU \(2 GB\);"),  # noqa: E501
+        ({}, r"; 19,200 tokens/s, 1,000,000 steps in about 2\.8 hours$"),
+        ({"resident": False}, "rows streamed from the disk"),
+        ({"compiler": False}, r"not compiled \(no C compiler\)"),
+        ({"compile": "off", "record": False}, r"not compiled \(pretrain\.compile: off\), not recorded \(pretrain\.compile: off\)"),  # noqa: E501
+        ({"record": False}, r"compiled, not recorded \(it failed\)"),
+        ({"world": World(0, 8, GPU, "fsdp"), "record": False}, r"8 × NVIDIA.*not recorded \(pretrain\.parallel: fsdp\)"),  # noqa: E501
+        ({"deterministic": True}, r"GB\), deterministic;"),
+    ],
+)  # fmt: skip
+def test_a_gpu_run_says_what_it_does_and_what_it_does_not(changes, said, monkeypatch, tmp_path):
+    assert re.search(said, line(monkeypatch, tmp_path, **changes))
+
+
+def test_on_a_gpu_the_pace_is_taken_when_nothing_is_compiled_or_recorded_any_more(monkeypatch):
+    waits = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waits.append)
+    pace = Pace(GPU)
+    known = {count: pace.at(count) for count in range(1, 20)}
+    assert [count for count, value in known.items() if value is not None] == [SETTLED + TIMED]
+    assert waits == [GPU, GPU]

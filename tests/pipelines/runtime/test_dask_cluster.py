@@ -1,0 +1,156 @@
+"""Units on a Dask cluster: the same bytes as on one machine, whoever is lost on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from electra.errors import BadConfig, BadInput, SourceUnreachable, UserError
+from electra.files import lock_folder
+from pipelines.runtime import dask_cluster, work_units
+from pipelines.stages import corpus
+from tests.conftest import ROOT, environment
+from tests.pipelines.stages import test_corpus, test_tokens
+
+read_unit = corpus.read_unit
+DEAD = "a worker has died"
+
+
+def make(job: int, folder: Path) -> dict[str, Any]:
+    if job == 99:
+        raise BadInput("file:99", "is bad", "good")
+    (folder / "file").write_text(f"unit {job}")
+    return {"made": 1, "job": job}
+
+
+def read_or_die(job: corpus.ReadJob, folder: Path) -> dict[str, Any]:
+    """One worker is killed in the middle of a unit."""
+    try:
+        Path(DEAD).touch(exist_ok=False)
+    except FileExistsError:
+        return read_unit(job, folder)
+    (folder / "half").write_text("a unit")
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def finish(work: Path, jobs: list[int]) -> list[dict[str, Any]]:
+    with lock_folder(work):
+        return work_units.finish_units(work, "f", make, jobs, work_units.Shown("x", [1] * len(jobs), "made"))
+
+
+@pytest.fixture
+def processes() -> Iterator[list["subprocess.Popen[bytes]"]]:
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def start(processes: list["subprocess.Popen[bytes]"], folder: Path, workers: int) -> str:
+    """A scheduler and workers of their own, as on several machines; returns the scheduler's address."""
+    known = folder / "scheduler.json"
+    words = [["scheduler", "--host=127.0.0.1", "--port=0", "--no-dashboard", f"--scheduler-file={known}"]]
+    worker = ["worker", f"--scheduler-file={known}", "--nthreads=1", "--no-nanny", "--no-dashboard"]
+    words += [[*worker, f"--local-directory={folder / str(number)}"] for number in range(workers)]
+    for each in words:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{each[0]}", *each[1:]]
+        with (folder / "log").open("ab") as log:
+            processes.append(subprocess.Popen(command, env=environment(ROOT), cwd=folder, stderr=log, stdout=log))
+    deadline = time.monotonic() + 60
+    while not known.exists() or not known.read_text().strip():
+        assert time.monotonic() < deadline, (folder / "log").read_text()
+        time.sleep(0.1)
+    return json.loads(known.read_text())["address"]
+
+
+@pytest.mark.slow
+def test_two_workers_of_which_one_is_killed_make_the_bytes_of_one_machine(
+    tmp_path: Path,
+    processes: list["subprocess.Popen[bytes]"],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)
+    monkeypatch.setenv("ELECTRA_WORKERS", "1")
+    made = []
+    for folder in ("alone", "cluster"):
+        here = tmp_path / folder
+        here.mkdir()
+        monkeypatch.chdir(here)
+        test_corpus.write(here / "text")
+        if folder == "cluster":
+            monkeypatch.setenv(dask_cluster.VARIABLE, start(processes, tmp_path, workers=2))
+            monkeypatch.setattr(corpus, "read_unit", read_or_die)
+        test_corpus.run(here, test_corpus.config(here))
+        test_tokens.run(here, here / "out", "rows")
+        files = [path for name in ("out", "rows") for path in (here / name).rglob("*") if path.is_file()]
+        made.append({path.relative_to(here): path.read_bytes() for path in files})
+    assert made[0] == made[1] and len(made[0]) > 6
+    said = capsys.readouterr().err
+    assert "units go to tcp://127.0.0.1" in said and said.count("100%") == 4, said
+    assert sum(process.poll() is not None for process in processes) == 1
+    assert (tmp_path / "cluster" / DEAD).exists() and not (tmp_path / "alone" / DEAD).exists()
+
+
+@pytest.mark.slow
+def test_the_error_of_a_unit_comes_back_whole_and_what_is_done_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=tmp_path / "dask"
+    ) as local:
+        monkeypatch.setenv(dask_cluster.VARIABLE, local.scheduler_address)
+        with pytest.raises(BadInput, match="file:99: is bad; expected good"):
+            finish(tmp_path / "work", [0, 1, 2, 99])
+        assert [counts["job"] for counts in finish(tmp_path / "work", [0, 1, 2, 3])] == [0, 1, 2, 3]
+        monkeypatch.setenv(dask_cluster.VARIABLE, "tcp://127.0.0.1:9")
+        assert len(finish(tmp_path / "work", [0, 1, 2, 3])) == 4  # all is done: nobody is asked
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_goes_away_is_a_sentence(tmp_path: Path, processes: list["subprocess.Popen[bytes]"]) -> None:
+    address, mark = start(processes, tmp_path, workers=1), tmp_path / "mark"
+    mark.write_text("here")
+    made = dask_cluster.run_units(time.sleep, [0, 60], address, mark)
+    assert next(made) == (0, None)
+    processes[0].kill()
+    with pytest.raises(SourceUnreachable, match=f"the scheduler at {address} is gone .*; what is done is kept"):
+        next(made)
+
+
+def test_no_scheduler_and_no_package_are_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_cluster, "SECONDS", 0.5)
+    for address in ("tcp://127.0.0.1:9", "nonsense://x"):
+        monkeypatch.setenv(dask_cluster.VARIABLE, address)
+        with pytest.raises(SourceUnreachable, match=f"no scheduler answers at {address}.*; start it, or unset"):
+            finish(tmp_path, [0])
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(BadConfig, match=r"not installed; expected the package; pip install 'electra-workflow\[dask\]'"):
+        finish(tmp_path, [0])
+
+
+@pytest.mark.parametrize("wrong", ["threads", "code", "folder", "file"])
+def test_a_worker_that_would_make_other_bytes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    state = SimpleNamespace(nthreads=2 if wrong == "threads" else 1)
+    monkeypatch.setattr("distributed.get_worker", lambda: SimpleNamespace(address="tcp://a:1", state=state))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".lock").write_text("pid 1 on another" if wrong == "file" else "pid 1 on this")
+    folder = str(tmp_path / "nowhere" if wrong == "folder" else tmp_path)
+    here = (folder, ".lock", "pid 1 on this", "other" if wrong == "code" else dask_cluster._code())
+    expected = {"threads": "has 2 threads; expected --nthreads 1", "code": "runs other code"}
+    with pytest.raises(UserError, match=f"worker tcp://a:1: {expected.get(wrong, f'does not see {folder} as it is')}"):
+        dask_cluster._run(here, abs, -1)

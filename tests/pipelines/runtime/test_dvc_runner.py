@@ -1,0 +1,198 @@
+"""The door to DVC: lines as they come, a deadline that works in threads, and nobody left behind."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipelines.runtime import dvc_runner
+from pipelines.runtime.dvc_runner import MARK, Outcome, Place, StageFailed, child, end, family, lines, text
+from tests.conftest import environment
+
+HERE = Place(dvc_runner.ROOT)
+SLEEPER = "import time, sys; print('up', flush=True); time.sleep(60)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+PARENT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', {code!r}]); {then}"
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_outcome_reads_what_dvc_says() -> None:
+    outcome = Outcome()
+    for line in (
+        "Running stage 'pipelines/dvc.yaml:corpus@sample_world':",
+        "Stage 'pipelines/dvc.yaml:tokens@sample_world' didn't change, skipping",
+        "Stage 'report' is cached - skipping run, checking out outputs",
+        "error: corpora.x: there is no such file",
+        "ERROR: failed to reproduce 'pretrain@base': failed to run: python -m pipelines pretrain base, exited with 69",
+    ):
+        outcome.read(line)
+    assert outcome.ran == ["corpus@sample_world"]
+    assert outcome.cached == ["tokens@sample_world", "report"]
+    assert outcome.errors[0] == "corpora.x: there is no such file"
+    assert outcome.exit_code == 69
+
+
+def test_only_what_the_user_must_mend_is_not_worth_a_retry() -> None:
+    assert [StageFailed("x", "y", code).mendable for code in (64, 65, 69, 77, 70, 75, 137, -9, 255)] == [True] * 4 + [
+        False
+    ] * 5
+
+
+def test_text_is_what_a_terminal_would_show() -> None:
+    assert text(b"10%\r20%\r\x1b[32m30%\x1b[0m done \n") == "30% done"
+    assert text(b"\xff") == "\ufffd"
+
+
+def test_lines_arrive_while_the_child_runs() -> None:
+    with child(python(SLEEPER), HERE) as process:
+        started = time.monotonic()
+        assert next(line for line in lines(process, None) if line) == "up"
+        assert time.monotonic() - started < 30
+        assert process.poll() is None
+    assert process.poll() is not None
+
+
+def test_the_last_line_needs_no_newline() -> None:
+    with child(python("print('a\\nb', end='')"), HERE) as process:
+        assert [line for line in lines(process, None) if line] == ["a", "b"]
+
+
+def test_a_deadline_works_in_a_thread_and_on_a_silent_child() -> None:
+    seen: list[float] = []
+
+    def run() -> None:
+        started = time.monotonic()
+        with child(python("import time; time.sleep(60)"), HERE) as process:
+            list(lines(process, time.monotonic() + 0.5))
+        seen.append(time.monotonic() - started)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(20)
+    assert seen and 0.5 <= seen[0] < 15
+
+
+@pytest.mark.parametrize("then", ["import time; time.sleep(60)", "pass"], ids=["parent lives", "parent is dead"])
+def test_grandchildren_end_with_the_block(then: str) -> None:
+    with child(python(PARENT.format(code=SLEEPER, then=then)), HERE) as process:
+        assert next(line for line in lines(process, None) if line) == "up"
+        if then == "pass":
+            process.wait(20)
+        left = [p for p in psutil.process_iter() if _is(p, SLEEPER)]
+        assert left
+    assert not [p for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_nobody_is_left_when_this_process_is_killed(tmp_path: Path) -> None:
+    """The stage is asked to stop, as it would be by a cancel, and so can save."""
+    saved = tmp_path / "saved"
+    stage = (
+        "import pathlib, signal, sys, time\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(pathlib.Path({str(saved)!r}).touch()))\n"
+        "print('up', flush=True); time.sleep(60)"
+    )
+    between = PARENT.format(code=stage, then="import time; time.sleep(60)")
+    engine = (
+        "import sys\nfrom pathlib import Path\nfrom pipelines.runtime.dvc_runner import Place, child, lines\n"
+        f"with child([sys.executable, '-c', {between!r}], Place(Path.cwd())) as process:\n"
+        "    for line in lines(process, None):\n"
+        "        print(line, flush=True)\n"
+    )
+    with subprocess.Popen(
+        python(engine), stdout=subprocess.PIPE, env=environment(dvc_runner.ROOT), text=True
+    ) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "up\n":
+            pass
+        began = psutil.Process(process.pid).children(recursive=True)
+        assert len(began) == 3  # the watcher, the one between, the stage
+        process.kill()
+        _, left = psutil.wait_procs(began, timeout=60)
+    assert not left
+    assert saved.exists()
+
+
+def test_who_does_not_stop_when_asked_is_ended() -> None:
+    with subprocess.Popen(python(STUBBORN), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        end([psutil.Process(process.pid)], patience=0.5)
+        assert not psutil.pid_exists(process.pid)
+
+
+def test_the_child_stays_in_our_process_group() -> None:
+    with child(python(SLEEPER), HERE) as process:
+        assert os.getpgid(process.pid) == os.getpgrp()
+
+
+def test_family_of_a_dead_process_is_found_by_its_mark() -> None:
+    mark = "mark-of-this-test"
+    with subprocess.Popen(python(SLEEPER), stdout=subprocess.PIPE, env={**os.environ, MARK: mark}) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert [p.pid for p in family(2**22 - 1, mark)] == [process.pid]
+        process.kill()
+
+
+def _is(process: psutil.Process, code: str) -> bool:
+    try:
+        return code in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+# ------------------------------------------------------------------ with a real DVC
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two DVC stages, one of which fails."""
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc" / "config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
+    (tmp_path / "dvc.yaml").write_text(
+        "stages:\n"
+        "  good: {cmd: 'echo hello; echo $HANDED > out', outs: [out]}\n"
+        "  bad: {cmd: 'echo \"error: params.yaml: models.x: no\" >&2; exit 64'}\n"
+        "  slow: {cmd: 'sleep 60'}\n"
+    )
+    monkeypatch.setattr(dvc_runner, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_a_stage_runs_then_is_cached(small: Path) -> None:
+    said: list[str] = []
+    outcome = dvc_runner.repro("good", log=said.append, place=Place(small, {"HANDED": "down"}))
+    assert (outcome.ran, outcome.cached) == (["good"], [])
+    assert "hello" in "\n".join(said)
+    assert (small / "out").read_text() == "down\n"
+    assert dvc_runner.repro("good", log=said.append).cached == ["good"]
+
+
+def test_a_failure_is_the_stages_own_sentence_and_code(small: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        dvc_runner.repro("bad", log=lambda line: None)
+    assert "params.yaml: models.x: no" in str(caught.value)
+    assert caught.value.exit_code == 64
+    assert caught.value.mendable
+
+
+def test_a_time_limit_stops_the_stage(small: Path) -> None:
+    with pytest.raises(StageFailed, match="time limit"):
+        dvc_runner.repro("slow", log=lambda line: None, seconds=4)
+    time.sleep(0.2)
+    assert not [p for p in psutil.process_iter() if _sleeps_in(p, small)]
+
+
+def _sleeps_in(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return Path(process.cwd()) == folder
+    except psutil.Error:
+        return False

@@ -1,0 +1,83 @@
+"""The store when it fails: one sentence with what to do, whatever carries the bytes. In flows: test_checkouts.py."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from electra.errors import SourceUnreachable
+from pipelines.runtime import dvc_store
+from tests.conftest import copy_project, environment
+from tests.pipelines.stages.test_corpus import bytes_of
+from tests.s3_server import S3
+
+
+class Remote:
+    """Stands where DVC stands: takes objects, then the run cache, or fails."""
+
+    def __init__(self, failed: Any = (), error: Exception | None = None) -> None:
+        self.config = {"remote": {"s": {"url": "s3://bucket/x"}}, "core": {"remote": "s"}}
+        self.said: list[str] = []
+        self.cloud = SimpleNamespace(push=self.push)
+        self.stage_cache = SimpleNamespace(push=lambda _: self.said.append("run cache"))
+        self.failed, self.error = failed, error
+
+    def push(self, made: set[str]) -> Any:
+        self.said.append("objects")
+        if self.error:
+            raise self.error
+        return SimpleNamespace(failed=self.failed)
+
+
+def test_objects_go_before_what_promises_them() -> None:
+    remote = Remote()
+    dvc_store._push(remote, "s", {"a"})
+    assert remote.said == ["objects", "run cache"]
+
+
+@pytest.mark.parametrize(
+    ("remote", "words"),
+    [
+        (Remote(error=PermissionError("Unable to locate credentials")), "does not answer .*locate credentials"),
+        (Remote(error=ConnectionResetError("cut")), "does not answer .*cut"),
+        (Remote(failed={"a", "b"}), "did not take 2 files; expected all of them"),
+    ],
+)
+def test_a_store_that_fails_is_a_sentence(remote: Remote, words: str) -> None:
+    with pytest.raises(SourceUnreachable, match=rf"the store s \(s3://bucket/x\): {words}.*kept in the cache here"):
+        dvc_store._push(remote, "s", {"a", "b"})
+    assert "run cache" not in remote.said, "nobody is promised what is not there"
+
+
+def test_the_exit_code_is_the_stores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any) -> str:
+        raise SourceUnreachable("the store s", "does not answer")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dvc_store, "keep", refuse)
+    assert dvc_store.main(str(tmp_path), "pipelines/dvc.yaml:pretrain@x") == SourceUnreachable.exit_code
+    assert capsys.readouterr().err.startswith("error: the store s: ")
+
+
+@pytest.mark.slow
+def test_what_ran_on_one_machine_is_taken_from_s3_on_another(tmp_path: Path, s3: S3) -> None:
+    target = "pipelines/dvc.yaml:corpus@smoke"
+    said = []
+    for name in ("first", "second"):
+        folder = copy_project(tmp_path / name)
+        settings = """[core]\n    no_scm = true\n    remote = s\n['remote "s"']\n    url = s3://team/store\n"""
+        (folder / ".dvc" / "config.local").write_text(settings)
+        for words in (["dvc", "repro", "--pull", target], ["pipelines.runtime.dvc_store", str(folder), target]):
+            command = [sys.executable, "-m", *words]
+            done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+            said.append(done.stdout)
+    assert f"{target} is in the store s" in said[1]
+    assert "is cached - skipping run" in said[2] and "Running stage 'pipelines/dvc.yaml:corpus@smoke'" not in said[2]
+    made = [bytes_of(tmp_path / name / "build/corpus/smoke") for name in ("first", "second")]
+    assert made[0] == made[1] and len(made[0]) > 2

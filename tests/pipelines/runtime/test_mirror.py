@@ -1,0 +1,219 @@
+"""Checkpoints on a server that speaks S3: another machine goes on with a dead one's run, to the same bytes."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fsspec
+import pytest
+import torch
+
+from electra.storage import checkpoint
+from pipelines.runtime import mirror
+from pipelines.runtime.mirror import Mirror, mirrored
+from tests.conftest import SMOKE, copy_project, environment
+from tests.s3_server import S3, forget
+
+PRINT = {"config": {"steps": 9}}
+URL = "s3://team/electra"
+
+
+def save(run: Path, step: int, value: float = 0.0, fingerprint: object = PRINT) -> None:
+    progress = {"step": step, "fingerprint": fingerprint, "continued": []}
+    checkpoint.save(run, step, {"model": {"weight": torch.full((1000,), value + step)}}, progress, keep=2)
+
+
+def there() -> list[str]:
+    return sorted(path.partition("/pretrain-x-")[2][9:] for path in fsspec.filesystem("s3").find("team/electra"))
+
+
+def whole(*steps: int) -> list[str]:
+    files = ("MANIFEST.json", "model.safetensors", "progress.json")
+    return sorted(f"step-{step}/{file}" for step in steps for file in files)
+
+
+@pytest.fixture
+def sender(tmp_path: Path, s3: S3) -> Mirror:
+    return Mirror(URL, tmp_path / "runs/pretrain-x", PRINT)
+
+
+def bring(folder: Path) -> list[int]:
+    """The steps that another machine finds."""
+    Mirror(URL, folder / "pretrain-x", PRINT).bring()
+    return checkpoint.steps(folder / "pretrain-x")
+
+
+def test_the_newest_two_are_kept_and_the_newest_is_brought(tmp_path: Path, sender: Mirror, s3: S3) -> None:
+    for step in (10, 20, 30):
+        save(sender.run, step)
+        sender.send()
+    assert there() == whole(20, 30)
+    sent = [path.rpartition("/")[2] for path in s3.asked if path.startswith("PUT") and "step-30/" in path]
+    assert sent[-1] == "MANIFEST.json" and len(sent) == 3
+    assert bring(tmp_path / "another") == [30]
+    step, groups, progress = checkpoint.load(tmp_path / "another/pretrain-x/step-30")
+    assert torch.equal(groups["model"]["weight"], torch.full((1000,), 30.0)) and progress["fingerprint"] == PRINT
+    assert bring(tmp_path / "another") == [30]
+    Mirror(URL, tmp_path / "third/pretrain-x", {"config": {"steps": 10}}).bring()
+    assert not (tmp_path / "third").exists()
+
+
+def test_a_machine_that_is_behind_takes_nothing_away(tmp_path: Path, sender: Mirror) -> None:
+    for step in (20, 30):
+        save(sender.run, step)
+        sender.send()
+    behind = Mirror(URL, tmp_path / "behind/pretrain-x", PRINT)
+    save(behind.run, 10)
+    behind.send()
+    assert there() == whole(20, 30)
+    behind.bring()
+    assert checkpoint.steps(behind.run) == [10, 30]
+
+
+def test_a_folder_that_holds_another_run_keeps_it(tmp_path: Path, sender: Mirror) -> None:
+    save(sender.run, 20)
+    sender.send()
+    run = tmp_path / "another/pretrain-x"
+    save(run, 50, fingerprint={"config": {"steps": 99}})
+    Mirror(URL, run, PRINT).bring()
+    assert checkpoint.steps(run) == [50]
+    (aside,) = run.parent.glob("pretrain-x.aside-*")
+    assert checkpoint.steps(aside) == [20]  # where training looks for a run of these very settings
+
+
+def test_a_run_is_sent_where_one_of_more_steps_lay_when_it_began(tmp_path: Path, sender: Mirror) -> None:
+    save(sender.run, 50, fingerprint={"config": {"steps": 99}})
+    sender.send()
+    assert not there()
+    sender.run.rename(tmp_path / "runs/pretrain-x.aside-1")
+    save(sender.run, 10)
+    sender.send()
+    assert there() == whole(10)
+
+
+def test_a_damaged_checkpoint_is_kept_and_the_mirrors_good_one_is_brought(tmp_path: Path, sender: Mirror) -> None:
+    save(sender.run, 20)
+    sender.send()
+    (sender.run / "step-20/model.safetensors").write_bytes(b"damaged")
+    sender.bring()
+    assert checkpoint.steps(sender.run) == [20] and len(list(sender.run.glob("bad-step-20*"))) == 1
+    assert checkpoint.load(sender.run / "step-20")[0] == 20
+
+
+def test_a_continued_run_is_not_given_checkpoints_of_a_fresh_one(tmp_path: Path, sender: Mirror) -> None:
+    save(sender.run, 30)
+    sender.send()
+    other = Mirror(URL, tmp_path / "another/pretrain-x", PRINT)
+    for step in (10, 20):
+        progress = {"step": step, "fingerprint": PRINT, "continued": [{"step": 5}]}
+        checkpoint.save(other.run, step, {"model": {"weight": torch.zeros(10)}}, progress, keep=2)
+        other.send()
+    other.bring()
+    assert checkpoint.steps(other.run) == [10, 20]
+    shutil.rmtree(other.run / "step-20")
+    other.bring()
+    assert checkpoint.steps(other.run) == [10, 20]
+
+
+@pytest.mark.parametrize("fault", ["short", "cut", "denied"])
+def test_a_checkpoint_that_does_not_come_whole_is_left_for_the_one_before(
+    tmp_path: Path, sender: Mirror, s3: S3, capsys: pytest.CaptureFixture[str], fault: str
+) -> None:
+    for step in (20, 30):
+        save(sender.run, step)
+        sender.send()
+    (path,) = [path for path in fsspec.filesystem("s3").find("team/electra") if path.endswith("30/model.safetensors")]
+    s3.faults[f"/{path}"] = fault
+    assert bring(tmp_path / "another") == [20]
+    said = capsys.readouterr().err
+    assert said.count("warning:") == 1 and "step-30" in said and "the one before is taken" in said
+    assert not list((tmp_path / "another").rglob(".*tmp*"))
+
+
+def test_a_checkpoint_that_was_not_sent_to_its_end_is_none(tmp_path: Path, sender: Mirror, s3: S3) -> None:
+    save(sender.run, 20)
+    sender.send()
+    save(sender.run, 30)
+    place = sender.place([]).removeprefix("s3:/")
+    s3.faults[f"PUT {place}/step-30/progress.json"] = "denied"
+    sender.send()
+    assert there() == sorted([*whole(20), "step-30/model.safetensors"])
+    assert bring(tmp_path / "another") == [20]
+    s3.faults.clear()
+    save(sender.run, 40)
+    sender.next = 0.0
+    sender.send()
+    assert there() == whole(20, 40)
+
+
+def test_a_mirror_that_is_down_stops_nothing_is_told_once_and_tried_again(
+    tmp_path: Path, s3: S3, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, seconds in (("EVERY", 0.05), ("AGAIN", 0.1)):
+        monkeypatch.setattr(mirror, name, seconds)
+    monkeypatch.setenv(mirror.VARIABLE, f"{URL}/")
+    run = tmp_path / "runs/pretrain-x"
+    with monkeypatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.delenv(name)
+        forget()
+        with mirrored(run, PRINT):
+            for step in (10, 20):
+                save(run, step)
+                time.sleep(0.5)
+    said = capsys.readouterr().err
+    assert said.count("asks for credentials") == 2  # at the beginning, and when it is to be sent
+    assert "training goes on from what is here" in said and "are sent when the mirror answers" in said
+    forget()
+    with mirrored(run, PRINT):
+        pass
+    assert there() == whole(20)
+
+
+def train(folder: Path, **more: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "pipelines", "pretrain", "smoke"]
+    return subprocess.Popen(command, cwd=folder, env=environment(folder, **more), stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_another_machine_ends_a_killed_run_with_the_same_bytes(
+    tmp_path: Path, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines.__main__ import main
+
+    first = copy_project(tmp_path / "first")
+    text = SMOKE.replace(
+        "steps: 20, warmup: 2, learning_rate: 1.0e-3, threads", "steps: 4000, warmup: 2, learning_rate: 1.0e-3, threads"
+    )
+    (first / "params.yaml").write_text(
+        text.replace("eval_every: 10", "eval_every: 1000").replace("save_every: 5}", "save_every: 200}")
+    )
+    with monkeypatch.context() as patch:
+        patch.chdir(first)
+        for stage in ("corpus", "tokens"):
+            assert main([stage, "smoke"]) == 0
+    second, alone = (tmp_path / name for name in ("second", "alone"))
+    for folder in (second, alone):
+        shutil.copytree(first, folder)
+    killed = train(first, ELECTRA_MIRROR=URL)
+    deadline = time.monotonic() + 120
+    system = fsspec.filesystem("s3")
+    while not any(path.endswith("MANIFEST.json") for path in system.find("team/electra")):
+        assert killed.poll() is None and time.monotonic() < deadline
+        system.invalidate_cache()
+        time.sleep(0.1)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    shutil.rmtree(first)
+    processes = [train(second, ELECTRA_MIRROR=URL), train(alone)]
+    told, _ = (process.communicate()[1] for process in processes)
+    assert [process.returncode for process in processes] == [0, 0], told
+    assert "is taken from s3://team/electra/pretrain-smoke-" in told and "resuming at step" in told
+    made, expected = (
+        {path.relative_to(folder): path.read_bytes() for path in (folder / "build/models").rglob("*.safetensors")}
+        for folder in (second, alone)
+    )
+    assert made == expected and len(made) == 3

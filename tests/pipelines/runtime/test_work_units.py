@@ -1,0 +1,41 @@
+"""Units that survive a kill and a copy: only what is missing or damaged is made again."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electra.workers import VARIABLE
+from pipelines.runtime import work_units
+
+
+def make(job: int, folder: Path) -> dict[str, Any]:
+    (folder / "file").write_text(f"unit {job}")
+    return {"made": 1, "job": job}
+
+
+def finish(work: Path, fingerprint: str = "f") -> list[dict[str, Any]]:
+    jobs = list(range(5))
+    return work_units.finish_units(work, fingerprint, make, jobs, work_units.Shown("x", [1] * 5, "made"))
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "1")
+
+
+def test_damaged_foreign_and_surplus_units_are_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = finish(tmp_path)
+    times = {index: (tmp_path / f"unit-{index:05d}").stat().st_mtime_ns for index in range(5)}
+    (tmp_path / "unit-00001/file").write_text("unit 9")
+    (tmp_path / "unit-00003/MANIFEST.json").unlink()
+    shutil.copytree(tmp_path / "unit-00000", tmp_path / "unit-00007")
+    (tmp_path / ".unit-00002.tmp-999999999").mkdir()
+    assert finish(tmp_path) == expected
+    changed = {index for index in range(5) if (tmp_path / f"unit-{index:05d}").stat().st_mtime_ns != times[index]}
+    assert changed == {1, 3} and sorted(path.name for path in tmp_path.iterdir()) == [f"unit-0000{i}" for i in range(5)]
+    warnings = capsys.readouterr().err
+    assert warnings.count("it is made again") == 2 and "unit-00001/file: has sha256" in warnings
+    finish(tmp_path, "other settings")
+    assert all((tmp_path / f"unit-{index:05d}").stat().st_mtime_ns != times[index] for index in range(5))

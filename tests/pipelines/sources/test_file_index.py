@@ -1,0 +1,153 @@
+"""Large files in ranges: the same documents as in one piece, whatever ends a document; and one look at every file."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electra.data.text import Document
+from electra.errors import BadInput
+from pipelines.sources import CorpusConfig, LocalCorpus, SampleCorpus, documents, file_index, sample_world
+from pipelines.sources.local import read_documents
+from pipelines.sources.streams import Piece
+
+TEXTS = [f"Text {i} ünï\nof {i * 7919 % 13} words.\n\tTab {'x' * (i % 50)}" for i in range(300)]
+JSONL = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\r\n" for text in TEXTS)
+WIKI = "".join(f'<doc id="{i}">\n{text}\n</doc>\n\n' for i, text in enumerate(TEXTS))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_index, "RANGE_BYTES", 1500)
+    monkeypatch.setattr(file_index, "BLOCK", 100)
+    monkeypatch.setattr(documents, "GROUP_BYTES", 0)
+
+
+def units_of(tmp_path: Path, *files: Path, **settings: Any) -> list[documents.Unit]:
+    source = LocalCorpus(kind="local", files=tuple(map(str, files)), **settings)
+    return documents.plan(CorpusConfig(sources=(source,)), "corpora.x", tmp_path)[1]
+
+
+@pytest.mark.parametrize(("name", "content", "settings"), [
+    ("a.jsonl", "\ufeff" + JSONL, {}),
+    ("a.txt", "\n".join(TEXTS), {"documents": "lines"}),
+    ("a.txt", "\n \r\n\n".join(TEXTS), {"documents": "blank_lines"}),
+    ("a.txt", "\n".join(f" = Text {i} = \n\n{text}\n = = More = = \nend" for i, text in enumerate(TEXTS)), {"documents": "headings"}),  # noqa: E501
+    ("wiki_00", WIKI, {}),
+])  # fmt: skip
+def test_ranges_hold_the_same_documents(tmp_path: Path, name: str, content: str, settings: dict[str, str]) -> None:
+    path = tmp_path / name
+    path.write_text(content, newline="")
+    units = units_of(tmp_path, path, **settings)
+    assert len(units) > 8 and sum(unit.bytes for unit in units) == path.stat().st_size
+    found = [item for unit in units for item in unit.read()]
+    source = LocalCorpus(kind="local", files=("x",), **settings)
+    whole = list(read_documents(Piece(path), source))
+    if name.endswith(".txt"):
+        found, whole = ([item.text for item in items] for items in (found, whole))
+        assert len(set(whole)) > 290
+    assert found == whole and len(whole) >= 300
+
+
+def test_a_text_file_of_one_document_loses_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join(TEXTS))
+    items = [item for unit in units_of(tmp_path, path) for item in unit.read()]
+    assert len({item.id for item in items}) == len(items) > 8
+    assert "\n".join(item.text for item in items) == "\n".join(TEXTS)
+
+
+def test_lines_keep_their_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(JSONL + "[]\n")
+    *_, last = [item for unit in units_of(tmp_path, path) for item in unit.read()]
+    assert last.where == f"{path}:301"
+
+
+def test_parquet_is_cut_between_row_groups(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS}), path, row_group_size=30)
+    units = units_of(tmp_path, path)
+    assert len(units) > 3
+    found = [item for unit in units for item in unit.read()]
+    assert found == [Document(f"a.parquet:{i}", text) for i, text in enumerate(TEXTS, 1)]
+
+
+def test_no_end_of_a_document_means_no_cut(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"text": "x" * 9000}))
+    (unit,) = units_of(tmp_path, path)
+    assert len(list(unit.read())) == 1
+
+
+def test_units_are_named_by_content_and_not_by_place_or_time(tmp_path: Path) -> None:
+    states = []
+    for folder, seconds in (("one", 1e9), ("two", 2e9)):
+        (tmp_path / folder).mkdir()
+        path = tmp_path / folder / "a.jsonl"
+        path.write_text(JSONL)
+        os.utime(path, (seconds, seconds))
+        states.append([unit.state() for unit in units_of(tmp_path / folder, path)])
+    assert states[0] == states[1]
+    path.write_text(JSONL.replace("Text 299", "Text 298"))
+    assert [unit.state() for unit in units_of(tmp_path / "two", path)] != states[0]
+
+
+def test_a_file_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(JSONL)
+    first = units_of(tmp_path, path)
+    monkeypatch.setattr(file_index, "look", lambda *_: pytest.fail("looked again"))
+    assert units_of(tmp_path, path) == first
+
+
+@pytest.mark.parametrize("old, new", [('"cuts"', '"dust"'), ("0", "1"), ('": [', '": {'), ("\n", "")])
+def test_damaged_notes_are_not_believed(tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(JSONL)
+    first = units_of(tmp_path, path)
+    (notes,) = tmp_path.glob("survey-*")
+    whole = notes.read_text()
+    notes.write_text(whole.replace(old, new, 1) if new else "")
+    assert units_of(tmp_path, path) == first
+    assert "what they spared is done again" in capsys.readouterr().err
+    assert notes.read_text() == whole
+
+
+def test_damaged_articles_are_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sample_world, "ARTICLES", 20)
+    config = CorpusConfig(sources=(SampleCorpus(kind="sample", seed=1),))
+
+    def texts() -> list[Any]:
+        return [item for unit in documents.plan(config, "corpora.x", tmp_path)[1] for item in unit.read()]
+
+    whole = texts()
+    path = tmp_path / "sample-0" / "articles.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"e", b"a", 1))
+    assert len(whole) == 20 and texts() == whole
+    assert "the articles are written again" in capsys.readouterr().err
+
+
+def test_a_file_that_changes_after_the_plan_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(JSONL)
+    unit, *_ = units_of(tmp_path, path)
+    path.write_text(JSONL + " ")
+    with pytest.raises(BadInput, match="changed while it was read"):
+        list(unit.read())
+
+
+def test_small_files_share_a_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "GROUP_BYTES", 900)
+    for i in range(30):
+        (tmp_path / f"{i:02d}.jsonl").write_text(json.dumps({"id": str(i), "text": "x" * 100}) + "\n")
+    units = units_of(tmp_path, tmp_path / "*.jsonl")
+    assert 3 < len(units) < 6
+    assert [item.id for unit in units for item in unit.read()] == [str(i) for i in range(30)]

@@ -1,0 +1,94 @@
+"""The table of rooms is what stages import, what dvc.yaml lists, and what fingerprints hash."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipelines.stages import code_deps
+from pipelines.stages.code_deps import ROOMS
+from tests.conftest import ROOT
+from tests.test_architecture import SOURCES, imports, name_of, tree
+
+MODULES = {name_of(path): path for path in SOURCES}
+PIPELINE = YAML(typ="safe").load((ROOT / "pipelines" / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+del PIPELINE["inputs"]  # looked at every time
+TELLERS = tuple(f"pipelines/stages/{name}.py" for name in ("__init__", "verified", "code_deps", "required_files"))
+KEEPERS = ("electra/storage", "pipelines/commands", "pipelines/config", "pipelines/runtime", "pipelines/tracking")
+READERS = ("pipelines/sources",)  # some stages list them; the others only read settings, or one file, through them
+
+
+def inside(path: str, among: tuple[str, ...]) -> bool:
+    return any(path == room or path.startswith(f"{room}/") for room in among)
+
+
+def keeps(path: str) -> bool:
+    """Whether a file only keeps, tells or reads settings, by where it stands."""
+    top = path.count("/") == 1 or inside(path, ("pipelines/sources/__init__.py", *TELLERS))
+    return (top and path != "electra/seeds.py") or inside(path, KEEPERS)
+
+
+def is_empty(module: str) -> bool:
+    """Whether a module holds a docstring and nothing that is executed."""
+    body = tree(MODULES[module]).body
+    return all(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in body)
+
+
+def followed(stage: str) -> dict[str, str]:
+    """The modules that a stage imports, directly or not, and what imports each; what only keeps ends the walk."""
+    own = tuple(room for room in ROOMS[stage] if room.startswith("pipelines/stages"))
+    found: dict[str, str] = {}
+    waiting = [(name, "dvc.yaml") for name, path in MODULES.items() if inside(str(path.relative_to(ROOT)), own)]
+    while waiting:
+        name, importer = waiting.pop()
+        path = str(MODULES[name].relative_to(ROOT))
+        if name in found or is_empty(name) or keeps(path) or (inside(path, READERS) and not inside(path, ROOMS[stage])):
+            continue
+        found[name] = importer
+        waiting += [(target, name) for target in imports(MODULES[name], functions=True) & set(MODULES)]
+    return found
+
+
+@pytest.mark.parametrize("stage", ROOMS)
+def test_what_a_stage_imports_stands_in_its_rooms(stage: str) -> None:
+    found = {str(MODULES[name].relative_to(ROOT)): importer for name, importer in followed(stage).items()}
+    missing = {path: importer for path, importer in found.items() if not inside(path, ROOMS[stage])}
+    assert not missing
+
+
+@pytest.mark.parametrize("stage", ROOMS)
+def test_a_stage_needs_its_rooms(stage: str) -> None:
+    found = {str(MODULES[name].relative_to(ROOT)) for name in followed(stage)}
+    assert not [room for room in ROOMS[stage] if not any(inside(path, (room,)) for path in found)]
+
+
+def test_dvc_lists_the_rooms_of_each_stage() -> None:
+    for name, definition in PIPELINE.items():
+        deps = [path for path in definition["do"]["deps"] if path.startswith(("electra", "pipelines"))]
+        assert deps == sorted(ROOMS[name]), name
+    assert set(PIPELINE) == set(ROOMS)
+
+
+def test_every_path_of_the_table_is_there() -> None:
+    for path in {*READERS, *(room for listed in ROOMS.values() for room in listed)}:
+        assert (ROOT / path).exists(), path
+
+
+def test_no_room_holds_what_only_keeps() -> None:
+    for path in SOURCES:
+        name = str(path.relative_to(ROOT))
+        assert not keeps(name) or name not in {room for listed in ROOMS.values() for room in listed}
+
+
+def test_a_room_is_hashed_by_what_its_code_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "electra/pretraining/trainer.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("x = 1\n")
+    monkeypatch.setattr(code_deps, "ROOT", tmp_path)
+    monkeypatch.setitem(ROOMS, "pretrain", ("electra/pretraining",))
+    first = code_deps.code.__wrapped__("pretrain")
+    file.write_text("x = 1  # one\n")
+    assert code_deps.code.__wrapped__("pretrain") == first and list(first) == ["electra/pretraining"]
+    file.write_text("x = 2\n")
+    assert code_deps.code.__wrapped__("pretrain") != first

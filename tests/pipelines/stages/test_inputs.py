@@ -1,0 +1,71 @@
+"""Own files as DVC sees them: a changed byte is seen, an old file is not read again."""
+
+from pathlib import Path
+
+import pytest
+
+from electra.files import read_json
+from pipelines.config.params import load
+from pipelines.stages import inputs
+from tests.conftest import SMOKE
+
+OWN = (
+    SMOKE.replace(
+        "smoke: {kind: sample, seed: 1}",
+        "smoke: {kind: own, tasks: {mood: {train: t.tsv, dev: d.tsv, labels: [a, b]}}}",
+    )
+    .replace(
+        "corpus: absent, tokenizer: smoke",
+        "corpus: absent, tokenizer: other",
+    )
+    .replace(
+        "tokenizers:\n",
+        "tokenizers:\n  other: {kind: vocab, file: build/tokens/other/vocab.txt}\n",
+    )
+)
+
+
+def noted() -> dict[str, list]:
+    return {f"{path.parent.name}/{path.stem}": read_json(path) for path in sorted(Path("build/inputs").rglob("*.json"))}
+
+
+def test_a_changed_file_changes_the_entries_that_name_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(OWN)
+    for name in ("text/a.txt", "text/b.txt", "t.tsv", "build/tokens/other/vocab.txt"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("one")
+    inputs.survey(load())
+    before = noted()
+    assert [name for name, _ in before["corpora/smoke"]] == ["a.txt", "b.txt"] and before["corpora/absent"] == []
+    assert before["tasks/smoke"][1] == ["d.tsv", None] and before["tokens/absent"][0][0] == "vocab.txt"
+    hashed: list[Path] = []
+    hash_file = inputs.sha256_file
+    monkeypatch.setattr(inputs, "sha256_file", lambda path: hashed.append(path) or hash_file(path))
+    inputs.survey(load())
+    assert noted() == before and hashed == []
+    for name, entry in (
+        ("text/b.txt", "corpora/smoke"),
+        ("d.tsv", "tasks/smoke"),
+        ("build/tokens/other/vocab.txt", "tokens/absent"),
+    ):
+        Path(name).write_text("two")
+        inputs.survey(load())
+        after = noted()
+        assert {key for key in after if after[key] != before[key]} == {entry}
+        before = after
+    assert hashed == [Path("text/b.txt"), Path("d.tsv"), Path("build/tokens/other/vocab.txt")]
+
+
+def test_damaged_notes_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(OWN)
+    Path("text").mkdir()
+    Path("text/a.txt").write_text("one")
+    inputs.survey(load())
+    before, ((_, sha256),) = noted(), noted()["corpora/smoke"]
+    notes = inputs.NOTES.read_text()
+    for damaged in (notes.replace(sha256, sha256[::-1]), notes[:-9], "[]"):
+        inputs.NOTES.write_text(damaged)
+        inputs.survey(load())
+        assert noted() == before

@@ -1,0 +1,193 @@
+"""Whatever a stage reads of earlier ones is verified: damage is one sentence, and nothing is trained or written."""
+
+import dataclasses
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from electra.errors import CorruptFile
+from electra.storage import manifest as manifests
+from electra.storage.manifest import verify_manifest, write_manifest
+from pipelines import tracking
+from pipelines.__main__ import main
+from pipelines.config.params import load
+from pipelines.stages import glue, tokens, verified
+from pipelines.stages.pretrain import ModelRows
+from tests.conftest import SMOKE, copy_text
+
+from .stages.test_glue import workspace as small  # noqa: F401
+
+MODEL = ["config.json", "model.safetensors", "tokenizer.json", "vocab.txt", "tokenizer_config.json", "MANIFEST.json"]
+TASKS = ["cola/train.jsonl", "cola/dev.jsonl", "mnli/dev_mismatched.jsonl", "MANIFEST.json"]
+TOKENS = ["tokenizer.json", "vocab.txt", "tokenizer_config.json", "MANIFEST.json", "rows-16/MANIFEST.json"]
+TOKENS += [f"rows-16/{split}-00000.{kind}" for split in ("train", "valid") for kind in ("ids", "bounds")]
+HOW = ["flipped", "cut", "link", "folder", "missing", "EIO", "EACCES"]
+
+
+def harm(path: Path, how: str, patch: pytest.MonkeyPatch) -> None:
+    """Damage a file; as root no file refuses to be read by itself, so the operating system's refusal is played."""
+    data = path.read_bytes()
+    if how == "flipped":
+        path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+    elif how == "cut":
+        path.write_bytes(data[:-2])
+    elif how == "link":
+        path.rename(path.with_name("target"))
+        path.symlink_to(path.with_name("target"))
+    elif how == "folder":
+        path.unlink()
+        path.mkdir()
+    elif how == "missing":
+        path.unlink()
+    else:
+        opened, number = Path.open, getattr(errno, how)
+
+        def refuse(self: Path, *arguments: object, **more: object) -> object:
+            if self.absolute() == path.absolute():
+                raise OSError(number, os.strerror(number))
+            return opened(self, *arguments, **more)  # type: ignore[call-overload]
+
+        patch.setattr(Path, "open", refuse)
+
+
+def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The one sentence; the exit code is that of damage, and nothing is left behind."""
+    assert main(arguments) == CorruptFile.exit_code
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "Traceback" not in said
+    assert str(path.parent) in said and "expected" in said
+    assert not any(Path(place).exists() for place in ("build/glue", "build/squad", "results/small", "results/smoke"))
+    return said
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(
+    "name", [f"models/small/encoder/{name}" for name in MODEL] + [f"tasks/made_up/{name}" for name in TASKS]
+)
+def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys, monkeypatch) -> None:  # noqa: F811
+    path = Path("build") / name
+    harm(path, how, monkeypatch)
+    again = "tasks made_up" if "tasks" in name else "pretrain small"
+    assert f"run `python -m pipelines {again}` to make it again" in refused(["glue", "small"], path, capsys)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A corpus and its rows."""
+    folder = tmp_path_factory.mktemp("rows")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        (folder / "params.yaml").write_text(SMOKE)
+        copy_text(folder)
+        for stage in ("corpus", "tokens"):
+            assert main([stage, "smoke"]) == 0
+    return folder
+
+
+@pytest.fixture
+def copied(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("build", "params.yaml"):
+        (shutil.copytree if (rows / name).is_dir() else shutil.copy)(rows / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", TOKENS)
+def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsys, monkeypatch) -> None:
+    path = Path("build/tokens/smoke") / name
+    harm(path, how, monkeypatch)
+    refused(["pretrain", "smoke"], path, capsys)
+    assert not Path("runs/pretrain-smoke").exists()
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", ["MANIFEST.json", "documents-00000.jsonl"])
+def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys, monkeypatch) -> None:
+    shutil.rmtree("build/tokens")
+    path = Path("build/corpus/smoke") / name
+    harm(path, how, monkeypatch)
+    assert "run `python -m pipelines corpus smoke` to make it again" in refused(["tokens", "smoke"], path, capsys)
+    assert not Path("build/tokens").exists()
+
+
+def test_what_belongs_to_another_name_is_refused(small, capsys) -> None:  # noqa: F811
+    shutil.copytree("build/models/small/encoder", "build/models/other/encoder")
+    folder = Path("build/models/other/encoder")
+    (folder / "MANIFEST.json").unlink()
+    write_manifest(folder, kind="network", model="other", part="encoder")
+    verified.encoder("other", load())
+    for place in ("other", "small"):
+        Path(f"build/models/{place}").rename(f"{place}-before")
+    Path("other-before").rename("build/models/small")
+    said = refused(["glue", "small"], Path("build/models/small/encoder/MANIFEST.json"), capsys)
+    assert "says model 'other'; expected 'small'" in said
+    shutil.rmtree("build/models/small")
+    Path("small-before").rename("build/models/small")
+    Path("build/tasks/made_up/cola/test.jsonl").write_text("{}\n")
+    assert "test.jsonl: is not in MANIFEST.json" in refused(
+        ["glue", "small"], Path("build/tasks/made_up/cola/x"), capsys
+    )
+
+
+def test_rows_of_another_length_or_name_are_refused(copied) -> None:
+    params = load()
+    config = params.models["smoke"].electra()
+    shutil.move("build/tokens/smoke/rows-16", "build/tokens/smoke/rows-17")
+    with pytest.raises(CorruptFile, match=r"rows-16/MANIFEST\.json: is missing"):
+        ModelRows(params, "smoke", config)
+    shutil.copytree("build/corpus/smoke", "build/corpus/other")
+    wanted = dataclasses.replace(params.tokens["smoke"], corpus="other")
+    with pytest.raises(CorruptFile, match="says name 'smoke'; expected 'other'"):
+        tokens.make_rows(wanted, "tokens.x", Path("build/corpus/other"), Path("out"), Path("work"))
+
+
+def test_a_run_of_all_tasks_hashes_its_model_once(small, monkeypatch) -> None:  # noqa: F811
+    hashed: list[str] = []
+    real = manifests.sha256_file
+    monkeypatch.setattr(manifests, "_SETTLED", -1)
+    monkeypatch.setattr(manifests, "sha256_file", lambda path: hashed.append(str(path)) or real(path))
+    params = load()
+    encoder = verified.encoder("small", params)
+    jobs = glue.plan_glue(glue.configs_of("small", params), verified.task_rows("made_up"), encoder, Path("runs/x"))
+    assert len(jobs) == 14
+    assert sorted(hashed) == sorted(set(hashed)) and sum("model.safetensors" in path for path in hashed) == 1
+
+
+@pytest.mark.slow
+def test_a_damaged_object_of_the_cache_never_reaches_fine_tuning(small, capsys) -> None:  # noqa: F811
+    """The manifest lies inside the output, so what DVC links or copies from its cache is held against it."""
+    from dvc.repo import Repo
+
+    with Repo.init(no_scm=True) as repo:
+        repo.add("build/models/small")
+        good = Path("build/models/small/encoder/model.safetensors").read_bytes()
+        (cached,) = (path for path in Path(".dvc/cache").rglob("*") if path.is_file() and path.read_bytes() == good)
+        cached.chmod(0o644)
+        cached.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        cached.chmod(0o444)
+        shutil.rmtree("build/models/small")
+        repo.checkout(force=True)
+    said = refused(["glue", "small"], Path("build/models/small/encoder/model.safetensors"), capsys)
+    assert "model.safetensors: has sha256" in said
+
+
+def test_a_published_folder_that_changes_is_told_with_both_hashes(small, capsys) -> None:  # noqa: F811
+    shutil.copytree("build/models/small/encoder", "elsewhere")
+    Path("elsewhere/MANIFEST.json").unlink()
+    text = Path("params.yaml").read_text()
+    Path("params.yaml").write_text(text.replace("published: {}", "published: {theirs: {folder: elsewhere}}"))
+    from pipelines.stages import published
+
+    published.run("theirs", load(), tracking.Tracker(None))
+    first = verify_manifest(Path("build/models/theirs"), kind="model", name="theirs")["source"]
+    published.run("theirs", load(), tracking.Tracker(None))
+    assert capsys.readouterr().err == ""
+    Path("elsewhere/vocab.txt").write_text(Path("elsewhere/vocab.txt").read_text() + "\n")
+    published.run("theirs", load(), tracking.Tracker(None))
+    second = verify_manifest(Path("build/models/theirs"))["source"]
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and first["vocab.txt"] in said and second["vocab.txt"] in said
