@@ -14,8 +14,9 @@ from electra.optim.schedule import learning_rate
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.flops import phase_flops, step_flops, training_flops, training_steps
 from electra.pretraining.phases import phase_at, phases_of, positions, rate
-from electra.pretraining.trainer import pretrain
+from electra.pretraining.trainer import Launch, pretrain
 from electra.storage import checkpoint
+from pipelines.runtime.announce import Announcer
 from tests.electra.helpers import VOCAB, MadeUpRows, config, data
 
 SHORT, LONG = {"length": 12, "steps": 7, "batch": 16}, {"length": 24, "steps": 5}
@@ -37,7 +38,8 @@ def rows():
 def train(run, settings=None, log=lambda step, numbers: None):
     settings = settings or phased()
     torch.set_num_threads(1)
-    return pretrain(settings, rows(), run, {"config": of_config(settings)}, log=log)
+    owner, launch = {"config": of_config(settings)}, Launch(announce=Announcer())
+    return pretrain(settings, rows(), run, owner, log=log, launch=launch)
 
 
 def state(run):

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.pipelines.play.conftest import CONTEXT, TEXT
-from tests.pipelines.play.test_init import playing
 
 from tests.browser import DESKTOP, PHONE, Tab, browser, needs_browser
+from tests.pipelines.commands.play.conftest import CONTEXT, TEXT
+from tests.pipelines.commands.play.test_init import playing
 
 pytestmark = [needs_browser, pytest.mark.slow]
 SHOWN = "[...document.querySelectorAll('#tokens button')].map(each => each.textContent)"

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
-from tests.pipelines.play.conftest import CONTEXT, TEXT
 
 import electra
 from pipelines.commands.play import server
 from pipelines.commands.play.model_registry import Shelf
+from tests.pipelines.commands.play.conftest import CONTEXT, TEXT
 
 HERE = "http://127.0.0.1:8008"
 

@@ -1,0 +1,31 @@
+"""The digests of tests/golden.json, computed anew: a refactor is known to be one."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.conftest import ROOT
+from tests.golden import ROOMS
+
+GOLDEN = json.loads((ROOT / "tests/golden.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def computed() -> dict[str, dict[str, str]]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.golden"]
+    found: dict[str, dict[str, str]] = json.loads(subprocess.check_output(command, env=environment, cwd=ROOT))
+    return found
+
+
+@pytest.mark.skipif(platform.machine() != GOLDEN["machine"], reason="floating point differs by architecture")
+@pytest.mark.skipif(torch.__version__.partition("+")[0] != GOLDEN["torch"], reason="torch's kernels differ by version")
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_bytes_are_the_golden_ones(room: str, computed: dict[str, dict[str, str]]) -> None:
+    """Announce a change that is meant in CHANGELOG.md, then `python -m tests.golden > tests/golden.json`."""
+    assert computed[room] == GOLDEN[room]
