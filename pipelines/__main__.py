@@ -76,6 +76,7 @@ def run_stage(options: argparse.Namespace) -> int:
     if code := processes.told_before():
         return code
     from pipelines import tracking
+    from pipelines.commands import runs
     from pipelines.config.params import load
     from pipelines.runtime import restore_outputs
 
@@ -85,9 +86,9 @@ def run_stage(options: argparse.Namespace) -> int:
         params.require(section, name)
     key = f"{stage}-{name}" if name else stage
     if stage == "pretrain" and options.origin is not None:
-        from pipelines.commands import runs
-
-        runs.wish_to_continue(options.origin or key, key)
+        runs.ask_to_continue(options.origin, name)
+    if vars(options).get("restart"):
+        runs.restart(stage, name, params)
     facts = params.facts(stage, section, name)
     only = options.only if stage == "ablation" else ""
     if stage == "ablation":
@@ -220,6 +221,14 @@ def manage_runs(options: argparse.Namespace) -> int:
     return 0
 
 
+def clean_runs(options: argparse.Namespace) -> int:
+    """Remove the archived runs."""
+    from pipelines.commands import runs
+
+    runs.clean(sure=options.yes)
+    return 0
+
+
 def check_gpu(options: argparse.Namespace) -> int:
     """Check the device and print a table."""
     from pipelines.commands.gpu_check import command
@@ -290,12 +299,14 @@ def score_file(options: argparse.Namespace) -> int:
     return 0
 
 
-def note_inputs(options: argparse.Namespace) -> int:
-    """Hash what is new."""
+def record_inputs(options: argparse.Namespace) -> int:
+    """Record the hashes of an entry's own files."""
     from pipelines.config.params import load
-    from pipelines.stages.inputs import survey
+    from pipelines.stages.inputs import record
 
-    survey(load())
+    params = load()
+    params.require(options.section, options.name)
+    record(options.section, options.name, params)
     return 0
 
 
@@ -310,7 +321,7 @@ def complete_words(options: argparse.Namespace) -> int:
 RUNS = {  # what a command does, where it is no stage
     "completion": complete_words,
     "new": add_entries,
-    "inputs": note_inputs,
+    "inputs": record_inputs,
     "play": play,
     "predict": predict,
     "score": score_file,
@@ -321,6 +332,7 @@ RUNS = {  # what a command does, where it is no stage
     "check": check_sources,
     "replay": replay_step,
     "runs": manage_runs,
+    "clean": clean_runs,
     "flow": run_flow,
     "gpu-check": check_gpu,
     "serve": serve_flows,

@@ -46,9 +46,10 @@ PROCESSES = (
         nargs="?",
         const="",
         metavar="RUN",
-        help="go on with the run of other settings that is there, or with one that was set aside, under these",
+        help="start from the newest checkpoint of this model's other run, or of the run RUN, with these settings",
     ),
 )
+RESTART = Argument("--restart", action="store_true", help="archive what this run has saved, and begin anew")
 ONE_ARM = Argument(
     "--only",
     default="",
@@ -66,10 +67,10 @@ ENTRIES = (
     Argument("--model", default="tiny", help="to fine-tune without --text: under models or published (default: tiny)"),
 )
 COMMANDS = {
-    "corpus": stage("gather the documents of a corpus", "corpora"),
+    "corpus": stage("gather the documents of a corpus", "corpora", RESTART),
     "tasks": stage("gather GLUE and SQuAD rows from a task source", "tasks"),
-    "tokens": stage("train or load a tokenizer and pack a corpus into rows", "tokens"),
-    "pretrain": stage("pre-train a model", "models", *PROCESSES),
+    "tokens": stage("train or load a tokenizer and pack a corpus into rows", "tokens", RESTART),
+    "pretrain": stage("pre-train a model", "models", *PROCESSES, RESTART),
     "published": stage("take in a model that was pre-trained elsewhere", "published"),
     "glue": stage("fine-tune a model on the GLUE tasks, or on tasks of your own", "finetunings"),
     "squad": stage("fine-tune a model on SQuAD", "finetunings"),
@@ -123,7 +124,13 @@ COMMANDS = {
     "check": Command(
         "tell in a second what any stage of a model (or ablation) would refuse later", (ANY,), prints=True
     ),
-    "inputs": Command("note the hashes of all own files that params.yaml names, for DVC"),
+    "inputs": Command(
+        "record the hashes of the files that an entry of params.yaml names as own data, for DVC",
+        (
+            Argument("section", choices=["corpora", "tokens", "tasks"], help="where the entry stands"),
+            Argument("name", help="its name"),
+        ),
+    ),
     "runs": Command(
         "list what lies in runs/, or remove some of it",
         (
@@ -131,6 +138,10 @@ COMMANDS = {
             Argument("runs", nargs="*", metavar="RUN", help="names in runs/ to remove"),
             Argument("--yes", action="store_true", help="remove without a question"),
         ),
+    ),
+    "clean": Command(
+        "remove the runs that were archived: finished by earlier code, or begun anew",
+        (Argument("--yes", action="store_true", help="remove without a question"),),
     ),
     "replay": Command(
         "replay the step at which a model's pre-training was stopped by NaN or infinity", (ANY,), prints=True

@@ -23,6 +23,7 @@ from electra.optim.adamw import AdamW, state_tensors
 from electra.pretraining.distributed import World
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint, describe, differences
+from electra.storage.run_dir import identity
 
 Sums = dict[str, Tensor]
 
@@ -98,7 +99,7 @@ class State:
 
     def check(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
         """Refuse a checkpoint of another run."""
-        if (theirs := progress.get("fingerprint")) != self.fingerprint:
+        if (theirs := identity(progress)) != self.fingerprint:
             changes = describe(differences(theirs or {}, self.fingerprint))
             raise CorruptFile(self.run, f"holds a checkpoint of another run ({changes})", "one of this run")
         self.check_shapes(groups)

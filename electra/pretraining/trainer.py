@@ -8,7 +8,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,19 +38,24 @@ from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
 from electra.storage import checkpoint, run_dir
-from electra.storage.fingerprint import Fingerprint
+from electra.storage.fingerprint import Code, Fingerprint, changed_files
 from electra.storage.history import History
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A run at its launch's last step; `continued`: where settings changed (step, spent so far, keys' old and new)."""
+    """A run at its launch's last step.
+
+    `continued`: where settings changed (step, spent so far, keys' old and new); `code`: the versions of the code that
+    it used, with the step from which each was used.
+    """
 
     model: Pretraining
     history: list[dict[str, Any]]
     steps: int
     precision: str
     continued: list[dict[str, Any]]
+    code: run_dir.Versions
 
 
 Log = Callable[[int, dict[str, float]], None]
@@ -62,7 +67,8 @@ class Launch:
 
     title: str = "pretrain"
     device: torch.device | None = None
-    origin: str = ""  # name of a run to continue (storage/ownership.py)
+    origin: Path | None = None  # the folder of a run to continue (storage/run_dir.py)
+    code: Code = field(default_factory=dict)  # what is recorded as the code of this launch
     bar: type[Bar] = Bar
     announce: "Callable[[Trainer, int], None]" = lambda trainer, done: None  # called after each step
     until: int | None = None  # a step to end at, saved, so that another launch goes on from there
@@ -71,10 +77,10 @@ class Launch:
 def pretrain(
     config: ElectraConfig, data: Data, run: Path, fingerprint: Fingerprint, *, log: Log, launch: Launch = Launch()
 ) -> Trained:
-    """Train to the end, from the newest good checkpoint of this fingerprint. `log` gets (step, numbers) as they come.
+    """Train to the end, from the newest good checkpoint in `run`. `log` gets (step, numbers) as they come.
 
-    A run of another fingerprint that is found in `run` is set aside. Under torchrun every process calls this; only the
-    main one touches `run` and logs.
+    Checkpoints of another fingerprint are renamed to `foreign-step-N`. Under torchrun every process calls this; only
+    the main one touches `run` and logs.
     """
     settings, device = config.pretrain, launch.device or default_device()
     if device.type == "cpu":
@@ -86,7 +92,7 @@ def pretrain(
         folder = held.enter_context(run_dir.RunFolder(run)) if world.main else None
         trainer.setup(world)
         held.callback(trainer.state.writer.shutdown)
-        trainer.resume(folder, launch.origin)
+        trainer.resume(folder)
         return trainer.train(stop)
 
 
@@ -140,14 +146,18 @@ class Trainer:
 
     # ── resume ──
 
-    def resume(self, folder: run_dir.RunFolder | None, origin: str) -> None:
+    def resume(self, folder: run_dir.RunFolder | None) -> None:
         """Take up the newest checkpoint of this run, if there is one; then compile, and record, what is to be trained.
 
         `folder`: the run's, held by the main process.
         """
-        world, settings = self.world, self.config.pretrain
+        world, settings, launch = self.world, self.config.pretrain, self.launch
         if folder:
-            run_dir.claim(folder, self.fingerprint, origin, self.require_fit, keep=settings.keep)
+            run_dir.prepare(folder, self.fingerprint, launch.code, self.steps)
+            if launch.origin:
+                run_dir.continue_from(
+                    folder.path, launch.origin, self.fingerprint, self.require_fit, keep=settings.keep
+                )
         self.first, self.precision = 0, world.broadcast_object(choose(settings.precision, self.device))
         progress = self.state.load() or {"history": [], "continued": []}
         if "step" in progress:
@@ -156,7 +166,11 @@ class Trainer:
             self.tell(f"resuming at step {self.first:,} of {self.steps:,}")
         self.state.require_room(settings.keep)
         self.history = History(self.run / "metrics.jsonl" if world.main else None, progress["history"])
-        self.continued = progress["continued"]
+        self.continued, self.code = progress["continued"], run_dir.versions(progress)
+        if self.code and launch.code and (files := changed_files(self.code[-1][1], launch.code)):
+            self.tell(f"the code has changed at step {self.first:,} ({files}); `--restart` would begin anew")
+        if launch.code and (not self.code or self.code[-1][1] != launch.code):
+            self.code = [*self.code, [self.first, launch.code]]
         if self.stage(self.first) == "discriminator" and isinstance(self.model.generator, Generator):
             self.model.generator.requires_grad_(False)
         on_gpu = self.device.type == "cuda"
@@ -216,7 +230,7 @@ class Trainer:
                     raise Stopped(self.title, found, "", "everything is saved; run the same command to go on")
         model = world.gather_model(self.model, self.build_model).eval()
         done = max(self.first, self.end)
-        return Trained(model, self.history.records, done, self.precision, self.continued)
+        return Trained(model, self.history.records, done, self.precision, self.continued, self.code)
 
     def begin_phase(self, step: int) -> None:
         """Read rows of the phase's length from here on; the first steps of a new shape compile and record it anew."""
@@ -314,6 +328,7 @@ class Trainer:
             "stage": self.stage(done),
             "history": self.history.records,
             "continued": self.continued,
+            "code": self.code,
         }
         self.state.save(done, progress, self.config.pretrain.keep)
         self.saved = time.monotonic()

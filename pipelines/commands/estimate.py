@@ -27,7 +27,7 @@ from electra.pretraining.phases import phases_of
 from electra.workers import worker_count
 from pipelines.config.params import Params
 from pipelines.stages.ablation import plan_arms, plan_tasks
-from pipelines.stages.arms import Arm, ArmTask, scored_only, slots
+from pipelines.stages.arms import Arm, ArmTask, arm_folder, measured, scored_only, slots
 from pipelines.stages.pretrain import ModelRows
 
 STEPS, FEW, MORE = 3, 32, 160  # steps timed an arm; rows of the two fine-tunings timed a task
@@ -84,14 +84,9 @@ def cost(names: list[str], params: Params) -> Iterator[Row]:
             wanted = {(task.name, point) for task in tasks for point in task.points}
             if arm.key in known:
                 shared += 1
-            elif any(arm.folder.glob("*/arm.json")):
+            elif (home := arm_folder(arm, params) / "arm.json").is_file():
                 finished += 1
-                known[arm.key] = {
-                    (task.name, point)
-                    for task in tasks
-                    for point in task.points
-                    if any(arm.folder.glob(f"*/tasks/{point:g}/{task.name}"))
-                }
+                known[arm.key] = {each for each in wanted if each in measured(home.parent)}
             else:
                 same = dataclasses.replace(arm.config, pretrain=dataclasses.replace(arm.config.pretrain, seed=1))
                 if same not in step_seconds:

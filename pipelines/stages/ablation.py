@@ -60,7 +60,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         "provenance": {
             "settings_digest": settings_digest(name, params),
             "tokenizer_sha256": rows.tokenizer.identity,
-            "code_digest": digest(code_deps.code("ablation")),
+            "code": digest(code_deps.code("pretrain"), code_deps.code("finetune")),
         },
         "arms": results,
     }

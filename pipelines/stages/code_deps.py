@@ -1,89 +1,57 @@
-"""Which code each stage's results depend on: the one table behind fingerprints and DVC's `deps`.
+"""Which code each stage's bytes depend on: the one table behind DVC's `deps` and what is recorded with every result.
 
-A room is a file or a folder. No room holds what only keeps or tells: the files at the top of `electra` and `pipelines`
-(but seeds), `electra/storage` and `pipelines/tracking`. `tests/pipelines/stages/test_code_deps.py` follows the imports
-of each stage and holds the table to them, and pipelines/dvc.yaml to the table. DVC takes a room as it is and runs
-a stage again for a comment, too; that costs seconds, since fingerprints do without comments and plumbing and
-the stage finds its work done.
+Left out is what only reads settings, keeps, tells or draws; it stands elsewhere: the files at the top of `electra` (but
+seeds.py), `electra/storage`, and all of `pipelines` but the readers of text and the stages named here.
+`tests/pipelines/stages/test_code_deps.py` follows the imports of each stage and holds the table to them, and
+pipelines/dvc.yaml to the table. DVC hashes files as they are and runs a stage again for a comment, too; what is
+recorded does without comments, so the stage then finds its run finished.
 """
 
 import functools
 
 from electra.config import digest
-from electra.storage.fingerprint import of_code
+from electra.storage.fingerprint import Code, of_code
 from pipelines import ROOT
 
-NETWORKS = ("electra/nn",)
-FINETUNING = (
-    *NETWORKS,
-    "electra/data/byte_level.py",
-    "electra/data/tokenizer.py",
-    "electra/data/word_cache.py",
-    "electra/finetuning",
-    "electra/optim",
-    "electra/seeds.py",
-)
+TOKENIZER = ("electra/data/byte_level.py", "electra/data/tokenizer.py", "electra/data/word_cache.py")
+NETWORKS = ("electra/nn", "electra/seeds.py")
+FINETUNING = (*NETWORKS, *TOKENIZER, "electra/finetuning", "electra/optim")
 PRETRAINING = (
     *NETWORKS,
-    "electra/data/byte_level.py",
+    *TOKENIZER,
     "electra/data/order.py",
     "electra/data/shards.py",
-    "electra/data/tokenizer.py",
-    "electra/data/word_cache.py",
     "electra/optim",
     "electra/pretraining",
-    "electra/seeds.py",
-    "pipelines/stages/pretrain.py",
 )
-ROOMS = {
-    "corpus": (
-        "electra/data/duplicates.py",
-        "electra/data/text.py",
-        "electra/seeds.py",
-        "pipelines/sources",
-        "pipelines/stages/collecting.py",
-        "pipelines/stages/corpus.py",
-    ),
-    "tasks": (
-        "electra/data/text.py",
-        "electra/finetuning/labels.py",
-        "electra/finetuning/spans.py",
-        "electra/finetuning/tasks.py",
-        "electra/seeds.py",
-        "pipelines/sources",
-        "pipelines/stages/tasks.py",
-    ),
-    "tokens": ("electra/data", "electra/seeds.py", "pipelines/stages/tokens.py"),
-    "pretrain": PRETRAINING,
-    "published": (
-        *NETWORKS,
-        "electra/data/byte_level.py",
-        "electra/data/tokenizer.py",
-        "electra/data/word_cache.py",
-        "pipelines/stages/published.py",
-    ),
-    "glue": (*FINETUNING, "pipelines/stages/baselines.py", "pipelines/stages/glue.py"),
-    "squad": (
-        *FINETUNING,
-        "pipelines/stages/baselines.py",
-        "pipelines/stages/glue.py",
-        "pipelines/stages/squad.py",
-    ),
-    "ablation": (
-        *dict.fromkeys((*PRETRAINING, *FINETUNING)),
-        "pipelines/stages/ablation.py",
-        "pipelines/stages/arms.py",
-    ),
+TEXT = ("electra/data/text.py", "electra/seeds.py", "pipelines/sources")
+LABELS = tuple(f"electra/finetuning/{name}.py" for name in ("labels", "spans", "tasks"))
+
+
+def _stages(*names: str) -> tuple[str, ...]:
+    return tuple(f"pipelines/stages/{name}.py" for name in names)
+
+
+DEPS = {
+    "corpus": (*TEXT, "electra/data/duplicates.py", *_stages("collecting", "corpus")),
+    "tasks": (*TEXT, *LABELS, *_stages("tasks")),
+    "tokens": ("electra/data", "electra/seeds.py", *_stages("tokens")),
+    "pretrain": (*PRETRAINING, *_stages("pretrain")),
+    "published": (*NETWORKS[:1], *TOKENIZER, *_stages("published")),
+    "glue": (*FINETUNING, *_stages("baselines", "glue")),
+    "squad": (*FINETUNING, *_stages("baselines", "glue", "squad")),
+    "ablation": (*dict.fromkeys((*PRETRAINING, *FINETUNING)), *_stages("ablation", "arms", "pretrain")),
 }
+# What the results of one unit of a stage's work are a function of: a run's code. A stage's file only exports them.
+RUNS = {"corpus": DEPS["corpus"], "tokens": DEPS["tokens"], "pretrain": PRETRAINING, "finetune": FINETUNING}
 
 
 @functools.cache
-def code(stage: str) -> dict[str, str]:
-    """The hash of each room of a stage, for the fingerprint of its results."""
-    return of_code(ROOT, ROOMS[stage])
+def code(kind: str) -> Code:
+    """The hash of each file that a run of this kind computes with."""
+    return of_code(ROOT, RUNS[kind])
 
 
-@functools.cache
-def finetuning() -> str:
-    """One hash of the code that a fine-tuning run's result depends on, whichever stage asks for it."""
-    return digest(of_code(ROOT, FINETUNING))
+def version(kind: str) -> str:
+    """One hash for all of them, as results record it."""
+    return digest(code(kind))

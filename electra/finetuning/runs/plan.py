@@ -5,7 +5,7 @@ bytes are what its manifest says, is not computed again; so an interrupted stage
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,9 @@ from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Stack, Task, find
 from electra.nn.weights import read_config, verify_folder
 from electra.storage import manifest
+from electra.storage.fingerprint import Code
 from electra.storage.manifest import sha256_once, write_manifest
+from electra.storage.run_dir import archive
 from electra.storage.tensors import write_tensors
 
 _SCORE = "score.json"
@@ -34,7 +36,7 @@ _WRITERS: dict[str, Callable[[Path, Any], None]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """One task's fine-tuning: every arm with every seed, results under `state/<task>`."""
+    """One task's fine-tuning: every arm with every seed, each in a folder below `state`."""
 
     task: str
     config: FinetuneConfig
@@ -46,9 +48,7 @@ class Plan:
     before: Sequence[Job] = ()  # the jobs of the task that `config.start` names
     keep: Literal["none", "first", "all"] | None = None  # wins over the config's
     stack: Stack = "off"  # whether the seeds of an arm are trained as one, which makes other results (auto: on GPUs)
-    code: str = (
-        ""  # hash of the source files that a result depends on (the caller knows them: pipelines/stages/code_deps.py)
-    )
+    code: Code = field(default_factory=dict)  # of the files that a result depends on (pipelines/stages/code_deps.py)
 
     def jobs(self) -> list[Job]:
         """A job for each arm and seed.
@@ -111,8 +111,9 @@ class Plan:
 
 
 def finished(job: Job) -> Record | None:
-    """The record of a job that is done already, its files whole; else None."""
-    if manifest.finished(job.folder, job.fingerprint) is None:
+    """The record of a job that is done already by this code, its files whole; else None."""
+    whole = manifest.finished(job.folder, job.fingerprint)
+    if whole is None or whole.get("made_by") != job.made_by:
         return None
     record: Record = read_json(job.folder / _SCORE)
     return record
@@ -156,6 +157,8 @@ def _leave(job: Job, solved: Solved) -> Record:
     """Write a job's folder, whole."""
     for stale in job.folder.parent.glob(f".{job.folder.name}.tmp-*"):  # of a process that was killed while it wrote
         remove(stale)
+    if manifest.finished(job.folder, job.fingerprint):  # by other code
+        archive(job.folder)
     record = {"task": job.task.name, "arm": job.arm, "seed": job.seed, **solved.record}
     with atomic_folder(job.folder) as folder:
         write_json(folder / _SCORE, record)
@@ -164,5 +167,5 @@ def _leave(job: Job, solved: Solved) -> Record:
         if job.keep:
             solved.widen()
             write_model(folder / MODEL, solved.network, job.task, job.config, job.model, name=job.name)
-        write_manifest(folder, fingerprint=job.fingerprint)
+        write_manifest(folder, entry=job.name, fingerprint=job.fingerprint, made_by=job.made_by, code=job.code)
     return record

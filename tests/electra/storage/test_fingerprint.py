@@ -3,7 +3,7 @@
 import dataclasses
 
 from electra.pretraining.config import NO_BEARING, PretrainConfig, of_config
-from electra.storage.fingerprint import describe, differences, of_code
+from electra.storage.fingerprint import changed_files, describe, differences, of_code
 from tests.electra.helpers import config
 
 BEARING = {
@@ -52,7 +52,7 @@ def test_comments_docstrings_and_layout_are_no_code(tmp_path):
     def digest(text):
         (tmp_path / "room").mkdir(exist_ok=True)
         (tmp_path / "room" / "a.py").write_text(text)
-        return of_code(tmp_path, ["room"])["room"]
+        return of_code(tmp_path, ["room"])["room/a.py"]
 
     first = digest(SOURCE)
     assert digest(SOURCE.replace("A thing.", "Another thing.").replace("what for", "paths")) == first
@@ -62,23 +62,23 @@ def test_comments_docstrings_and_layout_are_no_code(tmp_path):
         assert digest(SOURCE.replace(old, new)) != first, new
     digest(SOURCE)
     (tmp_path / "room" / "b.py").write_text("")
-    assert of_code(tmp_path, ["room"])["room"] != first
+    code = of_code(tmp_path, ["room", "room/a.py"])
+    assert list(code) == ["room/a.py", "room/b.py"] and code["room/a.py"] == first
+
+
+def test_changed_files_are_named():
+    old = {f"{name}.py": name for name in "abcdef"}
+    assert changed_files(old, old) == "" == changed_files({}, {})
+    assert changed_files(old, {**old, "a.py": "x", "g.py": "g"}) == "a.py, g.py"
+    assert changed_files(old, {"a.py": "a"}) == "b.py, c.py, d.py, e.py and 1 more"
+    assert changed_files({"electra/nn": "1"}, old) == "that of a version which recorded no files"
 
 
 def test_differences_are_read_as_dotted_keys():
-    old = {
-        "config": {"pretrain": {"steps": 800, "steps_": {}}, "x": None},
-        "code": {"electra/nn": "1", "gone.py": "2"},
-    }
-    new = {"config": {"pretrain": {"steps": {"flops": 1.5}, "steps_": {}}, "x": None}, "code": {"electra/nn": "3"}}
+    old = {"config": {"pretrain": {"steps": 800, "steps_": {}}, "x": None}, "train": "1"}
+    new = {"config": {"pretrain": {"steps": {"flops": 1.5}, "steps_": {}}, "x": None}, "train": "2"}
     changes = differences(old, new)
-    assert changes == {
-        "pretrain.steps": [800, None],
-        "code.electra/nn": ["1", "3"],
-        "code.gone.py": ["2", None],
-        "pretrain.steps.flops": [None, 1.5],
-    }
-    said = describe(changes)
-    assert said == "pretrain.steps 800 -> none, pretrain.steps.flops none -> 1.5, other code in electra/nn, gone.py"
+    assert changes == {"pretrain.steps": [800, None], "train": ["1", "2"], "pretrain.steps.flops": [None, 1.5]}
+    assert describe(changes) == "pretrain.steps 800 -> none, train 1 -> 2, pretrain.steps.flops none -> 1.5"
     assert differences(old, old) == {}
     assert describe({"train": ["0" * 64, "1" * 64]}) == f"train {'0' * 12}… -> {'1' * 12}…"
