@@ -154,10 +154,8 @@ class Trainer:
         world, settings, launch = self.world, self.config.pretrain, self.launch
         if folder:
             run_dir.prepare(folder, self.fingerprint, launch.code, self.steps)
-            if launch.origin:
-                run_dir.continue_from(
-                    folder.path, launch.origin, self.fingerprint, self.require_fit, keep=settings.keep
-                )
+            if of := launch.origin:
+                run_dir.continue_from(self.run, of, self.fingerprint, self.require_fit, keep=settings.keep)
         self.first, self.precision = 0, world.broadcast_object(choose(settings.precision, self.device))
         progress = self.state.load() or {"history": [], "continued": []}
         if "step" in progress:

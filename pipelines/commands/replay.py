@@ -44,7 +44,8 @@ def replay(name: str, params: Params) -> dict[str, Any]:
     bundle = read_sealed(path, "remove it, or run the training again")
     config = build(ElectraConfig, bundle["config"], path.name)
     rows = ModelRows(params, params.models[name].tokens, config)
-    if any(identity(of) != rows.fingerprint(config) for of in (bundle, *intact(run).values())):
+    owner = rows.fingerprint(config)
+    if any(identity(of) != owner for of in (bundle, *intact(run).values())):
         raise BadInput(path, "is of other settings or data than those here", "the ones that it was made with")
     every: dict[str, Any] = {"log_every": 1, "eval_every": NEVER, "save_every": NEVER}
     alone = dataclasses.replace(config.pretrain, accumulate=bundle["slices"], **every)
@@ -60,7 +61,7 @@ def replay(name: str, params: Params) -> dict[str, Any]:
             shutil.copytree(run / f"step-{step}", aside / f"step-{step}")
         settings = dataclasses.replace(config, pretrain=alone)
         try:
-            rows.train(settings, aside, log=log, launch=Launch(title=f"replay {name}", bar=ProgressBar))
+            rows.train(settings, aside, log=log, launch=Launch(title=f"replay {name}", bar=ProgressBar), owner=owner)
         except NonFinite:
             (again,) = aside.glob("nonfinite-step-*.json")
             found = read_sealed(again)

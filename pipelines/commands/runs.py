@@ -50,6 +50,11 @@ def _listed() -> list[Path]:
 
 def ask_to_continue(origin: str, name: str) -> None:
     """Hand the run to continue to the stage, and to processes that it may launch, by the variable used with DVC."""
+    from pipelines.stages.pretrain import runs_of
+
+    if origin and origin not in (known := runs_of(name)):
+        expected = f"a run of {name}: {', '.join(known) or 'it has none'}"
+        raise BadConfig("--continue", f"is {origin!r}", expected, "`electra runs` lists them")
     os.environ[CONTINUE] = origin or name
 
 

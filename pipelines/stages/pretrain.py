@@ -142,15 +142,16 @@ class ModelRows:
         *,
         log: Log,
         launch: Launch,
+        owner: Fingerprint | None = None,
     ) -> Trained:
-        """Pre-train on these rows in the folder `run`, that of `fingerprint(config)`."""
+        """Pre-train on these rows in the folder `run`, that of `fingerprint(config)` or of `owner`."""
         ids = self.tokenizer
         special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
         unigram = self._counts() if config.generator.kind == "unigram" else None
         data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others)
         launch = dataclasses.replace(launch, code=code_deps.code("pretrain"))
         with enough_memory(config.pretrain):
-            return pretrain(config, data, run, self.fingerprint(config), log=log, launch=launch)
+            return pretrain(config, data, run, owner or self.fingerprint(config), log=log, launch=launch)
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:
         """What a run's result is a function of, its code apart: settings, rows, tokenizer, first weights."""

@@ -128,10 +128,10 @@ def test_a_killed_repro_resumes_and_ends_in_the_same_bytes(project: Path) -> Non
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    run, deadline = project / "runs" / "pretrain-smoke", time.monotonic() + 120
-    while not list(run.glob("step-*")) and process.poll() is None and time.monotonic() < deadline:
+    run, deadline = project / "runs" / "pretrain", time.monotonic() + 120
+    while not list(run.glob("*/step-*")) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert list(run.glob("step-*")), "no checkpoint"
+    assert list(run.glob("*/step-*")), "no checkpoint"
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not (project / "build/models/smoke").exists()

@@ -274,7 +274,7 @@ def test_a_stage_that_is_stopped_at_any_file_operation_ends_with_75_and_the_same
     expected: dict[str, bytes] = {}
     codes = set()
     for count in range(0, 10_000, stride):
-        for folder in (outs[stage], "results", f"runs/{stage}-smoke"):
+        for folder in (outs[stage], "results", f"runs/{stage}"):
             shutil.rmtree(folder, ignore_errors=True)
         if not expected:
             assert main([stage, "smoke"]) == 0

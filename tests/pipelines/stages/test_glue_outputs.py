@@ -102,9 +102,10 @@ def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
     lines = read_jsonl(Path("build/glue/small/mrpc/pretrained-seed2.jsonl"))
     assert len(lines) == 20 and Path("build/glue/small/mnli/pretrained-seed2/model.safetensors").is_file()
     configs, encoder = glue.configs_of("small", load()), Path("build/models/small/encoder")
-    jobs = glue.plan_glue(configs, ROWS, encoder, Path("runs/glue-small"))
+    jobs = glue.plan_glue(configs, ROWS, encoder, Path("runs/finetune"))
     job = next(job for job in jobs if (job.task.name, job.arm, job.seed) == ("mrpc", "pretrained", 2))
-    assert str(job.weights).startswith("runs/glue-small/mnli/pretrained-seed2-") and job.weights.name == "model"
+    assert job.start is not None and (job.start.task.name, job.start.seed) == ("mnli", 2)
+    assert job.weights == Path("runs/finetune") / job.start.fingerprint[:8] / "model"
     change("run: [mrpc, mnli]", "run: [mrpc]")
     with pytest.raises(BadConfig, match=r"tasks\.mrpc\.start: is 'mnli'; expected a task that is run as well"):
         load()
@@ -171,5 +172,5 @@ def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspa
     assert kills
     glue.run("small", load(), Tracker(None))
     assert (contents(Path("build/glue")), contents(Path("results"))) == whole
-    left = [path for path in Path("runs").rglob(".*") if path.name != ".lock"]
+    left = [path for path in Path("runs").rglob(".*") if path.name not in {".lock", ".glue-small"}]
     assert left == []
