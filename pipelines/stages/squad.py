@@ -38,7 +38,6 @@ def run(name: str, params: Params, tracker: Any) -> None:
             model=encoder,
             state=state,
             device=device(),
-            stack=params.finetune.stack,
             code=code_deps.finetuning(),
         ).jobs()
     with lock_folder(state):
