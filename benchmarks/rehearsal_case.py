@@ -183,7 +183,7 @@ def main() -> None:
     elif case["kind"] == "finetune":
         from benchmarks import rehearsal_finetune
 
-        found = rehearsal_finetune.run(options.folder, stack=case["mode"] == "stacked")
+        found = rehearsal_finetune.run(options.folder)
     else:
         if case["gpus"] > 1:
             torch.cuda.set_device(case["gpus"] - 1)

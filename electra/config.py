@@ -11,6 +11,7 @@ import functools
 import hashlib
 import json
 import math
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ def build(kind: type[T], values: Any, where: str) -> T:
     if not isinstance(values, dict):
         raise BadConfig(where, f"is {shown(values)}", "a section of keys and values")
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    values = current_keys(kind, values, where)
     for key in values:
         if key not in fields:
             place = f"{where}.{key}" if isinstance(key, str) else f"{where}[{shown(key)}]"
@@ -42,6 +44,24 @@ def build(kind: type[T], values: Any, where: str) -> T:
         return kind(**arguments)
     except BadConfig as error:
         raise BadConfig(f"{where}.{error.where}", error.found, error.expected, error.do) from None
+
+
+def current_keys(kind: type[Any], values: dict[str, Any], where: str) -> dict[str, Any]:
+    """`values` without the keys of an earlier version, with a warning for each, once a process.
+
+    The class attribute `OLD_KEYS` of a dataclass lists them: old key -> its present name, or "" if it was removed. The
+    value of a renamed key goes to its present name, and wins over a value that stands there.
+    """
+    old = {key: name for key, name in getattr(kind, "OLD_KEYS", {}).items() if key in values}
+    for key, name in old.items():
+        _warn_once(f"{where}.{key} " + (f"is now called {name}" if name else "no longer exists, and is ignored"))
+    renamed = {name: values[key] for key, name in old.items() if name}
+    return {key: value for key, value in values.items() if key not in old} | renamed
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    print(f"warning: {message}; please change it", file=sys.stderr, flush=True)
 
 
 def nearest(name: str, valid: typing.Iterable[str]) -> str:

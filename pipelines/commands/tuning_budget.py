@@ -1,7 +1,7 @@
 """What a fine-tuning would take on one GPU, at most: as if every row were as long as it may be.
 
 The assumptions are those of budget.py. An own task has the rows of its file, the sample world its thousand, any other
-source those of the official splits. Seeds train side by side on a GPU unless `stack` is off: memory is that of all.
+source those of the official splits. A GPU trains one seed at a time.
 """
 
 from pathlib import Path
@@ -39,16 +39,15 @@ def tuning_budget(name: str, params: Params) -> str:
     tasks = settings_of(name, params)
     for task, settings in tasks.items():
         flops += runs_flops(settings, rows_of(task, name, params), encoder, vocab_size)
-        together = 1 if params.finetune.stack == "off" else len(settings.seeds)
         tokens = settings.batch * settings.length
-        most = max(most, together * (18.0 * weights + 34 * tokens * encoder.layers * encoder.hidden))
+        most = max(most, 18.0 * weights + 34 * tokens * encoder.layers * encoder.hidden)
     kept = sum({"none": 0, "first": 1, "all": len(each.seeds)}[each.keep] for each in tasks.values())
     cards = ", ".join(f"{card} {hours(flops / (REACHED * peak))}" for card, peak in PEAKS.items())
     count = f"{len(tasks)} task{'s' * (len(tasks) > 1)}"
     lines = [
         f"{name}, fine-tuning: {count} ({', '.join(tasks)}), {weights / 1e6:.1f} M parameters",
         f"time: at most {flops:.2g} floating point operations; on one GPU at {REACHED:.0%} of its peak: {cards}",
-        f"memory: {(CONTEXT + most) / 1e9:.1f} GB of the GPU, with the seeds of an arm side by side",
+        f"memory: {(CONTEXT + most) / 1e9:.1f} GB of the GPU",
         f"disk: {kept * weights * 4 / 1e9:.1f} GB for {kept} kept model{'s' * (kept != 1)}",
         "All of this is estimated; small tasks take longer than their operations, seconds to start among them.",
     ]

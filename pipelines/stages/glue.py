@@ -23,7 +23,7 @@ from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.runs.solve import Record
 from electra.finetuning.task_registry import kind_of
-from electra.finetuning.tasks import FinetuneConfig, SquadTask, Stack, Task
+from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task
 from electra.storage.manifest import write_manifest
 from electra.storage.run_dir import RUNS
 from electra.workers import worker_count
@@ -46,7 +46,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     """The stage: every task, arm and seed; then predictions and scores in one go."""
     config, configs = params.finetunings[name], configs_of(name, params)
     encoder, rows = verified.encoder(config.model, params), verified.task_rows(config.tasks)
-    jobs = plan_glue(configs, rows, encoder, FINETUNING, stack=params.finetune.stack)
+    jobs = plan_glue(configs, rows, encoder, FINETUNING)
     together = [task for task, settings in configs.items() if settings.ensemble]
     with lock_folder(FINETUNING / f".glue-{name}"):
         records = run_jobs(jobs, workers(params, config.model), f"glue {name}", tracker, score_in(jobs))
@@ -82,9 +82,7 @@ def configs_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
     return {task: params.finetune.resolve(task, changes, where, own) for task in chosen}
 
 
-def plan_glue(
-    configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path, state: Path, *, stack: Stack = "auto"
-) -> list[Job]:
+def plan_glue(configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path, state: Path) -> list[Job]:
     """The jobs of tasks, in an order in which one that starts from another comes after it."""
     starts = {config.start for config in configs.values()}
     jobs: list[Job] = []
@@ -100,7 +98,6 @@ def plan_glue(
             device=device(),
             before=before,
             keep=keep,
-            stack=stack,
             code=code_deps.code("finetune"),
         ).jobs()
     return jobs
@@ -227,6 +224,5 @@ def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
         "code": code_deps.version("finetune"),
         "device": device(),
         "threads_per_run": 1,
-        **({"stacked": True} if any(job.together for job in jobs) else {}),
         "torch": torch.__version__,
     }

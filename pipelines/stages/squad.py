@@ -37,7 +37,6 @@ def run(name: str, params: Params, tracker: Any) -> None:
             model=encoder,
             state=FINETUNING,
             device=device(),
-            stack=params.finetune.stack,
             code=code_deps.code("finetune"),
         ).jobs()
     with lock_folder(FINETUNING / f".squad-{name}"):

@@ -64,7 +64,7 @@ def test_every_preset_and_mode_is_a_case_on_all_memory_and_gpus() -> None:
 
 
 def test_fine_tuning_that_is_never_all_replayed_is_a_fault() -> None:
-    case = Case("x", "finetune", "small", "stacked", gpus=1)
+    case = Case("x", "finetune", "small", "recorded", gpus=1)
     assert rehearsal.faults(case, [counted(**{"steps of replays alone": 40})]) == []
     assert rehearsal.faults(case, [counted(**{"steps of replays alone": 0})]) == ["process 0: no step was all replayed"]
 

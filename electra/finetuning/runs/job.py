@@ -33,7 +33,6 @@ class Job:
     code: Code = field(default_factory=dict)  # of the files that a result depends on
     device: str = "cpu"
     start: "Job | None" = None  # whose fine-tuned encoder to start from instead of `model`'s weights
-    together: tuple[int, ...] = ()  # seeds that are trained with it in one stack of weights; empty: it is trained alone
     keep: bool = False  # leave the fine-tuned model, too
     candidates: bool = False  # leave what seeds that answer together need beside predictions, too
 
@@ -42,7 +41,7 @@ class Job:
         """A hash of all that its result is a function of, code and torch apart (`made_by`)."""
         weights = self.files.get("model.safetensors") if self.arm == "pretrained" else None
         start = self.start.fingerprint if self.start else None
-        run = (self.task, self.arm, self.seed, self.config, self.keep, self.candidates, self.together, self.device)
+        run = (self.task, self.arm, self.seed, self.config, self.keep, self.candidates, self.device)
         model = (weights, start, self.tokenizer, self.encoder, self.vocab_size)
         return digest(*run, *model, self.splits)
 

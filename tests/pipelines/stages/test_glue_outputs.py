@@ -76,21 +76,6 @@ def test_the_first_seeds_model_is_kept_and_answers(workspace) -> None:  # noqa: 
     assert load_model(Path("build/glue/small/cola/pretrained-seed1")).task.name == "cola"
 
 
-def test_seeds_in_one_stack_leave_what_single_runs_leave(workspace) -> None:  # noqa: F811
-    change("run: [cola, mnli, mrpc, stsb]", "run: [cola, stsb]")
-    glue.run("small", load(), Tracker(None))
-    alone, files = json.loads(Path("results/small/glue.json").read_text()), set(contents(Path("build/glue")))
-    change("  paper:\n", "  paper:\n    stack: on\n")
-    glue.run("small", load(), Tracker(None))
-    result = json.loads(Path("results/small/glue.json").read_text())
-    assert result["provenance"].pop("stacked") is True and "stacked" not in alone["provenance"]
-    assert result["provenance"] == alone["provenance"] and set(contents(Path("build/glue"))) == files
-    assert result["tasks"]["stsb"].keys() == alone["tasks"]["stsb"].keys()
-    change("stack: on", "stack: sometimes")
-    with pytest.raises(BadConfig, match=r"recipes\.paper\.stack: is 'sometimes'"):
-        load()
-
-
 def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
     change("run: [cola, mnli, mrpc, stsb]", "run: [mrpc, mnli]")
     glue.run("small", load(), Tracker(None))
@@ -148,10 +133,8 @@ def _stage(folder: str) -> None:
     glue.run("small", load(), Tracker(None))
 
 
-@pytest.mark.parametrize("stack", ["off", "on"])
-def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspace, stack) -> None:  # noqa: F811
+def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspace) -> None:  # noqa: F811
     add_test_sets()
-    change("  paper:\n", f"  paper:\n    stack: {stack}\n")
     change("seeds: [1, 2],", "seeds: [1, 2], test: true,")
     change("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli]")
     glue.run("small", load(), Tracker(None))
