@@ -48,7 +48,7 @@ class Ours:
         self.optimizer = build_optimizer(self.model.named_parameters(), weight_decay=0.01)
         set_rate(self.optimizer, RATE)
         recorder = CudaRecorder(device) if device.type == "cuda" else None
-        world = World(0, 1, device, "ddp")
+        world = World(0, 1, device)
         self.update = Step(self.model, self.optimizer, world, clip=1.0,
                            precision=precision, record=recorder)  # fmt: skip
 

@@ -100,7 +100,7 @@ def overhead(config: ElectraConfig, ours: Ours, device: torch.device) -> dict[st
     names = {parameter: name for name, parameter in ours.model.named_parameters()}
     feed.batch(0)
     with tempfile.TemporaryDirectory() as folder:
-        state = State(Path(folder), {}, World(0, 1, device, "ddp"), names, ours.optimizer)
+        state = State(Path(folder), {}, World(0, 1, device), names, ours.optimizer)
         saved = seconds(lambda n: state.save(n + 1, {"step": n + 1}, settings.keep), 1)
     return {
         "data": seconds(lambda n: feed.batch(n), 5),

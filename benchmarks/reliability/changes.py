@@ -39,7 +39,7 @@ CHANGES = {
 }
 # other settings, added: where, whether the run goes on, which
 ADDED = {
-    ("keep: 2", True): ("compile: off", "parallel: fsdp", "clip: 1.0"),
+    ("keep: 2", True): ("compile: off", "clip: 1.0"),
     ("keep: 2", False): (
         "seed: 2", "clip: 0.5", "weight_decay: 0.1", "beta1: 0.8", "beta2: 0.99", "eps: 1.0e-5", "bias_correction: true",  # noqa: E501
         "schedule: warmup_then_decay", "generator_rate: 0.5", "accumulate: 2",

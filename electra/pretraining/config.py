@@ -119,9 +119,9 @@ class PhaseConfig(Checked):
 
 
 # Keys of PretrainConfig that bear on no result: how a run is computed, printed and kept. They may change in mid-run, up
-# to the rounding of sums (threads, parallel, compile, deterministic) and to which points of its curve a run has
+# to the rounding of sums (threads, compile, deterministic) and to which points of its curve a run has
 # (eval_minutes). The hashes of the weights in `init_from` stand for its path.
-NO_BEARING = frozenset({"parallel", "threads", "compile", "deterministic", "log_every", "eval_minutes"}) | frozenset(
+NO_BEARING = frozenset({"threads", "compile", "deterministic", "log_every", "eval_minutes"}) | frozenset(
     {"save_every", "save_minutes", "keep", "init_from"}
 )
 
@@ -155,7 +155,6 @@ class PretrainConfig(Checked):
     decay_share: Fraction = 0.1  # of the steps, at the end of warmup_stable_decay
     clip: Positive = 1.0
     accumulate: Count = 1  # slices of a batch, one after the other; processes, and a CPU's threads, share them
-    parallel: Literal["ddp", "fsdp"] = "ddp"  # with several processes: whole networks in each, or sharded (for large)
     seed: Seed = 1
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     threads: Annotated[int, Interval(1, 1024)] = 2  # torch ends the process where it is asked for a million

@@ -2,7 +2,7 @@
 
 Two ways, with the same numbers up to the order of sums:
 
-    plain   autograd adds to each parameter's own gradient: one process on a CPU, and FSDP, which reduces them itself
+    plain   autograd adds to each parameter's own gradient: one process on a CPU
     flat    all gradients and the loss lie in one fp32 buffer: what a GPU records, what several processes sum in one
             all_reduce between the recorded slices and the recorded update, and what two threads of a CPU add to
 
@@ -35,9 +35,7 @@ class Plain:
         return self.model(part, stage)  # type: ignore[no-any-return]
 
     def backward(self, loss: Tensor, *, first: bool, last: bool) -> None:
-        """Add a slice's gradients; under FSDP those of all processes are summed after the last slice."""
-        if self.world.sharded:
-            self.model.set_requires_gradient_sync(last)
+        """Add a slice's gradients."""
         loss.backward()  # type: ignore[no-untyped-call]
 
     def refresh(self) -> None:

@@ -1,10 +1,9 @@
 """What a checkpoint holds of a run, to disk and back: weights, optimizer, sums since the last line and evaluation.
 
-The main process reads and writes; under FSDP the others send and receive their parts, so a checkpoint is whole and does
-not depend on the number of processes. From a GPU a checkpoint is copied once and written by another thread
-while training goes on; what goes wrong there is raised at the next save, or by `written`. The copies keep
-their place from save to save: pinned memory takes long to get, and that thread had better not give it back
-while a step is being recorded.
+The main process reads and writes, so a checkpoint does not depend on the number of processes. From a GPU a checkpoint is
+copied once and written by another thread while training goes on; an error there is raised at the next save, or by
+`written`. The host's copies stay allocated from save to save: pinned memory takes long to get, and freeing it in that
+thread would disturb a recording.
 """
 
 import copy
@@ -62,14 +61,13 @@ class State:
         for kind, sums in self.sums.items():  # from here the main process holds them all: as after a resume
             pooled = self.world.all_reduce_sum(sums)
             self.sums[kind] = {name: value if self.world.main else value * 0 for name, value in pooled.items()}
-        moments = state_tensors(self.optimizer, self.names)
-        groups: checkpoint.Groups = {
-            "model": self._whole({name: parameter for parameter, name in self.names.items()}),
-            "optimizer": self._whole(moments),
-            "running": {f"{kind}/{name}": value for kind, sums in self.sums.items() for name, value in sums.items()},
-        }
         if not self.world.main:
             return
+        groups: checkpoint.Groups = {
+            "model": {name: parameter.detach() for parameter, name in self.names.items()},
+            "optimizer": state_tensors(self.optimizer, self.names),
+            "running": {f"{kind}/{name}": value for kind, sums in self.sums.items() for name, value in sums.items()},
+        }
         self.written()
         write = partial(checkpoint.save, self.run, step, keep=keep)
         progress = copy.deepcopy(progress) | {"fingerprint": self.fingerprint}  # the history goes on growing
@@ -116,15 +114,6 @@ class State:
                     raise CorruptFile(
                         self.run, f"holds a checkpoint with {name} of shape {theirs}", f"{ours}, as the settings say"
                     )
-
-    def _whole(self, tensors: Sums) -> Sums:
-        """Whole tensors, in the main process alone and, where they were sharded, off the device, which has no room."""
-        result = {}
-        for name, tensor in tensors.items():
-            whole = self.world.full_tensor(tensor)
-            if self.world.main:
-                result[name] = whole.cpu() if self.world.sharded else whole
-        return result
 
     def load(self) -> dict[str, Any] | None:
         """Take up the newest good checkpoint and return its progress; None if there is none."""

@@ -58,10 +58,9 @@ class Step:
         precision: Precision,
         record: Recorder | None = None,
     ) -> None:
-        assert not (record and world.sharded), "what FSDP gathers is not at one place"
         self.optimizer, self.world = optimizer, world
         self.clip, self.precision, self.device = clip, precision, world.device
-        flat = self.flat or record is not None or (world.size > 1 and not world.sharded)
+        flat = self.flat or record is not None or world.size > 1
         half = precision == "bf16" and record is not None
         self.gradients = Flat(model, world, half=half) if flat else Plain(model, world)
         self.parameters = list(model.parameters())
@@ -129,8 +128,6 @@ class Step:
         norm = clip_gradients(self.parameters, self.clip)
         finite = torch.isfinite(norm) & torch.isfinite(self.gradients.all_reduce_loss(self.total_loss))
         self.bad.copy_(torch.maximum(self.bad, (~finite).float()))
-        if self.world.sharded:
-            self.world.all_reduce_max(self.bad)
         self.optimizer.step()
         self.gradients.drop()
         return norm

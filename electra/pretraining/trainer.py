@@ -86,7 +86,7 @@ def pretrain(
     if device.type == "cpu":
         keep_freed_memory()
     trainer = Trainer(config, data, run, fingerprint, log, launch)
-    with join(device, settings.parallel, launch.title) as world, contextlib.ExitStack() as held:
+    with join(device, launch.title) as world, contextlib.ExitStack() as held:
         stop = held.enter_context(StopRequest())
         held.enter_context(same_bytes(settings.deterministic and device.type == "cuda"))
         folder = held.enter_context(run_dir.RunFolder(run)) if world.main else None
@@ -130,19 +130,15 @@ class Trainer:
         for phase in self.phases:  # batches of any size have as many
             self.slices, self.mine = world.slices(phase.batch, settings.accumulate, 1 + self.halved)
         torch.manual_seed(derive(settings.seed, "init"))
-        self.model = model = self.build_model()
+        self.model = model = Pretraining(config, data.vocab_size, data.special, data.unigram_V)
         if start := settings.init_from:
             load_networks(model.networks(), Path(start), model.extras(), self.fingerprint.get("init_from"))
-        world.shard(model.to(self.device))
+        model.to(self.device)
         names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
         self.state = State(
             self.run, self.fingerprint, world, names, optimizer_of(model), aside=self.device.type == "cuda"
         )
         self.held_out = Feed(data.valid, config, self.device, "valid noise", self.phases[-1].batch)
-
-    def build_model(self) -> Pretraining:
-        """Both networks, of random weights."""
-        return Pretraining(self.config, self.data.vocab_size, self.data.special, self.data.unigram_V)
 
     # ── resume ──
 
@@ -177,7 +173,7 @@ class Trainer:
         if settings.compile == "on" or (settings.compile == "auto" and on_gpu and not lacks_to_compile()):
             self.tell("compiling: the first steps take a minute or two, and again for rows of another length")
             compile_parts(self.model)
-        record = CudaRecorder(self.device) if on_gpu and not world.sharded and settings.compile != "off" else None
+        record = CudaRecorder(self.device) if on_gpu and settings.compile != "off" else None
         how = {"clip": settings.clip, "precision": self.precision, "record": record}
         self.step = (HalvedStep if self.halved else Step)(self.model, self.state.optimizer, world, **how)
 
@@ -228,9 +224,8 @@ class Trainer:
                     by = f"signal {stop.signal}" if stop else "a signal to another process"
                     found = f"stopped by {by} after step {done:,} of {steps:,}"
                     raise Stopped(self.title, found, "", "everything is saved; run the same command to go on")
-        model = world.gather_model(self.model, self.build_model).eval()
         done = max(self.first, self.end)
-        return Trained(model, self.history.records, done, self.precision, self.continued, self.code)
+        return Trained(self.model.eval(), self.history.records, done, self.precision, self.continued, self.code)
 
     def begin_phase(self, step: int) -> None:
         """Read rows of the phase's length from here on; the first steps of a new shape compile and record it anew."""

@@ -25,7 +25,7 @@ def build(settings, device=CPU, record=None, precision="fp32"):
     with device:
         model = Pretraining(settings, VOCAB, SPECIAL).train()
     optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
-    world = World(0, 1, device, "ddp")
+    world = World(0, 1, device)
     return model, Step(model, optimizer, world, clip=1.0, precision=precision, record=record)
 
 
