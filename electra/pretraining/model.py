@@ -265,5 +265,5 @@ def optimizer_of(model: Pretraining) -> AdamW:
         beta2=settings.beta2,
         eps=settings.eps,
         bias_correction=settings.bias_correction,
-        scale=network_scale(model.named_parameters(), model.own_to_generator(), settings.generator_rate),
+        scale=network_scale(model.named_parameters(), model.own_to_generator(), settings.generator_lr_scale),
     )

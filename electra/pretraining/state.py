@@ -1,9 +1,9 @@
 """What a checkpoint holds of a run, to disk and back: weights, optimizer, sums since the last line and evaluation.
 
-The main process reads and writes, so a checkpoint does not depend on the number of processes. From a GPU a checkpoint is
-copied once and written by another thread while training goes on; an error there is raised at the next save, or by
-`written`. The host's copies stay allocated from save to save: pinned memory takes long to get, and freeing it in that
-thread would disturb a recording.
+The main process reads and writes, so a checkpoint does not depend on the number of processes. From a GPU one is copied
+and written by another thread while training goes on; an error there is raised at the next save, or by `written`. The
+host's copies stay allocated from save to save: pinned memory takes long to get, and freeing it in that thread would
+disturb a recording.
 """
 
 import copy

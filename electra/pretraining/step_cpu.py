@@ -26,7 +26,6 @@ def halves(config: ElectraConfig, batches: Iterable[int], world: World) -> bool:
         world.device.type == "cpu"
         and world.size == 1
         and settings.threads % 2 == 0
-        and settings.compile != "on"
         and not (encoder.dropout or encoder.attention_dropout)
         and all(batch % math.lcm(settings.accumulate, 2) == 0 for batch in batches)
     )

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -152,7 +152,7 @@ class Trainer:
             run_dir.prepare(folder, self.fingerprint, launch.code, self.steps)
             if launch.origin:
                 run_dir.continue_from(
-                    folder.path, launch.origin, self.fingerprint, self.require_fit, keep=settings.keep
+                    folder.path, launch.origin, self.fingerprint, self.require_fit, keep=settings.keep_checkpoints
                 )
         self.first, self.precision = 0, world.broadcast_object(choose(settings.precision, self.device))
         progress = self.state.load() or {"history": [], "continued": []}
@@ -160,7 +160,7 @@ class Trainer:
             self.first = progress["step"]
             self.precision = progress.get("precision", self.precision)  # a run keeps its own wherever it goes on
             self.tell(f"resuming at step {self.first:,} of {self.steps:,}")
-        self.state.require_room(settings.keep)
+        self.state.require_room(settings.keep_checkpoints)
         self.history = History(self.run / "metrics.jsonl" if world.main else None, progress["history"])
         self.continued, self.code = progress["continued"], run_dir.versions(progress)
         if self.code and launch.code and (files := changed_files(self.code[-1][1], launch.code)):
@@ -170,7 +170,7 @@ class Trainer:
         if self.stage(self.first) == "discriminator" and isinstance(self.model.generator, Generator):
             self.model.generator.requires_grad_(False)
         on_gpu = self.device.type == "cuda"
-        if settings.compile == "on" or (settings.compile == "auto" and on_gpu and not lacks_to_compile()):
+        if on_gpu and settings.compile == "auto" and not lacks_to_compile():
             self.tell("compiling: the first steps take a minute or two, and again for rows of another length")
             compile_parts(self.model)
         record = CudaRecorder(self.device) if on_gpu and settings.compile != "off" else None
@@ -201,7 +201,7 @@ class Trainer:
                     self.begin_phase(step)
                 sums, norm = self.train_step(step)
                 done = step + 1
-                due = done == self.end or self.is_due(done, settings.save_every, settings.save_minutes, self.saved)
+                due = done == self.end or self.is_due(done, "save", self.saved)
                 looked_at = done % settings.log_every == 0
                 if done - self.begun == SETTLED:  # once all is compiled and recorded
                     self.feed.hold_if_room()
@@ -211,7 +211,7 @@ class Trainer:
                     self.require_finite(done, sums, norm)
                 shown = {"loss": self.log(done)} if looked_at or done == steps else {}
                 bar.update(done, **shown)
-                if self.is_due(done, settings.eval_every, settings.eval_minutes, self.evaluated):
+                if self.is_due(done, "eval", self.evaluated):
                     self.evaluate(done)
                 stopping = world.any_rank(bool(stop))  # asked once: a signal may come at any line
                 if stopping:
@@ -250,8 +250,10 @@ class Trainer:
         """Which networks learn at a step; after the last one, as at it."""
         return stage_of(self.config, min(step, self.steps - 1), self.steps)
 
-    def is_due(self, done: int, every: int, minutes: float, last: float) -> bool:
-        """Whether it is time for what is done every so many steps, and no sooner than `minutes` after `last`."""
+    def is_due(self, done: int, what: Literal["save", "eval"], last: float) -> bool:
+        """Whether to save or evaluate: every so many steps, but no sooner than its interval after `last`."""
+        settings = self.config.pretrain
+        every, minutes = getattr(settings, f"{what}_every"), getattr(settings, f"min_{what}_interval_minutes")
         late = time.monotonic() - last >= minutes * 60
         return done == self.steps or (done % every == 0 and self.world.any_rank(late))
 
@@ -325,7 +327,7 @@ class Trainer:
             "continued": self.continued,
             "code": self.code,
         }
-        self.state.save(done, progress, self.config.pretrain.keep)
+        self.state.save(done, progress, self.config.pretrain.keep_checkpoints)
         self.saved = time.monotonic()
 
     def require_finite(self, done: int, sums: dict[str, Tensor], norm: Tensor) -> None:

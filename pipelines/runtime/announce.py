@@ -61,8 +61,7 @@ def _threads(settings: PretrainConfig) -> str:
 def _compiled(settings: PretrainConfig) -> str:
     if settings.compile == "off":
         return "not compiled (pretrain.compile: off)"
-    lacking = lacks_to_compile() if settings.compile == "auto" else ""
-    return f"not compiled (no {lacking})" if lacking else "compiled"
+    return f"not compiled (no {lacking})" if (lacking := lacks_to_compile()) else "compiled"
 
 
 def _recorded(settings: PretrainConfig, step: Step) -> str:

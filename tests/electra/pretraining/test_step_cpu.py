@@ -73,7 +73,6 @@ def test_a_run_of_two_threads_leaves_what_two_slices_one_after_the_other_do(tmp_
         ({"pretrain__batch": 7}, False),
         ({"pretrain__batch": 6, "pretrain__accumulate": 3}, True),
         ({"pretrain__batch": 9, "pretrain__accumulate": 3}, False),
-        ({"pretrain__compile": "on"}, False),
         ({"encoder__dropout": 0.1}, False),
         ({"encoder__attention_dropout": 0.1}, False),
     ],

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from electra import devices
-from electra.pretraining import trainer
 from electra.pretraining.distributed import World
 from electra.pretraining.step import SETTLED
 from electra.pretraining.trainer import Launch, pretrain
@@ -44,14 +43,6 @@ def test_a_launch_ends_at_its_step_and_says_so(tmp_path, capsys):
     for until in (9, 5, 0):  # there, or beyond it
         assert launch(until).steps == 9
     assert checkpoint.steps(tmp_path)[-1] == 9 and launch(None).steps == launch(30).steps == 20
-
-
-@pytest.mark.parametrize("compiled", ["on", "auto"])
-def test_a_run_that_compiles_says_why_nothing_is_seen_for_a_while(compiled, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(trainer, "compile_parts", lambda model: None)
-    settings = config(pretrain__steps=2, pretrain__warmup=1, pretrain__compile=compiled)
-    pretrain(settings, data(), tmp_path, {}, log=lambda step, numbers: None, launch=Launch(title="demo"))
-    assert ("demo: compiling" in capsys.readouterr().err) is (compiled == "on")
 
 
 def line(monkeypatch, tmp_path, *, world=None, record=True, resident=True, compiler=True, **changes):
