@@ -49,7 +49,7 @@ class Ours:
         set_rate(self.optimizer, RATE)
         recorder = CudaRecorder(device) if device.type == "cuda" else None
         world = World(0, 1, device)
-        self.update = Step(self.model, self.optimizer, world, clip=1.0,
+        self.update = Step(self.model, self.optimizer, world,
                            precision=precision, record=recorder)  # fmt: skip
 
     def start(self) -> None:

@@ -1,7 +1,7 @@
 """One process or many (torchrun): who computes which rows, what is summed, and which process reads and writes.
 
 A batch is cut into slices, the same ones for any number of processes: `pretrain.accumulate` of them, or more where the
-processes, or a CPU's threads (halves.py), ask for it. Each process takes its share of the slices. Rows, masks, samples
+processes, or a CPU's threads (step.py), ask for it. Each process takes its share of the slices. Rows, masks, samples
 and dropout are functions of (seed, step, slice), and losses are divided by counts of the whole batch, so gradients need
 only be summed and another number of processes changes a run by the rounding of sums alone.
 

@@ -32,8 +32,7 @@ from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.nonfinite import refuse
 from electra.pretraining.phases import phase_at, phases_of, rate, stage_of
 from electra.pretraining.state import State
-from electra.pretraining.step import SETTLED, Step, compile_parts, keep_freed_memory, lacks_to_compile
-from electra.pretraining.step_cpu import HalvedStep, halves
+from electra.pretraining.step import SETTLED, Step, compile_parts, halves, keep_freed_memory, lacks_to_compile
 from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
@@ -174,8 +173,8 @@ class Trainer:
             self.tell("compiling: the first steps take a minute or two, and again for rows of another length")
             compile_parts(self.model)
         record = CudaRecorder(self.device) if on_gpu and settings.compile != "off" else None
-        how = {"clip": settings.clip, "precision": self.precision, "record": record}
-        self.step = (HalvedStep if self.halved else Step)(self.model, self.state.optimizer, world, **how)
+        how = {"precision": self.precision, "record": record, "halved": self.halved}
+        self.step = Step(self.model, self.state.optimizer, world, **how)
 
     def require_fit(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
         """Refuse a checkpoint that these settings cannot go on from."""

@@ -138,14 +138,14 @@ def test_the_end_of_one_process_ends_the_others_with_run_again(tmp_path, alone):
 
 def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path, alone):
     def poison(rank):
-        original, calls = gradients.Flat.all_reduce, iter(range(1000))
+        original, calls = gradients.Gradients.all_reduce, iter(range(1000))
 
         def poisoned(self):  # the loss alone: no gradient tells the others
             if rank == 1 and next(calls) == 2:
                 self.loss.fill_(float("inf"))
             original(self)
 
-        gradients.Flat.all_reduce = poisoned
+        gradients.Gradients.all_reduce = poisoned
 
     _, codes = train(tmp_path, 2, poison)
     assert codes == [70, 70]
