@@ -15,8 +15,8 @@ from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, mask, sample
 from electra.pretraining.dataloader import Feed
 from electra.pretraining.distributed import World
-from electra.pretraining.generator import Generator
 from electra.pretraining.model import Batch, Pretraining
+from electra.pretraining.networks import Generator
 from electra.pretraining.step import Step, compile_parts, keep_freed_memory, lacks_to_compile
 from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows
 

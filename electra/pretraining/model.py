@@ -29,8 +29,7 @@ from electra.optim.adamw import AdamW, build_optimizer, network_scale
 from electra.optim.muon import build_muon
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, Noise, SpecialIds, mask, replace, sample
-from electra.pretraining.discriminator import Discriminator
-from electra.pretraining.generator import FixedGenerator, Generator, ProposingHead, gather_rows
+from electra.pretraining.networks import Discriminator, FixedGenerator, Generator, ProposingHead, gather_rows
 from electra.pretraining.objectives import (
     copy_losses,
     judge,

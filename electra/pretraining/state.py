@@ -12,16 +12,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from electra.errors import CorruptFile, OutOfRoom
+from electra.errors import CorruptFile, NonFinite, OutOfRoom
 from electra.optim.adamw import AdamW, state_tensors
 from electra.pretraining.distributed import World
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint, describe, differences
+from electra.storage.manifest import write_sealed
 from electra.storage.run_dir import identity
 
 Sums = dict[str, Tensor]
@@ -130,3 +131,17 @@ class State:
             kind, _, key = name.partition("/")
             self.sums[kind][key] = value.to(self.world.device)
         return progress
+
+
+def refuse_nonfinite(run: Path, record: dict[str, Any], *, write: bool) -> NoReturn:
+    """Raise NonFinite for `record["step"]`; with `write` what replays it is left beside the last good checkpoint."""
+    bundle = run / f"nonfinite-step-{record['step']}.json"
+    if write:
+        write_sealed(bundle, record | {"checkpoint": max(checkpoint.steps(run), default=0)})
+    raise NonFinite(
+        f"step {record['step']}",
+        f"loss {record['loss']}, gradient norm {record['gradient_norm']}",
+        "finite numbers",
+        f"no update was made with them; {bundle} holds what replays the step from the last checkpoint; "
+        "a lower pretrain.learning_rate usually helps",
+    )

@@ -36,9 +36,9 @@ from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Noise
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import add_sums
-from electra.pretraining.generator import ProposingHead
 from electra.pretraining.gradients import Gradients
 from electra.pretraining.model import Batch, Pretraining
+from electra.pretraining.networks import ProposingHead
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")

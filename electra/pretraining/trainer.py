@@ -27,11 +27,10 @@ from electra.pretraining.dataloader import Data, Feed, part
 from electra.pretraining.distributed import World, join
 from electra.pretraining.evaluation import add_sums, collapse, collapsed, evaluate, metrics, read_sums
 from electra.pretraining.flops import phase_flops, training_steps
-from electra.pretraining.generator import Generator
 from electra.pretraining.model import Pretraining, optimizer_of
-from electra.pretraining.nonfinite import refuse
+from electra.pretraining.networks import Generator
 from electra.pretraining.phases import phase_at, phases_of, rate, stage_of
-from electra.pretraining.state import State
+from electra.pretraining.state import State, refuse_nonfinite
 from electra.pretraining.step import SETTLED, Step, compile_parts, halves, keep_freed_memory, lacks_to_compile
 from electra.progress import Bar
 from electra.seeds import derive
@@ -344,4 +343,4 @@ class Trainer:
             "loss": str(read_sums(self.world.all_reduce_sum(sums)).get("loss")),
             "gradient_norm": str(norm.item()),
         }
-        refuse(self.run, bundle, write=self.world.main)
+        refuse_nonfinite(self.run, bundle, write=self.world.main)
