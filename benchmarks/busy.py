@@ -46,7 +46,6 @@ def serve(model: str, threads: str) -> None:
     from electra.pretraining.distributed import join
     from electra.pretraining.model import Pretraining
     from electra.pretraining.step import Step, keep_freed_memory
-    from electra.pretraining.step_cpu import HalvedStep
     from pipelines.config.params import load
     from tests.electra.helpers import MadeUpRows
 
@@ -58,7 +57,7 @@ def serve(model: str, threads: str) -> None:
     with join(device, "ddp", "busy") as world:
         network = Pretraining(config, 600, SpecialIds(pad=0, cls=2, sep=3, mask=4), None)
         optimizer = build_optimizer(network.named_parameters(), weight_decay=0.01)
-        update = (HalvedStep if slices == 2 else Step)(network, optimizer, world, clip=1.0, precision="fp32")
+        update = Step(network, optimizer, world, precision="fp32", halved=slices == 2)
         feed = Feed(MadeUpRows(1000, config.pretrain.length), config, device, "noise")
         done = 0
 

@@ -1,7 +1,7 @@
 """What two slices at once give over loops that two threads share: `python benchmarks/halves.py`.
 
 Steps of tiny on its own rows by one thread, by two threads that share every loop, and by two that each take half of
-the batch (electra/pretraining/step_cpu.py), in turns within one process; to benchmarks/results/halves.json. The rows
+the batch (electra/pretraining/step.py), in turns within one process; to benchmarks/results/halves.json. The rows
 have to be there: `dvc repro pipelines/dvc.yaml:tokens@sample_world`.
 """
 
@@ -25,7 +25,6 @@ from electra.pretraining.dataloader import Feed, part
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.step import Step, keep_freed_memory
-from electra.pretraining.step_cpu import HalvedStep
 from pipelines.config.params import load
 from pipelines.stages.pretrain import ModelRows
 
@@ -47,8 +46,7 @@ class Way:
         torch.manual_seed(1)
         model = Pretraining(config, ids.vocab_size, special).train()
         set_rate(optimizer := optimizer_of(model), config.pretrain.learning_rate)
-        kind = HalvedStep if halved else Step
-        self.step = kind(model, optimizer, world, clip=config.pretrain.clip, precision="fp32")
+        self.step = Step(model, optimizer, world, precision="fp32", halved=halved)
         self.feed = Feed(rows.train_rows, config, world.device, "noise")
 
     def seconds(self, steps: int) -> float:

@@ -100,8 +100,8 @@ def overhead(config: ElectraConfig, ours: Ours, device: torch.device) -> dict[st
     names = {parameter: name for name, parameter in ours.model.named_parameters()}
     feed.batch(0)
     with tempfile.TemporaryDirectory() as folder:
-        state = State(Path(folder), {}, World(0, 1, device, "ddp"), names, ours.optimizer)
-        saved = seconds(lambda n: state.save(n + 1, {"step": n + 1}, settings.keep), 1)
+        state = State(Path(folder), {}, World(0, 1, device), names, ours.optimizer)
+        saved = seconds(lambda n: state.save(n + 1, {"step": n + 1}, settings.keep_checkpoints), 1)
     return {
         "data": seconds(lambda n: feed.batch(n), 5),
         "logging": seconds(lambda _: metrics(read_sums(sums)), 3) / settings.log_every,

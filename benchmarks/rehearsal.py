@@ -56,7 +56,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "faithful masking": {"objective.faithful_masking": True},
     "muon": {"pretrain.optimizer": "muon"},
     "deterministic": {"pretrain.deterministic": True},
-    "fsdp asked of one process": {"pretrain.parallel": "fsdp"},
 }
 
 

@@ -70,8 +70,8 @@ def config(model: str, changes: dict[str, Any]) -> ElectraConfig:
         "pretrain.eval_every": WARM_UP + 1,
         "pretrain.save_every": WARM_UP + 1,
         "pretrain.threads": 1,
-        "pretrain.save_minutes": 0.0,
-        "pretrain.eval_minutes": 0.0,
+        "pretrain.min_save_interval_minutes": 0.0,
+        "pretrain.min_eval_interval_minutes": 0.0,
     }
     values = plain(load().models[model].electra())
     for key, value in (short | changes).items():

@@ -85,8 +85,8 @@ def shares(settings: PretrainConfig, measured: dict[str, float], assumed: dict[s
     """Parts of the wall, and what they are made of."""
     step = settings.batch * settings.length / assumed["tokens_per_second"]
     between = {
-        "save": max(settings.save_every * step, settings.save_minutes * 60),
-        "evaluation": max(settings.eval_every * step, settings.eval_minutes * 60),
+        "save": max(settings.save_every * step, settings.min_save_interval_minutes * 60),
+        "evaluation": max(settings.eval_every * step, settings.min_eval_interval_minutes * 60),
     }
     copy = measured["checkpoint_bytes"] / assumed["copy_bytes_per_second"]
     batch = max(step / 3, assumed["launches_per_evaluated_batch"] * assumed["seconds_per_launch"])

@@ -57,7 +57,7 @@ def require_own(run: Path, fingerprint: dict[str, Any], expected: str) -> None:
 
 def endless(config: ElectraConfig) -> ElectraConfig:
     """The settings of the flat run."""
-    pretrain = dataclasses.replace(config.pretrain, steps=FOREVER, log_every=flat_steps(config), keep=3)
+    pretrain = dataclasses.replace(config.pretrain, steps=FOREVER, log_every=flat_steps(config), keep_checkpoints=3)
     return dataclasses.replace(config, pretrain=pretrain)
 
 

@@ -20,7 +20,7 @@ FILE, CODE = "params.yaml", "electra/optim/schedule.py"
 CHANGES = {
     "log_every": (FILE, "log_every: 5", "log_every: 2", True, True),
     "save_every": (FILE, "save_every: 5", "save_every: 4", True, True),
-    "keep": (FILE, "keep: 2", "keep: 3", True, True),
+    "keep_checkpoints": (FILE, "keep_checkpoints: 2", "keep_checkpoints: 3", True, True),
     "threads": (FILE, "threads: 1", "threads: 2", True, False),
     "steps": (FILE, "steps: 20", "steps: 30", False, True),
     "batch": (FILE, "length: 24, batch: 8", "length: 24, batch: 4", False, True),
@@ -39,10 +39,10 @@ CHANGES = {
 }
 # other settings, added: where, whether the run goes on, which
 ADDED = {
-    ("keep: 2", True): ("compile: off", "parallel: fsdp", "clip: 1.0"),
-    ("keep: 2", False): (
+    ("keep_checkpoints: 2", True): ("compile: off", "clip: 1.0"),
+    ("keep_checkpoints: 2", False): (
         "seed: 2", "clip: 0.5", "weight_decay: 0.1", "beta1: 0.8", "beta2: 0.99", "eps: 1.0e-5", "bias_correction: true",  # noqa: E501
-        "schedule: warmup_then_decay", "generator_rate: 0.5", "accumulate: 2",
+        "schedule: warmup_then_decay", "generator_lr_scale: 0.5", "accumulate: 2",
     ),
     ("embedding: 16", True): ("positions: 512",),
     ("embedding: 16", False): (

@@ -55,7 +55,7 @@ models:
     generator: {width: 0.5}
     objective: {}
     pretrain: {length: 24, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1, precision: fp32,
-               log_every: 5, eval_every: 5, eval_batches: 2, save_every: 5, keep: 2}
+               log_every: 5, eval_every: 5, eval_batches: 2, save_every: 5, keep_checkpoints: 2}
 published: {}
 finetunings:
   micro: {model: micro, tasks: micro, recipe: paper, arms: [pretrained, scratch]}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from electra.config import build, current_keys, merge, nearest, require, require_once
+from electra.config import Removed, build, current_keys, merge, nearest, require, require_once
 from electra.domains import BelowOne, Checked, Count, Fraction, Interval, Positive, Probability, Rate, Seed, Weight
 from electra.errors import BadConfig, shown
 from electra.files import read_json
@@ -222,7 +222,9 @@ _LAYERS = ("run", "defaults", "tasks", "squad")
 class FinetuneSection(Checked):
     """The section `recipes.paper` of params.yaml. Another recipe has the keys in `_LAYERS` and wins key by key."""
 
-    OLD_KEYS: ClassVar[Mapping[str, str]] = {"stack": ""}
+    RETIRED: ClassVar[dict[str, str | Removed]] = {
+        "stack": Removed(("off", "auto", "on"), "one seed is trained at a time", "delete it")
+    }
 
     defaults: dict[str, Any] = field(default_factory=dict)
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -2,9 +2,9 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from electra.config import plain, require
+from electra.config import Removed, original_names, plain, require
 from electra.domains import (
     Amount,
     BelowOne,
@@ -119,10 +119,10 @@ class PhaseConfig(Checked):
 
 
 # Keys of PretrainConfig that bear on no result: how a run is computed, printed and kept. They may change in mid-run, up
-# to the rounding of sums (threads, parallel, compile, deterministic) and to which points of its curve a run has
-# (eval_minutes). The hashes of the weights in `init_from` stand for its path.
-NO_BEARING = frozenset({"parallel", "threads", "compile", "deterministic", "log_every", "eval_minutes"}) | frozenset(
-    {"save_every", "save_minutes", "keep", "init_from"}
+# to the rounding of sums (threads, compile, deterministic) and to which points of its curve a run has
+# (min_eval_interval_minutes). The hashes of the weights in `init_from` stand for its path.
+NO_BEARING = frozenset({"threads", "compile", "deterministic", "log_every", "min_eval_interval_minutes"}) | frozenset(
+    {"save_every", "min_save_interval_minutes", "keep_checkpoints", "init_from"}
 )
 
 
@@ -141,8 +141,7 @@ class PretrainConfig(Checked):
     phases: tuple[PhaseConfig, ...] = ()
     phase_schedule: Literal["one", "each"] = "one"  # warm-up and decay over all phases, or in each
     learning_rate: Rate
-    # the generator's share of that; what it shares with the discriminator learns at the whole
-    generator_rate: Positive = 1.0
+    generator_lr_scale: Positive = 1.0  # of the generator's own weights; those it shares learn at learning_rate
     warmup: Amount = 10_000
     optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for the matrices of the layers, AdamW for the rest
     momentum: BelowOne = 0.95  # Muon's
@@ -155,20 +154,30 @@ class PretrainConfig(Checked):
     decay_share: Fraction = 0.1  # of the steps, at the end of warmup_stable_decay
     clip: Positive = 1.0
     accumulate: Count = 1  # slices of a batch, one after the other; processes, and a CPU's threads, share them
-    parallel: Literal["ddp", "fsdp"] = "ddp"  # with several processes: whole networks in each, or sharded (for large)
     seed: Seed = 1
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     threads: Annotated[int, Interval(1, 1024)] = 2  # torch ends the process where it is asked for a million
-    compile: Literal["auto", "on", "off"] = "auto"
+    compile: Literal["auto", "off"] = "auto"  # the networks, on GPUs
     deterministic: bool = False  # on a GPU: the same bytes in every run of one machine, by slower kernels
     log_every: Count = 100
     eval_every: Count = 1000  # steps
-    eval_minutes: Annotated[float, Interval(0, 10_000)] = 0.0  # and no sooner than so long after the last one
+    min_eval_interval_minutes: Annotated[float, Interval(0, 10_000)] = 0.0
     eval_batches: Count = 16
     save_every: Count = 1000  # steps
-    save_minutes: Annotated[float, Interval(0, 10_000)] = 0.0  # and no sooner than so long after the last one
-    keep: Annotated[int, Interval(2, 10**9)] = 2  # so that a damaged checkpoint has one to fall back to
+    min_save_interval_minutes: Annotated[float, Interval(0, 10_000)] = 0.0
+    keep_checkpoints: Annotated[int, Interval(2, 10**9)] = 2  # a damaged one has another to fall back to
     init_from: str | None = None
+
+    RETIRED: ClassVar[dict[str, str | Removed]] = {
+        "generator_rate": "generator_lr_scale",
+        "eval_minutes": "min_eval_interval_minutes",
+        "save_minutes": "min_save_interval_minutes",
+        "keep": "keep_checkpoints",
+        "compile": Removed(("on",), "networks are compiled on GPUs only", "set auto, or delete it"),
+        "parallel": Removed(
+            ("ddp",), "every process holds the whole networks", "delete it; accumulate saves memory where it is short"
+        ),
+    }
 
     def __post_init__(self) -> None:
         self._take_from_phases()
@@ -280,6 +289,6 @@ class ElectraConfig:
 def of_config(config: ElectraConfig) -> dict[str, Any]:
     """The settings that bear on the result of a pre-training."""
     values: dict[str, Any] = plain(config)
-    for key in NO_BEARING:
-        del values["pretrain"][key]
+    names = original_names(PretrainConfig)
+    values["pretrain"] = {names.get(key, key): of for key, of in values["pretrain"].items() if key not in NO_BEARING}
     return values

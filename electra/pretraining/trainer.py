@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -27,13 +27,11 @@ from electra.pretraining.dataloader import Data, Feed, part
 from electra.pretraining.distributed import World, join
 from electra.pretraining.evaluation import add_sums, collapse, collapsed, evaluate, metrics, read_sums
 from electra.pretraining.flops import phase_flops, training_steps
-from electra.pretraining.generator import Generator
 from electra.pretraining.model import Pretraining, optimizer_of
-from electra.pretraining.nonfinite import refuse
+from electra.pretraining.networks import Generator
 from electra.pretraining.phases import phase_at, phases_of, rate, stage_of
-from electra.pretraining.state import State
-from electra.pretraining.step import SETTLED, Step, compile_parts, keep_freed_memory, lacks_to_compile
-from electra.pretraining.step_cpu import HalvedStep, halves
+from electra.pretraining.state import State, refuse_nonfinite
+from electra.pretraining.step import SETTLED, Step, compile_parts, halves, keep_freed_memory, lacks_to_compile
 from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
@@ -86,7 +84,7 @@ def pretrain(
     if device.type == "cpu":
         keep_freed_memory()
     trainer = Trainer(config, data, run, fingerprint, log, launch)
-    with join(device, settings.parallel, launch.title) as world, contextlib.ExitStack() as held:
+    with join(device, launch.title) as world, contextlib.ExitStack() as held:
         stop = held.enter_context(StopRequest())
         held.enter_context(same_bytes(settings.deterministic and device.type == "cuda"))
         folder = held.enter_context(run_dir.RunFolder(run)) if world.main else None
@@ -130,19 +128,15 @@ class Trainer:
         for phase in self.phases:  # batches of any size have as many
             self.slices, self.mine = world.slices(phase.batch, settings.accumulate, 1 + self.halved)
         torch.manual_seed(derive(settings.seed, "init"))
-        self.model = model = self.build_model()
+        self.model = model = Pretraining(config, data.vocab_size, data.special, data.unigram_V)
         if start := settings.init_from:
             load_networks(model.networks(), Path(start), model.extras(), self.fingerprint.get("init_from"))
-        world.shard(model.to(self.device))
+        model.to(self.device)
         names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
         self.state = State(
             self.run, self.fingerprint, world, names, optimizer_of(model), aside=self.device.type == "cuda"
         )
         self.held_out = Feed(data.valid, config, self.device, "valid noise", self.phases[-1].batch)
-
-    def build_model(self) -> Pretraining:
-        """Both networks, of random weights."""
-        return Pretraining(self.config, self.data.vocab_size, self.data.special, self.data.unigram_V)
 
     # ── resume ──
 
@@ -155,14 +149,14 @@ class Trainer:
         if folder:
             run_dir.prepare(folder, self.fingerprint, launch.code, self.steps)
             if of := launch.origin:
-                run_dir.continue_from(self.run, of, self.fingerprint, self.require_fit, keep=settings.keep)
+                run_dir.continue_from(self.run, of, self.fingerprint, self.require_fit, keep=settings.keep_checkpoints)
         self.first, self.precision = 0, world.broadcast_object(choose(settings.precision, self.device))
         progress = self.state.load() or {"history": [], "continued": []}
         if "step" in progress:
             self.first = progress["step"]
             self.precision = progress.get("precision", self.precision)  # a run keeps its own wherever it goes on
             self.tell(f"resuming at step {self.first:,} of {self.steps:,}")
-        self.state.require_room(settings.keep)
+        self.state.require_room(settings.keep_checkpoints)
         self.history = History(self.run / "metrics.jsonl" if world.main else None, progress["history"])
         self.continued, self.code = progress["continued"], run_dir.versions(progress)
         if self.code and launch.code and (files := changed_files(self.code[-1][1], launch.code)):
@@ -172,12 +166,12 @@ class Trainer:
         if self.stage(self.first) == "discriminator" and isinstance(self.model.generator, Generator):
             self.model.generator.requires_grad_(False)
         on_gpu = self.device.type == "cuda"
-        if settings.compile == "on" or (settings.compile == "auto" and on_gpu and not lacks_to_compile()):
+        if on_gpu and settings.compile == "auto" and not lacks_to_compile():
             self.tell("compiling: the first steps take a minute or two, and again for rows of another length")
             compile_parts(self.model)
-        record = CudaRecorder(self.device) if on_gpu and not world.sharded and settings.compile != "off" else None
-        how = {"clip": settings.clip, "precision": self.precision, "record": record}
-        self.step = (HalvedStep if self.halved else Step)(self.model, self.state.optimizer, world, **how)
+        record = CudaRecorder(self.device) if on_gpu and settings.compile != "off" else None
+        how = {"precision": self.precision, "record": record, "halved": self.halved}
+        self.step = Step(self.model, self.state.optimizer, world, **how)
 
     def require_fit(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
         """Refuse a checkpoint that these settings cannot go on from."""
@@ -203,7 +197,7 @@ class Trainer:
                     self.begin_phase(step)
                 sums, norm = self.train_step(step)
                 done = step + 1
-                due = done == self.end or self.is_due(done, settings.save_every, settings.save_minutes, self.saved)
+                due = done == self.end or self.is_due(done, "save", self.saved)
                 looked_at = done % settings.log_every == 0
                 if done - self.begun == SETTLED:  # once all is compiled and recorded
                     self.feed.hold_if_room()
@@ -213,7 +207,7 @@ class Trainer:
                     self.require_finite(done, sums, norm)
                 shown = {"loss": self.log(done)} if looked_at or done == steps else {}
                 bar.update(done, **shown)
-                if self.is_due(done, settings.eval_every, settings.eval_minutes, self.evaluated):
+                if self.is_due(done, "eval", self.evaluated):
                     self.evaluate(done)
                 stopping = world.any_rank(bool(stop))  # asked once: a signal may come at any line
                 if stopping:
@@ -226,9 +220,8 @@ class Trainer:
                     by = f"signal {stop.signal}" if stop else "a signal to another process"
                     found = f"stopped by {by} after step {done:,} of {steps:,}"
                     raise Stopped(self.title, found, "", "everything is saved; run the same command to go on")
-        model = world.gather_model(self.model, self.build_model).eval()
         done = max(self.first, self.end)
-        return Trained(model, self.history.records, done, self.precision, self.continued, self.code)
+        return Trained(self.model.eval(), self.history.records, done, self.precision, self.continued, self.code)
 
     def begin_phase(self, step: int) -> None:
         """Read rows of the phase's length from here on; the first steps of a new shape compile and record it anew."""
@@ -253,8 +246,10 @@ class Trainer:
         """Which networks learn at a step; after the last one, as at it."""
         return stage_of(self.config, min(step, self.steps - 1), self.steps)
 
-    def is_due(self, done: int, every: int, minutes: float, last: float) -> bool:
-        """Whether it is time for what is done every so many steps, and no sooner than `minutes` after `last`."""
+    def is_due(self, done: int, what: Literal["save", "eval"], last: float) -> bool:
+        """Whether to save or evaluate: every so many steps, but no sooner than its interval after `last`."""
+        settings = self.config.pretrain
+        every, minutes = getattr(settings, f"{what}_every"), getattr(settings, f"min_{what}_interval_minutes")
         late = time.monotonic() - last >= minutes * 60
         return done == self.steps or (done % every == 0 and self.world.any_rank(late))
 
@@ -328,7 +323,7 @@ class Trainer:
             "continued": self.continued,
             "code": self.code,
         }
-        self.state.save(done, progress, self.config.pretrain.keep)
+        self.state.save(done, progress, self.config.pretrain.keep_checkpoints)
         self.saved = time.monotonic()
 
     def require_finite(self, done: int, sums: dict[str, Tensor], norm: Tensor) -> None:
@@ -346,4 +341,4 @@ class Trainer:
             "loss": str(read_sums(self.world.all_reduce_sum(sums)).get("loss")),
             "gradient_norm": str(norm.item()),
         }
-        refuse(self.run, bundle, write=self.world.main)
+        refuse_nonfinite(self.run, bundle, write=self.world.main)

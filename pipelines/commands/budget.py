@@ -47,7 +47,8 @@ def budget(name: str, params: Params) -> str:
         passes = read / (text / BYTES_PER_TOKEN)
         lines[0] += f", {passes:.2g} times the text"
         rows = text / BYTES_PER_TOKEN * 2 * len(tokens.lengths)
-        disk = 2 * text + 2 * rows + weights * (12 * (settings.keep + 1) + 8)  # twice, while a stage is at work
+        # text and rows twice, while a stage is at work
+        disk = 2 * text + 2 * rows + weights * (12 * (settings.keep_checkpoints + 1) + 8)
         lines.append(f"disk: {disk / 1e9:,.1f} GB, of which text and rows {2 * (text + rows) / 1e9:,.1f}")
     lines.append(
         "All of this is estimated (small networks reach less than 40%); a run says what it will take after its"

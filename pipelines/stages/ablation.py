@@ -119,7 +119,7 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
         warmup=min(config.stage_steps(count), scaled(old.warmup)),
         log_every=scaled(old.log_every),
         eval_every=scaled(old.eval_every),
-        eval_minutes=0.0,  # curves that are drawn together have their points at the same steps
+        min_eval_interval_minutes=0.0,  # curves that are drawn together have their points at the same steps
         save_every=scaled(old.save_every),
     )
     return dataclasses.replace(config, pretrain=pretrain)

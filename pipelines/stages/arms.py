@@ -95,7 +95,9 @@ def keeping(config: ElectraConfig, points: tuple[float, ...]) -> ElectraConfig:
         return config
     every = max(1, round(steps * min(points)))
     kept = max(2, math.ceil(steps / every) + 1)
-    return dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, save_every=every, keep=kept))
+    return dataclasses.replace(
+        config, pretrain=dataclasses.replace(config.pretrain, save_every=every, keep_checkpoints=kept)
+    )
 
 
 def try_one(unit: Unit) -> Result | str:

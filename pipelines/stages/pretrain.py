@@ -31,8 +31,8 @@ from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.corruption import SpecialIds, mask
 from electra.pretraining.dataloader import Data, Feed, part
 from electra.pretraining.flops import encoder_flops, training_flops
-from electra.pretraining.generator import Generator
 from electra.pretraining.model import Batch, Pretraining
+from electra.pretraining.networks import Generator
 from electra.pretraining.phases import phases_of
 from electra.pretraining.trainer import Launch, Log, Trained, pretrain
 from electra.storage import checkpoint

@@ -59,7 +59,10 @@ def test_every_preset_and_mode_is_a_case_on_all_memory_and_gpus() -> None:
         if case.mode in rehearsal_case.MODES:
             settings = rehearsal_case.config(case.model, case.changes).pretrain
             assert isinstance(settings.steps, int) and settings.steps > 2 * WARM_UP
-            assert settings.steps > rehearsal_case.SEEN + 1 and settings.save_minutes == settings.eval_minutes == 0
+            assert (
+                settings.steps > rehearsal_case.SEEN + 1
+                and settings.min_save_interval_minutes == settings.min_eval_interval_minutes == 0
+            )
             assert (rehearsal_case.SEEN + 1) % settings.log_every and (rehearsal_case.SEEN + 1) % settings.eval_every
 
 

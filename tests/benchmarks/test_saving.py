@@ -16,7 +16,8 @@ ASSUMED = {"tokens_per_second": 192.0, "copy_bytes_per_second": 2e10} | dict.fro
 
 
 def test_a_save_costs_its_copy_and_an_evaluation_its_passes():
-    settings = replace(config().pretrain, save_minutes=1.0, eval_every=10, save_every=20)  # a step takes a second
+    # a step takes a second
+    settings = replace(config().pretrain, min_save_interval_minutes=1.0, eval_every=10, save_every=20)
     found = saving.shares(settings, MEASURED, ASSUMED)
     assert found["copy_seconds"] == 0.4 and found["seconds_between_saves"] == 60
     assert found["evaluation_seconds"] == pytest.approx(2 * 1.0 + 0.2) and found["seconds_between_evaluations"] == 10

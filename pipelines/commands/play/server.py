@@ -7,7 +7,7 @@
 | POST /propose {text, token} | the generator's proposals for one token |
 | POST /corrupt {text, rate, seed} | the text with tokens replaced by samples, and what is suspected in it |
 | POST /task {task} | what a fine-tuned model is asked, with examples |
-| POST /ask {task, row} | its answer (electra/answering.py) |
+| POST /ask {task, row} | its answer (electra/inference.py) |
 
 Another site that the browser shows can ask nothing: the Host header must name this machine (a name that
 is made to point here does not help), and a body must be JSON, which a browser sends to a strange address

@@ -25,8 +25,7 @@ from electra.nn.kinds import initialise, make_encoder
 from electra.nn.pretrained import architecture, network_tensors
 from electra.nn.scratch_init import add_fresh_layers
 from electra.nn.weights import TOKENIZER_FILES, config_json, load_encoder, write_folder
-from electra.pretraining.discriminator import Discriminator
-from electra.pretraining.generator import Generator
+from electra.pretraining.networks import Discriminator, Generator
 
 from . import test_unpadded as unpadded
 from .conftest import MODERN, glue_rows, padded, squad_rows

@@ -9,8 +9,8 @@ from electra.nn.config import EncoderConfig, ModernConfig
 from electra.pretraining.config import GeneratorConfig
 from electra.pretraining.corruption import mask
 from electra.pretraining.dataloader import Feed
-from electra.pretraining.generator import Generator
 from electra.pretraining.model import Pretraining
+from electra.pretraining.networks import Generator
 from electra.pretraining.objectives import copy_losses, masked_token_loss, reinforce_losses, replaced_token_losses
 from electra.pretraining.trainer import pretrain, stage_of
 from tests.electra.helpers import SPECIAL, VOCAB, config, data

@@ -25,8 +25,8 @@ def build(settings, device=CPU, record=None, precision="fp32"):
     with device:
         model = Pretraining(settings, VOCAB, SPECIAL).train()
     optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
-    world = World(0, 1, device, "ddp")
-    return model, Step(model, optimizer, world, clip=1.0, precision=precision, record=record)
+    world = World(0, 1, device)
+    return model, Step(model, optimizer, world, precision=precision, record=record)
 
 
 def train(record, slices, before=lambda model: None, columns=False, precision="fp32"):
@@ -79,10 +79,10 @@ def test_rows_of_another_length_are_warmed_up_and_recorded_anew():
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_step_that_cannot_be_recorded_is_done_unrecorded_with_a_warning(number, capsys, monkeypatch):
     """Each step sums gradients once: a second time would take those of another process's next step for this one's."""
-    summed, sum_up = [], gradients.Flat.all_reduce
-    monkeypatch.setattr(gradients.Flat, "all_reduce", lambda flat: summed.append(flat) or sum_up(flat))
+    summed, sum_up = [], gradients.Gradients.all_reduce
+    monkeypatch.setattr(gradients.Gradients, "all_reduce", lambda flat: summed.append(flat) or sum_up(flat))
     (ours, weights), (theirs, expected) = train(Failing(number), 4), train(None, 4)
-    assert ours == theirs and len(summed) == len(ours)
+    assert ours == theirs and len(summed) == 2 * len(ours)
     assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
     assert capsys.readouterr().err.count("warning: the step could not be recorded") == 1
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from electra.config import original_names
 from electra.pretraining.config import NO_BEARING, PretrainConfig, of_config
 from electra.storage.fingerprint import changed_files, describe, differences, of_code
 from tests.electra.helpers import config
@@ -24,14 +25,15 @@ BEARING = {
         "eps",
         "bias_correction",
     ),
-    *("generator_rate", "schedule", "clip", "accumulate", "seed", "precision", "eval_every", "eval_batches"),
+    *("generator_lr_scale", "schedule", "clip", "accumulate", "seed", "precision", "eval_every", "eval_batches"),
 }
 
 
 def test_every_setting_of_pre_training_is_classified():
+    names = original_names(PretrainConfig)
     fields = {field.name for field in dataclasses.fields(PretrainConfig)}
     assert fields == BEARING | NO_BEARING and not BEARING & NO_BEARING
-    assert set(of_config(config())["pretrain"]) == BEARING
+    assert set(of_config(config())["pretrain"]) == {names.get(key, key) for key in BEARING}
     assert set(of_config(config())) == {"encoder", "generator", "objective", "pretrain"}
 
 

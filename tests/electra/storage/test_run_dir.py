@@ -64,7 +64,7 @@ def run(made, tmp_path):
 
 def test_what_bears_on_no_result_may_change_in_mid_run(run, capsys):
     before = bytes_of(run)
-    changes = {"log_every": 3, "keep": 5, "save_every": 1, "threads": 2, "compile": "off", "parallel": "fsdp"}
+    changes = {"log_every": 3, "keep_checkpoints": 5, "save_every": 1, "threads": 2, "compile": "off"}
     train(run, **{f"pretrain__{key}": value for key, value in changes.items()})
     assert bytes_of(run) == before and names(run.parent) == ["run"]
     assert "resuming at step 4 of 4" in capsys.readouterr().err

@@ -1,7 +1,8 @@
-"""The generator: a small masked language model that proposes plausible tokens (paper, section 2, p_G).
+"""The two networks, each an encoder and its head (paper, section 2).
 
-Its head is computed at the chosen positions only; with a vocabulary of 30,522 the rest would cost more than the
-encoder.
+The generator, p_G, is a small masked language model that proposes plausible tokens. Its head is computed at the chosen
+positions only; with a vocabulary of 30,522 the rest would cost more than the encoder. The discriminator, D, says of
+every token whether it was replaced; fine-tuning starts from it.
 
 Shapes: B rows, T positions, N chosen positions a row, M = B · N, H the generator's hidden size, E
 embedding size, V vocabulary.
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from electra.nn.encoder import Encoder
-from electra.nn.token_heads import MaskedTokenHead
+from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 from electra.pretraining.config import ObjectiveConfig
 from electra.pretraining.vocabulary import Chosen, propose
 
@@ -68,3 +69,16 @@ class FixedGenerator(nn.Module):
         """(The same logits in every one of the M rows, no hidden states)."""
         logits_MV = self.log_probabilities_V.expand(positions_BN.numel(), -1)
         return logits_MV, logits_MV[:, :0]
+
+
+class Discriminator(nn.Module):
+    """Encoder and replaced-token head."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = ReplacedTokenHead(encoder.config)
+
+    def forward(self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None) -> Tensor:
+        """Logits (B, T); a positive one says "replaced"."""
+        return self.head(self.encoder(ids_BT, segments_BT, lengths_B))  # type: ignore[no-any-return]

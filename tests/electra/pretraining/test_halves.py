@@ -9,8 +9,7 @@ from electra.optim.adamw import set_rate
 from electra.pretraining.dataloader import Feed, part
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Pretraining, optimizer_of
-from electra.pretraining.step import Step
-from electra.pretraining.step_cpu import HalvedStep, halves
+from electra.pretraining.step import Step, halves
 from electra.pretraining.trainer import pretrain
 from tests.electra.helpers import SPECIAL, VOCAB, config, data
 
@@ -24,11 +23,11 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-def train(kind, settings, slices, precision, watch=lambda model: None):
+def train(halved, settings, slices, precision, watch=lambda model: None):
     torch.manual_seed(0)
     model = Pretraining(settings, VOCAB, SPECIAL).train()
     watch(model)
-    step = kind(model, optimizer_of(model), World(0, 1, CPU), clip=1.0, precision=precision)
+    step = Step(model, optimizer_of(model), World(0, 1, CPU), precision=precision, halved=halved)
     feed, numbers = Feed(data().train, settings, CPU, "noise"), []
     for number in range(4):
         set_rate(step.optimizer, 1e-3 * (number + 1))
@@ -48,8 +47,8 @@ def test_two_slices_at_once_do_what_one_after_the_other_does(slices, changes, pr
         model.discriminator.encoder.register_forward_pre_hook(lambda *_: (met.wait(60), None)[1])
 
     settings = config(**QUIET, **changes)
-    ours, weights = train(HalvedStep, settings, slices, precision, watch)
-    theirs, expected = train(Step, settings, slices, precision)
+    ours, weights = train(True, settings, slices, precision, watch)
+    theirs, expected = train(False, settings, slices, precision)
     assert ours == theirs
     assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
 
@@ -73,7 +72,6 @@ def test_a_run_of_two_threads_leaves_what_two_slices_one_after_the_other_do(tmp_
         ({"pretrain__batch": 7}, False),
         ({"pretrain__batch": 6, "pretrain__accumulate": 3}, True),
         ({"pretrain__batch": 9, "pretrain__accumulate": 3}, False),
-        ({"pretrain__compile": "on"}, False),
         ({"encoder__dropout": 0.1}, False),
         ({"encoder__attention_dropout": 0.1}, False),
     ],
