@@ -15,13 +15,14 @@ from typing import Any
 Fingerprint = dict[str, Any]
 Changes = dict[str, list[Any]]  # dotted key -> [old, new]; None where one of them has no such key
 Code = dict[str, str]  # file -> hash of what it executes
+_PRINTING = ("print(", "self.tell(")
 _SHOWN, _FILES = 12, 4  # characters of a hash, files in a sentence
 
 
 def of_code(root: Path, paths: Iterable[str]) -> Code:
     """A hash for each Python file among `paths`, files and folders below `root`, by its path.
 
-    Only what is executed counts: comments, docstrings and the layout of the text do not.
+    Comments, docstrings, the layout of the text, and what is raised or printed do not count.
     """
     files = {file for path in paths for file in [root / path, *(root / path).rglob("*.py")] if file.is_file()}
     return {file.relative_to(root).as_posix(): _digest_of(file) for file in sorted(files)}
@@ -32,11 +33,13 @@ def _digest_of(file: Path) -> str:
 
 
 def _shape(node: Any) -> Any:
-    """A syntax tree as JSON without positions and docstrings; empty fields, which vary with Python, are left out."""
+    """A syntax tree as JSON without positions, docstrings, messages and empty fields, which vary with Python."""
     if isinstance(node, list):
         return [_shape(part) for part in node]
     if not isinstance(node, ast.AST):
         return repr(node)
+    if isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and ast.unparse(node).startswith(_PRINTING)):
+        return type(node).__name__
     fields = dict(ast.iter_fields(node))
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _is_text(node.body[:1]):
         fields["body"] = node.body[1:]

@@ -62,6 +62,14 @@ def test_comments_docstrings_and_layout_are_no_code(tmp_path):
     assert digest(SOURCE.replace('(["a", "b"])', "(\n            ['a', 'b']\n        )")) == first
     for old, new in (("= 1", "= 2"), ("None", "a"), ('"b"', '"c"'), ("if a", "if not a"), ("answer(", "answers(")):
         assert digest(SOURCE.replace(old, new)) != first, new
+    assert digest(SOURCE.replace("        return", "        print(a)\n        return")) == digest(
+        SOURCE.replace("        return", "        print('a', a)\n        return")
+    )
+    refusals = [
+        SOURCE.replace("        return", f"        if a > 2:\n            raise {error}\n        return")
+        for error in ("A('x')", "B('y')")
+    ]
+    assert digest(refusals[0]) == digest(refusals[1]) != first
     digest(SOURCE)
     (tmp_path / "room" / "b.py").write_text("")
     code = of_code(tmp_path, ["room", "room/a.py"])
