@@ -1,13 +1,13 @@
 """Wall time and dev scores of GLUE's tasks with several seeds, on real rows (made for a GPU).
 
-    python benchmarks/finetune_gpu.py ../shared/data/glue ../shared/data/vocab/bert-base-uncased-vocab.txt
+    python benchmarks/finetune_gpu.py
 
 The paper's eight tasks, with the recipe of the model in params.yaml (small) and five seeds, `--workers` runs at a time,
 from the start of these to the last prediction. Weights are new unless `--encoder` names a folder that pre-training
-left; then the dev scores mean something, too. On CPUs ask for `--precision fp32`.
+left; then the dev scores mean something, too. On CPUs ask for `--precision fp32`. Rows and vocabulary are those of
+benchmarks/real_text.yaml unless others are given.
 """
 
-import argparse
 import dataclasses
 import sys
 import tempfile
@@ -20,10 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
-from benchmarks.provenance import provenance
-from electra.config import digest, plain
+from benchmarks.harness import arguments, local_params, provenance, write_record
 from electra.data import tokenizer as tokenizers
-from electra.files import write_json
 from electra.finetuning.runs.job import Job
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
@@ -33,9 +31,16 @@ from electra.nn.scratch_init import fresh_encoder
 from electra.nn.weights import config_json, encoder_tensors, write_folder
 from pipelines.config.params import load
 from pipelines.sources import LocalTasks
-from pipelines.stages import code_deps
 from pipelines.stages.glue import device
 from pipelines.stages.tasks import gather
+
+Tasks = Sequence[tuple[str, FinetuneConfig]]
+
+
+def glue_files() -> tuple[str, str]:
+    """The folder of GLUE files and the vocabulary of benchmarks/real_text.yaml."""
+    params = local_params()
+    return params.tasks["local"].glue, params.tokens["local_wiki_books"].tokenizer.file
 
 
 def write_model(folder: Path, vocabulary: Path, config: EncoderConfig) -> Path:
@@ -48,9 +53,7 @@ def write_model(folder: Path, vocabulary: Path, config: EncoderConfig) -> Path:
     return folder / "model"
 
 
-def whole(
-    tasks: Sequence[tuple[str, FinetuneConfig]], rows: Path, model: Path, place: str, workers: int
-) -> dict[str, Any]:
+def whole(tasks: Tasks, rows: Path, model: Path, place: str, workers: int) -> dict[str, Any]:
     """Wall time of all tasks and seeds; each seed's dev score, and when each task had ended."""
     ended: dict[str, float] = {}
     scores: dict[str, list[float]] = {}
@@ -70,44 +73,33 @@ def whole(
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    options.add_argument("glue", type=Path, help="folder of official GLUE files")
-    options.add_argument("vocabulary", type=Path)
+    options = arguments(__doc__, "finetune-gpu.json")
+    folder, vocabulary = glue_files()
+    options.add_argument("glue", nargs="?", default=folder, help="folder of official GLUE files")
+    options.add_argument("vocabulary", type=Path, nargs="?", default=vocabulary)
     options.add_argument("--model", default="small", help="whose size and recipe, from params.yaml")
     options.add_argument("--encoder", type=Path, help="a folder that pre-training left; else fresh weights")
     options.add_argument("--tasks", nargs="*", default=list(PAPER_AVERAGE))
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
     options.add_argument("--workers", type=int, default=1)
-    options.add_argument("--output", type=Path, default=Path("benchmarks/results/finetune-gpu.json"))
+    options.add_argument("--rows", type=int, help="of each task's training rows; default all")
     given = options.parse_args()
-    params = load()
-    model = params.models[given.model]
+    params, place, origin = load(), device(), provenance("torch")
+    changes = params.changes(given.model)
     same = {"seeds": tuple(range(1, given.seeds + 1)), "arms": ("pretrained",), "keep": "none", "start": None}
-    tasks = []
-    for task in given.tasks:
-        config = params.finetune.resolve(task, params.changes(given.model))
-        tasks.append((task, dataclasses.replace(config, **same, precision=given.precision, ensemble=False, test=False)))
-    asked = {
-        "model": given.model,
-        "encoder": str(given.encoder or "fresh weights"),
-    }
-    facts = {
-        "command": " ".join(["python", *sys.argv]),
-        "what": __doc__,
-        "device": torch.cuda.get_device_name() if device() == "cuda" else "CPU, one thread",
-        "key": digest(asked, code_deps.finetuning(), device(), {task: plain(config) for task, config in tasks}),
-        "settings": {**asked, "seeds": given.seeds, "precision": given.precision},
-        **provenance(("torch",)),
-    }  # fmt: skip
+    same |= {"precision": given.precision, "ensemble": False, "test": False}
+    same |= {"max_train_rows": given.rows} if given.rows else {}
+    tasks = [(task, dataclasses.replace(params.finetune.resolve(task, changes), **same)) for task in given.tasks]
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        rows = Path(folder) / "rows"
-        gather(LocalTasks(kind="local", glue=str(given.glue)), "tasks", rows)
-        encoder = given.encoder or write_model(Path(folder), given.vocabulary, model.encoder)
-        record = {**facts, "whole": whole(tasks, rows, encoder, device(), given.workers)}
-        write_json(given.output, record)
-    print(f"written: {given.output}; all tasks: {record['whole']['seconds']} s")
+    with tempfile.TemporaryDirectory() as name:
+        gather(LocalTasks(kind="local", glue=given.glue), "tasks", rows := Path(name) / "rows")
+        encoder = given.encoder or write_model(Path(name), given.vocabulary, params.models[given.model].encoder)
+        found = whole(tasks, rows, encoder, place, given.workers)
+    settings = {key: getattr(given, key) for key in ("model", "seeds", "precision", "rows")}
+    settings["encoder"] = str(given.encoder or "fresh weights")
+    card = torch.cuda.get_device_name() if place == "cuda" else "CPU, one thread"
+    write_record(given.output, {"device": card, "settings": settings, "whole": found}, origin)
 
 
 if __name__ == "__main__":

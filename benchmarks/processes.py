@@ -22,14 +22,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import torch
 
-from benchmarks.provenance import provenance
+from benchmarks.harness import arguments, provenance, write_record
 from electra.config import plain
-from electra.files import write_json
 from electra.pretraining.dataloader import Data
 from electra.pretraining.trainer import pretrain
 from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows, Size, size
 
-OUTPUT, EVERY = Path("benchmarks/results/processes.json"), 10
+EVERY = 10  # steps between evaluations
 COUNTS = (2, 4)  # processes
 
 
@@ -39,8 +38,8 @@ class Learnable(MadeUpRows):
     def __init__(self, count: int, length: int, vocab_size: int) -> None:
         super().__init__(count, length, vocab_size)
         kinds = np.random.default_rng(count).integers(0, 5, (count, 1))
-        pieces = (SPECIAL.mask + 1 + 11 * kinds + np.arange(length) % 11).astype(self.ids.dtype)
-        self.ids = np.where(self.ids > SPECIAL.mask, pieces, self.ids)
+        tokens = (SPECIAL.mask + 1 + 11 * kinds + np.arange(length) % 11).astype(self.ids.dtype)
+        self.ids = np.where(self.ids > SPECIAL.mask, tokens, self.ids)
 
 
 def settings(steps: int) -> Size:
@@ -60,20 +59,19 @@ def train(steps: int, run: Path) -> None:
 
 def curve(steps: int, count: int, run: Path) -> list[float]:
     """The held-out losses of a run with `count` processes."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = str(found.getsockname()[1])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        several = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
     words = [sys.executable, __file__, "--child", "--steps", str(steps), "--run", str(run)]
-    several = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    started = [subprocess.Popen(words, env=os.environ | several | {"RANK": str(k)}, stderr=subprocess.DEVNULL)
-               for k in range(count)]  # fmt: skip
+    shared = os.environ | several | {"OMP_NUM_THREADS": "1"}
+    started = [subprocess.Popen(words, env=shared | {"RANK": str(rank)}) for rank in range(count)]
     if codes := [code for process in started if (code := process.wait())]:
         raise SystemExit(f"{count} processes ended with {codes[0]}")
     return [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 def main() -> None:
-    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse = arguments(__doc__, "processes.json")
     parse.add_argument("--steps", type=int, default=60)
     parse.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parse.add_argument("--run", type=Path, help=argparse.SUPPRESS)
@@ -81,7 +79,7 @@ def main() -> None:
     if options.child:
         train(options.steps, options.run)
         return
-    found: dict[str, Any] = {}
+    origin, found = provenance("torch"), dict[str, Any]()
     with tempfile.TemporaryDirectory() as folder:
         alone = curve(options.steps, 1, Path(folder) / "alone")
         for count in COUNTS:
@@ -91,10 +89,8 @@ def main() -> None:
             found[name] = {str(EVERY * at): max(apart[: at + 1]) for at in range(1, len(apart))}
             print(name, {steps: f"{value:.1e}" for steps, value in found[name].items()}, flush=True)
     shape = settings(options.steps)
-    write_json(OUTPUT, {"what": __doc__, "command": " ".join(["python", *sys.argv]), **provenance(("torch",)),
-                        "largest relative difference by steps": found, "loss of one process": alone,
-                        "settings": plain(shape.config), "vocabulary": shape.vocab_size})  # fmt: skip
-    print(f"wrote {OUTPUT}")
+    facts = {"settings": plain(shape.config), "vocabulary": shape.vocab_size, "loss of one process": alone}
+    write_record(options.output, {"largest relative difference by steps": found, **facts}, origin)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,18 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.reliability.kills import ROOT, command, everything, interrupted
-from benchmarks.reliability.world import MODEL, Ended, Verdict, World, differing, outputs, run
+from benchmarks.harness import ROOT
+from benchmarks.reliability.world import (
+    MODEL,
+    Ended,
+    Verdict,
+    World,
+    differing,
+    everything,
+    outputs,
+    run,
+    stage_command,
+)
 
 STAGE = "pretrain"
 SHARE = 0.15  # of the changes to files: then it is on its way
@@ -62,7 +72,7 @@ for (place, goes_on), texts in ADDED.items():
 
 def settings(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     """Each change once, on a run that was killed on its way."""
-    killed = interrupted(world, STAGE, SHARE)
+    killed = world.interrupted(STAGE, SHARE)
     for what in chance.sample(list(CHANGES), min(tries, len(CHANGES))):
         file, old, new, goes_on, same = CHANGES[what]
         with world.spoilt(killed) as here, world.spoilt(world.before[STAGE]) as alone:
@@ -86,7 +96,7 @@ def start(world: World, here: Path, file: str, old: str, new: str) -> Ended:
     for name in ("electra", "pipelines"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     change(tree / file, old, new)
-    return command(here, STAGE, root=tree)
+    return stage_command(here, STAGE, root=tree)
 
 
 def change(path: Path, old: str, new: str) -> None:

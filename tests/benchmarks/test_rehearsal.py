@@ -10,7 +10,6 @@ from benchmarks import rehearsal, rehearsal_case
 from benchmarks.rehearsal import MEMORY, MODES, PRESETS, Case
 from electra.files import read_json
 from electra.pretraining.step import WARM_UP
-from tests.conftest import ROOT
 
 
 def counted(**changes: Any) -> dict[str, Any]:
@@ -108,25 +107,3 @@ def test_without_a_stand_in_it_says_what_to_do(
     assert rehearsal.main() == 69
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and "has no venv/bin/python" in told and "set-up script" in told
-
-
-def test_the_page_on_the_modern_encoder_says_what_the_record_says():
-    cases = read_json(ROOT / "benchmarks/results/rehearsal.json")["cases"]
-    presets, kernels, nodes, memory = ("small", "modern-small", "base", "modern-base"), [], [], []
-    for preset in presets:
-        (eager,), (recorded,) = (
-            cases[f"{preset}, {mode}, 80 GB, 1 GPU"]["processes"] for mode in ("eager", "compiled recorded")
-        )
-        halves = preset == "modern-base"
-        first, *more = recorded["graphs"]
-        assert more[:-1] == ([first] if halves else [])
-        kernels.append(f"{eager['late step']['launch'] + eager['late step']['gemm']:,}{' (two halves)' * halves}")
-        nodes.append(f"{first:,}{' a half' * halves} + {more[-1]}")
-        memory.append(f"{recorded['peak GiB']:.1f} GiB{' (two halves)' * halves}")
-    page = (ROOT / "docs/modern.md").read_text(encoding="utf-8")
-    for title, cells in (
-        ("kernels of a step, as torch launches them", kernels),
-        ("nodes of the recorded graphs, compiled", nodes),
-        ("memory, compiled and recorded", memory),
-    ):
-        assert f"| {title} | {' | '.join(cells)} |" in page
