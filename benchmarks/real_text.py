@@ -117,13 +117,13 @@ def pretrained(params: Params, folder: Path, arm: str, seed: int, steps: int) ->
 
 def timed(rows: ModelRows, config: ElectraConfig, home: Path) -> tuple[Trained, dict[str, Any]]:
     """Pre-train, or go on; also the processor seconds and commits of all starts that ended or were stopped."""
-    notes, begun, here = home / "cost.json", time.process_time(), commit()
+    notes, begun, here = home / f"cost-{digest(rows.fingerprint(config))[:8]}.json", time.process_time(), commit()
     try:
         launch = Launch(title=home.name, bar=ProgressBar)
         trained = rows.train(config, home, log=lambda step, numbers: None, launch=launch)
     finally:
         seconds = time.process_time() - begun
-        if home.is_dir():  # read here: a run of other settings may have been set aside with its notes
+        if home.is_dir():  # read here: a finished run of other code may have been archived with its notes
             cost = dict(read_json(notes)) if notes.is_file() else {"seconds": 0.0, "commits": []}
             commits = sorted({*cost["commits"], here})
             write_json(notes, {"seconds": round(cost["seconds"] + seconds, 3), "commits": commits})
@@ -154,7 +154,7 @@ def finetuned(params: Params, model: Path, state: Path, arm: str, seed: int, of:
         own = tuple(10 * seed + each for each in plans[task].seeds)
         config = dataclasses.replace(plans[task], seeds=own, arms=(kind,), keep="none")  # type: ignore[arg-type]
         where = {"rows": rows / task, "model": model / "encoder", "state": state}
-        jobs = Plan(task, config, **where, code=code_deps.finetuning()).jobs()  # type: ignore[arg-type]
+        jobs = Plan(task, config, **where, code=code_deps.code("finetune")).jobs()  # type: ignore[arg-type]
         found[task] = [done["metrics"][jobs[0].task.metrics[0]] for done in run_all(jobs, 1)]
         print(f"{state.name} {task}:", *(f"{score:.1f}" for score in found[task]), flush=True)
     return found

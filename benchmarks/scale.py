@@ -107,9 +107,9 @@ def measure(part: str, words: tuple[str, ...], folder: Path) -> dict[str, Any]:
     stages = folder / "made"
     stages.mkdir()
     with Watch(stages) as reading:
-        read = gather(settings, "corpora.x", stages / "corpus", stages / "work-corpus")
+        read = gather(settings, "corpora.x", stages / "corpus", stages / "runs")
     with Watch(stages) as packing:
-        made = make_rows(rows, "tokens.x", stages / "corpus", stages / "rows", stages / "work-rows")
+        made = make_rows(rows, "tokens.x", stages / "corpus", stages / "rows", stages / "runs")
     tokens = made["tokens"]
     return {
         "documents": read["documents"],

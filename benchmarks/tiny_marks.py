@@ -7,6 +7,7 @@ does the work of seed 2 alone and writes no record, so that several processes ca
 """
 
 import dataclasses
+import math
 import statistics
 import sys
 from collections.abc import Sequence
@@ -20,9 +21,11 @@ from electra.config import plain
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import GLUE
+from electra.storage.run_dir import RunFolder
 from pipelines.config.params import Params, load
-from pipelines.stages import baselines, code_deps, corpus, inputs, tasks, tokens
-from pipelines.stages.arms import Arm, train
+from pipelines.stages import baselines, code_deps, corpus, tasks, tokens
+from pipelines.stages.arms import Arm, arm_folder, train
+from pipelines.stages.pretrain import ModelRows
 from pipelines.stages.squad import never_answering
 from pipelines.tracking import Tracker
 
@@ -35,7 +38,6 @@ Scores = dict[str, dict[str, dict[str, float]]]  # metrics or train_metrics, tas
 def prepare(params: Params) -> None:
     """Text, rows and tasks, by the stages themselves."""
     rows, source = params.models[MODEL].tokens, params.finetunings[MODEL].tasks
-    inputs.survey(params)
     for stage, name in ((corpus, params.tokens[rows].corpus), (tasks, source), (tokens, rows)):
         stage.run(name, params, Tracker(None))
 
@@ -45,13 +47,14 @@ def scores_of(params: Params, seed: int) -> tuple[Scores, dict[str, Any]]:
     model, changes = params.models[MODEL], params.changes(MODEL)
     settings = dataclasses.replace(model.electra().pretrain, seed=seed, threads=1)
     arm = Arm(f"tiny on {model.tokens}", seed, dataclasses.replace(model.electra(), pretrain=settings), model.tokens)
-    record, jobs = train(arm, params), []
-    home, rows = arm.folder / record["fingerprint"], Path("build/tasks") / params.finetunings[MODEL].tasks
+    with RunFolder(arm_folder(arm, params), patience=math.inf) as held:
+        home, record = held.path, train(arm, ModelRows(params, arm.tokens, arm.config), held)
+    jobs, rows = [], Path("build/tasks") / params.finetunings[MODEL].tasks
     for task in METRICS:
         config = params.finetune.resolve_squad(changes) if task == SQUAD else params.finetune.resolve(task, changes)
         config = dataclasses.replace(config, seeds=(seed,), arms=ARMS, keep="none")
         where = {"rows": rows / task, "model": home / "point-1", "state": home / "tasks/marks"}
-        jobs += Plan(task, config, **where, code=code_deps.finetuning()).jobs()
+        jobs += Plan(task, config, **where, code=code_deps.code("finetune")).jobs()
     found: Scores = {"metrics": {}, "train_metrics": {}}
     for job, done in zip(jobs, run_all(jobs, 1), strict=True):
         for kind in found.keys() & done.keys():

@@ -15,18 +15,18 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.reliability import disk, power
-from benchmarks.reliability.world import MODEL, STAGES, VARIABLE, Ended, Fault, World, everything, run, stage_command
+from benchmarks.reliability.world import STAGES, VARIABLE, Ended, Fault, World, everything, run, stage_command
 
 FAILURES = {"ENOSPC": disk.full, "EIO": disk.broken, "EACCES": disk.forbidden}
 POLITE = (signal.SIGTERM, signal.SIGINT)
 # stage -> what it reads that an earlier start or stage has left
 READ = {
-    "corpus": [f"runs/corpus-{MODEL}"],
-    "tokens": [f"runs/tokens-{MODEL}", "build/corpus"],
-    "pretrain": [f"runs/pretrain-{MODEL}", "build/tokens"],
-    "glue": [f"runs/glue-{MODEL}", "build/models", "build/tasks"],
-    "squad": [f"runs/squad-{MODEL}", "build/models", "build/tasks"],
-    "ablation": ["runs/ablation-pair", "runs/arms", "build/tokens", "build/tasks"],
+    "corpus": ["runs/corpus"],
+    "tokens": ["runs/tokens", "build/corpus"],
+    "pretrain": ["runs/pretrain", "build/tokens"],
+    "glue": ["runs", "build/models", "build/tasks"],
+    "squad": ["runs", "build/models", "build/tasks"],
+    "ablation": ["runs", "build/tokens", "build/tasks"],
     "predict": ["build/glue"],
 }
 DAMAGE = ("bit", "bit", "bit", "cut", "empty", "deleted", "swapped", "link", "dangling link", "folder")

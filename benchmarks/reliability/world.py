@@ -78,7 +78,7 @@ COMMANDS = {stage: [stage, MODEL] for stage in ("corpus", "tokens", "tasks", "pr
     "predict": ["predict", "build/glue/micro/cola/pretrained-seed1", "rows.txt", "--output", "results/predicted.jsonl"],
 }
 STAGES = tuple(COMMANDS)
-LAST = "runs/pretrain-micro/step-20"
+LAST = "runs/pretrain/*/step-20"
 LEFT = {  # what each leaves; of pre-training the last weights and moments, too
     "corpus": ("build/corpus", "results/corpus"),
     "tokens": ("build/tokens", "results/tokens"),
@@ -139,7 +139,7 @@ class Fault:
 
 def outputs(folder: Path, stage: str) -> dict[str, str]:
     """The hashes of the files that a stage has left."""
-    tops = [folder / name for name in LEFT[stage]]
+    tops = [top for name in LEFT[stage] for top in folder.glob(name)]
     files = [path for top in tops for path in (top, *top.rglob("*")) if path.is_file()]
     return {str(path.relative_to(folder)): sha256_file(path) for path in files}
 

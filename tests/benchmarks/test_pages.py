@@ -1,6 +1,5 @@
 """Tables of the documentation say what the records in benchmarks/results say."""
 
-import json
 import math
 import re
 import statistics
@@ -208,8 +207,3 @@ def test_the_sentences_on_the_scheduler() -> None:
     for stage, what in (("corpus", "units of documents took "), ("rows", "of rows ")):
         unit = runs["1.0e+12 tokens"][stage]
         assert f"{unit['units']:,} {what}{unit['seconds']:.0f} s where {unit['ideal_seconds']:.0f} s" in text
-
-
-def test_records_are_json_with_a_commit() -> None:
-    for path in sorted((ROOT / "benchmarks/results").glob("*.json")):
-        assert re.search(r'"commit": "[0-9a-f]{12}', json.dumps(read_json(path))), path.name

@@ -34,6 +34,9 @@ class InMemory:
     def __init__(self, killed_at: int = -1) -> None:
         self.killed_at = killed_at
 
+    def fingerprint(self, config):
+        return {"config": real_text.of_config(config)}
+
     def train(self, config, run, *, log, launch):
         class Killing(launch.bar):
             def update(bar, done, **numbers):
@@ -48,7 +51,8 @@ class InMemory:
 def test_a_stopped_run_goes_on_and_its_cost_counts(tmp_path):
     with pytest.raises(Stopped, match="after step 10 "):
         real_text.timed(InMemory(killed_at=10), settings(16), tmp_path / "electra-1-16")
-    before = read_json(tmp_path / "electra-1-16/cost.json")
+    (notes,) = (tmp_path / "electra-1-16").glob("cost-*.json")
+    before = read_json(notes)
     found, cost = real_text.timed(InMemory(), settings(16), tmp_path / "electra-1-16")
     assert 0 < before["seconds"] < cost["seconds"] and before["commits"] == cost["commits"]
     direct, _ = real_text.timed(InMemory(), settings(16), tmp_path / "other")
