@@ -48,7 +48,7 @@ from electra.pretraining.flops import step_flops
 from electra.storage.manifest import MANIFEST, read_manifest
 from pipelines.config.params import ModelConfig, Params, load
 from pipelines.report.comparison import decided, difference
-from pipelines.report.data import TITLES
+from pipelines.report.records import TITLES
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
 from pipelines.report.table import signed
 from pipelines.stages import code_deps

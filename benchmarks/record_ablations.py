@@ -13,7 +13,7 @@ from benchmarks.provenance import provenance
 from electra.files import read_json, write_json
 from pipelines.commands.estimate import chosen
 from pipelines.config.params import load
-from pipelines.report.ablation_records import RECORDS
+from pipelines.report.reading import ABLATION_RECORDS
 
 
 def main() -> None:
@@ -35,8 +35,8 @@ def main() -> None:
             "machine": f"{machine['processor']}, {machine['logical_cores']} cores, Python {machine['python']}",
             "versions": origin["versions"],
         }
-        write_json(Path(RECORDS) / f"{name}.json", {**read_json(path), "record": record})
-        print(f"recorded {RECORDS}/{name}.json")
+        write_json(Path(ABLATION_RECORDS) / f"{name}.json", {**read_json(path), "record": record})
+        print(f"recorded {ABLATION_RECORDS}/{name}.json")
 
 
 if __name__ == "__main__":
