@@ -14,8 +14,8 @@ from electra.files import as_written, read_json
 from pipelines.report.comparison import difference
 from pipelines.report.reading import measured_average, measured_squad, measured_tasks
 from pipelines.report.records import number
-from pipelines.report.table import Cell, Column, Spread, Table, flops, left
-from pipelines.report.tables import RULE, verdict
+from pipelines.report.table import NOTES, Cell, Column, Spread, Table, flops, left
+from pipelines.report.tables import verdict
 
 FILES = ("pretrain.json", "glue.json", "squad.json")
 FACTS = ("flops", "steps", "seed", "rows_sha256", "tokenizer_sha256", "threads", "device", "torch")
@@ -31,7 +31,7 @@ def compare(first: str, second: str, root: Path = Path()) -> str:
             title=f"{first} against {second}: pre-trained arms, points on dev",
             columns=(*left("task", "metric"), *arms, Column("difference"), Column("in sd"), *left(f"{first} is")),
             rows=tuple(_rows(*map(_scores, sides))),
-            notes=(RULE, *_cautions(names, sides)),
+            notes=(NOTES["rule"], *_cautions(names, sides)),
         ).markdown()
 
 

@@ -27,7 +27,7 @@ def build(params: Any, out: Path, root: Path = Path()) -> "Inputs":
             write_atomic(folder / f"{table.name}.csv", table.csv())
             write_atomic(folder / f"{table.name}.md", table.markdown())
     report = page.Report(inputs, params, drawn, made, root)
-    write_atomic(out / "report.md", page.markdown(report))
-    write_atomic(out / "index.html", page.render(report))
+    for name, text in page.render(report):
+        write_atomic(out / name, text)
     provenance.write_run(out / "run.js", root)
     return inputs

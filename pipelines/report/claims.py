@@ -8,50 +8,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from pipelines.report.comparison import Difference, decided, detectable, difference
+from pipelines.report.paper import CLAIMS, Claim
 from pipelines.report.records import Ablation, Arm
-from pipelines.report.table import Cell, Table, left, signed
+from pipelines.report.table import NOTES, Cell, Table, left, signed
 
-DECIDED = (
-    "In points of the mean over the tasks that head each column. A statement came out, or is reversed, "
-    "where the 95 % interval of the difference leaves out zero; the tables of the ablations call a difference higher "
-    "or lower only if it is three standard deviations, too. Each pair of arms counts once."
-)
-UNIGRAM = {"generator.kind": "unigram"}
-QUARTER, HALF, FULL = ({"generator.width": width} for width in (0.25, 0.5, 1.0))
-TWO_STAGE = {"objective.training": "two_stage", "objective.sharing": "none", "generator.width": 1.0}
-ADVERSARIAL = {"objective.training": "adversarial"}
-BERT = {"objective.name": "mlm"}
-RESAMPLED, HOT = {"objective.disallow_correct": True}, {"objective.temperature": 2.0}
-
-
-@dataclass(frozen=True)
-class Claim:
-    """`upper` scores above `lower` (`no_gain`: no better than it), by the paper's `source`; `text` says so in words."""
-
-    upper: dict[str, Any]
-    lower: dict[str, Any]
-    source: str
-    text: str
-    no_gain: bool = False
-
-
-CLAIMS = (
-    Claim({}, {"objective.name": "electra_15"}, "Table 5", "ELECTRA above ELECTRA 15 %"),
-    Claim({}, BERT, "Figures 1, 4", "ELECTRA above BERT"),
-    Claim(QUARTER, UNIGRAM, "Figure 3", "generator of 1/4 above unigram"),
-    Claim(HALF, UNIGRAM, "Figure 3", "generator of 1/2 above unigram"),
-    Claim(QUARTER, FULL, "Figure 3", "generator of 1/4 above full size"),
-    Claim(HALF, FULL, "Figure 3", "generator of 1/2 above full size"),
-    Claim({}, TWO_STAGE, "Figure 3", "joint above two-stage training"),
-    Claim({}, ADVERSARIAL, "Figure 3", "joint above adversarial training"),
-    Claim(ADVERSARIAL, BERT, "Figure 3", "adversarial training above BERT"),
-    Claim(RESAMPLED, {}, "appendix", "never sampling the original gains nothing", no_gain=True),
-    Claim(HOT, {}, "appendix", "temperature 2 gains nothing", no_gain=True),
-)
-BY_SIZE = CLAIMS[1]
+BY_SIZE = next(claim for claim in CLAIMS if claim.text == "ELECTRA above BERT")
 
 
 @dataclass(frozen=True)
@@ -106,7 +69,7 @@ def table(ablations: Sequence[Ablation]) -> Table:
         title=f"The paper's statements, and what came out here ({', '.join(dict.fromkeys(a.data for a in ablations))})",
         columns=left("claim", "paper", *groups),
         rows=tuple(rows),
-        notes=(_power(ablations), DECIDED) if rows else (),
+        notes=(_power(ablations), NOTES["decided"]) if rows else (),
     )
 
 

@@ -14,6 +14,7 @@ from electra.finetuning.runs.summary import sd
 from pipelines.report.comparison import mean
 from pipelines.report.records import ARMS, Ablation, Grid, Inputs, Measured, ModelResults, Series
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save
+from pipelines.report.table import CAPTIONS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,15 +34,6 @@ LOOKS: tuple[Look, ...] = (
     (INK, DOTTED, "v"),
     (BLUE, DOTTED, "P"),
 )
-CAPTIONS = {
-    "mlm-loss": "generator's loss at the masked positions, nats",
-    "main-loss": "main network's loss on tokens, nats",
-    "disc-loss": "discriminator's loss × {weight} against always answering with the replaced rate, {weight} · H(r)",
-    "mlm-accuracy": "how often the generator's first choice, and its sample, is the original token",
-    "replaced-rate": "fraction of all tokens that the generator replaced by another",
-    "auc": "discriminator: area under the ROC curve, 0.5 is guessing",
-    "precision-recall": "discriminator, threshold 0.5: precision and recall on replaced tokens",
-}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from run.js (clock, machine, commit), if that is there.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -13,23 +14,14 @@ from typing import Any
 
 import jinja2
 from jinja2.ext import Extension
+from markupsafe import Markup
 
 from pipelines.report import claims, examples, findings, paper, provenance
 from pipelines.report.figures import Drawn
 from pipelines.report.records import Inputs, ModelResults, number
 from pipelines.report.table import MISSING, Spread, Table, flops, integer
 
-SAMPLE_WORLD = (
-    "The sample world is a small made-up world written by a seeded grammar: its articles, its nine tasks and its "
-    "questions only have the form of GLUE and SQuAD. Its scores say whether the method works here; they are not GLUE "
-    "or SQuAD scores."
-)
-PLAY = "http://127.0.0.1:8008/"
 SHOWN_CURVES = ("disc-loss", "auc", "precision-recall")  # the others are folded away
-OTHER_SETTINGS = (
-    "Its settings were others than params.yaml has now: its arms compare with each other, and with nothing else on "
-    "this page."
-)
 
 
 @dataclass(frozen=True)
@@ -70,11 +62,12 @@ def environment() -> jinja2.Environment:
         extensions=[Indented],
     )
     made.filters["percent"] = lambda share: round(100 * share)
+    made.filters["md"] = lambda text: Markup(escape(text, quote=False))  # noqa: S704
     return made
 
 
-def render(report: Report) -> str:
-    """The whole HTML file."""
+def render(report: Report) -> Iterator[tuple[str, str]]:
+    """The name and text of each page: index.html, and report.md to paste or to read in a terminal."""
     inputs, models = report.inputs, report.inputs.models
     shown: set[str] = set()
     notes = {}
@@ -85,29 +78,25 @@ def render(report: Report) -> str:
     for table in provenance.all_tables(inputs, report.params, report.root):
         title = "Ablations: settings of each arm" if table.name.startswith("facts-ablation") else table.title
         sources.setdefault(title, []).append(table)
-    return (
-        environment()
-        .get_template("page.html")
-        .render(
-            inputs=inputs,
-            figures=report.figures,
-            first_figure=report.first_figure,
-            tables=report.tables,
-            notes=notes,
-            headlines=[findings.headline(model, named=len(models) > 1) for model in models],
-            runs=[what_was_run(report, model) for model in models],
-            sample_world=SAMPLE_WORLD if any(model.sample for model in models) else "",
-            learnt_here=[sentence for model in models for sentence in findings.learnt(model)],
-            shortfalls=findings.all_shortfalls(inputs),
-            shown_examples=[_examples(report, model) for model in models],
-            curves=[(model, *_curves(report, model)) for model in models],
-            claims=claims,
-            recorded=recorded,
-            sources=sources,
-            play=PLAY,
-            citation=paper.CITATION,
-        )
-    )
+    content = {
+        "inputs": inputs,
+        "figures": report.figures,
+        "first_figure": report.first_figure,
+        "tables": report.tables,
+        "notes": notes,
+        "headlines": [findings.headline(model, named=len(models) > 1) for model in models],
+        "runs": [what_was_run(report, model) for model in models],
+        "learnt_here": [sentence for model in models for sentence in findings.learnt(model)],
+        "shortfalls": findings.all_shortfalls(inputs),
+        "shown_examples": [_examples(report, model) for model in models],
+        "curves": [(model, *_curves(report, model)) for model in models],
+        "claims": claims,
+        "sources": sources,
+        "citation": paper.PUBLISHED["citation"],
+    }
+    templates = environment()
+    for page in ("report.md", "index.html"):
+        yield page, templates.get_template(page).render(content)
 
 
 def _examples(report: Report, model: ModelResults) -> tuple[Any, ...]:
@@ -153,35 +142,3 @@ def _corpus(report: Report, model: ModelResults) -> str:
     if size:
         parts.append(f"{size / 1e6:.1f} MB" if size < 1e9 else f"{size / 1e9:.2f} GB")
     return ": ".join([model.corpus.replace("_", " "), *([", ".join(parts)] if parts else [])])
-
-
-def recorded(record: dict[str, Any]) -> str:
-    """When, where and how long a recorded run was."""
-    seconds = number(record, "seconds")
-    took = f" in {seconds / 60:.0f} minutes" if seconds else ""
-    said = f"Recorded {record.get('recorded')} at commit {record.get('commit')}{took}, on {record.get('machine')}."
-    return f"{said} {OTHER_SETTINGS}" if record.get("other_settings") else said
-
-
-def markdown(report: Report) -> str:
-    """report.md: the same findings and tables, to paste or to read in a terminal."""
-    inputs, first = report.inputs, report.first_figure
-    lines = [f"# ELECTRA: {', '.join(model.name for model in inputs.models)} ({', '.join(inputs.labels)})", ""]
-    for model in inputs.models:
-        lines += [findings.headline(model, named=len(inputs.models) > 1), ""]
-        lines += [f"- {key}: {value}" for key, value in what_was_run(report, model)] + [""]
-        lines += [SAMPLE_WORLD, ""] if model.sample else []
-    lines += [f"![{first.caption}](figures/{first.name}.svg)", ""] if first else []
-    lines = [escape(line, quote=False) for line in lines]
-    shown = [*(f"{model.name}-tasks" for model in inputs.models), "claims"]
-    lines += [report.tables[name].markdown() for name in shown if name in report.tables]
-    ablations = [f"{ablation.title}: {claims.line(ablation)}" for ablation in inputs.ablations]
-    lists = {
-        "Learnt": [sentence for model in inputs.models for sentence in findings.learnt(model)],
-        "Fell short": findings.all_shortfalls(inputs),
-        "Missing or failed": inputs.missing,
-        "Not run, and gaps in records": inputs.unrun,
-    }
-    for title, sentences in {"Ablations": ablations, **{name: of or ["nothing"] for name, of in lists.items()}}.items():
-        lines += [f"## {title}", "", *(f"- {escape(said, quote=False)}" for said in sentences), ""]
-    return "\n".join(lines).rstrip() + "\n\nEvery table stands in `tables/`, every figure in `figures/`.\n"

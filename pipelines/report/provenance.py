@@ -10,7 +10,7 @@ import platform
 import shutil
 import subprocess
 import time
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ def write_run(path: Path, root: Path = Path()) -> None:
         "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
         "commit": _commit(root),
         "machine": _machine(),
-        "versions": {name: found for name in PACKAGES if (found := _version(name))},
+        "versions": {name: version(name) for name in PACKAGES},
         "durations": {key: value["seconds"] for key, value in timings.items()},
     }
     write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")
@@ -95,11 +95,4 @@ def _output(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        return ""
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
         return ""

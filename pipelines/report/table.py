@@ -7,15 +7,19 @@ in CSV and Markdown it is a column like any other.
 import csv
 import io
 import math
+import tomllib
 from dataclasses import dataclass, field
 from html import escape
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Literal
 
 from electra.finetuning.runs.summary import sd
 from pipelines.report.comparison import mean
 
 MISSING = "–"
+TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
+NOTES, CAPTIONS = TEXTS["notes"], TEXTS["captions"]
 
 
 @dataclass(frozen=True)

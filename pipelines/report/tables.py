@@ -10,40 +10,10 @@ from electra.finetuning.tasks import GLUE
 from pipelines.report import claims, paper
 from pipelines.report.comparison import WORDS, Difference, difference, mean
 from pipelines.report.records import ARMS, METRICS, TITLES, Ablation, Inputs, ModelResults, RecordedRun
-from pipelines.report.table import Cell, Column, Mark, Spread, Table, left, signed
+from pipelines.report.table import NOTES, Cell, Column, Mark, Spread, Table, left, signed
 
 Rows = list[tuple[Cell, ...]]
 
-NOT_COMPARABLE = (
-    "The paper's scores are on the real data sets, ours on the sample world: compare orders and gaps down a column, "
-    "never across."
-)
-OTHER_SCALE = (
-    "Ours are on the data named above: they compare with the paper's only as far as rows, model size and FLOPs do."
-)
-SPREAD = (
-    "± is the standard deviation over fine-tuning seeds of one pre-training; it leaves out how much one pre-training "
-    "differs from the next."
-)
-RECORD = (
-    "The last column is no part of this run: the pre-trained arm of a recorded one with several pre-trainings, ± their "
-    "standard deviation (benchmarks/results)."
-)
-GROUND = (
-    "Chance guesses without looking (for SQuAD: answers nothing), majority gives the commonest training label, bag of "
-    "words and word overlap are linear models of which words occur and of how many two texts share, from the same "
-    "rows. Frozen: the AUC, in points, with which the replaced-token head as pre-training left it tells rows that do "
-    "not fit from those that do."
-)
-RULE = (
-    "A difference counts when it is at least three pooled standard deviations and its 95 % interval leaves out zero; "
-    "all else is inside the noise."
-)
-SPREAD_OF_ARMS = "± is the standard deviation over seeds; each seed is a pre-training and a fine-tuning of its own."
-POINTS = (
-    "A point before the end is a checkpoint of the same run: its learning rate has not come down yet, so a run of that "
-    "length by itself could score higher."
-)
 SPLITS = ("train", "dev", "dev_mismatched", "test", "test_mismatched")
 
 
@@ -104,7 +74,7 @@ def tasks(model: ModelResults) -> Table:
             *([Column(f"a record, {pretrainings} pre-trainings", 1)] if pretrainings else []),
         ),
         rows=tuple(rows),
-        notes=(SPREAD, *([RECORD] if pretrainings else []), GROUND, RULE),
+        notes=(NOTES["spread"], *([NOTES["record"]] if pretrainings else []), NOTES["ground"], NOTES["rule"]),
         strong=frozenset({len(model.tasks)}) if model.average else frozenset(),
     )
 
@@ -144,14 +114,14 @@ def table_2(models: Sequence[ModelResults]) -> Table:
     """Each task: the paper's large models left, ours right."""
     rows: Rows = []
     scores = [{row.name: row.scores["pretrained"] for row in model.tasks} for model in models]
-    for place, task in enumerate(paper.TABLE_2_TASKS):
+    for place, task in enumerate(paper.TABLE_2_TASKS, start=2):
         ours = (Spread(of.get(task, ())) for of in scores)
-        rows.append((GLUE[task].title, *(row[2][place] for row in paper.TABLE_2), *ours))
+        rows.append((GLUE[task].title, *(row[place] for row in paper.TABLE_2), *ours))
     means = []
     for of in scores:  # a seed has a mean if all eight tasks have the seed
         eight = zip(*(of.get(task, ()) for task in paper.TABLE_2_TASKS), strict=False)
         means.append(Spread(tuple(mean(seed) or 0.0 for seed in eight)))
-    rows.append(("mean of the eight", *(row[3] for row in paper.TABLE_2), *means))
+    rows.append(("mean of the eight", *(row[-1] for row in paper.TABLE_2), *means))
     rows.append(("pre-training FLOPs", *(row[1] for row in paper.TABLE_2), *(model.flops for model in models)))
     columns = (
         *left("task"),
@@ -165,9 +135,7 @@ def table_4(models: Sequence[ModelResults]) -> Table:
     """Question answering: the paper's columns left, ours right."""
     versions = sorted({version for model in models for version in model.versions})
     ours = [(f"squad {version}", metric) for version in versions for metric in ("exact", "f1")]
-    rows: Rows = [
-        (row.model, row.exact_1, row.f1_1, row.exact_2, row.f1_2, *("" for _ in ours)) for row in paper.TABLE_4
-    ]
+    rows: Rows = [(*row, *("" for _ in ours)) for row in paper.TABLE_4]
     for model in models:
         scores = {(row.name, row.metric): Spread(row.scores["pretrained"]) for row in model.squad}
         rows.append((f"{model.name} (ours)", "", "", "", "", *map(scores.get, ours)))
@@ -202,7 +170,7 @@ def _ours(models: Sequence[ModelResults]) -> str:
 def caution(ours: Sequence[ModelResults | Ablation]) -> tuple[str, ...]:
     """What a reader must know before comparing ours with the paper's."""
     labels = {one.data for one in ours}
-    notes = {NOT_COMPARABLE: "sample world" in labels, OTHER_SCALE: bool(labels - {"sample world"})}
+    notes = {NOTES["not_comparable"]: "sample world" in labels, NOTES["other_scale"]: bool(labels - {"sample world"})}
     return tuple(note for note, holds in notes.items() if holds)
 
 
@@ -219,7 +187,7 @@ def of_ablation(ablation: Ablation) -> Iterator[Table]:
             rows=tuple(
                 (arm.label, *(Spread(arm.tasks.get(task, ())) for task in ablation.tasks)) for arm in ablation.arms
             ),
-            notes=(SPREAD_OF_ARMS,),
+            notes=(NOTES["spread_of_arms"],),
         )
 
 
@@ -252,7 +220,7 @@ def arms(ablation: Ablation) -> Table:
             Column("steps", under="FLOPs", suffix=" steps"),
         ),
         rows=tuple(rows),
-        notes=(*(caution([ablation]) if beside else ()), SPREAD_OF_ARMS, RULE),
+        notes=(*(caution([ablation]) if beside else ()), NOTES["spread_of_arms"], NOTES["rule"]),
     )
 
 
@@ -271,7 +239,7 @@ def points(ablation: Ablation) -> Table:
         title=f"{ablation.title}: points of each run ({ablation.origin})",
         columns=(*left("arm"), Column("parameters"), Column("FLOPs of the run"), *scored),
         rows=tuple(rows),
-        notes=(SPREAD_OF_ARMS, POINTS),
+        notes=(NOTES["spread_of_arms"], NOTES["points"]),
     )
 
 
