@@ -30,7 +30,7 @@ def compare(first: str, second: str, root: Path = Path()) -> str:
             name="compare",
             title=f"{first} against {second}: pre-trained arms, points on dev",
             columns=(*left("task", "metric"), *arms, Column("difference"), Column("in sd"), *left(f"{first} is")),
-            rows=tuple(_rows(*map(_scores, sides))),
+            rows=_rows(*map(_scores, sides)),
             notes=(NOTES["rule"], *_cautions(names, sides)),
         ).markdown()
 

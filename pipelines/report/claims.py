@@ -64,13 +64,9 @@ def table(ablations: Sequence[Ablation]) -> Table:
     for text, grouped in found.items():
         source = "; ".join(dict.fromkeys(one.paper for _, one in grouped))
         rows.append((text, source, *(_summary([one for of, one in grouped if of == group]) for group in groups)))
-    return Table(
-        name="claims",
-        title=f"The paper's statements, and what came out here ({', '.join(dict.fromkeys(a.data for a in ablations))})",
-        columns=left("claim", "paper", *groups),
-        rows=tuple(rows),
-        notes=(_power(ablations), NOTES["decided"]) if rows else (),
-    )
+    title = f"The paper's statements, and what came out here ({', '.join(dict.fromkeys(a.data for a in ablations))})"
+    notes = (_power(ablations), NOTES["decided"]) if rows else ()
+    return Table("claims", title, left("claim", "paper", *groups), rows, notes)
 
 
 def _group(ablation: Ablation) -> str:

@@ -22,6 +22,7 @@ from pipelines.report.table import integer
 
 SENTENCES, TOKENS = 6, 96
 CONTEXT = 260  # characters of context shown around an answer
+RIGHT, WRONG = {False: "Right", True: "Right to give no answer"}, {False: "Wrong", True: "Wrong to answer"}
 LABELS = {
     "cola": {"0": "unacceptable", "1": "acceptable"},
     "sst2": {"0": "negative", "1": "positive"},
@@ -121,18 +122,13 @@ def answers(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
     """A question answered right and one wrong by the first pre-trained seed, each with and without an answer."""
     for version in model.versions:
         rows = _rows(root / f"build/tasks/{model.tasks_source}/{SQUAD.get(version, '')}/dev.jsonl")
-        predictions = (
-            _read(_first(root / f"build/squad/{model.name}/{version}", "pretrained", ".json"), read_json) or {}
-        )
+        folder = root / f"build/squad/{model.name}/{version}"
+        predictions = _read(_first(folder, "pretrained", ".json"), read_json) or {}
         scores = question_scores(rows, predictions, version) if rows and predictions else {}  # type: ignore[arg-type]
-        for heading, right, impossible in (
-            ("Right", True, False),
-            ("Right to give no answer", True, True),
-            ("Wrong", False, False),
-            ("Wrong to answer", False, True),
-        ):
-            group = [row for row in rows if row["id"] in scores and bool(scores[row["id"]][0]) is right]
-            group = [row for row in group if bool(row["impossible"]) is impossible]
+        groups: dict[str, list[Any]] = {name: [] for name in (*RIGHT.values(), *WRONG.values())}
+        for row in rows if scores else ():
+            groups[(RIGHT if scores[row["id"]][0] else WRONG)[bool(row["impossible"])]].append(row)
+        for heading, group in groups.items():
             if group:
                 row, share = group[0], f"{integer(len(group))} of {integer(len(rows))} questions"
                 predicted = predictions.get(row["id"])

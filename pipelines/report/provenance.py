@@ -49,7 +49,7 @@ def all_tables(inputs: Inputs, params: Any, root: Path = Path()) -> list[Table]:
 
 
 def _pairs(name: str, title: str, rows: list[tuple[str, Any]]) -> Table:
-    cells = tuple((key, flops(value) if isinstance(value, float) else str(value)) for key, value in rows)
+    cells = [(key, flops(value) if isinstance(value, float) else str(value)) for key, value in rows]
     return Table(name, title, left("what", "value"), cells)
 
 

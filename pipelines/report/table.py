@@ -8,6 +8,7 @@ import csv
 import io
 import math
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import groupby
@@ -89,7 +90,7 @@ class Table:
     name: str
     title: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: Sequence[tuple[Cell, ...]]
     notes: tuple[str, ...] = ()
     strong: frozenset[int] = field(default_factory=frozenset)
 
@@ -100,11 +101,9 @@ class Table:
     @property
     def layout(self) -> dict[int, list[int]]:
         """The columns that HTML shows side by side, each with those below it (unless empty), by index."""
-        filled = [
-            i for i, column in enumerate(self.columns) if column.under and any(row[i] is not None for row in self.rows)
-        ]
-        shown = [i for i, column in enumerate(self.columns) if not column.under]
-        return {i: [j for j in filled if self.columns[j].under == self.columns[i].title] for i in shown}
+        filled = [i for i in range(len(self.columns)) if any(row[i] is not None for row in self.rows)]
+        shown = [(i, column.title) for i, column in enumerate(self.columns) if not column.under]
+        return {i: [j for j in filled if self.columns[j].under == title] for i, title in shown}
 
     @property
     def groups(self) -> list[tuple[str, int]]:

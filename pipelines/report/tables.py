@@ -13,6 +13,10 @@ from pipelines.report.records import ARMS, METRICS, TITLES, Ablation, Inputs, Mo
 from pipelines.report.table import NOTES, Cell, Column, Mark, Spread, Table, left, signed
 
 Rows = list[tuple[Cell, ...]]
+Columns = tuple[Column, ...]
+Models = Sequence[ModelResults]
+
+BOTH = tuple(Column(title, 1) for title in ARMS.values())
 
 SPLITS = ("train", "dev", "dev_mismatched", "test", "test_mismatched")
 
@@ -67,13 +71,13 @@ def tasks(model: ModelResults) -> Table:
             Column("frozen", 1, under="pre-trained", suffix=" frozen"),
             Column("pre-trained, on train", 1, under="pre-trained", suffix=" on train"),
             Column("from scratch, on train", 1, under="from scratch", suffix=" on train"),
-            *(Column(title, 1) for title in ARMS.values()),
+            *BOTH,
             Column("difference"),
             Column("in sd", under="difference", suffix=" sd"),
             *left("pre-trained is"),
             *([Column(f"a record, {pretrainings} pre-trainings", 1)] if pretrainings else []),
         ),
-        rows=tuple(rows),
+        rows=rows,
         notes=(NOTES["spread"], *([NOTES["record"]] if pretrainings else []), NOTES["ground"], NOTES["rule"]),
         strong=frozenset({len(model.tasks)}) if model.average else frozenset(),
     )
@@ -81,36 +85,28 @@ def tasks(model: ModelResults) -> Table:
 
 def metrics(model: ModelResults) -> Table:
     """Every metric of every task, for those who want another than the one that counts."""
-    return Table(
-        name=f"{model.name}-metrics",
-        title=f"{model.name}: every metric, points on dev ({model.data})",
-        columns=(*left("task", "metric"), *(Column(title, 1) for title in ARMS.values())),
-        rows=tuple(
-            (task.title, METRICS.get(name, name.replace("_", " ")), *(Spread(arms.get(arm, ())) for arm in ARMS))
-            for task in model.tasks
-            for name, arms in task.others.items()
-        ),
-    )
+    title = f"{model.name}: every metric, points on dev ({model.data})"
+    rows: Rows = [
+        (task.title, METRICS.get(name, _words(name)), *(Spread(arms.get(arm, ())) for arm in ARMS))
+        for task in model.tasks
+        for name, arms in task.others.items()
+    ]
+    return Table(f"{model.name}-metrics", title, (*left("task", "metric"), *BOTH), rows)
 
 
-def table_1(models: Sequence[ModelResults]) -> Table:
+def table_1(models: Models) -> Table:
     """Score against pre-training FLOPs; ablations, whose means are over other tasks, have tables of their own."""
     rows: Rows = [(name, size, cost, score, "") for name, cost, size, score in paper.TABLE_1]
     for model in models:
         scores = model.average.scores["pretrained"] if model.average else ()
         name = f"{model.name} (ours, {len(model.tasks)} tasks)"
         rows.append((name, model.parameters, model.flops, "", Spread(scores)))
-    columns = (
-        *left("model"),
-        Column("parameters"),
-        Column("pre-training FLOPs"),
-        Column("GLUE dev", 1, group="paper"),
-        Column("mean of the tasks", 1, group=_ours(models)),
-    )
+    scored = (Column("GLUE dev", 1, group="paper"), Column("mean of the tasks", 1, group=_ours(models)))
+    columns = (*left("model"), Column("parameters"), Column("pre-training FLOPs"), *scored)
     return _published("1", "score and pre-training FLOPs", models, columns, rows, range(len(paper.TABLE_1), len(rows)))
 
 
-def table_2(models: Sequence[ModelResults]) -> Table:
+def table_2(models: Models) -> Table:
     """Each task: the paper's large models left, ours right."""
     rows: Rows = []
     scores = [{row.name: row.scores["pretrained"] for row in model.tasks} for model in models]
@@ -131,7 +127,7 @@ def table_2(models: Sequence[ModelResults]) -> Table:
     return _published("2", "each task, without WNLI", models, columns, rows, [len(rows) - 2])
 
 
-def table_4(models: Sequence[ModelResults]) -> Table:
+def table_4(models: Models) -> Table:
     """Question answering: the paper's columns left, ours right."""
     versions = sorted({version for model in models for version in model.versions})
     ours = [(f"squad {version}", metric) for version in versions for metric in ("exact", "f1")]
@@ -146,24 +142,17 @@ def table_4(models: Sequence[ModelResults]) -> Table:
     return _published("4", "question answering, single models", models, columns, rows, strong)
 
 
-def _published(
-    number: str,
-    what: str,
-    models: Sequence[ModelResults],
-    columns: tuple[Column, ...],
-    rows: Rows,
-    strong: Sequence[int],
-) -> Table:
+def _published(number: str, what: str, models: Models, columns: Columns, rows: Rows, strong: Sequence[int]) -> Table:
     """A table of the paper with ours beside its own."""
     title = f"Paper, Table {number}: {what} (ours: {_data(models) or 'missing'})"
-    return Table(f"paper-{number}", title, columns, tuple(rows), caution(models), frozenset(strong))
+    return Table(f"paper-{number}", title, columns, rows, caution(models), frozenset(strong))
 
 
-def _data(models: Sequence[ModelResults]) -> str:
+def _data(models: Models) -> str:
     return ", ".join(dict.fromkeys(model.data for model in models))
 
 
-def _ours(models: Sequence[ModelResults]) -> str:
+def _ours(models: Models) -> str:
     return f"ours, {_data(models)}" if models else "ours"
 
 
@@ -180,15 +169,7 @@ def of_ablation(ablation: Ablation) -> Iterator[Table]:
     if any(arm.points for arm in ablation.arms):
         yield points(ablation)
     if any(arm.tasks for arm in ablation.arms):
-        yield Table(
-            name=f"ablation-{ablation.name}-tasks",
-            title=f"{ablation.title}: each task ({ablation.origin})",
-            columns=(*left("arm"), *(Column(title, 1) for title in ablation.tasks.values())),
-            rows=tuple(
-                (arm.label, *(Spread(arm.tasks.get(task, ())) for task in ablation.tasks)) for arm in ablation.arms
-            ),
-            notes=(NOTES["spread_of_arms"],),
-        )
+        yield arm_tasks(ablation)
 
 
 def arms(ablation: Ablation) -> Table:
@@ -219,7 +200,7 @@ def arms(ablation: Ablation) -> Table:
             Column("FLOPs", group=ours),
             Column("steps", under="FLOPs", suffix=" steps"),
         ),
-        rows=tuple(rows),
+        rows=rows,
         notes=(*(caution([ablation]) if beside else ()), NOTES["spread_of_arms"], NOTES["rule"]),
     )
 
@@ -234,26 +215,27 @@ def points(ablation: Ablation) -> Table:
         rows.append((arm.label, size, arm.flops, *map(scores.get, fractions)))
     group = f"ours, {ablation.data}: mean of the tasks when so much of the run is done"
     scored = (Column(f"{100 * fraction:g} %", 1, group=group) for fraction in fractions)
-    return Table(
-        name=f"ablation-{ablation.name}-points",
-        title=f"{ablation.title}: points of each run ({ablation.origin})",
-        columns=(*left("arm"), Column("parameters"), Column("FLOPs of the run"), *scored),
-        rows=tuple(rows),
-        notes=(NOTES["spread_of_arms"], NOTES["points"]),
-    )
+    columns = (*left("arm"), Column("parameters"), Column("FLOPs of the run"), *scored)
+    title = f"{ablation.title}: points of each run ({ablation.origin})"
+    return Table(f"ablation-{ablation.name}-points", title, columns, rows, (NOTES["spread_of_arms"], NOTES["points"]))
+
+
+def arm_tasks(ablation: Ablation) -> Table:
+    """Each arm's score on each task."""
+    title, tasks = f"{ablation.title}: each task ({ablation.origin})", ablation.tasks
+    rows: Rows = [(arm.label, *(Spread(arm.tasks.get(task, ())) for task in tasks)) for arm in ablation.arms]
+    columns = (*left("arm"), *(Column(task, 1) for task in tasks.values()))
+    return Table(f"ablation-{ablation.name}-tasks", title, columns, rows, (NOTES["spread_of_arms"],))
 
 
 def recorded(run: RecordedRun) -> Table:
     """The scores of a recorded run."""
-    arms = (Column(title, 1) for title in ARMS.values())
-    return Table(
-        name=f"record-{run.name}",
-        title=f"{run.name}: recorded run, points on dev ({run.data})",
-        columns=(*left("task"), *left("metric", under="task"), Column("train rows"), *arms),
-        rows=tuple(
-            (row.title, row.metric, row.train_rows, *(Spread(row.scores[arm]) for arm in ARMS)) for row in run.tasks
-        ),
-    )
+    title = f"{run.name}: recorded run, points on dev ({run.data})"
+    columns = (*left("task"), *left("metric", under="task"), Column("train rows"), *BOTH)
+    rows: Rows = [
+        (row.title, row.metric, row.train_rows, *(Spread(row.scores[arm]) for arm in ARMS)) for row in run.tasks
+    ]
+    return Table(f"record-{run.name}", title, columns, rows)
 
 
 def texts(inputs: Inputs) -> Table:
@@ -266,18 +248,9 @@ def texts(inputs: Inputs) -> Table:
         unreadable += f" ({why})" if why != "0" else ""
         if values:
             rows.append((_words(name), values.get("documents"), values.get("lines"), size, dropped, unreadable))
-    return Table(
-        name="data-text",
-        title=f"Text for pre-training ({', '.join(map(_words, inputs.corpora))})",
-        columns=(
-            *left("corpus"),
-            Column("documents"),
-            Column("lines"),
-            Column("MB", 1),
-            *left("dropped", "quarantined"),
-        ),
-        rows=tuple(rows),
-    )
+    title = f"Text for pre-training ({', '.join(map(_words, inputs.corpora))})"
+    columns = (*left("corpus"), Column("documents"), Column("lines"), Column("MB", 1), *left("dropped", "quarantined"))
+    return Table("data-text", title, columns, rows)
 
 
 def token_rows(inputs: Inputs) -> Table:
@@ -291,12 +264,8 @@ def token_rows(inputs: Inputs) -> Table:
             unknown = None if "unknown_rate" not in values else f"{100 * values['unknown_rate']:.2f} %"
             counts = (train.get("rows"), train.get("tokens"), valid.get("rows"))
             rows.append((_words(name), values.get("vocab_size"), str(length), *counts, padding, unknown))
-    return Table(
-        name="data-rows",
-        title=f"Rows for pre-training ({', '.join(map(_words, inputs.tokens))})",
-        columns=(*left("rows"), *map(Column, titles)),
-        rows=tuple(rows),
-    )
+    title = f"Rows for pre-training ({', '.join(map(_words, inputs.tokens))})"
+    return Table("data-rows", title, (*left("rows"), *map(Column, titles)), rows)
 
 
 def task_rows(name: str, values: dict[str, Any]) -> Table:
@@ -309,12 +278,8 @@ def task_rows(name: str, values: dict[str, Any]) -> Table:
         splits = counts[task]
         read = (splits[split].get("rows") if split in splits else None for split in present)
         rows.append((TITLES.get(task, task), *read, sum(split.get("quarantined", 0) for split in splits.values())))
-    return Table(
-        name=f"data-tasks-{name}",
-        title=f"Task rows ({_words(name)})",
-        columns=(*left("task"), *(Column(split.replace("_", ", ")) for split in present), Column("quarantined")),
-        rows=tuple(rows),
-    )
+    columns = (*left("task"), *(Column(split.replace("_", ", ")) for split in present), Column("quarantined"))
+    return Table(f"data-tasks-{name}", f"Task rows ({_words(name)})", columns, rows)
 
 
 def _reasons(counts: Any) -> str:
