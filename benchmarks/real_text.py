@@ -36,7 +36,7 @@ from electra.pretraining.trainer import Launch, Trained
 from electra.storage.manifest import MANIFEST, read_manifest
 from pipelines.config.params import Params
 from pipelines.report.comparison import decided, difference
-from pipelines.report.data import TITLES
+from pipelines.report.records import TITLES
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
 from pipelines.report.table import signed
 from pipelines.runtime.progress_bar import ProgressBar

@@ -13,7 +13,7 @@ from benchmarks.harness import arguments, provenance, write_record
 from electra.files import read_json
 from pipelines.commands.estimate import chosen
 from pipelines.config.params import load
-from pipelines.report.ablation_records import RECORDS
+from pipelines.report.reading import ABLATION_RECORDS
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
             "machine": f"{machine['processor']}, {machine['logical_cores']} cores, Python {machine['python']}",
             "versions": origin["versions"],
         }
-        write_record(Path(RECORDS) / f"{name}.json", {**read_json(path), "record": record}, {})
+        write_record(Path(ABLATION_RECORDS) / f"{name}.json", {**read_json(path), "record": record}, {})
 
 
 if __name__ == "__main__":
