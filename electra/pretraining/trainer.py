@@ -25,7 +25,7 @@ from electra.optim.precision import choose
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.dataloader import Data, Feed, part
 from electra.pretraining.distributed import World, join
-from electra.pretraining.evaluation import add_sums, collapse, collapsed, evaluate, metrics, read_sums
+from electra.pretraining.evaluation import add_sums, collapse, evaluate, metrics, read_sums
 from electra.pretraining.flops import phase_flops, training_steps
 from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.networks import Generator
@@ -187,7 +187,7 @@ class Trainer:
         """From where the run stands to its end, or to the first signal."""
         settings, world, steps = self.config.pretrain, self.world, self.steps
         self.saved = self.evaluated = self.clock = time.monotonic()
-        self.logged, self.collapse_told = self.first, False
+        self.logged, self.warned_of_collapse = self.first, False
         self.model.train()
         if self.first == 0:
             self.evaluate(0)
@@ -304,10 +304,10 @@ class Trainer:
         """Say once, not at every look, that the discriminator has given up."""
         stage = self.stage(done)
         warm = self.config.pretrain.warmup + (self.steps // 2 if stage == "discriminator" else 0)
-        given_up = stage != "generator" and done > warm and collapsed(numbers)
-        told, self.collapse_told = self.collapse_told, given_up
-        if given_up and not told:
-            self.tell(f"WARNING at step {done:,}: {collapse(numbers)}")
+        found = collapse(numbers) if stage != "generator" and done > warm else ""
+        if found and not self.warned_of_collapse:
+            self.tell(f"WARNING at step {done:,}: {found}")
+        self.warned_of_collapse = bool(found)
 
     # ── save, refuse ──
 
