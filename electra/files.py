@@ -22,7 +22,7 @@ from typing import Any
 from electra.errors import BadInput, Busy, CorruptFile, OutOfRoom
 
 AGAIN = "run the stage that makes it again"
-LOCK = ".lock"  # in a folder that is held: by whom
+LOCK = ".lock"  # in a locked folder: who holds it
 REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 IN_THE_WAY = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP}
 

@@ -1,4 +1,4 @@
-"""How good both networks are on held-out rows, and whether the discriminator has collapsed.
+"""Metrics of both networks on held-out rows, and whether the discriminator has collapsed.
 
 Every evaluation masks and samples with the same random numbers, so two points of a curve differ by the weights alone.
 """
