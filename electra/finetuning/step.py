@@ -100,7 +100,7 @@ class Step:
             if key not in self.recorded:
                 self.recorded[key] = recorded(self.record, work)
         except RecordingError as error:
-            error.tell()
+            error.warn()
             self.record, self.recorded, self.places = None, {}, None
             return work()
         replay, result = self.recorded[key]

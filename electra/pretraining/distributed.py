@@ -1,4 +1,4 @@
-"""One process or many (torchrun): who computes which rows, what is summed, and which process reads and writes.
+"""One process or many (torchrun): which rows each computes, what is summed, and which process reads and writes.
 
 A batch is cut into slices, the same ones for any number of processes: `pretrain.accumulate` of them, or more where the
 processes, or a CPU's threads (step.py), ask for it. Each process takes its share of the slices. Rows, masks, samples
@@ -26,7 +26,7 @@ from electra.workers import rank
 
 
 class World:
-    """The processes of a run as one of them sees them; `main` is the one that reads, writes and speaks."""
+    """The processes of a run as one of them sees them; `main` is the one that reads, writes and prints."""
 
     def __init__(self, rank: int, size: int, device: torch.device) -> None:
         self.rank, self.size, self.device = rank, size, device

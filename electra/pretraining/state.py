@@ -44,7 +44,7 @@ class State:
     copies: checkpoint.Groups = field(default_factory=dict)  # on the host, what is being written
 
     def require_room(self, keep: int) -> None:
-        """Refuse at the start a disk that cannot take the checkpoints: one more than are kept, for a moment."""
+        """Refuse at the start a disk without room for the checkpoints: one more than `keep` while one is written."""
         if not self.world.main:
             return
         one = sum(tensor.numel() * tensor.element_size() for tensor in self.names) * 3  # weights and two moments
@@ -97,14 +97,14 @@ class State:
             torch.cuda.synchronize(self.world.device)
 
     def check(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
-        """Refuse a checkpoint of another run."""
+        """Raise CorruptFile for a checkpoint of another run."""
         if (theirs := identity(progress)) != self.fingerprint:
             changes = describe(differences(theirs or {}, self.fingerprint))
             raise CorruptFile(self.run, f"holds a checkpoint of another run ({changes})", "one of this run")
         self.check_shapes(groups)
 
     def check_shapes(self, groups: checkpoint.Groups) -> None:
-        """Refuse a checkpoint whose tensors are not those of these networks."""
+        """Raise CorruptFile for a checkpoint whose tensors have other names or shapes than these networks'."""
         tensors = {"model": {name: parameter for parameter, name in self.names.items()}}
         tensors["optimizer"] = state_tensors(self.optimizer, self.names)
         for file, expected in tensors.items():
@@ -117,7 +117,7 @@ class State:
                     )
 
     def load(self) -> dict[str, Any] | None:
-        """Take up the newest good checkpoint and return its progress; None if there is none."""
+        """Load the newest good checkpoint and return its progress; None if there is none."""
         newest = checkpoint.load_newest(self.run, self.check) if self.world.main else None
         progress: dict[str, Any] | None = self.world.broadcast_object(newest and newest[2])
         if progress is None:

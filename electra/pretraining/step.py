@@ -78,7 +78,7 @@ class Step:
     def __call__(self, slices: Sequence[Batch], seeds: Sequence[int], stage: str) -> tuple[dict[str, Tensor], Tensor]:
         """Train on this process's slices of a batch; (detached sums over them, gradient norm before clipping)."""
         kind = (stage, slices[0].ids_BT.shape)
-        if kind != self.kind:  # other work, or work of another shape: all that is recorded is of no use
+        if kind != self.kind:  # another stage or shape: the recordings are of no use
             self.kind, self.calls, self.recorded = kind, 0, {}
             self.optimizer.zero_grad(set_to_none=True)
         if self.record and not self.calls:
@@ -159,7 +159,7 @@ class Step:
             try:
                 self.recorded[name] = recorded(self.record, work)
             except RecordingError as error:
-                error.tell()
+                error.warn()
                 self.record, self.recorded = None, {}
         if name not in self.recorded:
             return work()

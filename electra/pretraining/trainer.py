@@ -25,7 +25,7 @@ from electra.optim.precision import choose
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.dataloader import Data, Feed, part
 from electra.pretraining.distributed import World, join
-from electra.pretraining.evaluation import add_sums, collapse, collapsed, evaluate, metrics, read_sums
+from electra.pretraining.evaluation import add_sums, collapse, evaluate, metrics, read_sums
 from electra.pretraining.flops import phase_flops, training_steps
 from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.networks import Generator
@@ -61,7 +61,7 @@ Log = Callable[[int, dict[str, float]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How a run is started and shown, which bears on no number of it."""
+    """How a run is started and shown; no number depends on it."""
 
     title: str = "pretrain"
     device: torch.device | None = None
@@ -155,19 +155,19 @@ class Trainer:
         if "step" in progress:
             self.first = progress["step"]
             self.precision = progress.get("precision", self.precision)  # a run keeps its own wherever it goes on
-            self.tell(f"resuming at step {self.first:,} of {self.steps:,}")
+            self.notify(f"resuming at step {self.first:,} of {self.steps:,}")
         self.state.require_room(settings.keep_checkpoints)
         self.history = History(self.run / "metrics.jsonl" if world.main else None, progress["history"])
         self.continued, self.code = progress["continued"], run_dir.versions(progress)
         if self.code and launch.code and (files := changed_files(self.code[-1][1], launch.code)):
-            self.tell(f"the code has changed at step {self.first:,} ({files}); `--restart` would begin anew")
+            self.notify(f"the code has changed at step {self.first:,} ({files}); `--restart` would begin anew")
         if launch.code and (not self.code or self.code[-1][1] != launch.code):
             self.code = [*self.code, [self.first, launch.code]]
         if self.stage(self.first) == "discriminator" and isinstance(self.model.generator, Generator):
             self.model.generator.requires_grad_(False)
         on_gpu = self.device.type == "cuda"
         if on_gpu and settings.compile == "auto" and not lacks_to_compile():
-            self.tell("compiling: the first steps take a minute or two, and again for rows of another length")
+            self.notify("compiling: the first steps take a minute or two, and again for rows of another length")
             compile_parts(self.model)
         record = CudaRecorder(self.device) if on_gpu and settings.compile != "off" else None
         how = {"precision": self.precision, "record": record, "halved": self.halved}
@@ -187,7 +187,7 @@ class Trainer:
         """From where the run stands to its end, or to the first signal."""
         settings, world, steps = self.config.pretrain, self.world, self.steps
         self.saved = self.evaluated = self.clock = time.monotonic()
-        self.logged, self.collapse_told = self.first, False
+        self.logged, self.warned_of_collapse = self.first, False
         self.model.train()
         if self.first == 0:
             self.evaluate(0)
@@ -200,7 +200,7 @@ class Trainer:
                 due = done == self.end or self.is_due(done, "save", self.saved)
                 looked_at = done % settings.log_every == 0
                 if done - self.begun == SETTLED:  # once all is compiled and recorded
-                    self.feed.hold_if_room()
+                    self.feed.cache_on_gpu_if_room()
                 if world.main:
                     self.launch.announce(self, done)
                 if due or looked_at or self.device.type == "cpu":
@@ -253,8 +253,8 @@ class Trainer:
         late = time.monotonic() - last >= minutes * 60
         return done == self.steps or (done % every == 0 and self.world.any_rank(late))
 
-    def tell(self, sentence: str) -> None:
-        """Say something once, whatever the number of processes."""
+    def notify(self, sentence: str) -> None:
+        """Print a line from the main process alone."""
         if self.world.main:
             print(f"{self.title}: {sentence}", file=sys.stderr, flush=True)
 
@@ -272,7 +272,7 @@ class Trainer:
         return shown["loss"]
 
     def evaluate(self, done: int) -> None:
-        """Add a record of held-out rows, and of the mean loss since the last one, to the history."""
+        """Add the metrics of held-out rows, and the mean training loss since the last evaluation, to the history."""
         count, stage = self.config.pretrain.eval_batches, self.stage(done)
         slices = (part(self.held_out.batch(i), k, self.slices) for i in range(count) for k in self.mine)
         numbers = evaluate(self.model, ((batch, stage) for batch in slices), count, self.world, self.step.map)
@@ -288,7 +288,7 @@ class Trainer:
             self.state.sums["eval"], self.logged = {}, done
 
     def send(self, done: int, numbers: dict[str, float]) -> None:
-        """To whoever listens to the main process."""
+        """Hand numbers to the listener of the main process."""
         if self.world.main:
             self.listener(done, numbers)
 
@@ -304,10 +304,10 @@ class Trainer:
         """Say once, not at every look, that the discriminator has given up."""
         stage = self.stage(done)
         warm = self.config.pretrain.warmup + (self.steps // 2 if stage == "discriminator" else 0)
-        given_up = stage != "generator" and done > warm and collapsed(numbers)
-        told, self.collapse_told = self.collapse_told, given_up
-        if given_up and not told:
-            self.tell(f"WARNING at step {done:,}: {collapse(numbers)}")
+        found = collapse(numbers) if stage != "generator" and done > warm else ""
+        if found and not self.warned_of_collapse:
+            self.notify(f"WARNING at step {done:,}: {found}")
+        self.warned_of_collapse = bool(found)
 
     # ── save, refuse ──
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from electra.config import digest
 from electra.errors import BadInput, CorruptFile, UserError
-from electra.files import free_name, hold_folder, lock_folder, read_json, rename, write_json
+from electra.files import free_name, lock_folder, read_json, rename, write_json
 from electra.storage import checkpoint
 from electra.storage.checkpoint import Groups, Progress
 from electra.storage.fingerprint import Code, Fingerprint, changed_files, describe, differences
@@ -59,7 +59,7 @@ class RunFolder:
         self.path, self.patience, self._lock = path, patience, contextlib.ExitStack()
 
     def __enter__(self) -> "RunFolder":
-        self._lock.enter_context(hold_folder(self.path, self.patience))
+        self._lock.enter_context(lock_folder(self.path, self.patience))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadConfig, CorruptFile, NoAccess, SourceUnreachable, UserError
-from electra.files import hold_folder, remove, rename, room, safe_join, sha256_bytes, sha256_file
+from electra.files import lock_folder, remove, rename, room, safe_join, sha256_bytes, sha256_file
 from electra.storage.manifest import read_notes, sha256_once, write_sealed
 from pipelines.runtime.progress_bar import ProgressBar
 
@@ -65,7 +65,7 @@ def _copied(url: str, where: str) -> tuple[Path, list[str]]:
     """Copy what is not here yet; the folder, and the names in it."""
     stem = url.rstrip("/*").rpartition("/")[2].partition(".")[0].strip("*?[]") or "files"
     home = Path(os.environ.get(VARIABLE) or FOLDER) / f"{stem}-{sha256_bytes(url.encode())[:8]}"
-    with hold_folder(home, math.inf):
+    with lock_folder(home, math.inf):
         notes = {"names": [], "files": {}} | read_notes(home / NOTES) | {"url": url}
         try:
             with reaching(url, where) as (system, path):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import Busy
-from electra.files import hold_folder, remove, rename
+from electra.files import lock_folder, remove, rename
 from pipelines.tracking import flatten, uri
 from pipelines.tracking.event_log import Spool
 from pipelines.tracking.lineage import git_state, here, whereabouts
@@ -61,7 +61,7 @@ def database(store: str) -> Iterator[str | None]:
         yield None
         return
     files = path.with_name("mlruns")
-    with hold_folder(files, FIRST_SECONDS):
+    with lock_folder(files, FIRST_SECONDS):
         if not path.exists():
             from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from electra.files import hold_folder
+from electra.files import lock_folder
 from pipelines.tracking.event_log import Spool
 
 FLUSH_SECONDS = 3.0  # between two looks at the spool
@@ -66,7 +66,7 @@ class Delivery:
 
     def run(self, patience: float = START_SECONDS) -> bool:
         """Deliver until the stage has ended and all is told; whether it is. Raises Busy when another does the same."""
-        with hold_folder(self.spool.folder, patience):
+        with lock_folder(self.spool.folder, patience):
             self.state = self.spool.state()
             self.state.setdefault("git", self.git())
             self.state |= self.here()

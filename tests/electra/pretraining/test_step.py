@@ -101,15 +101,6 @@ def test_what_the_warm_up_compiled_is_what_is_recorded(capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("columns", [False, True])
-def test_batches_have_the_layout_of_their_copies(columns):
-    feed = Feed(data().train, config(), CPU, "noise")
-    if columns:
-        feed.hold()
-    for name in ("ids_BT", "segments_BT", "lengths_B"):
-        assert getattr(feed.batch(0), name).is_contiguous()
-
-
 @pytest.mark.parametrize("changes", [{}, {"objective__name": "replace_mlm"}, {"objective__faithful_masking": True}])
 def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
     """On tensors that have a shape but no numbers, a host read (item, bool, a boolean index) is an error."""
