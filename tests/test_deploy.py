@@ -12,16 +12,16 @@ from ruamel.yaml import YAML
 
 from electra import errors
 from pipelines.arguments import parser
-from pipelines.runtime.processes import Layout
+from pipelines.runtime.processes import torchrun_variables
 from tests.conftest import ROOT
 
 SLURM, KUBERNETES = ROOT / "deploy" / "slurm.sbatch", ROOT / "deploy" / "kubernetes.yaml"
 
 
-def layout(words: list[str]) -> Layout:
-    """What a command, `python -m pipelines pretrain …`, asks for."""
+def variables(words: list[str]) -> dict[str, str]:
+    """What a command, `python -m pipelines pretrain …`, asks of torchrun."""
     assert words[:3] == ["python", "-m", "pipelines"]
-    return Layout.read(vars(parser().parse_args(words[3:])))
+    return torchrun_variables(vars(parser().parse_args(words[3:])))
 
 
 def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> None:
@@ -35,8 +35,12 @@ def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> Non
     for name, value in values.items():
         command = command.replace(name, value)
     words = shlex.split(command)
-    found = layout(words[words.index("python") :])
-    assert found == Layout(nproc_per_node=8, nnodes=4, rdzv_endpoint="node1:29400", max_restarts=3)
+    assert variables(words[words.index("python") :]) == {
+        "PET_NPROC_PER_NODE": "8",
+        "PET_NNODES": "4",
+        "PET_RDZV_ENDPOINT": "node1:29400",
+        "PET_MAX_RESTARTS": "3",
+    }
     assert f'"$code" -eq {errors.Stopped.exit_code}' in text and "scontrol requeue" in text
 
 
@@ -87,10 +91,10 @@ def test_kubernetes_pods_meet_at_the_first_through_the_service() -> None:
     service, job = documents()["Service"], documents()["Job"]["spec"]
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
-    found = layout([*container["command"], *container["args"]])
-    assert job["completionMode"] == "Indexed" and job["completions"] == job["parallelism"] == found.nnodes
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == found.nproc_per_node
-    host, port = found.rdzv_endpoint.split(":")
+    asked = variables([*container["command"], *container["args"]])
+    assert job["completionMode"] == "Indexed" and job["completions"] == job["parallelism"] == int(asked["PET_NNODES"])
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == int(asked["PET_NPROC_PER_NODE"])
+    host, port = asked["PET_RDZV_ENDPOINT"].split(":")
     name = documents()["Job"]["metadata"]["name"]
     assert host == f"{name}-0.{pod['subdomain']}" and pod["subdomain"] == service["metadata"]["name"]
     assert service["spec"]["clusterIP"] == "None" and service["spec"]["selector"] == {"job-name": name}

@@ -15,13 +15,12 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
 
 from electra.errors import UserError
-from pipelines import ROOT
 
 MARK = "ELECTRA_REPRO"
 PATIENCE = 30.0  # seconds between asking a process to stop and ending it
@@ -30,26 +29,27 @@ EVERY = 1.0  # seconds between two calls of `log`
 
 @dataclass(frozen=True)
 class Place:
-    """Where commands run: a checkout's folder, and what they find in their environment besides."""
+    """Where commands run: a checkout's folder, and what is added to their environment."""
 
     folder: Path
     variables: Mapping[str, str] = field(default_factory=dict)
+    pull: bool = False  # whether stages that ran elsewhere are fetched from the DVC remote
 
     def also(self, variables: Mapping[str, str]) -> "Place":
-        """The same place with more in its environment."""
-        return Place(self.folder, {**self.variables, **variables})
+        """The same place with more variables."""
+        return replace(self, variables={**self.variables, **variables})
 
 
 class StageFailed(UserError):
-    """A stage did not end well; `exit_code` is the stage's own where DVC told it."""
+    """A stage failed; `exit_code` is the stage's own where DVC reported it."""
 
     def __init__(self, target: str, sentence: str, exit_code: int) -> None:
         super().__init__(target, sentence)
         self.exit_code = exit_code
 
     @property
-    def mendable(self) -> bool:
-        """Whether only the user can mend it (settings, input, a source out of reach or closed): a retry is no use."""
+    def for_the_user(self) -> bool:
+        """Whether only the user can correct it (settings, input, an unreachable source): retrying does not help."""
         return self.exit_code in {64, 65, 69, 77}
 
 
@@ -74,29 +74,14 @@ class Outcome:
             self.errors.append(line[7:])
 
 
-def repro(
-    *targets: str,
-    place: Place | None = None,
-    single: bool = False,
-    pull: bool = False,
-    log: Callable[[str], None] = print,
-    seconds: float | None = None,
-) -> Outcome:
-    """Bring targets up to date, with everything they depend on unless `single`; raise StageFailed if DVC fails.
+def repro(target: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None) -> Outcome:
+    """Bring a target up to date, with all that it depends on. Raises StageFailed.
 
-    With `pull`, what ran elsewhere comes from the DVC remote, and as little of it as the targets need. `log` gets the
-    lines of at most a second at once. After `seconds` the stage is stopped as a cancel would stop it.
+    `log` gets the output about once a second, several lines in one text. After `seconds` the stage is stopped as a
+    cancellation would stop it.
     """
-    options = ["--single-item"] * single + ["--pull", "--allow-missing"] * pull
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *options, *targets]
-    return run(command, ", ".join(targets) or "report", place or Place(ROOT), log, seconds)
-
-
-def join(
-    stage: str, name: str, place: Place, *, log: Callable[[str], None] = print, seconds: float | None = None
-) -> None:
-    """Take part in a stage that DVC runs on another machine: its command here, without DVC, which is locked there."""
-    run([sys.executable, "-m", "pipelines", stage, name], f"{stage}@{name}", place, log, seconds)
+    options = ["--pull", "--allow-missing"] * place.pull
+    return run([sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *options, target], target, place, log, seconds)
 
 
 def run(

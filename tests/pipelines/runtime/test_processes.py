@@ -16,31 +16,35 @@ import pytest
 from electra.errors import BadConfig, NonFinite, Stopped, UserError
 from pipelines.__main__ import main
 from pipelines.runtime import processes
-from pipelines.runtime.processes import Layout
+from pipelines.runtime.processes import several, torchrun_variables
 from tests.conftest import ROOT, environment
 from tests.electra.pretraining.test_distributed import free_port
 from tests.test_docs import commands
 
 
-def test_the_layout_comes_from_options_then_from_torchruns_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not Layout.read({}).several
+def test_torchruns_variables_come_from_options_then_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert torchrun_variables({}) == {} and not several({"PET_MAX_RESTARTS": "1"})
     monkeypatch.setenv("PET_NPROC_PER_NODE", "4")
-    assert Layout.read({"nproc_per_node": None}) == Layout(nproc_per_node=4)
-    assert Layout.read({"nproc_per_node": "2"}).nproc_per_node == 2
-    with pytest.raises(BadConfig, match="rdzv-endpoint"):
-        Layout.read({"nnodes": "2"})
-    with pytest.raises(BadConfig, match="--nproc-per-node: is 'many'"):
-        Layout.read({"nproc_per_node": "many"})
-
-
-def test_a_layout_goes_through_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Layout().variables() == {}
-    layout = Layout(nproc_per_node=8, nnodes=4, rdzv_endpoint="node1:29400", max_restarts=3)
-    for name, value in layout.variables().items():
+    assert torchrun_variables({"nproc_per_node": None}) == {"PET_NPROC_PER_NODE": "4"}
+    given = {"nproc_per_node": 8, "nnodes": "4", "rdzv_endpoint": "node1:29400", "max_restarts": 3}
+    variables = torchrun_variables(given)
+    assert variables["PET_NPROC_PER_NODE"] == "8" and several(variables)
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert Layout.read({}) == layout
-    with pytest.raises(BadConfig, match="--max-restarts: is '-1'"):
-        Layout.read({"max_restarts": "-1"})
+    assert torchrun_variables({}) == variables, "as they pass through DVC"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("nnodes", "2", "--rdzv-endpoint: is missing"),
+        ("nproc_per_node", "many", "--nproc-per-node: is 'many'"),
+        ("max_restarts", "-1", "--max-restarts: is '-1'"),
+    ],
+)
+def test_a_number_of_processes_that_is_none_is_refused(option: str, value: str, sentence: str) -> None:
+    with pytest.raises(BadConfig, match=sentence):
+        torchrun_variables({option: value})
 
 
 def failure(code: int, sentence: str = "") -> Any:
@@ -106,10 +110,10 @@ def test_a_mistake_is_told_again_after_a_restart_and_a_stop_is_not(
     launched(monkeypatch)
     attempts = [tmp_path / f"attempt_{number}" / "1" / "error.json" for number in range(2)]
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(attempts[0]))
-    assert processes.told_before() == 0
+    assert processes.earlier_mistake() == 0
     processes.report(error)
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(attempts[1]))
-    assert main(["pretrain", "smoke"]) == code if code else processes.told_before() == 0
+    assert main(["pretrain", "smoke"]) == code if code else processes.earlier_mistake() == 0
     assert attempts[1].exists() == bool(code)
 
 
