@@ -51,9 +51,22 @@ def stages_of(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
     return stages[flow]
 
 
-def declare(name: str, purpose: str) -> Flow[..., Done]:
-    """A flow of `FLOWS`."""
+PARAMETERS = """
+`hours` limits each stage.
 
+A run is of a `commit` with `settings` of its own ({"models.base.pretrain.steps": 1000}), in a folder of its own
+(docs/team.md); without a commit it takes place in the checkout as it is.
+
+Pre-training may take several processes (docs/many-gpus.md): `nproc_per_node`, one for each GPU of the machine;
+`nnodes` machines that meet at `rdzv_endpoint`, in a checkout that they share and with a flow run for each: one
+brings the stages up to date, the others have `joins`. After a death all start again `max_restarts` times.
+"""
+
+
+def declare(name: str, purpose: str) -> Flow[..., Done]:
+    """One of `FLOWS`."""
+
+    @flow(name=name, description=f"{purpose} {PARAMETERS}", flow_run_name=steps.run_title)
     def run(
         model: Model = "tiny",
         hours: float | None = None,
@@ -65,15 +78,6 @@ def declare(name: str, purpose: str) -> Flow[..., Done]:
         commit: str = "HEAD",
         settings: dict[str, Any] | None = None,
     ) -> Done:
-        """`hours` limits each stage.
-
-        A run is of a `commit` with `settings` of its own ({"models.base.pretrain.steps": 1000}), in a folder of its own
-        (docs/team.md); without a commit it takes place in the checkout as it is.
-
-        Pre-training may take several processes (docs/many-gpus.md): `nproc_per_node`, one for each GPU of the machine;
-        `nnodes` machines that meet at `rdzv_endpoint`, in a checkout that they share and with a flow run for each: one
-        brings the stages up to date, the others have `joins`. After a death all start again `max_restarts` times.
-        """
         if name == "ablations" and (nproc_per_node, nnodes, joins) != (1, 1, False):
             raise BadConfig("nproc_per_node, nnodes, joins", "are given", "one process: each arm of an ablation is one")
         given = {"nproc_per_node": nproc_per_node, "nnodes": nnodes, "max_restarts": max_restarts}
@@ -84,10 +88,8 @@ def declare(name: str, purpose: str) -> Flow[..., Done]:
         with steps.begun(name, request, hours, variables) as running:
             return steps.run_stages(stages_of(name, model, running.params), running)
 
-    run.__name__ = run.__qualname__ = name  # by which workers find the flow in this module
-    text = f"{purpose} {run.__doc__}"
-    made: Flow[..., Done] = flow(name=name, description=text, flow_run_name=steps.run_title)(run)
-    return made
+    run.__name__ = name  # type: ignore[attr-defined]  # by which workers find it in this module
+    return run
 
 
 pretrain = declare("pretrain", "Corpus, tokens and pre-training of a model, as far as they are out of date.")
