@@ -4,10 +4,8 @@ import configparser
 import re
 import shlex
 import subprocess
-import sys
 from typing import Any
 
-import pytest
 from ruamel.yaml import YAML
 
 from electra import errors
@@ -61,26 +59,6 @@ def test_systemd_starts_a_worker_a_gpu_which_takes_one_run_at_a_time() -> None:
     assert f"\t{' '.join(['prefect', *words[1:7]])} " in made, "as `make worker` does"
     assert "Environment=CUDA_VISIBLE_DEVICES=%i" in text and "%i" in words[-1]
     assert service["Restart"] == "always" and service["KillMode"] == "control-group"
-
-
-@pytest.mark.parametrize(
-    ("package", "shows", "made"),
-    [
-        ("dask_jobqueue", "cluster.job_script()", "--nthreads 1 --memory-limit 3.73GiB --nworkers 16 "),
-        (
-            "dask_kubernetes",
-            "' '.join(spec['spec']['worker']['spec']['containers'][0]['args'])",
-            "dask worker --nthreads 1 ",
-        ),
-    ],
-)
-def test_dask_workers_of_a_cluster_have_one_thread(package: str, shows: str, made: str) -> None:
-    pytest.importorskip(package, reason=f"pip install {package}")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "scale.md").read_text(encoding="utf-8"), re.S)
-    (code,) = (block for block in blocks if package in block)
-    code = "\n".join(line for line in code.splitlines() if ".scale(" not in line)  # that asks Slurm for jobs
-    done = subprocess.run([sys.executable, "-c", f"{code}\nprint({shows})"], capture_output=True, text=True, check=True)
-    assert made in done.stdout
 
 
 def documents() -> dict[str, Any]:

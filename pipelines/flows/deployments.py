@@ -9,8 +9,7 @@ deploys, a worker's own installed code runs the flow, and the stages run the cod
 """
 
 import sys
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 from typing import Any
 
 import prefect
@@ -31,7 +30,7 @@ from pipelines.flows.team import team
 from pipelines.flows.training import FLOWS, ablations, part
 
 POOL, LEAD = "electra", "electra-lead"
-NOTHING: Mapping[str, str] = MappingProxyType({})
+MODULE = EntrypointType.MODULE_PATH
 SHARE = 4  # runs of one deployment at a time: none takes all workers from the others
 
 
@@ -39,30 +38,21 @@ def deployments(params: Params) -> Iterator[RunnerDeployment]:
     """Every flow of every model, on the queue `cpu` for models in fp32: they are made for processors."""
     for model, config in params.models.items():
         queue = "cpu" if config.pretrain.precision == "fp32" else "gpu"
-        ablated = any(each.model == model for each in params.ablations.values())
+        own = {"model": model}
         for flow in FLOWS:
-            if flow is not ablations or ablated:
-                yield deployment(flow, model, POOL, work_queue_name=queue, concurrency_limit=SHARE)
-        yield deployment(team, model, LEAD, {"queue": queue})
+            if flow is not ablations or any(each.model == model for each in params.ablations.values()):
+                yield deployment(flow, own, work_pool_name=POOL, work_queue_name=queue, concurrency_limit=SHARE)
+        yield deployment(team, {**own, "queue": queue}, work_pool_name=LEAD)
     yield RunnerDeployment.from_flow(
-        part, "electra", work_pool_name=POOL, work_queue_name="gpu", entrypoint_type=EntrypointType.MODULE_PATH
+        part, "electra", work_pool_name=POOL, work_queue_name="gpu", entrypoint_type=MODULE
     )
 
 
-def deployment(
-    flow: Flow[..., Any], model: str, pool: str | None, parameters: Mapping[str, str] = NOTHING, **more: Any
-) -> RunnerDeployment:
-    """One of them. The schema of its parameters is not enforced, since a run's commit may have models of its own."""
-    return RunnerDeployment.from_flow(
-        flow,
-        f"electra-{model}",
-        parameters={"model": model, **parameters},
-        tags=[f"flow:{flow.name}", f"model:{model}"],
-        enforce_parameter_schema=False,
-        entrypoint_type=EntrypointType.MODULE_PATH,
-        work_pool_name=pool,
-        **more,
-    )
+def deployment(flow: Flow[..., Any], own: dict[str, str], **more: Any) -> RunnerDeployment:
+    """One of a model. The schema of its parameters is not enforced: a run's commit may have other models."""
+    name, tags = f"electra-{own['model']}", [f"flow:{flow.name}", f"model:{own['model']}"]
+    more |= {"parameters": own, "tags": tags, "enforce_parameter_schema": False, "entrypoint_type": MODULE}
+    return RunnerDeployment.from_flow(flow, name, **more)
 
 
 def deploy() -> None:
@@ -84,7 +74,7 @@ def deploy() -> None:
 
 def serve_model(model: str) -> None:
     """Wait for runs of the flows of a model, and do them in processes of this one."""
-    prefect.serve(*(deployment(flow, model, None) for flow in FLOWS), limit=1)
+    prefect.serve(*(deployment(flow, {"model": model}) for flow in FLOWS), limit=1)
 
 
 def main() -> int:

@@ -75,19 +75,19 @@ def check(model: str, place: Place, sources: bool) -> dict[str, Any]:
 
 def run_stages(stages: Sequence[str], running: Running) -> dict[str, str]:
     """One after the other. An ablation that fails does not stop the other ablations, but it fails the flow."""
-    done, failures = {}, list[StageFailed]()
+    done, failure = dict[str, str](), None
     for stage in stages:
         independent = stage.startswith("ablation@")
-        if failures and not independent:
+        if failure and not independent:
             break
         try:
             done[stage] = run_stage(stage, running)
         except StageFailed as error:
             if not independent:
                 raise
-            failures.append(error)
-    if failures:
-        raise failures[0]
+            failure = failure or error
+    if failure:
+        raise failure
     return done
 
 

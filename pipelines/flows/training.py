@@ -7,7 +7,6 @@ workflow     all of it, and the report if params.yaml `run` names the model
 part         some of these stages, for a run that several machines share (team.py)
 """
 
-import contextlib
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -26,10 +25,11 @@ Done = dict[str, str]  # stage -> `ran` or `cached`
 
 def models() -> list[str]:
     """The models that Prefect's page offers; none where params.yaml cannot be read, which the run itself reports."""
-    with contextlib.suppress(UserError, LookupError, TypeError):
+    try:
         values = read(ROOT / "params.yaml")
         return [*values["models"], *values["published"]]
-    return []
+    except (UserError, LookupError, TypeError):
+        return []
 
 
 Model = Annotated[str, Field(json_schema_extra={"enum": models()})]  # offered only: a run's commit may have others
@@ -51,22 +51,10 @@ def stages_of(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
     return stages[flow]
 
 
-PARAMETERS = """
-`hours` limits each stage.
-
-A run is of a `commit` with `settings` of its own ({"models.base.pretrain.steps": 1000}), in a folder of its own
-(docs/team.md); without a commit it takes place in the checkout as it is.
-
-Pre-training may take several processes (docs/many-gpus.md): `nproc_per_node`, one for each GPU of the machine;
-`nnodes` machines that meet at `rdzv_endpoint`, in a checkout that they share and with a flow run for each: one
-brings the stages up to date, the others have `joins`. After a death all start again `max_restarts` times.
-"""
-
-
 def declare(name: str, purpose: str) -> Flow[..., Done]:
     """One of `FLOWS`."""
 
-    @flow(name=name, description=f"{purpose} {PARAMETERS}", flow_run_name=steps.run_title)
+    @flow(name=name, flow_run_name=steps.run_title)
     def run(
         model: Model = "tiny",
         hours: float | None = None,
@@ -78,6 +66,15 @@ def declare(name: str, purpose: str) -> Flow[..., Done]:
         commit: str = "HEAD",
         settings: dict[str, Any] | None = None,
     ) -> Done:
+        """`hours` limits each stage.
+
+        A run is of a `commit` with `settings` of its own ({"models.base.pretrain.steps": 1000}), in a folder of its own
+        (docs/team.md); without a commit it takes place in the checkout as it is.
+
+        Pre-training may take several processes (docs/many-gpus.md): `nproc_per_node`, one for each GPU of the machine;
+        `nnodes` machines that meet at `rdzv_endpoint`, in a checkout that they share and with a flow run for each: one
+        brings the stages up to date, the others have `joins`. After a death all start again `max_restarts` times.
+        """
         if name == "ablations" and (nproc_per_node, nnodes, joins) != (1, 1, False):
             raise BadConfig("nproc_per_node, nnodes, joins", "are given", "one process: each arm of an ablation is one")
         given = {"nproc_per_node": nproc_per_node, "nnodes": nnodes, "max_restarts": max_restarts}
@@ -88,6 +85,7 @@ def declare(name: str, purpose: str) -> Flow[..., Done]:
         with steps.begun(name, request, hours, variables) as running:
             return steps.run_stages(stages_of(name, model, running.params), running)
 
+    run.description = f"{purpose} {run.description}"
     run.__name__ = name  # type: ignore[attr-defined]  # by which workers find it in this module
     return run
 

@@ -1,9 +1,9 @@
-"""The one place that starts DVC, `dvc --wait-for-lock repro TARGET…`, or a stage beside it, and hands its lines on.
+"""The one place that starts DVC, `dvc --wait-for-lock repro TARGET`, or a stage, and passes its output on.
 
-The child stays in this process group, so that whoever ends the group (a worker that cancels, a terminal) ends it too.
-It has its own deadline, since a task's time-out is a signal and does not reach threads. Whatever way `repro` is left,
-nothing it has started survives: every descendant carries a mark in its environment and is found by it, even when
-its parent is dead. Should this process be killed itself, a watcher that waits for the end of a pipe does the same.
+The child stays in this process group, so that whatever ends the group (a worker that cancels, a terminal) ends it too.
+It has its own deadline, since a task's time-out is a signal and does not reach threads. However `run` is left, nothing
+that it started survives: every descendant carries a mark in its environment and is recognised by it, even when its
+parent is dead. If this process is killed itself, a watcher that waits for the end of a pipe does the same.
 """
 
 import contextlib
@@ -87,39 +87,26 @@ def repro(target: str, place: Place, log: Callable[[str], None] = print, seconds
 def run(
     command: Sequence[str], name: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None
 ) -> Outcome:
-    """Run a command that may start stages; raise StageFailed, with the stage's own sentence and code, if it fails."""
-    outcome = Outcome()
-    if code := follow(command, name, place, outcome.read, log, seconds):
-        sentence = outcome.errors[0] if outcome.errors else f"{command[2]} {command[-1]} ended with {code}"
-        raise StageFailed(name, sentence, outcome.exit_code or code)
-    return outcome
-
-
-def follow(
-    command: Sequence[str],
-    name: str,
-    place: Place,
-    read: Callable[[str], None],
-    log: Callable[[str], None],
-    seconds: float | None,
-) -> int:
-    """Run a command to its end or its time limit, every line to `read` and gathered ones to `log`; its exit code."""
-    gathered: list[str] = []
-    deadline = None if seconds is None else time.monotonic() + seconds
+    """Run a command that may start stages. Raises StageFailed, with the stage's own sentence and exit code."""
+    outcome, gathered, logged = Outcome(), list[str](), time.monotonic()
+    deadline = None if seconds is None else logged + seconds
     with child(command, place) as process:
-        spoken = time.monotonic()
         for line in lines(process, deadline):
             if line:
-                read(line)
+                outcome.read(line)
                 gathered.append(line)
-            if gathered and (not line or time.monotonic() - spoken >= EVERY):
+            if gathered and (not line or time.monotonic() - logged >= EVERY):
                 log("\n".join(gathered))
-                gathered, spoken = [], time.monotonic()
+                gathered, logged = [], time.monotonic()
         if gathered:
             log("\n".join(gathered))
         if deadline is not None and time.monotonic() >= deadline and process.poll() is None:
             raise StageFailed(name, f"stopped after {seconds:g} seconds, its time limit; the next try resumes it", 75)
-        return process.wait()
+        code = process.wait()
+    if code:
+        sentence = outcome.errors[0] if outcome.errors else f"{command[2]} {command[-1]} ended with {code}"
+        raise StageFailed(name, sentence, outcome.exit_code or code)
+    return outcome
 
 
 def lines(process: subprocess.Popen[bytes], deadline: float | None) -> Iterator[str]:

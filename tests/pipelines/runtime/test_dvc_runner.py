@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from pipelines.runtime import dvc_runner
-from pipelines.runtime.dvc_runner import MARK, Outcome, Place, StageFailed, child, end, family, lines, text
+from pipelines.runtime.dvc_runner import Outcome, Place, StageFailed, child, end, lines, text
 from tests.conftest import ROOT, environment
 
 HERE = Place(ROOT)
@@ -48,15 +48,6 @@ def test_only_what_the_user_must_correct_is_not_worth_a_retry() -> None:
 def test_text_is_what_a_terminal_would_show() -> None:
     assert text(b"10%\r20%\r\x1b[32m30%\x1b[0m done \n") == "30% done"
     assert text(b"\xff") == "\ufffd"
-
-
-def test_lines_arrive_while_the_child_runs() -> None:
-    with child(python(SLEEPER), HERE) as process:
-        started = time.monotonic()
-        assert next(line for line in lines(process, None) if line) == "up"
-        assert time.monotonic() - started < 30
-        assert process.poll() is None
-    assert process.poll() is not None
 
 
 def test_the_last_line_needs_no_newline() -> None:
@@ -128,15 +119,6 @@ def test_who_does_not_stop_when_asked_is_ended() -> None:
 def test_the_child_stays_in_our_process_group() -> None:
     with child(python(SLEEPER), HERE) as process:
         assert os.getpgid(process.pid) == os.getpgrp()
-
-
-def test_family_of_a_dead_process_is_found_by_its_mark() -> None:
-    mark = "mark-of-this-test"
-    with subprocess.Popen(python(SLEEPER), stdout=subprocess.PIPE, env={**os.environ, MARK: mark}) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        assert [p.pid for p in family(2**22 - 1, mark)] == [process.pid]
-        process.kill()
 
 
 def _is(process: psutil.Process, code: str) -> bool:
