@@ -45,16 +45,14 @@ server: setup
 	prefect server start --host 127.0.0.1
 
 worker: setup
-	deploy/pools only
-	prefect worker start --pool electra --limit 1 $(addprefix --work-queue ,$(QUEUE))
+	prefect worker start --pool electra --limit 1 --type process $(addprefix --work-queue ,$(QUEUE))
 
 # For runs of `team`, which only wait for their parts: no limit.
 lead: setup
-	deploy/pools only
-	prefect worker start --pool electra-lead
+	prefect worker start --pool electra-lead --type process
 
 deploy: setup
-	deploy/pools
+	python -m pipelines.flows.deployments
 
 TEAM = docker compose --env-file deploy/team.env
 

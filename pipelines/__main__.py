@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_stage(options: argparse.Namespace) -> int:
     """Run a stage under a tracker and note how long it took."""
-    if code := processes.told_before():
+    if code := processes.earlier_mistake():
         return code
     from pipelines import tracking
     from pipelines.commands import runs
@@ -98,9 +98,9 @@ def run_stage(options: argparse.Namespace) -> int:
         if only:
             key, facts = f"arm-{name}-{only}", arm_stages.settings(name, only, params)
     if stage == "pretrain" and not processes.is_process():
-        layout = processes.Layout.read(vars(options))
-        if layout.several:
-            return processes.launch([stage, name, *(["--debug"] if options.debug else [])], layout, key)
+        variables = processes.torchrun_variables(vars(options))
+        if processes.several(variables):
+            return processes.launch([stage, name, *(["--debug"] if options.debug else [])], variables, key)
     if processes.is_main():
         restore_outputs.put_back(stage, name)
     told = params.tracking if processes.is_main() else "none"

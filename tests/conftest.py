@@ -23,7 +23,6 @@ CARRIED = (
     ".dvc",
     ".dvc-site/repo/.gitignore",
     "dvc.yaml",
-    "prefect.yaml",
     "prefect.toml",
     ".dvcignore",
     ".gitignore",

@@ -27,7 +27,6 @@ from pipelines.config.params import Params, PublishedConfig, load, read
 from pipelines.report.comparison import decided, difference
 from pipelines.report.table import signed
 from tests.conftest import ROOT, environment
-from tests.pipelines.test_prefect import DEPLOYMENTS
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TOOLS = (
@@ -216,10 +215,11 @@ def check_dvc(words: list[str], params: Params) -> None:
 
 def check_prefect(words: list[str]) -> None:
     if words[:2] == ["deployment", "run"]:
-        names = {f"{entry['entrypoint'].rpartition('.')[2]}/{entry['name']}" for entry in DEPLOYMENTS}
-        assert words[2] in names
+        from pipelines.flows.deployments import deployments
+
+        assert words[2] in {f"{each.flow_name}/{each.name}" for each in deployments(load(ROOT / "params.yaml"))}
     else:
-        assert words[0] in {"--no-prompt", "server", "worker", "work-pool", "flow-run", "deploy"}
+        assert words[0] in {"server", "worker", "work-pool", "flow-run"}
 
 
 def check_dask(words: list[str]) -> None:
