@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadConfig, Busy, UserError
-from electra.files import hold_folder, lock_folder, remove
+from electra.files import lock_folder, remove
 from pipelines import ROOT
 from pipelines.runtime import dvc_store
 from pipelines.runtime.dvc_runner import Place, run
@@ -182,7 +182,7 @@ def _exclusive(folder: Path, request: Request, log: Log) -> Iterator[None]:
             held.enter_context(lock_folder(lock))
         except Busy as error:
             log(f"{request}: waits for the same run, which {error.found}")
-            held.enter_context(hold_folder(lock, math.inf))
+            held.enter_context(lock_folder(lock, math.inf))
         yield
 
 
