@@ -15,7 +15,7 @@ from typing import Any
 Fingerprint = dict[str, Any]
 Changes = dict[str, list[Any]]  # dotted key -> [old, new]; None where one of them has no such key
 Code = dict[str, str]  # file -> hash of what it executes
-_PRINTING = ("print(", "self.tell(")
+_PRINTING = ("print(", "self.notify(")
 _SHOWN, _FILES = 12, 4  # characters of a hash, files in a sentence
 
 
