@@ -5,6 +5,7 @@ import math
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from electra.files import write_json, write_jsonl
@@ -27,7 +28,6 @@ GAIN = dict(zip(GLUE, (25.0, 14.2, 0.4, 41.0, 9.3, 12.6, 15.8, 7.0, -0.6), stric
 
 ENCODER = EncoderConfig(layers=4, hidden=128, heads=2, ffn=512, embedding=128)
 PRETRAIN = PretrainConfig(length=128, batch=32, steps=1200, learning_rate=1e-3, warmup=100)
-OBJECTIVE = ObjectiveConfig()
 
 
 @dataclass(frozen=True)
@@ -35,26 +35,13 @@ class Model:
     tokens: str = "sample_world"
     encoder: EncoderConfig = ENCODER
     pretrain: PretrainConfig = PRETRAIN
-    objective: ObjectiveConfig = OBJECTIVE
-
-
-@dataclass(frozen=True)
-class Finetuning:
-    model: str = "tiny"
-    tasks: str = "sample_world"
-    recipe: str = "tiny"
+    objective: ObjectiveConfig = ObjectiveConfig()
 
 
 @dataclass(frozen=True)
 class Named:
     kind: str = "sample"
     corpus: str = "sample_world"
-
-
-@dataclass(frozen=True)
-class Finetune:
-    def resolve(self, task: str, changes: dict[str, Any], *, own: tuple[str, ...]) -> dict[str, Any]:
-        return changes
 
 
 def ablation() -> AblationConfig:
@@ -78,8 +65,8 @@ class Params:
     tokens: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
     tasks: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
     ablations: dict[str, AblationConfig] = field(default_factory=lambda: {"table5": ablation()})
-    finetunings: dict[str, Finetuning] = field(default_factory=lambda: {"tiny": Finetuning(), "mini": Finetuning()})
-    finetune: Finetune = Finetune()
+    finetunings = dict.fromkeys(("tiny", "mini"), SimpleNamespace(tasks="sample_world"))
+    finetune = SimpleNamespace(resolve=lambda task, changes, *, own: changes)
 
     def recipe(self, name: str) -> dict[str, Any]:
         return {}
@@ -102,11 +89,10 @@ def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3,
             tasks[name][arm] |= {"all": dict.fromkeys(task.metrics, scores), "train": [score + 2 for score in scores]}
         tasks[name]["baselines"] = {"chance": 41.25, "majority": 42.25, "bag_of_words": 43.25, "word_overlap": 44.25}
         tasks[name]["baselines"]["replaced_tokens"] = 61.75
-    average = {
-        arm: {"scores": [sum(tasks[name][arm]["scores"][seed] for name in GLUE) / len(GLUE) for seed in range(seeds)]}
-        for arm in ("pretrained", "scratch")
-    }
-    average |= {"name": "mean over nine tasks (sample world)"}
+    average: dict[str, Any] = {"name": "mean over nine tasks (sample world)"}
+    for arm in ("pretrained", "scratch"):
+        by_seed = zip(*(tasks[name][arm]["scores"] for name in GLUE), strict=True)
+        average[arm] = {"scores": [sum(scores) / len(GLUE) for scores in by_seed]}
     glue = {"source": "sample_world", "label": "sample world", "tasks": tasks, "average": average}
     write_json(root / f"results/{model}/glue.json", glue)
     squad = {
@@ -149,10 +135,8 @@ def write_ablation(root: Path, seeds: int = 3, failed: str = "") -> None:
     chance = random.Random("table5")
     arms = {}
     for name, (label, middle) in ARMS.items():
-        tasks = {
-            task: [SCRATCH[task] + GAIN[task] * (middle - 56) / 15 + chance.gauss(0, 0.8) for _ in range(seeds)]
-            for task in GLUE
-        }
+        means = {task: SCRATCH[task] + GAIN[task] * (middle - 56) / 15 for task in GLUE}
+        tasks = {task: [mean + chance.gauss(0, 0.8) for _ in range(seeds)] for task, mean in means.items()}
         scores = [sum(tasks[task][seed] for task in GLUE) / len(GLUE) for seed in range(seeds)]
         arms[name] = {"label": label, "settings": {"objective.name": name}}
         if name == failed:
@@ -181,27 +165,21 @@ def write_examples(root: Path, model: str) -> None:
     others = ["miller", "stone", "green", "winter", "ships", "<b>", "kept", "three"]
     rows = []
     for _ in range(8):
-        row: dict[str, list[Any]] = {"tokens": [], "original": [], "replaced": [], "probability": []}
-        for token in text:
-            replaced = token[0] not in "[#" and chance.random() < 0.11
-            row["tokens"].append(chance.choice(others) if replaced else token)
-            row["original"].append(token)
-            row["replaced"].append(replaced)
-            row["probability"].append(round(chance.betavariate(5, 2) if replaced else chance.betavariate(0.5, 12), 4))
-        places = [place for place, replaced in enumerate(row["replaced"]) if replaced]
+        replaced = [token[0] not in "[#" and chance.random() < 0.11 for token in text]
+        tokens = [chance.choice(others) if new else token for token, new in zip(text, replaced, strict=True)]
+        sure = [round(chance.betavariate(5, 2) if new else chance.betavariate(0.5, 12), 4) for new in replaced]
         likely = {"pieces": ["<b>", "kept"], "probability": [0.375, 0.25]}
-        rows.append(row | {"proposals": [{"place": place} | likely for place in places]})
+        proposals = [{"place": place} | likely for place, new in enumerate(replaced) if new]
+        row = {"tokens": tokens, "original": text, "replaced": replaced, "probability": sure}
+        rows.append(row | {"proposals": proposals})
     write_json(root / f"build/models/{model}/examples.json", rows)
     write_manifest(root / f"build/models/{model}", name=model)
 
 
 def write_predictions(root: Path, model: str) -> None:
     chance = random.Random("predictions")
-    context = (
-        "Marlow lies on the river Ash. " * 4
-        + "Maren the weaver keeps two grey goats behind the mill, and she sells their milk at the market. "
-        + "The bells of Marlow ring at dawn. " * 5
-    )
+    middle = "Maren the weaver keeps two grey goats behind the mill, and she sells their milk at the market. "
+    context = "Marlow lies on the river Ash. " * 4 + middle + "The bells of Marlow ring at dawn. " * 5
     questions, answers = [], {}
     for index in range(24):
         gold = [] if index % 3 == 0 else [{"text": "two grey goats", "start": context.index("two grey goats")}]
