@@ -246,7 +246,7 @@ def record_to_extend(path: Path, params: Params, of: list[str]) -> dict[str, Any
     model = params.models[MODEL].electra()
     runs, own = [run for of_arm in record["pretraining"].values() for run in of_arm], rows_of(params, of)
     for part, there, here in (
-        ("settings", record["settings"], plain(model)),
+        ("settings", record["settings"], in_names_of(record["settings"], plain(model))),
         ("a recipe", record["recipe"], params.recipe(MODEL)),
         ("tasks", {*next(iter(record["finetunings"].values()))[0]}, {*of}),
         ("rows", {run["rows_sha256"] for run in runs}, {ModelRows(params, MODEL, model).digest}),
@@ -255,6 +255,11 @@ def record_to_extend(path: Path, params: Params, of: list[str]) -> dict[str, Any
         if there != here:
             raise BadInput(path, f"has {part} other than those of the comparison here", "the same", "leave out --add")
     return record
+
+
+def in_names_of(record: dict[str, Any], here: dict[str, Any]) -> dict[str, Any]:
+    """Today's settings as a record's keys have them: a key that has been renamed since is taken as it is there."""
+    return {section: {key: here[section].get(key, of[key]) for key in of} for section, of in record.items()} or here
 
 
 def run_and_record(path: Path, chosen: argparse.Namespace, names: dict[str, tuple[str, int]]) -> None:
