@@ -30,6 +30,8 @@ CARRIED = (
 
 os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////dev/null/mlflow.db"  # a test that tracks says where
 os.environ.pop(tracking.PARENT, None)
+ONE = {"OMP_NUM_THREADS": "1", "ELECTRA_WORKERS": "1"}  # tests run beside each other
+os.environ.update(ONE)
 
 SMOKE = """
 run: {models: [smoke], ablations: []}
@@ -106,26 +108,7 @@ def git_project(folder: Path) -> Path:
 def copy_text(folder: Path) -> None:
     """The smoke corpus: sixty made-up documents in one file."""
     (folder / "text").mkdir()
-    words = [
-        "the",
-        "old",
-        "miller",
-        "keeps",
-        "a",
-        "grey",
-        "cat",
-        "and",
-        "sells",
-        "good",
-        "bread",
-        "in",
-        "a",
-        "small",
-        "town",
-        "near",
-        "some",
-        "river",
-    ]
+    words = "the old miller keeps a grey cat and sells good bread in a small town near some river".split()
     documents = (
         "\n".join(" ".join(words[(i * 7 + j * 3 + k * k) % len(words)] for k in range(9)) + "." for j in range(6))
         for i in range(60)
@@ -141,7 +124,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         if key not in pipelines.ENVIRONMENT and not key.startswith(("PREFECT_", "MLFLOW_", "ELECTRA_", "DVC_"))
     }
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    return {**kept, "PATH": path, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", **more}
+    return {**kept, "PATH": path, "PYTHONPATH": str(folder), **ONE, **more}
 
 
 @pytest.fixture(scope="session")
