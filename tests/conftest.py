@@ -4,9 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -99,10 +100,23 @@ def git_project(folder: Path) -> Path:
     (folder / ".dvc" / "config.local").unlink()
     shutil.copy(ROOT / ".dvc" / ".gitignore", folder / ".dvc" / ".gitignore")
     shutil.copytree(ROOT / ".dvc-site", folder / ".dvc-site", dirs_exist_ok=True)
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "One"]):
-        command = ["git", "-c", "user.name=Tester", "-c", "user.email=tester@example.com", *words]
-        subprocess.run(command, cwd=folder, check=True)
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, "One")
     return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    """What git prints; it has to succeed."""
+    command = ["git", "-C", str(folder), "-c", "user.name=Tester", "-c", "user.email=tester@example.com", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def commit(folder: Path, message: str) -> None:
+    """Commit all that is there."""
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", message)
 
 
 def copy_text(folder: Path) -> None:
@@ -125,6 +139,38 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     }
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     return {**kept, "PATH": path, "PYTHONPATH": str(folder), **ONE, **more}
+
+
+def run(folder: Path, *words: str, code: int | None = 0, **more: str) -> subprocess.CompletedProcess[str]:
+    """Python with these words in a copied project; it has to end with `code`, unless that is None."""
+    values = environment(folder, **more)
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=600, check=False)
+    assert code is None or done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def until(seen: Callable[[], Any], seconds: float = 300, tell: Callable[[], object] = str) -> Any:
+    """Ask again and again until there is something; fails with what `tell` says."""
+    deadline = time.monotonic() + seconds
+    while not (found := seen()):
+        assert time.monotonic() < deadline, tell()
+        time.sleep(0.05)
+    return found
+
+
+def files_of(*folders: Path | str) -> dict[str, bytes]:
+    """The bytes of every file below some folders, by its path in them."""
+    paths = [(folder, path) for folder in map(Path, folders) for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder.parent)): path.read_bytes() for folder, path in paths}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with params.yaml as the working folder."""
+    (tmp_path / "params.yaml").write_text(SMOKE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

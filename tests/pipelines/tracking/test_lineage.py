@@ -22,7 +22,6 @@ def test_what_a_stage_reads_is_tagged_with_dvcs_hashes(
     assert runs(store)["pretrain@tiny"].data.tags["dvc.in.build/tokens/x"] == "123.dir"
 
 
-@pytest.mark.slow
 def test_a_run_of_dvc_tells_what_it_stands_on(store: Any, tmp_path: Path) -> None:
     """Through the real command line: what docs/operate.md promises of a run's tags."""
     folder = copy_project(tmp_path / "project")
