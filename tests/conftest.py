@@ -155,7 +155,7 @@ def until(seen: Callable[[], Any], seconds: float = 300, tell: Callable[[], obje
     deadline = time.monotonic() + seconds
     while not (found := seen()):
         assert time.monotonic() < deadline, tell()
-        time.sleep(0.05)
+        time.sleep(0.1)
     return found
 
 
