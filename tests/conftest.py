@@ -1,6 +1,8 @@
 """What tests share: settings that keep every tool at home, and a copy of the project that is small enough to run."""
 
+import contextlib
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -159,10 +161,20 @@ def until(seen: Callable[[], Any], seconds: float = 300, tell: Callable[[], obje
     return found
 
 
-def files_of(*folders: Path | str) -> dict[str, bytes]:
-    """The bytes of every file below some folders, by its path in them."""
-    paths = [(folder, path) for folder in map(Path, folders) for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path.relative_to(folder.parent)): path.read_bytes() for folder, path in paths}
+def files_of(folder: Path | str) -> dict[str, bytes]:
+    """The bytes of every file below a folder, by its path there."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+@contextlib.contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """A disk that is full as soon as a file has so many bytes: the kernel's own refusal."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.fixture

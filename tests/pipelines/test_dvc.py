@@ -149,14 +149,17 @@ def test_what_is_up_to_date_is_left_alone(project: Path) -> None:
 
 @pytest.mark.slow
 def test_settings_put_back_train_nothing(project: Path) -> None:
-    params, first = (project / "params.yaml").read_text(), files_of(project / "build/models", project / "results")
+    def made() -> list[dict[str, bytes]]:
+        return [files_of(project / name) for name in ("build/models", "results")]
+
+    params, first = (project / "params.yaml").read_text(), made()
     (project / "params.yaml").write_text(params.replace("1.0e-3", "2.0e-3"))
     assert stages_run(dvc(project, "repro", TARGET)) == {"pretrain@smoke"}
-    assert first != files_of(project / "build/models", project / "results")
+    assert first != made()
     (project / "params.yaml").write_text(params)
     said = dvc(project, "repro", TARGET)
     assert not stages_run(said) and "pretrain@smoke' is cached - skipping run" in said
-    assert first == files_of(project / "build/models", project / "results")
+    assert first == made()
 
 
 @pytest.mark.slow

@@ -10,8 +10,7 @@ import pytest
 
 from electra.errors import SourceUnreachable
 from pipelines.runtime import dvc_store
-from tests.conftest import copy_project, environment
-from tests.pipelines.stages.test_corpus import bytes_of
+from tests.conftest import copy_project, environment, files_of
 from tests.s3_server import S3
 
 
@@ -79,5 +78,5 @@ def test_what_ran_on_one_machine_is_taken_from_s3_on_another(tmp_path: Path, s3:
             said.append(done.stdout)
     assert f"{target} is in the store s" in said[1]
     assert "is cached - skipping run" in said[2] and "Running stage 'pipelines/dvc.yaml:corpus@smoke'" not in said[2]
-    made = [bytes_of(tmp_path / name / "build/corpus/smoke") for name in ("first", "second")]
+    made = [files_of(tmp_path / name / "build/corpus/smoke") for name in ("first", "second")]
     assert made[0] == made[1] and len(made[0]) > 2
