@@ -25,7 +25,7 @@ from pipelines.commands.tuning_budget import tuning_budget
 from pipelines.config.params import Params, PublishedConfig, load, read
 from pipelines.report.comparison import decided, difference
 from pipelines.report.table import signed
-from tests.conftest import ROOT, environment
+from tests.conftest import ROOT, run
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TOOLS = (
