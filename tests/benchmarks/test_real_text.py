@@ -19,6 +19,7 @@ from electra.storage.manifest import write_manifest
 from tests.conftest import ROOT
 from tests.electra.helpers import SPECIAL, VOCAB, MadeUpRows, config
 
+pytestmark = pytest.mark.slow
 PHASES = [{"length": 16, "share": 0.75}, {"length": 24, "share": 0.25, "batch": 4}]
 
 

@@ -49,6 +49,7 @@ def test_a_run_that_begins_anew_and_workers_on_one_gpu_are_faults() -> None:
     assert rehearsal.faults(arms, [counted(), counted(device="cuda:1")]) == []
 
 
+@pytest.mark.slow
 def test_every_preset_and_mode_is_a_case_on_all_memory_and_gpus() -> None:
     cases = list(rehearsal.cases())
     assert len({case.name for case in cases}) == len(cases)

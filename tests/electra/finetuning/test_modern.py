@@ -56,6 +56,7 @@ def encoder_of(config):
     return encoder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["attention", "elsewhere"])
 def test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where):
     unpadded.test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where)

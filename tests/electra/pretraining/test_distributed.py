@@ -89,6 +89,7 @@ def test_two_processes_give_the_curve_of_one_with_dropout_too(tmp_path, alone):
     agree(found, alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slices", [2, 4])
 def test_two_processes_that_record_their_steps_give_the_curve_of_one(tmp_path, slices, alone):
     """Gradients are summed between recorded slices and recorded update: no collective is inside of a recording."""

@@ -87,6 +87,7 @@ def test_a_step_that_cannot_be_recorded_is_done_unrecorded_with_a_warning(number
     assert capsys.readouterr().err.count("warning: the step could not be recorded") == 1
 
 
+@pytest.mark.slow
 def test_what_the_warm_up_compiled_is_what_is_recorded(capsys):
     """Compiling inside a recording is an error on a GPU, so the recorded step's buffers are laid out as before."""
     compiled = []
@@ -121,6 +122,7 @@ def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
 GRAPHS = 8  # masking, replacing, two heads, the embeddings, one layer of each network
 
 
+@pytest.mark.slow
 def test_the_compiled_parts_are_whole_and_give_the_same_gradients():
     """`fullgraph` refuses what the compiler cannot hold in one piece; the backend runs traced graphs as they are."""
     settings = config(**QUIET, encoder__layers=5)

@@ -15,7 +15,7 @@ from pipelines.__main__ import main
 from pipelines.config.params import load
 from pipelines.stages import glue, published, squad, tasks
 from pipelines.tracking import Tracker
-from tests.pipelines.stages.test_glue import contents, workspace  # noqa: F401
+from tests.pipelines.stages.test_glue import made, workspace  # noqa: F401
 
 ROWS = Path("build/tasks/made_up")
 
@@ -138,7 +138,7 @@ def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspa
     change("seeds: [1, 2],", "seeds: [1, 2], test: true,")
     change("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli]")
     glue.run("small", load(), Tracker(None))
-    whole = contents(Path("build/glue")), contents(Path("results"))
+    whole = made()
     for name in ("build/glue", "results", "runs"):
         Path(name).rename(f"{name}-before")
     context = multiprocessing.get_context("forkserver")
@@ -154,6 +154,6 @@ def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspa
             kills += 1
     assert kills
     glue.run("small", load(), Tracker(None))
-    assert (contents(Path("build/glue")), contents(Path("results"))) == whole
+    assert made() == whole
     left = [path for path in Path("runs").rglob(".*") if path.name not in {".lock", ".glue-small"}]
     assert left == []
