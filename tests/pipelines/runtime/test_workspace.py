@@ -1,6 +1,7 @@
 """A run's own working tree, with real git, DVC and stages: two clones as two machines, one folder as their store."""
 
 import json
+import shutil
 import subprocess
 import threading
 import time
@@ -251,6 +252,8 @@ def test_a_run_that_fails_keeps_its_folder_and_your_own_files_are_linked(machine
         raise RuntimeError
     assert (place.folder / "mine" / "a.txt").read_text() == "text of mine"
     assert {path.name for path in place.folder.iterdir() if path.is_symlink()} == {"mine"}
+    shutil.rmtree(a / ".git" / "worktrees")  # as in a new container, whose clone is new
     with workspace.opened(request, print) as again:
         assert (again.folder / "runs" / "checkpoint").exists()
+        assert git(again.folder, "status", "--porcelain", "--untracked-files=no") == ""
     assert not again.folder.exists() and (a / "mine" / "a.txt").exists()
