@@ -14,8 +14,6 @@ from typing import Any
 
 from electra.errors import SourceUnreachable
 
-PIPELINE = "pipelines/dvc.yaml"
-
 
 def keep(target: str) -> str:
     """From the checkout that is the working folder: push the target, what it rests on and the run cache.

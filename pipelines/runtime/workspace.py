@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadConfig, Busy, UserError
-from electra.files import lock_folder, remove
+from electra.files import lock_folder, remove, rename
 from pipelines import ROOT
 from pipelines.runtime import dvc_store
 from pipelines.runtime.dvc_runner import Place, run
@@ -115,10 +115,7 @@ def opened(request: Request, log: Log) -> Iterator[Place]:
         return
     folder = ROOT / FOLDER / request.name
     with _exclusive(folder, request, log):
-        if folder.exists():
-            git("worktree", "repair", str(folder), check=False)  # the project may have been moved
-        else:
-            _make(folder, request, log)
+        _reopen(folder, request) if folder.exists() else _make(folder, request, log)
         yield Place(folder, _variables(folder), pull=dvc_store.share(ROOT, folder))
         if not any((folder / "runs" / TRACKING).glob("*")):  # else `python -m pipelines sync` needs its figures
             git("worktree", "remove", "--force", str(folder))
@@ -128,13 +125,8 @@ def _make(folder: Path, request: Request, log: Log) -> None:
     """Check the commit out and change its settings, under another name until both have worked."""
     if git("status", "--porcelain", "--untracked-files=no", check=False):
         log(f"the checkout has uncommitted changes: this run is of {request.commit[:12]}, without them")
-    if not git("cat-file", "-t", request.commit, check=False):
-        git("fetch", "--quiet", "origin", request.commit)
-    beside = folder.with_name(f".{folder.name}.new")
-    remove(beside)
+    beside = _add_worktree(folder, request)
     try:
-        add = ("worktree", "add", "--quiet", "--force", "--detach", str(beside), request.commit)
-        git("-c", f"core.hooksPath={os.devnull}", *add)  # of yours, as `dvc install` writes them
         if request.settings:
             from dvc.utils.hydra import apply_overrides
 
@@ -147,6 +139,28 @@ def _make(folder: Path, request: Request, log: Log) -> None:
     finally:
         if beside.exists():
             git("worktree", "remove", "--force", str(beside), check=False)
+
+
+def _reopen(folder: Path, request: Request) -> None:
+    """Make an existing folder a worktree again where the project was moved, or cloned anew (a new container)."""
+    git("worktree", "repair", str(folder), check=False)
+    if not git("rev-parse", "--verify", "--quiet", "HEAD", folder=folder, check=False):
+        beside = _add_worktree(folder, request, "--no-checkout")
+        rename(beside / ".git", folder / ".git")
+        remove(beside)
+        git("worktree", "repair", str(folder))
+        git("reset", "--quiet", folder=folder)
+
+
+def _add_worktree(folder: Path, request: Request, *options: str) -> Path:
+    """A worktree of the commit beside a run's folder, without the hooks of this checkout (`dvc install`)."""
+    if not git("cat-file", "-t", request.commit, check=False):
+        git("fetch", "--quiet", "origin", request.commit)
+    beside = folder.with_name(f".{folder.name}.new")
+    remove(beside)
+    options = ("--quiet", "--force", "--detach", *options)
+    git("-c", f"core.hooksPath={os.devnull}", "worktree", "add", *options, str(beside), request.commit)
+    return beside
 
 
 def save_experiment(place: Place, request: Request, log: Log) -> None:

@@ -273,6 +273,16 @@ def give_away(server: Server, run: str, *states: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_run_that_was_only_out_of_reach_says_that_it_lives(server: Server) -> None:
+    run = server.start("pretrain/electra-smoke", settings={"models.smoke.pretrain.steps": 1500})
+    server.until(server.trains)
+    give_away(server, run, "CRASHED")
+    assert server.wait(run, "RUNNING")["state"]["message"] == "it lives, and was only out of reach"
+    done = server.wait(run, "COMPLETED", "FAILED", "CANCELLED", "CRASHED")
+    assert done["state"]["type"] == "COMPLETED" and not server.stages(), f"{done}\n{server.log.read_text()[-6000:]}"
+
+
+@pytest.mark.slow
 def test_a_process_that_comes_back_too_late_leaves_the_run_to_the_next(server: Server, tmp_path: Path) -> None:
     """A machine that has stood still, or had no network, while another went on with its run."""
     other = tmp_path / "other"
