@@ -39,8 +39,9 @@ from pipelines.report.comparison import decided, difference
 from pipelines.report.records import TITLES
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
 from pipelines.report.table import signed
+from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import code_deps, corpus, tasks, tokens
+from pipelines.stages import corpus, tasks, tokens
 from pipelines.stages.glue import configs_of
 from pipelines.stages.pretrain import ModelRows, write_model
 from pipelines.tracking import Tracker

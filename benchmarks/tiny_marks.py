@@ -23,7 +23,8 @@ from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import GLUE
 from electra.storage.run_dir import RunFolder
 from pipelines.config.params import Params, load
-from pipelines.stages import baselines, code_deps, corpus, tasks, tokens
+from pipelines.runtime import code_deps
+from pipelines.stages import baselines, corpus, tasks, tokens
 from pipelines.stages.arms import Arm, arm_folder, train
 from pipelines.stages.pretrain import ModelRows
 from pipelines.stages.squad import never_answering

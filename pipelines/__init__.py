@@ -33,3 +33,8 @@ for _name, _value in ENVIRONMENT.items():
 # imported; no result depends on it.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+
+
+def again(stage: str, name: str) -> str:
+    """What to do about damage in a stage's folder."""
+    return f"run `python -m pipelines {stage} {name}` to make it again"

@@ -21,11 +21,11 @@ from electra.errors import UserError
 from electra.files import as_written, read_json
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.storage.manifest import MANIFEST, verify_manifest
+from pipelines import again
 from pipelines.config.params import settings_digest
 from pipelines.report import paper
 from pipelines.report.records import ARMS, Ablation, Arm, Inputs, Measured, ModelResults, Point, RecordedRun, number
 from pipelines.report.table import integer
-from pipelines.stages import again
 
 RECORDS = "benchmarks/results"
 ABLATION_RECORDS = f"{RECORDS}/ablations"

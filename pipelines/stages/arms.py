@@ -34,9 +34,9 @@ from electra.storage.fingerprint import changed_files
 from electra.storage.manifest import read_sealed, verify_manifest, write_sealed
 from electra.storage.tensors import read_tensors, require_fit
 from pipelines.config.params import Params
+from pipelines.runtime import code_deps
 from pipelines.runtime.announce import Announcer
 from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import code_deps
 from pipelines.stages.pretrain import ModelRows
 
 Result = dict[str, Any]

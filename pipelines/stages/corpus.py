@@ -23,10 +23,10 @@ from electra.data.text import CleaningConfig, Document, QuarantineConfig, clean
 from electra.errors import OutOfRoom
 from electra.files import lock_folder, remove, room, sha256_file, write_json
 from electra.storage.run_dir import RUNS, folder_of, name_run
+from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import tell_loss
 from pipelines.runtime.work_units import MadeOf, Shown, finish_units, versions
 from pipelines.sources import CorpusConfig, documents, preview
-from pipelines.stages import code_deps
 from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
 
 if TYPE_CHECKING:

@@ -28,8 +28,9 @@ from electra.storage.manifest import write_manifest
 from electra.storage.run_dir import RUNS
 from electra.workers import worker_count
 from pipelines.config.params import Params
+from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import baselines, code_deps, verified
+from pipelines.stages import baselines, verified
 
 FINETUNING = RUNS / "finetune"
 Records = dict[str, list[Record]]  # by task

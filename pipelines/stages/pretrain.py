@@ -39,13 +39,14 @@ from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest, write_manifest
 from electra.storage.run_dir import CONTINUE, RUNS, adopt, entry_of, folder_of, name_run, newest
+from pipelines import again
 from pipelines.config.params import Params
+from pipelines.runtime import code_deps
 from pipelines.runtime.announce import Announcer
 from pipelines.runtime.mirror import mirrored
 from pipelines.runtime.out_of_memory import enough_memory
 from pipelines.runtime.processes import is_main
 from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import again, code_deps
 
 EXAMPLES, PROPOSALS = 12, 3
 _USES: dict[str, Use] = {"encoder": "embed", "discriminator": "replaced"}  # others are generators

@@ -16,7 +16,8 @@ from electra.finetuning.runs.solve import answer_together
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params
-from pipelines.stages import code_deps, verified
+from pipelines.runtime import code_deps
+from pipelines.stages import verified
 from pipelines.stages.glue import FINETUNING, device, gather, label, place, provenance, run_jobs, score_in, workers
 
 FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbest.json": "-nbest.json"}

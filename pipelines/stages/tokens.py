@@ -32,11 +32,11 @@ from electra.files import atomic_folder, lock_folder, readable, remove, room, sh
 from electra.seeds import derive, permute
 from electra.storage.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
 from electra.storage.run_dir import RUNS, folder_of, name_run
-from pipelines.runtime import remote_files
+from pipelines import again
+from pipelines.runtime import code_deps, remote_files
 from pipelines.runtime.progress_bar import tell_loss
 from pipelines.runtime.work_units import MadeOf, Shown, finish_unit, finish_units, versions
 from pipelines.sources import hub
-from pipelines.stages import again, code_deps
 
 if TYPE_CHECKING:
     from pipelines.config.params import Params

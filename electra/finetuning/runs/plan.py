@@ -45,7 +45,7 @@ class Plan:
     device: str = "cpu"
     before: Sequence[Job] = ()  # the jobs of the task that `config.start` names
     keep: Literal["none", "first", "all"] | None = None  # wins over the config's
-    code: Code = field(default_factory=dict)  # of the files that a result depends on (pipelines/stages/code_deps.py)
+    code: Code = field(default_factory=dict)  # of the files that a result depends on (pipelines/runtime/code_deps.py)
 
     def jobs(self) -> list[Job]:
         """A job for each arm and seed.

@@ -2,7 +2,7 @@
 
 Left out is what only reads settings, keeps, tells or draws; it stands elsewhere: the files at the top of `electra` (but
 seeds.py), `electra/storage`, and all of `pipelines` but the readers of text and the stages named here.
-`tests/pipelines/stages/test_code_deps.py` follows the imports of each stage and holds the table to them, and
+`tests/pipelines/runtime/test_code_deps.py` follows the imports of each stage and holds the table to them, and
 pipelines/dvc.yaml to the table. DVC hashes files as they are and runs a stage again for a comment, too; what is
 recorded does without comments, so the stage then finds its run finished.
 """
