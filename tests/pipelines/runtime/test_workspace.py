@@ -18,7 +18,7 @@ from pipelines.config.settings_file import read
 from pipelines.runtime import workspace
 from pipelines.runtime.dvc_runner import StageFailed
 from pipelines.runtime.workspace import Request
-from tests.conftest import environment, git_project
+from tests.conftest import commit, environment, git, git_project
 
 ARMS = """
 ablations:
@@ -60,24 +60,17 @@ def on(monkeypatch: pytest.MonkeyPatch) -> On:
     return here
 
 
-def git(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
 def experiments(folder: Path) -> dict[str, str]:
     lines = git(folder, "for-each-ref", "--format=%(refname) %(objectname)", "refs/exps").splitlines()
     return {line.split()[0].rpartition("/")[2]: line.split()[1] for line in lines if "/exec/" not in line}
 
 
-@pytest.mark.slow
-def test_what_one_machine_has_trained_another_takes_from_the_store(
+def test_a_flow_trains_in_a_working_tree_of_its_own_and_leaves_an_experiment(
     prefect_server: None, machines: tuple[Path, Path], on: On
 ) -> None:
     from pipelines.flows.training import pretrain
 
-    a, b = machines
+    a, _ = machines
     before = git(a, "rev-parse", "HEAD")
     on(a)
     assert pretrain("smoke", settings=STEPS) == {"pretrain@smoke": "ran"}
@@ -96,6 +89,17 @@ def test_what_one_machine_has_trained_another_takes_from_the_store(
     assert [path.name for path in (a / "runs" / "flows").iterdir()] == [".locks"], "the run's folder is gone"
     assert len(git(a, "worktree", "list").splitlines()) == 1
 
+
+@pytest.mark.slow
+def test_what_one_machine_has_trained_another_takes_from_the_store(
+    prefect_server: None, machines: tuple[Path, Path], on: On
+) -> None:
+    from pipelines.flows.training import pretrain
+
+    a, b = machines
+    on(a)
+    pretrain("smoke", settings=STEPS)
+    request = Request.read("smoke", "HEAD", STEPS)
     on(b)
     assert pretrain("smoke", settings=STEPS) == {"pretrain@smoke": "cached"}
     locks = [git(each, "show", f"{experiments(each)[request.name]}:pipelines/dvc.lock") for each in (a, b)]
@@ -132,7 +136,7 @@ def test_an_ablation_finds_the_arms_that_ran_on_other_machines(
     params = origin / "params.yaml"
     text = params.read_text().replace("ablations: {}\n", ARMS).replace("ablations: []", "ablations: [a]")
     params.write_text(text.replace("  paper: {}\n", "  paper: {defaults: {}, tasks: {}}\n"))
-    git(origin, "-c", "user.name=T", "-c", "user.email=t@example.com", "commit", "--quiet", "-am", "Arms")
+    commit(origin, "Arms")
     git(origin, "checkout", "--quiet", "main")
     done: dict[str, dict[str, str]] = {}
     for machine, arm in zip(machines, ("one-seed1", "two-seed1"), strict=True):
@@ -170,14 +174,14 @@ def test_a_wrong_setting_is_refused_before_anything_starts(
 
 def test_settings_ask_for_a_commit_and_for_names_that_dvc_can_set(machines: tuple[Path, Path], on: On) -> None:
     on(machines[0])
-    for settings, commit, words in (
+    for settings, revision, words in (
         (STEPS, "", "in the checkout as it stands"),
         ({"models.mini++.pretrain.steps": 1}, "HEAD", r"mini\+\+.*no name that DVC can set"),
         ({}, "nowhere", "'nowhere', which is not known here"),
         ({}, "--upload-pack=x", "not known here"),
     ):
         with pytest.raises(BadConfig, match=words):
-            Request.read("smoke", commit, settings)
+            Request.read("smoke", revision, settings)
     assert Request.read("smoke", "HEAD", {}).name == Request.read("smoke", "HEAD", None).name
     assert Request.read("smoke", "HEAD", {}).name != Request.read("smoke", "HEAD", STEPS).name
 
