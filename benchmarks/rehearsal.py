@@ -137,20 +137,20 @@ def faults(case: Case, processes: list[dict[str, Any]]) -> list[str]:
     """What is wrong with what a case's processes counted."""
     found = []
     for number, one in enumerate(processes):
-        told = [f"{one[word]} times {text}" for word, text in WRONG.items() if one.get(word)]
+        wrong = [f"{one[word]} times {text}" for word, text in WRONG.items() if one.get(word)]
         if case.kind == "finetune" and not one["steps of replays alone"]:
-            told.append("no step was all replayed")
+            wrong.append("no step was all replayed")
         if one["bytes elsewhere"]:
-            told.append(f"{one['bytes elsewhere']:,} bytes on another GPU than {one['device']}")
+            wrong.append(f"{one['bytes elsewhere']:,} bytes on another GPU than {one['device']}")
         if "recorded" in case.mode:
             graphs = one["graphs"]
-            told += (
+            wrong += (
                 ["nothing was recorded"] if not graphs else ["a graph without operations"] if not all(graphs) else []
             )
-            told += ["no graph in a late step"] if not one["late step"].get("graph") else []
+            wrong += ["no graph in a late step"] if not one["late step"].get("graph") else []
         if one.get("late step", {}).get("sync") or one.get("late step", {}).get("d2h"):
-            told.append("the host waits in a late step")
-        found += [f"process {number}: {text}" for text in told]
+            wrong.append("the host waits in a late step")
+        found += [f"process {number}: {text}" for text in wrong]
     if case.kind == "killed" and not processes[0]["resumed at step"]:
         found.append("the second start began anew")
     if case.kind in {"arms", "finetune"} and len({one["device"] for one in processes}) != case.gpus:

@@ -1,6 +1,6 @@
 """Generated settings, rows and corpora: what is valid as it stands is taken, and all else is refused in a sentence.
 
-The generators are those of the tests (tests/pipelines/); here they run as often as told.
+The generators are those of the tests (tests/pipelines/); here they run as often as `--rounds` says.
 """
 
 import contextlib
