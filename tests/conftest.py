@@ -166,6 +166,14 @@ def files_of(folder: Path | str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
+def each_with_some(files: list[str], harms: list[str]) -> list[tuple[str, str]]:
+    """Pairs in which every file meets three harms at least, and every harm some file: not all with all."""
+    count = max(3, -(-len(harms) // len(files)))
+    return [
+        (file, harms[(place * count + more) % len(harms)]) for place, file in enumerate(files) for more in range(count)
+    ]
+
+
 @contextlib.contextmanager
 def largest_file(size: int) -> Iterator[None]:
     """A disk that is full as soon as a file has so many bytes: the kernel's own refusal."""

@@ -29,6 +29,7 @@ from electra.finetuning.unpadded import hidden
 from electra.nn.scratch_init import add_fresh_layers
 from electra.nn.weights import FILES, load_encoder
 from electra.storage.tensors import read_tensors, write_tensors
+from tests.conftest import each_with_some
 
 from .conftest import WORDS, glue_rows, padded, squad_rows
 
@@ -205,8 +206,7 @@ def harm(path, how):
 KEPT = [*FILES[:7], "README.md", "MANIFEST.json"]
 
 
-@pytest.mark.parametrize("name", KEPT)
-@pytest.mark.parametrize("how", ["flipped", "cut", "link", "folder", "missing"])
+@pytest.mark.parametrize(("name", "how"), each_with_some(KEPT, ["flipped", "cut", "link", "folder", "missing"]))
 def test_damage_to_a_kept_model_is_one_sentence(answerer, name, how, capsys):
     assert {path.name for path in answerer.iterdir()} == set(KEPT)
     harm(answerer / name, how)

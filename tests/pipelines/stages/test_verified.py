@@ -17,7 +17,7 @@ from pipelines.__main__ import main
 from pipelines.config.params import load
 from pipelines.stages import glue, tokens, verified
 from pipelines.stages.pretrain import ModelRows
-from tests.conftest import SMOKE, copy_text
+from tests.conftest import SMOKE, copy_text, each_with_some
 
 from .test_glue import workspace as small  # noqa: F401
 
@@ -64,9 +64,11 @@ def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]
     return said
 
 
-@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
-    "name", [f"models/small/encoder/{name}" for name in MODEL] + [f"tasks/made_up/{name}" for name in TASKS]
+    ("name", "how"),
+    each_with_some(
+        [f"models/small/encoder/{name}" for name in MODEL] + [f"tasks/made_up/{name}" for name in TASKS], HOW
+    ),
 )
 def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys, monkeypatch) -> None:  # noqa: F811
     path = Path("build") / name
@@ -95,8 +97,7 @@ def copied(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("name", TOKENS)
+@pytest.mark.parametrize(("name", "how"), each_with_some(TOKENS, HOW))
 def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsys, monkeypatch) -> None:
     path = Path("build/tokens/smoke") / name
     harm(path, how, monkeypatch)
@@ -104,8 +105,7 @@ def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsy
     assert not Path("runs/pretrain").exists()
 
 
-@pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("name", ["MANIFEST.json", "documents-00000.jsonl"])
+@pytest.mark.parametrize(("name", "how"), each_with_some(["MANIFEST.json", "documents-00000.jsonl"], HOW))
 def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys, monkeypatch) -> None:
     shutil.rmtree("build/tokens")
     path = Path("build/corpus/smoke") / name
