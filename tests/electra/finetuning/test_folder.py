@@ -29,7 +29,7 @@ from electra.finetuning.unpadded import hidden
 from electra.nn.scratch_init import add_fresh_layers
 from electra.nn.weights import FILES, load_encoder
 from electra.storage.tensors import read_tensors, write_tensors
-from tests.conftest import each_with_some
+from tests.conftest import each_with_some, harm
 
 from .conftest import WORDS, glue_rows, padded, squad_rows
 
@@ -184,23 +184,6 @@ def answerer(model, tmp_path):
     config = SquadConfig(length=40, stride=12, question_length=10)
     write_model(tmp_path / "m", SpanFinder(load_encoder(model, dropout=0.0), config), SQUAD_2, config, model, seed=1)
     return tmp_path / "m"
-
-
-def harm(path, how):
-    """Damage a file in one of many ways."""
-    data = path.read_bytes()
-    if how == "flipped":
-        path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
-    elif how == "cut":
-        path.write_bytes(data[:-2])
-    elif how == "link":
-        path.rename(path.parent.parent / "target")
-        path.symlink_to(path.parent.parent / "target")
-    elif how == "folder":
-        path.unlink()
-        path.mkdir()
-    else:
-        path.unlink()
 
 
 KEPT = [*FILES[:7], "README.md", "MANIFEST.json"]
