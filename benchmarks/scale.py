@@ -36,7 +36,7 @@ from electra.files import lock_folder, read_json, write_json
 from electra.workers import worker_count
 from pipelines.config.params import load
 from pipelines.runtime import dask_cluster, work_units
-from pipelines.sources.file_index import RANGE_BYTES
+from pipelines.sources.documents import RANGE_BYTES
 from pipelines.sources.local import find_files
 from pipelines.stages.corpus import PART_BYTES, gather
 from pipelines.stages.tokens import make_rows

@@ -7,7 +7,7 @@ import pytest
 
 from electra.data.text import Document, Rejected
 from electra.errors import BadInput
-from pipelines.sources import LocalCorpus, file_index
+from pipelines.sources import LocalCorpus, documents
 from pipelines.sources.local import decoded_lines, read_documents
 from pipelines.sources.own import tsv
 from pipelines.sources.streams import Piece, read_stream
@@ -84,10 +84,10 @@ def test_a_pipe_is_read_the_same_way() -> None:
 
 
 def test_a_large_file_with_a_mark_is_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_index, "RANGE_BYTES", 1000)
+    monkeypatch.setattr(documents, "RANGE_BYTES", 1000)
     path = tmp_path / "a.txt"
     source = LocalCorpus(kind="local", files=("x",))
     path.write_bytes(("line\n" * 2000).encode())
-    assert len(file_index.look(path, source)[1]) > 5
+    assert len(documents.look(path, source)[1]) > 5
     path.write_bytes(("line\n" * 2000).encode("utf-16"))
-    assert len(file_index.look(path, source)[1]) == 1
+    assert len(documents.look(path, source)[1]) == 1
