@@ -1,12 +1,12 @@
 """Where text and tasks come from, as settings: the sample world, local files, or a hub.
 
-Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows. `local.py` reads
-files, `hub.py` reaches the hub, `glue.py` and `squad.py` know the official layouts; what URLs name,
-`pipelines/runtime/remote_files.py` copies.
+Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows. Their bytes depend on
+streams (files, compressed or not), local and hub (documents), documents (units of work), sample_world/, own (rows of
+custom tasks), glue and squad (the official layouts). preview and asked only look, print, and read what a finished model
+is to answer: the others never import them. What URLs name, pipelines/runtime/remote_files.py copies.
 """
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from electra.config import require, require_once
@@ -33,7 +33,7 @@ class SampleCorpus(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalCorpus(Checked):
-    """Your own files: paths, globs and URLs of txt, jsonl, parquet or WikiExtractor output, plain or .gz, .xz, .zst."""
+    """Your own files: paths, globs and URLs of txt, jsonl, parquet or WikiExtractor output, compressed ones as well."""
 
     kind: Literal["local"]
     files: tuple[str, ...]
@@ -195,28 +195,6 @@ class OwnTasks:
 
 TaskSourceConfig = SampleTasks | LocalTasks | HubTasks | OwnTasks
 Tasks = TypeVar("Tasks", SampleTasks, LocalTasks, HubTasks, OwnTasks, TaskSourceConfig)
-
-
-def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
-    """Ask whether a source is there, without reading it; raises SourceUnreachable (or BadInput) if not."""
-    from pipelines.sources import hub, local
-
-    if isinstance(source, LocalCorpus):
-        local.find_files(source.files, where, fetch=False)
-    elif isinstance(source, HubCorpus):
-        hub.resolve(source.dataset, source.revision, where)
-    elif isinstance(source, LocalTasks):
-        for text in filter(None, (source.glue, source.squad)):
-            if remote_files.is_url(text):
-                remote_files.listing(text, where)
-            else:
-                local.require_folder(Path(text), where)
-    elif isinstance(source, OwnTasks):
-        for each in source.tasks.values():
-            local.find_files(tuple(filter(None, (each.train, each.dev, each.test))), where, fetch=False)
-    elif isinstance(source, HubTasks):
-        for part in filter(None, (source.glue, source.squad1, source.squad2)):
-            hub.resolve(part.dataset, part.revision, where)
 
 
 def at_hand(source: Tasks, where: str) -> Tasks:
