@@ -52,7 +52,7 @@ def test_scores_are_numbers(tmp_path: Path) -> None:
     rows = [f"{i}\tg\tf\ty\to\tn\tn\tA.\tB.\t{score}" for i, score in enumerate(("3.800", "nan", "5.1", "high", "0"))]
     read = list(read_tsv(write(tmp_path, head, *rows), "stsb", "dev"))
     assert [row["label"] if isinstance(row, dict) else row.reason for row in read] == [
-        3.8, "label 'nan' is not from 0 to 5", "label '5.1' is not from 0 to 5", "label 'high' is no number", 0.0,
+        3.8, "label 'nan' is no finite number", "label '5.1' is not from 0 to 5", "label 'high' is no number", 0.0,
     ]  # fmt: skip
     assert [row["id"] for row in read if isinstance(row, dict)] == ["0", "4"]
 
