@@ -145,9 +145,17 @@ class HubTasks:
         require(any((self.glue, self.squad1, self.squad2)), "glue", None, "at least one of glue, squad1, squad2")
 
 
+METRICS = {  # that may count, the usual one first
+    "classification": ("accuracy", "f1", "macro_f1", "matthews"),
+    "regression": ("spearman", "pearson"),
+    "tagging": ("entity_f1", "accuracy"),
+}
+LABELS = {"classification": 2, "regression": 0, "tagging": 1}  # at least
+
+
 @dataclass(frozen=True, kw_only=True)
 class OwnTask(Checked):
-    """One task of one's own: its files, what their columns are called, and what is to be predicted."""
+    """One custom task: its files, what their columns are called, and what is to be predicted."""
 
     train: str
     dev: str
@@ -163,16 +171,10 @@ class OwnTask(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        usual = {"classification": "accuracy", "regression": "spearman", "tagging": "entity_f1"}[self.kind]
-        object.__setattr__(self, "metric", self.metric or usual)
+        metrics, few = METRICS[self.kind], LABELS[self.kind]
+        object.__setattr__(self, "metric", self.metric or metrics[0])
         object.__setattr__(self, "labels", tuple(map(label_name, self.labels)))  # as they are in all that follows
-        allowed = {
-            "classification": ("accuracy", "f1", "macro_f1", "matthews"),
-            "regression": ("spearman", "pearson"),
-            "tagging": ("entity_f1", "accuracy"),
-        }[self.kind]
-        require(self.metric in allowed, "metric", self.metric, f"one of {', '.join(allowed)}")
-        few = {"classification": 2, "regression": 0, "tagging": 1}[self.kind]
+        require(self.metric in metrics, "metric", self.metric, f"one of {', '.join(metrics)}")
         fits = len(self.labels) >= few and len(set(self.labels)) == len(self.labels) and (few or not self.labels)
         require(bool(fits), "labels", list(self.labels), f"{few} or more, each once" if few else "none for regression")
         require(self.kind != "tagging" or self.b is None, "b", self.b, "null for tagging")
@@ -180,7 +182,7 @@ class OwnTask(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnTasks:
-    """Tasks of one's own, by name."""
+    """Custom tasks, by name."""
 
     kind: Literal["own"]
     tasks: dict[str, OwnTask]

@@ -8,6 +8,7 @@ import contextlib
 import glob
 import html
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,15 +70,14 @@ def _matches(pattern: str) -> set[Path]:
     matches = set(map(Path, glob.glob(str(Path(*parts[:place])))))  # noqa: PTH207 (absolute patterns too)
     if place == len(parts):
         return matches
-    folders, links, entered = sorted(matches), list[Path](), dict[tuple[int, int], Path]()
-    while folders or links:  # links last: a folder within reach goes by its own name
-        folder = (folders or links).pop(0)
-        with contextlib.suppress(OSError):
-            status = folder.stat()
-            if entered.setdefault((status.st_dev, status.st_ino), folder) is folder:
-                inside = [entry for entry in sorted(folder.iterdir()) if entry.is_dir() and entry.name[0] != "."]
-                folders += [entry for entry in inside if not entry.is_symlink()]
-                links += [entry for entry in inside if entry.is_symlink()]
+    entered: dict[tuple[int, int], Path] = {}
+    for base in sorted(matches):
+        for folder, names, _ in os.walk(base, followlinks=True):
+            status = Path(folder).stat()
+            if entered.setdefault((status.st_dev, status.st_ino), Path(folder)) != Path(folder):
+                names.clear()
+            visible = sorted(name for name in names if name[0] != ".")
+            names[:] = sorted(visible, key=lambda name: (Path(folder) / name).is_symlink())  # folders by their own name
     rest = parts[place + 1 :]
     return {match for folder in entered.values() for match in _matches(str(Path(glob.escape(str(folder)), *rest)))}
 

@@ -1,4 +1,4 @@
-"""Tasks of one's own: rows of TSV, JSONL or parquet files by the names of their columns, as every other task has them.
+"""Custom tasks: rows of TSV, JSONL or parquet files by the names of their columns, as every other task has them.
 
 TSV has a header, a tab between columns and no quoting: a quote is text, and a stray tab is a wrong number of columns.
 Tagging takes lists of words and tags, or in TSV words and tags parted by spaces; a .conll file has one word a line (its
@@ -27,18 +27,16 @@ Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
 
 
 def facts(name: str, own: OwnTask) -> Task:
-    """What the settings say of a task."""
-    columns = (own.a,) if own.b is None else (own.a, own.b)
+    """A custom task as fine-tuning knows tasks."""
     extra = {"classification": ("accuracy",), "regression": ("pearson", "spearman"), "tagging": ("accuracy",)}[own.kind]
-    metrics = tuple(dict.fromkeys((own.metric, *extra)))
     return Task(
         name=name,
         title=name,
         labels=tuple(map(str, own.labels)),
-        metrics=metrics,
+        metrics=tuple(dict.fromkeys((own.metric, *extra))),
         scale=own.scale,
         tagging=own.kind == "tagging",
-        columns=columns,
+        columns=(own.a,) if own.b is None else (own.a, own.b),
         label=own.label,
         id=own.id or "id",
     )
