@@ -79,9 +79,9 @@ def run_stage(options: argparse.Namespace) -> int:
     from pipelines.commands import runs
     from pipelines.config.params import load
     from pipelines.runtime import restore_outputs
+    from pipelines.sources import preview
 
-    params = load()
-    stage, name = options.command, options.name
+    params, stage, name = load(), options.command, options.name
     if section := STAGES[stage]:
         params.require(section, name)
     key = f"{stage}-{name}" if name else stage
@@ -116,6 +116,8 @@ def run_stage(options: argparse.Namespace) -> int:
     )
     record = tracking.open_run(start, tracking=told, run_folder=Path("runs") / key)
     with stopping.interruptible(), record as tracker:
+        if stage == "corpus":
+            preview.print_hints(params.corpora[name], f"corpora.{name}")
         arm_stages.run(name, only, params, tracker) if only else module.run(name, params, tracker)
     if processes.is_main():
         note_duration(key, time.monotonic() - started)

@@ -70,7 +70,7 @@ def check_text(model: ModelConfig, params: Params) -> Iterator[str]:
     tokens = params.tokens[model.tokens]
     corpus, where = params.corpora[tokens.corpus], f"corpora.{tokens.corpus}"
     for number, source in enumerate(corpus.sources):
-        sources.check(source, f"{where}.sources[{number}]")
+        preview.check(source, f"{where}.sources[{number}]")
     check_room(corpus, where, Path("build/corpus") / tokens.corpus)
     seen = preview.look(corpus, where)
     yield from (f"hint: {hint}" for hint in seen.hints)

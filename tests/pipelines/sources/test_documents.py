@@ -9,7 +9,7 @@ import pytest
 
 from electra.data.text import Document
 from electra.errors import BadInput
-from pipelines.sources import CorpusConfig, LocalCorpus, SampleCorpus, documents, file_index, sample_world
+from pipelines.sources import CorpusConfig, LocalCorpus, SampleCorpus, documents, sample_world
 from pipelines.sources.local import read_documents
 from pipelines.sources.streams import Piece
 
@@ -20,8 +20,8 @@ WIKI = "".join(f'<doc id="{i}">\n{text}\n</doc>\n\n' for i, text in enumerate(TE
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_index, "RANGE_BYTES", 1500)
-    monkeypatch.setattr(file_index, "BLOCK", 100)
+    monkeypatch.setattr(documents, "RANGE_BYTES", 1500)
+    monkeypatch.setattr(documents, "BLOCK", 100)
     monkeypatch.setattr(documents, "GROUP_BYTES", 0)
 
 
@@ -102,7 +102,7 @@ def test_a_file_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "a.jsonl"
     path.write_text(JSONL)
     first = units_of(tmp_path, path)
-    monkeypatch.setattr(file_index, "look", lambda *_: pytest.fail("looked again"))
+    monkeypatch.setattr(documents, "look", lambda *_: pytest.fail("looked again"))
     assert units_of(tmp_path, path) == first
 
 
