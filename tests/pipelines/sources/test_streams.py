@@ -7,7 +7,7 @@ import pytest
 
 from electra.data.text import Document, Rejected
 from electra.errors import BadInput
-from pipelines.sources import LocalCorpus, documents
+from pipelines.sources import LocalCorpus
 from pipelines.sources.local import decoded_lines, read_documents
 from pipelines.sources.own import tsv
 from pipelines.sources.streams import Piece, read_stream
@@ -81,13 +81,3 @@ def test_a_pipe_is_read_the_same_way() -> None:
         list(read_stream(io.BufferedReader(io.BytesIO("text\n".encode("utf-16-le"))), "standard input"))
     with pytest.raises(BadInput, match="is compressed"):
         list(read_stream(io.BufferedReader(io.BytesIO(COMPRESS[".gz"](b"text"))), "standard input"))
-
-
-def test_a_large_file_with_a_mark_is_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "RANGE_BYTES", 1000)
-    path = tmp_path / "a.txt"
-    source = LocalCorpus(kind="local", files=("x",))
-    path.write_bytes(("line\n" * 2000).encode())
-    assert len(documents.look(path, source)[1]) > 5
-    path.write_bytes(("line\n" * 2000).encode("utf-16"))
-    assert len(documents.look(path, source)[1]) == 1
