@@ -1,4 +1,4 @@
-"""The beginning of a corpus of own files, read as its stage will read it: what is refused later, or hardly meant so.
+"""The beginning of a corpus of local files, read as its stage will read it: what is refused later, or likely a mistake.
 
 A few thousand documents are read, which takes a second. What is certain of the whole corpus from them is an error; what
 is likely is a hint: a line that says what was seen and the setting to look at.
@@ -93,7 +93,7 @@ def look(corpus: CorpusConfig, where: str) -> Look:
 
 
 def print_hints(corpus: CorpusConfig, where: str) -> None:
-    """Say on standard error what is probably not meant, before the stage reads all of it."""
+    """Print the hints on standard error, before the stage reads the whole corpus."""
     for hint in look(corpus, where).hints:
         print(f"hint: {hint}", file=sys.stderr)
 
@@ -110,13 +110,13 @@ def _items(paths: list[Path], source: LocalCorpus) -> Iterator[Document | Reject
 
 
 def hints(source: LocalCorpus, paths: list[Path], markup: bool) -> list[str]:
-    """What is probably not meant of one source."""
+    """What is likely a mistake in one source's settings."""
     found = list(islice(_items(paths, source), DOCUMENTS))
     return list(_notice(source, paths, [item for item in found if isinstance(item, Document)], markup))
 
 
 def _notice(source: LocalCorpus, paths: list[Path], documents: list[Document], markup: bool) -> Iterator[str]:
-    """What is probably not meant."""
+    """Hints, with the setting to look at."""
     texts = [document.text for document in documents]
     if local.format_of(paths[0], source) == "text":
         lines = [line for text in texts for line in text.split("\n") if line.strip()][:20_000]
@@ -132,11 +132,11 @@ def _notice(source: LocalCorpus, paths: list[Path], documents: list[Document], m
     marked = sum(map(looks_marked_up, texts))
     if not markup and marked > max(2, len(texts) // 100):
         where = f"{marked:,} of the first {len(texts):,} documents"
-        yield f"{where} hold HTML, as &amp; or <br>; `cleaning: {{markup: true}}` mends that"
+        yield f"{where} hold HTML, as &amp; or <br>; `cleaning: {{markup: true}}` removes it"
 
 
 def _too_few(texts: list[str]) -> bool:
-    """Whether files are hardly meant as one document each: one is very long, or they are few and have many lines."""
+    """Whether a document a file is likely a mistake: one is very long, or they are few and have many lines."""
     return any(len(text) > LARGE or (len(texts) < FEW and text.count("\n") >= FEW) for text in texts)
 
 
