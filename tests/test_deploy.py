@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from electra import errors
-from pipelines.arguments import parser
+from pipelines.cli import parser
 from pipelines.runtime.processes import Layout
 from tests.conftest import ROOT
 

@@ -20,7 +20,7 @@ from electra.files import read_json
 from electra.finetuning.tasks import GLUE
 from electra.nn.weights import config_json
 from electra.pretraining.phases import phases_of
-from pipelines.arguments import parser
+from pipelines.cli import parser
 from pipelines.commands.budget import PEAKS, PUBLISHED_VOCABULARY, budget
 from pipelines.commands.tuning_budget import tuning_budget
 from pipelines.config.params import Params, PublishedConfig, load, read

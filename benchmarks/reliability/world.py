@@ -26,7 +26,7 @@ import torch
 from electra import errors, stopping
 from electra.files import sha256_file
 from electra.workers import VARIABLE
-from pipelines.__main__ import main
+from pipelines.cli import main
 
 PARAMS = """
 run: {models: [micro], ablations: [pair]}

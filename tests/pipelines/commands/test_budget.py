@@ -7,7 +7,7 @@ import pytest
 
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.model import Pretraining
-from pipelines.__main__ import main
+from pipelines.cli import main
 from pipelines.commands import budget
 from pipelines.config.params import load
 from tests.conftest import ROOT, SMOKE, copy_text

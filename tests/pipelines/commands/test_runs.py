@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from electra.files import lock_folder
-from pipelines.__main__ import main
+from pipelines.cli import main
 
 
 @pytest.fixture(autouse=True)

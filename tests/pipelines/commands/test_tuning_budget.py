@@ -7,7 +7,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from electra.pretraining.flops import encoder_flops
-from pipelines.__main__ import main
+from pipelines.cli import main
 from pipelines.commands.tuning_budget import rows_of, settings_of, tuning_budget
 from pipelines.config.params import load
 from tests.conftest import SMOKE

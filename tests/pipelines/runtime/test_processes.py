@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from electra.errors import BadConfig, NonFinite, Stopped, UserError
-from pipelines.__main__ import main
+from pipelines.cli import main
 from pipelines.runtime import processes
 from pipelines.runtime.processes import Layout
 from tests.conftest import ROOT, environment

@@ -17,7 +17,7 @@ from electra.pretraining.flops import training_flops
 from electra.pretraining.model import Pretraining
 from electra.pretraining.step import compile_parts
 from electra.storage.manifest import read_sealed, write_sealed
-from pipelines.__main__ import main
+from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.stages.pretrain import ModelRows, examples
 from tests.conftest import SMOKE, copy_project

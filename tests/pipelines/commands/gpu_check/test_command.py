@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import pretrain_step
 from electra.files import write_json
-from pipelines.__main__ import main
+from pipelines.cli import main
 from pipelines.commands.gpu_check import command
 
 
