@@ -106,15 +106,8 @@ def params(options: argparse.Namespace) -> None:
     """Check params.yaml and print every setting, defaults filled in."""
     from electra.config import plain
 
-    params, name = _params(), options.name
-    if not name:
-        shown = plain(params)
-    elif name in params.ablations:
-        shown = {arm: plain(params.arm(name, arm)) for arm in params.ablations[name].settings}
-    else:
-        if name not in params.published and name not in params.finetunings:
-            params.require("models", name)
-        shown = params.told(name)
+    params = _params()
+    shown = params.shown(options.name) if options.name else plain(params)
     print(json.dumps(shown, indent=2, ensure_ascii=False))
 
 

@@ -31,11 +31,11 @@ ROWS = 2000  # of each file of a task that are read
 def check(name: str, params: Params) -> Iterator[str]:
     """Lines to print: hints, and that all is there; raises the error that a stage would, with its sentence."""
     if name in params.ablations:
-        encoder, finetunings = params.ablations[name].model, params.of_model(params.ablations[name].model)
+        encoder, finetunings = params.ablations[name].model, params.finetunings_of(params.ablations[name].model)
     elif name in params.finetunings:
         encoder, finetunings = params.finetunings[name].model, (name,)
     else:
-        encoder, finetunings = name, params.of_model(name)
+        encoder, finetunings = name, params.finetunings_of(name)
     for each in finetunings:
         check_tasks(params, each)
         tasks = params.finetunings[each].tasks

@@ -56,7 +56,7 @@ def estimate(name: str, params: Params) -> str:
     if name not in {*params.published, *params.finetunings, *params.ablations}:
         params.require("models", name)
     found = [pretraining(name, params)] if name in params.models else []
-    for each in dict.fromkeys((*params.of_model(name), *([name] if name in params.finetunings else []))):
+    for each in params.finetunings_of(name):
         try:
             found.append(finetuning(each, params))
         except UserError as error:
@@ -126,7 +126,8 @@ def ablations(names: Iterable[str], params: Params) -> str:
         ablation = params.ablations[name]
         vocab_size = vocabulary(ablation.model, params)
         changes = merge(params.recipe(ablation.recipe), ablation.finetune)
-        tasks = {task: resolved(task, changes, ablation.data, params) for task in ablation.tasks}
+        own = params.own_tasks(ablation.data)
+        tasks = {task: params.finetune.resolve(task, changes, own=own) for task in ablation.tasks}
         arms, flops, counts = plan_arms(name, params, vocab_size), 0.0, {"finished": 0, "shared": 0}
         for arm in arms:
             if arm.key in known:
@@ -218,16 +219,8 @@ def text_bytes(params: Params, corpus: str) -> float:
 
 def settings_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
     """Each task of a fine-tuning with its settings."""
-    config, changes = params.finetunings[name], params.changes(name)
-    squad = (SQUAD[version] for version in params.squad_versions(name))
-    return {**configs_of(name, params), **{task: resolved(task, changes, config.tasks, params) for task in squad}}
-
-
-def resolved(task: str, changes: dict[str, object], source: str, params: Params) -> FinetuneConfig:
-    """A task's settings: the paper's recipe with these changes."""
-    if task in SQUAD.values():
-        return params.finetune.resolve_squad(changes)
-    return params.finetune.resolve(task, changes, own=params.own_tasks(source))
+    squad = params.finetune.resolve("squad", params.changes(name))
+    return configs_of(name, params) | {SQUAD[version]: squad for version in params.squad_versions(name)}
 
 
 def rows_of(task: str, source: str, params: Params) -> int:
