@@ -312,10 +312,10 @@ def replay(options: argparse.Namespace) -> None:
 @command("maintain")
 def sync(options: argparse.Namespace) -> None:
     """Send MLflow the records that it has missed."""
-    from pipelines.tracking import FOLDER, recorder
+    from pipelines.tracking import FOLDER, uploader
 
     places = [Path("runs") / FOLDER, *sorted(Path("runs/flows").glob(f"*/runs/{FOLDER}"))]  # of flows' checkouts too
-    if left := [log for place in places for log in recorder.sync(place)]:
+    if left := [log for place in places for log in uploader.sync(place)]:
         do = "start it, or set MLFLOW_TRACKING_URI for new runs; nothing is lost"
         raise SourceUnreachable(left[0], f"MLflow's store does not answer ({len(left)} runs wait)", "", do)
     print("MLflow has everything")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pipelines import tracking
-from pipelines.tracking import lineage, recorder, registry
+from pipelines.tracking import lineage, recorder, registry, uploader
 from tests.conftest import SMOKE, environment, git_project
 
 ONE_TASK = (
@@ -48,13 +48,13 @@ def test_networks_are_registered_answer_rows_and_refuse_other_bytes(
     done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Warning" not in done.stderr
-    recorder.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
+    uploader.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
     mlflow, experiment = recorder.client()
     runs = {run.info.run_name: run for run in mlflow.search_runs([experiment])}
     parent = runs["pretrain@smoke"].data.tags["mlflow.parentRunId"]
     for _ in range(2):  # what has been told once is told again after a crash
         tracking.end_workflow(parent, "FINISHED", folder)
-        recorder.sync(folder / "runs" / tracking.FOLDER)
+        uploader.sync(folder / "runs" / tracking.FOLDER)
 
     lock = lineage.dvc_hashes(folder)
     pretrained = {
