@@ -1,8 +1,9 @@
 # make demo    set up, then run everything that params.yaml `run` selects       make server   Prefect server, 127.0.0.1:4200
-# make test    set up, then the tests                                           make worker   a worker for it, one run at a time
-# make lint    format, style, types                                             make deploy   register the deployments
-# make team    all servers and a worker in containers (docs/team.md)            make lead     a worker for runs of `team`
-# make ui      MLflow, 127.0.0.1:5000                                           make serve    deployments of tiny, no worker needed
+# make test    set up, then the tests but for the slow ones                     make worker   a worker for it, one run at a time
+# make test-all  the slow tests                                                 make deploy   register the deployments
+# make lint    format, style, types                                             make lead     a worker for runs of `team`
+# make team    all servers and a worker in containers (docs/team.md)            make serve    deployments of tiny, no worker needed
+# make ui      MLflow, 127.0.0.1:5000
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 TORCH ?= torch==2.13.0
@@ -17,13 +18,19 @@ export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export PREFECT_HOME := $(CURDIR)/.prefect
 
-.PHONY: demo test lint setup ui server worker lead deploy team team-down serve lock clean-state
+.PHONY: demo test test-all lint setup ui server worker lead deploy team team-down serve lock clean-state
 
 demo: setup
 	dvc repro
 
+# A file's tests stay together in one of two processes: they share its servers and trained models.
+TESTS = python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
 test: setup
-	python -m pytest
+	$(TESTS) -m "not slow"
+
+test-all: setup
+	$(TESTS) -m slow
 
 lint: setup
 	ruff check .
@@ -45,16 +52,14 @@ server: setup
 	prefect server start --host 127.0.0.1
 
 worker: setup
-	deploy/pools only
-	prefect worker start --pool electra --limit 1 $(addprefix --work-queue ,$(QUEUE))
+	prefect worker start --pool electra --limit 1 --type process $(addprefix --work-queue ,$(QUEUE))
 
 # For runs of `team`, which only wait for their parts: no limit.
 lead: setup
-	deploy/pools only
-	prefect worker start --pool electra-lead
+	prefect worker start --pool electra-lead --type process
 
 deploy: setup
-	deploy/pools
+	python -m pipelines.flows.deployments
 
 TEAM = docker compose --env-file deploy/team.env
 

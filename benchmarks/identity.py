@@ -1,11 +1,13 @@
 """Compare our token ids with transformers' BertTokenizer on real text: `python benchmarks/identity.py 110`.
 
-Reads that many megabytes from the files of the corpus `local_wiki_books`, as they are, and compares every line's ids
-with the published vocabulary. Writes benchmarks/results/identity.json; a difference ends it with the line.
+Reads that many megabytes from the files of the corpus `local_wiki_books` (benchmarks/real_text.yaml), as they are, and
+compares every line's ids with the published vocabulary. Writes benchmarks/results/identity.json; a difference ends it
+with the line.
 """
 
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,72 +18,62 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-from benchmarks.provenance import provenance
+from benchmarks.harness import arguments, local_params, provenance, write_record
 from electra.data import tokenizer as wordpiece
-from electra.files import write_json
-from pipelines.config.params import load
+from electra.files import sha256_file
+from pipelines.sources import LocalCorpus
 from pipelines.sources.local import find_files, read_documents
 from pipelines.sources.streams import Piece
 
 LINES = 2000  # compared at once
 
 
-def lines_of(most: int, facts: dict[str, int]) -> Iterator[list[str]]:
-    """Lines of every source in turn, up to `most` bytes in all."""
-    sources = load().corpora["local_wiki_books"].sources
-    for source in sources:
-        held: list[str] = []
-        taken = 0
-        for path in find_files(source.files, "corpora"):
-            for document in read_documents(Piece(path), source):
-                size = len(document.text.encode())
-                taken += size
-                facts["bytes"] += size
-                facts["documents"] += 1
-                held += document.text.split("\n")
-                while len(held) >= LINES:
-                    yield held[:LINES]
-                    held = held[LINES:]
-                if taken >= most // len(sources):
-                    break
-            if taken >= most // len(sources):
-                break
-        yield held
+def lines_of(source: LocalCorpus, most: float, facts: dict[str, int]) -> Iterator[list[str]]:
+    """Lines of a source's documents, up to `most` bytes."""
+    held: list[str] = []
+    taken = 0
+    for document in (
+        item for path in find_files(source.files, "corpora") for item in read_documents(Piece(path), source)
+    ):
+        taken += (size := len(document.text.encode()))
+        facts["bytes"] += size
+        facts["documents"] += 1
+        held += document.text.split("\n")
+        while len(held) >= LINES:
+            yield held[:LINES]
+            held = held[LINES:]
+        if taken >= most:
+            break
+    yield held
 
 
 def main() -> None:
     from transformers import BertTokenizer
 
-    megabytes = float(sys.argv[1]) if len(sys.argv) > 1 else 110
-    origin = provenance(("transformers",))
-    settings = load().tokens["local_wiki_books"].tokenizer
+    parse = arguments(__doc__, "identity.json")
+    parse.add_argument("megabytes", type=float, nargs="?", default=110)
+    options = parse.parse_args()
+    origin, params = provenance("transformers"), local_params()
+    settings, sources = params.tokens["local_wiki_books"].tokenizer, params.corpora["local_wiki_books"].sources
     ours = wordpiece.from_vocab(Path(settings.file), lowercase=settings.lowercase)
     with tempfile.TemporaryDirectory() as folder:
-        vocabulary = Path(folder) / "vocab.txt"
-        vocabulary.write_bytes(Path(settings.file).read_bytes())
+        shutil.copy(settings.file, Path(folder) / "vocab.txt")
         theirs = BertTokenizer.from_pretrained(folder, do_lower_case=True, model_max_length=10**9)
-    facts = {"bytes": 0, "documents": 0, "lines": 0, "tokens": 0, "unknown": 0, "different_lines": 0}
-    digest = hashlib.sha256()
-    for lines in lines_of(int(megabytes * 1e6), facts):
-        mine = ours.encode_bytes(lines)
+    facts = dict.fromkeys(("bytes", "documents", "lines", "tokens", "unknown", "different_lines"), 0)
+    digest, most = hashlib.sha256(), options.megabytes * 1e6 / len(sources)
+    for lines in (lines for source in sources for lines in lines_of(source, most, facts)):
         expected = theirs(lines, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False)
-        for line, ids, others in zip(lines, mine, expected["input_ids"], strict=True):
+        for line, ids, others in zip(lines, ours.encode_bytes(lines), expected["input_ids"], strict=True):
             if ids != np.array(others, dtype=ours.dtype).tobytes():
                 raise SystemExit(f"different ids for {line!r}: {np.frombuffer(ids, ours.dtype)} and {others}")
             digest.update(ids)
             facts["tokens"] += len(others)
             facts["unknown"] += others.count(ours.unk_id)
         facts["lines"] += len(lines)
-    result = {
-        "command": f"python benchmarks/identity.py {megabytes:g}",
-        "reference": f"{type(theirs).__module__}.{type(theirs).__name__}",
-        "vocabulary_sha256": hashlib.sha256(Path(settings.file).read_bytes()).hexdigest(),
-        **facts,
-        "ids_sha256": digest.hexdigest(),
-        **origin,
-    }
-    write_json(Path("benchmarks/results/identity.json"), result)
-    print(f"{facts['tokens']:,} ids of {facts['bytes']:,} bytes are those of {result['reference']}")
+    reference = f"{type(theirs).__module__}.{type(theirs).__name__}"
+    found = {"reference": reference, "vocabulary_sha256": sha256_file(Path(settings.file)), **facts}
+    write_record(options.output, {**found, "ids_sha256": digest.hexdigest()}, origin)
+    print(f"{facts['tokens']:,} ids of {facts['bytes']:,} bytes are those of {reference}")
 
 
 if __name__ == "__main__":

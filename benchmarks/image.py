@@ -2,10 +2,9 @@
 
 The image is built beforehand: `buildah build --isolation chroot --tag electra .`, with `--build-arg BASE=…` where no
 registry is to be had. The tests are not in it (.dockerignore) and are mounted. Writes benchmarks/results/image.json
-after each command, with how its image was built; what was not come to stays as it was.
+after each command, with how its image was built; commands that were not reached keep their earlier entry.
 """
 
-import argparse
 import subprocess
 import sys
 import time
@@ -14,11 +13,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.provenance import provenance
-from electra.files import read_json, write_json
-from pipelines import ROOT
+from benchmarks.harness import ROOT, arguments, provenance, write_record
+from electra.files import read_json
 
-OUTPUT = Path("benchmarks/results/image.json")
 COMMANDS = (
     "id -un",
     "python -c 'import torch; print(torch.__version__, torch.version.cuda)'",
@@ -42,33 +39,28 @@ def ended(container: str, command: str) -> dict[str, Any]:
     words = ["buildah", "run", "--isolation", "chroot", *mounts, container, "--", "sh", "-c", command]
     begun = time.monotonic()
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    told = done.stderr if done.returncode else done.stdout
-    lines = [line for line in told.splitlines() if line.strip()] or [""]
-    return {
-        "exit code": done.returncode,
-        "seconds": round(time.monotonic() - begun),
-        "first": lines[0],
-        "last": lines[-1],
-    }
+    printed = done.stderr if done.returncode else done.stdout
+    lines = [line for line in printed.splitlines() if line.strip()] or [""]
+    seconds = round(time.monotonic() - begun)
+    return {"exit code": done.returncode, "seconds": seconds, "first": lines[0], "last": lines[-1]}
 
 
-def main() -> int:
-    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> None:
+    parse = arguments(__doc__, "image.json")
     parse.add_argument("image")
     parse.add_argument("--built", required=True, help="a sentence: of which commit, on which base")
     options = parse.parse_args()
     container = buildah("from", "--pull=never", options.image)
-    facts = {"what": __doc__, **provenance()}
-    known = {each["command"]: each for each in read_json(OUTPUT)["commands"]} if OUTPUT.is_file() else {}
+    origin, output = provenance(), options.output
+    known = {each["command"]: each for each in read_json(output)["commands"]} if output.is_file() else {}
     try:
         for command in COMMANDS:
             known[command] = {"command": command, **ended(container, command), "built": options.built}
             print(f"{known[command]['exit code']}  {command}: {known[command]['last']}", flush=True)
-            write_json(OUTPUT, facts | {"commands": [known[each] for each in COMMANDS if each in known]})
+            write_record(output, {"commands": [known[each] for each in COMMANDS if each in known]}, origin)
     finally:
         buildah("rm", container)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -15,8 +15,8 @@ from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, mask, sample
 from electra.pretraining.dataloader import Feed
 from electra.pretraining.distributed import World
-from electra.pretraining.generator import Generator
 from electra.pretraining.model import Batch, Pretraining
+from electra.pretraining.networks import Generator
 from electra.pretraining.step import Step, compile_parts, keep_freed_memory, lacks_to_compile
 from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows
 
@@ -48,8 +48,8 @@ class Ours:
         self.optimizer = build_optimizer(self.model.named_parameters(), weight_decay=0.01)
         set_rate(self.optimizer, RATE)
         recorder = CudaRecorder(device) if device.type == "cuda" else None
-        world = World(0, 1, device, "ddp")
-        self.update = Step(self.model, self.optimizer, world, clip=1.0,
+        world = World(0, 1, device)
+        self.update = Step(self.model, self.optimizer, world,
                            precision=precision, record=recorder)  # fmt: skip
 
     def start(self) -> None:

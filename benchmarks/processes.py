@@ -22,15 +22,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import torch
 
-from benchmarks.provenance import provenance
+from benchmarks.harness import arguments, provenance, write_record
 from electra.config import plain
-from electra.files import write_json
 from electra.pretraining.dataloader import Data
 from electra.pretraining.trainer import pretrain
 from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows, Size, size
 
-OUTPUT, EVERY = Path("benchmarks/results/processes.json"), 10
-WAYS = {"ddp × 2": ("ddp", 2), "ddp × 4": ("ddp", 4), "fsdp × 2": ("fsdp", 2), "fsdp × 4": ("fsdp", 4)}
+EVERY = 10  # steps between evaluations
+COUNTS = (2, 4)  # processes
 
 
 class Learnable(MadeUpRows):
@@ -39,61 +38,59 @@ class Learnable(MadeUpRows):
     def __init__(self, count: int, length: int, vocab_size: int) -> None:
         super().__init__(count, length, vocab_size)
         kinds = np.random.default_rng(count).integers(0, 5, (count, 1))
-        pieces = (SPECIAL.mask + 1 + 11 * kinds + np.arange(length) % 11).astype(self.ids.dtype)
-        self.ids = np.where(self.ids > SPECIAL.mask, pieces, self.ids)
+        tokens = (SPECIAL.mask + 1 + 11 * kinds + np.arange(length) % 11).astype(self.ids.dtype)
+        self.ids = np.where(self.ids > SPECIAL.mask, tokens, self.ids)
 
 
-def settings(steps: int, parallel: str) -> Size:
+def settings(steps: int) -> Size:
     whole = size(torch.device("cpu"))
-    changes: dict[str, Any] = {"steps": steps, "accumulate": 4, "parallel": parallel, "eval_every": EVERY}
+    changes: dict[str, Any] = {"steps": steps, "accumulate": 4, "eval_every": EVERY}
     changes |= {"precision": "fp32", "learning_rate": 5e-3, "warmup": 2}
     return replace(whole, config=replace(whole.config, pretrain=replace(whole.config.pretrain, **changes)))
 
 
-def train(steps: int, parallel: str, run: Path) -> None:
+def train(steps: int, run: Path) -> None:
     """One process of a run, as torchrun would start it."""
     torch.set_num_threads(1)
-    shape = settings(steps, parallel)
+    shape = settings(steps)
     rows, held_out = (Learnable(count, shape.config.pretrain.length, shape.vocab_size) for count in (512, 256))
     pretrain(shape.config, Data(rows, held_out, SPECIAL, shape.vocab_size), run, {}, log=lambda step, numbers: None)
 
 
-def curve(steps: int, parallel: str, count: int, run: Path) -> list[float]:
+def curve(steps: int, count: int, run: Path) -> list[float]:
     """The held-out losses of a run with `count` processes."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = str(found.getsockname()[1])
-    words = [sys.executable, __file__, "--child", parallel, "--steps", str(steps), "--run", str(run)]
-    several = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    started = [subprocess.Popen(words, env=os.environ | several | {"RANK": str(k)}, stderr=subprocess.DEVNULL)
-               for k in range(count)]  # fmt: skip
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        several = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    words = [sys.executable, __file__, "--child", "--steps", str(steps), "--run", str(run)]
+    shared = os.environ | several | {"OMP_NUM_THREADS": "1"}
+    started = [subprocess.Popen(words, env=shared | {"RANK": str(rank)}) for rank in range(count)]
     if codes := [code for process in started if (code := process.wait())]:
-        raise SystemExit(f"{parallel} × {count} ended with {codes[0]}")
+        raise SystemExit(f"{count} processes ended with {codes[0]}")
     return [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 def main() -> None:
-    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse = arguments(__doc__, "processes.json")
     parse.add_argument("--steps", type=int, default=60)
-    parse.add_argument("--child", help=argparse.SUPPRESS)
+    parse.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parse.add_argument("--run", type=Path, help=argparse.SUPPRESS)
     options = parse.parse_args()
     if options.child:
-        train(options.steps, options.child, options.run)
+        train(options.steps, options.run)
         return
-    found: dict[str, Any] = {}
+    origin, found = provenance("torch"), dict[str, Any]()
     with tempfile.TemporaryDirectory() as folder:
-        alone = curve(options.steps, "ddp", 1, Path(folder) / "alone")
-        for name, (parallel, count) in WAYS.items():
-            losses = curve(options.steps, parallel, count, Path(folder) / name)
+        alone = curve(options.steps, 1, Path(folder) / "alone")
+        for count in COUNTS:
+            name = f"{count} processes"
+            losses = curve(options.steps, count, Path(folder) / name)
             apart = [abs(a - b) / b for a, b in zip(losses, alone, strict=True)]
             found[name] = {str(EVERY * at): max(apart[: at + 1]) for at in range(1, len(apart))}
             print(name, {steps: f"{value:.1e}" for steps, value in found[name].items()}, flush=True)
-    shape = settings(options.steps, "ddp")
-    write_json(OUTPUT, {"what": __doc__, "command": " ".join(["python", *sys.argv]), **provenance(("torch",)),
-                        "largest relative difference by steps": found, "loss of one process": alone,
-                        "settings": plain(shape.config), "vocabulary": shape.vocab_size})  # fmt: skip
-    print(f"wrote {OUTPUT}")
+    shape = settings(options.steps)
+    facts = {"settings": plain(shape.config), "vocabulary": shape.vocab_size, "loss of one process": alone}
+    write_record(options.output, {"largest relative difference by steps": found, **facts}, origin)
 
 
 if __name__ == "__main__":

@@ -9,34 +9,32 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.provenance import provenance
-from electra.files import read_json, write_json
+from benchmarks.harness import arguments, provenance, write_record
+from electra.files import read_json
 from pipelines.commands.estimate import chosen
 from pipelines.config.params import load
-from pipelines.report.ablation_records import RECORDS
+from pipelines.report.reading import ABLATION_RECORDS
 
 
 def main() -> None:
-    params = load()
-    timings = read_json(Path("runs/timings.json"))
-    origin = provenance(("torch",))
+    parse = arguments(__doc__)
+    parse.add_argument("name", help="a model or an ablation")
+    timings, origin = read_json(Path("runs/timings.json")), provenance("torch")
     machine = origin["machine"]
-    for name in chosen(sys.argv[1], params):
+    for name in chosen(parse.parse_args().name, load()):
         path = Path("results/ablations") / f"{name}.json"
         if not path.is_file():
             print(f"{name}: not run")
             continue
-        seconds = timings.get(f"ablation-{name}", {}).get("seconds")
         record = {
             "recorded": origin["recorded"],
             "commit": origin["commit"][:12] + origin["commit"][40:],
             "command": f"dvc repro pipelines/dvc.yaml:ablation@{name}",
-            "seconds": seconds,
+            "seconds": timings.get(f"ablation-{name}", {}).get("seconds"),
             "machine": f"{machine['processor']}, {machine['logical_cores']} cores, Python {machine['python']}",
             "versions": origin["versions"],
         }
-        write_json(Path(RECORDS) / f"{name}.json", {**read_json(path), "record": record})
-        print(f"recorded {RECORDS}/{name}.json")
+        write_record(Path(ABLATION_RECORDS) / f"{name}.json", {**read_json(path), "record": record}, {})
 
 
 if __name__ == "__main__":

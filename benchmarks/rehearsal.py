@@ -15,7 +15,6 @@ on another stream or GPU than its own, does what a recording forbids, records no
 compiles after the warm-up, or lets the host wait in a step that neither logs, evaluates nor saves.
 """
 
-import argparse
 import hashlib
 import json
 import os
@@ -31,32 +30,24 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.provenance import provenance
-from electra.files import read_json, remove, write_json
-from pipelines import ROOT
+from benchmarks.harness import ROOT, arguments, provenance, write_record
+from electra.files import read_json, remove
 
-OUTPUT, NEEDED = Path("benchmarks/results/rehearsal.json"), ("venv/bin/python", "libfakegpu.so", "libcuda.so.1")
+NEEDED = ("venv/bin/python", "libfakegpu.so", "libcuda.so.1")
 PRESETS, MODES = ("small", "small_plus", "base", "large"), ("eager", "recorded", "compiled recorded", "compiled")
 MODERN = ("modern-small", "modern-base")  # on one GPU of 80 GB
 MEMORY = {"80 GB": 79.2, "141 GB": 140.0}  # GiB that torch sees
 SECONDS = 1800  # of a case
 QUICK: dict[str, Any] = {"encoder.layers": 4, "generator.width": 1.0}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "electra_15": {"objective.name": "electra_15"},
-    "replace_mlm": {"objective.name": "replace_mlm"},
-    "all_tokens_mlm": {"objective.name": "all_tokens_mlm"},
-    "mlm": {"objective.name": "mlm"},
-    "sharing none": {"objective.sharing": "none"},
-    "sharing tokens": {"objective.sharing": "tokens"},
-    "sharing all": {"objective.sharing": "all"},
-    "sharing gradient_disentangled": {"objective.sharing": "gradient_disentangled"},
+    **{name: {"objective.name": name} for name in ("electra_15", "replace_mlm", "all_tokens_mlm", "mlm")},
+    **{f"sharing {of}": {"objective.sharing": of} for of in ("none", "tokens", "all", "gradient_disentangled")},
     "two_stage": {"objective.sharing": "none", "objective.training": "two_stage", "pretrain.steps": 24},
     "adversarial": {"objective.training": "adversarial"},
     "accumulate 4": {"pretrain.accumulate": 4},
     "faithful masking": {"objective.faithful_masking": True},
     "muon": {"pretrain.optimizer": "muon"},
     "deterministic": {"pretrain.deterministic": True},
-    "fsdp asked of one process": {"pretrain.parallel": "fsdp"},
 }
 
 
@@ -90,8 +81,7 @@ def cases() -> Iterator[Case]:
             yield Case(f"killed and resumed, {mode}", "killed", "small", mode, changes=QUICK)
             yield Case(f"two arms, {mode}", "arms", "small", mode, gpus=2, changes=QUICK)
         if mode == "eager":
-            for way in ("single", "stacked"):
-                yield Case(f"fine-tuning jobs, {way}", "finetune", "small", way, gpus=2)
+            yield Case("fine-tuning jobs", "finetune", "small", "recorded", gpus=2)
 
 
 def run(case: Case, folder: Path, work: Path, seen: set[str]) -> dict[str, Any]:
@@ -147,20 +137,20 @@ def faults(case: Case, processes: list[dict[str, Any]]) -> list[str]:
     """What is wrong with what a case's processes counted."""
     found = []
     for number, one in enumerate(processes):
-        told = [f"{one[word]} times {text}" for word, text in WRONG.items() if one.get(word)]
+        wrong = [f"{one[word]} times {text}" for word, text in WRONG.items() if one.get(word)]
         if case.kind == "finetune" and not one["steps of replays alone"]:
-            told.append("no step was all replayed")
+            wrong.append("no step was all replayed")
         if one["bytes elsewhere"]:
-            told.append(f"{one['bytes elsewhere']:,} bytes on another GPU than {one['device']}")
+            wrong.append(f"{one['bytes elsewhere']:,} bytes on another GPU than {one['device']}")
         if "recorded" in case.mode:
             graphs = one["graphs"]
-            told += (
+            wrong += (
                 ["nothing was recorded"] if not graphs else ["a graph without operations"] if not all(graphs) else []
             )
-            told += ["no graph in a late step"] if not one["late step"].get("graph") else []
+            wrong += ["no graph in a late step"] if not one["late step"].get("graph") else []
         if one.get("late step", {}).get("sync") or one.get("late step", {}).get("d2h"):
-            told.append("the host waits in a late step")
-        found += [f"process {number}: {text}" for text in told]
+            wrong.append("the host waits in a late step")
+        found += [f"process {number}: {text}" for text in wrong]
     if case.kind == "killed" and not processes[0]["resumed at step"]:
         found.append("the second start began anew")
     if case.kind in {"arms", "finetune"} and len({one["device"] for one in processes}) != case.gpus:
@@ -176,35 +166,29 @@ WRONG = {
 
 
 def main() -> int:
-    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse = arguments(__doc__, "rehearsal.json")
     parse.add_argument("folder", type=Path, metavar="FOLDER", help="the prepared stand-in")
     parse.add_argument("--only", nargs="+", default=[], help="cases with one of these in their names, measured anew")
-    parse.add_argument("--output", type=Path, default=OUTPUT)
     options = parse.parse_args()
     folder = options.folder.resolve()
     if missing := [name for name in NEEDED if not (folder / name).exists()]:
-        print(
-            f"error: {options.folder}: has no {missing[0]}; expected a folder with a stand-in GPU "
-            f"({', '.join(NEEDED)});"
-            " run the stand-in's set-up script on it first, or try a real GPU with `python -m pipelines gpu-check`",
-            file=sys.stderr,
-        )
+        what = f"has no {missing[0]}; expected a folder with a stand-in GPU ({', '.join(NEEDED)})"
+        do = "run the stand-in's set-up script on it first, or try a real GPU with `python -m pipelines gpu-check`"
+        print(f"error: {options.folder}: {what}; {do}", file=sys.stderr)
         return 69
-    facts = {"what": __doc__, "command": " ".join(["python", *sys.argv]), **provenance()}
-    facts["torch"] = version(folder)
-    before = read_json(options.output) if options.output.is_file() else {}
-    results: dict[str, Any] = before.get("cases", {})
+    origin = {**provenance(), "torch": version(folder)}
+    results: dict[str, Any] = read_json(options.output)["cases"] if options.output.is_file() else {}
     chosen = [case for case in cases() if case.name not in results]
     if options.only:
         chosen = list({case.name: case for text in options.only for case in cases() if text in case.name}.values())
     seen: set[str] = set()
     with tempfile.TemporaryDirectory() as work:
         for case in chosen:
-            results[case.name] = {**run(case, folder, Path(work), seen), "commit": facts["commit"]}
+            results[case.name] = {**run(case, folder, Path(work), seen), "commit": origin["commit"]}
             print(f"{case.name}: {'; '.join(results[case.name]['faults']) or 'no fault'}", flush=True)
-            write_json(options.output, facts | {"cases": results})
+            write_record(options.output, {"cases": results}, origin)
     wrong = {name: result["faults"] for name, result in results.items() if result["faults"]}
-    print(f"{len(results)} of {len(list(cases()))} cases, {len(wrong)} with a fault; wrote {options.output}")
+    print(f"{len(results)} of {len(list(cases()))} cases, {len(wrong)} with a fault")
     return 1 if wrong else 0
 
 

@@ -35,12 +35,8 @@ from pipelines.config.params import load
 
 VOCAB, STEPS, SEEN = 30_522, 4 * (WARM_UP + 1), WARM_UP + 2  # SEEN: a step that neither logs, evaluates nor saves
 COUNTED = ("launch", "triton", "gemm", "h2d", "d2h", "d2d", "memset", "sync", "graph", "wrong", "illegal", "captured")
-MODES = {
-    "eager": (False, False),
-    "compiled": (True, False),
-    "recorded": (False, True),
-    "compiled recorded": (True, True),
-}
+NAMES = ("eager", "compiled", "recorded", "compiled recorded")
+MODES = {name: ("compiled" in name, "recorded" in name) for name in NAMES}
 
 
 class Counters:
@@ -60,19 +56,9 @@ class Counters:
 
 def config(model: str, changes: dict[str, Any]) -> ElectraConfig:
     """A preset for a few steps, with changed settings by dotted key."""
-    short = {
-        "pretrain.steps": STEPS,
-        "pretrain.warmup": 1,
-        "pretrain.log_every": WARM_UP + 1,
-        "pretrain.eval_batches": 1,
-    }
-    short |= {
-        "pretrain.eval_every": WARM_UP + 1,
-        "pretrain.save_every": WARM_UP + 1,
-        "pretrain.threads": 1,
-        "pretrain.save_minutes": 0.0,
-        "pretrain.eval_minutes": 0.0,
-    }
+    short: dict[str, Any] = {"pretrain.steps": STEPS, "pretrain.warmup": 1, "pretrain.eval_batches": 1}
+    short |= dict.fromkeys((f"pretrain.{what}_every" for what in ("log", "eval", "save")), WARM_UP + 1)
+    short |= {"pretrain.threads": 1, **{f"pretrain.min_{what}_interval_minutes": 0.0 for what in ("save", "eval")}}
     values = plain(load().models[model].electra())
     for key, value in (short | changes).items():
         section, _, name = key.partition(".")
@@ -136,7 +122,7 @@ def train(settings: ElectraConfig, mode: str, folder: Path, stop_at: int = 0) ->
     begun = time.monotonic()
     trainer.pretrain(settings, Data(rows, rows, SPECIAL, VOCAB), folder, {}, log=lambda step, numbers: None)
     late = {name: seen[SEEN + 1][name] - seen[SEEN][name] for name in COUNTED} if len(seen) > SEEN + 1 else {}
-    ended = count.read()
+    ended, others = count.read(), {*range(torch.cuda.device_count())} - {device.index}
     # In two-stage training each stage has a warm-up of its own.
     warm = [seen[at] for at in (SEEN, len(seen) // 2 + SEEN) if at < len(seen)][
         -1 if settings.objective.training == "two_stage" else 0
@@ -148,14 +134,11 @@ def train(settings: ElectraConfig, mode: str, folder: Path, stop_at: int = 0) ->
         "graphs": graphs,
         "compiled": ended["compiled"],
         "compiled after the warm-up": ended["compiled"] - warm["compiled"],
-        "wrong": ended["wrong"],
-        "illegal": ended["illegal"],
+        **{name: ended[name] for name in ("wrong", "illegal")},
         "peak GiB": round(torch.cuda.max_memory_allocated(device) / 2**30, 2),
         "reserved GiB": round(torch.cuda.max_memory_reserved(device) / 2**30, 2),
         "device": str(device),
-        "bytes elsewhere": sum(
-            torch.cuda.max_memory_allocated(k) for k in range(torch.cuda.device_count()) if k != device.index
-        ),
+        "bytes elsewhere": sum(map(torch.cuda.max_memory_allocated, others)),
         "seconds": round(time.monotonic() - begun, 1),
     }
 
@@ -183,7 +166,7 @@ def main() -> None:
     elif case["kind"] == "finetune":
         from benchmarks import rehearsal_finetune
 
-        found = rehearsal_finetune.run(options.folder, stack=case["mode"] == "stacked")
+        found = rehearsal_finetune.run(options.folder)
     else:
         if case["gpus"] > 1:
             torch.cuda.set_device(case["gpus"] - 1)

@@ -14,8 +14,9 @@ from benchmarks.finetune_gpu import write_model
 from benchmarks.rehearsal_case import Counters
 from electra.data.tokenizer import SPECIALS
 from electra.files import write_jsonl
-from electra.finetuning import stacked, stacked_step, training
+from electra.finetuning import step, training
 from electra.finetuning.runs import pool
+from electra.finetuning.runs.job import Job
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.tasks import FinetuneConfig
 from electra.workers import run_units
@@ -25,26 +26,26 @@ BATCH, STEPS = 32, training.CHECK_EVERY - 1
 WORDS = ("good", "bad", "cat", "dog")
 
 
-def observed(unit: pool.Unit) -> dict[str, Any]:
-    """A unit of the pool, its GPU, and the counts of its first step and of a late one that was all replayed."""
+def observed(job: Job) -> dict[str, Any]:
+    """A job in the pool, its GPU, and the counts of its first step and of a late one that was all replayed."""
     counters, seen = Counters(), []
 
-    class Counted(stacked_step.StackedStep):
-        def __call__(self, rows_SB: Any) -> Any:
+    class Counted(step.Step):
+        def __call__(self, rows_B: Any) -> Any:
             before = counters.read()
-            result = super().__call__(rows_SB)
+            result = super().__call__(rows_B)
             seen.append(counters.since(before))
             return result
 
-    stacked.StackedStep = Counted  # type: ignore[misc]
+    training.Step = Counted  # type: ignore[misc]
     begun = counters.read()
-    records = pool.alone(unit)
+    record = pool.alone(job)
     after = counters.since(begun)
     held = [torch.cuda.max_memory_allocated(k) for k in range(torch.cuda.device_count())]
     here = torch.cuda.current_device()
-    last = seen[: records[0]["steps"]]
+    last = seen[: record["steps"]]
     return {
-        "jobs": [job.name for job in unit],
+        "jobs": [job.name],
         "device": f"cuda:{here}",
         "steps": len(last),
         "first step": last[0],
@@ -57,8 +58,8 @@ def observed(unit: pool.Unit) -> dict[str, Any]:
     }
 
 
-def run(folder: Path, *, stack: bool) -> list[dict[str, Any]]:
-    """Two arms by two workers: each with one seed, or with a stack of five."""
+def run(folder: Path) -> list[dict[str, Any]]:
+    """Two arms by two workers."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join([*SPECIALS, *WORDS]))
     draw = random.Random(1)
@@ -67,10 +68,8 @@ def run(folder: Path, *, stack: bool) -> list[dict[str, Any]]:
         texts = [" ".join(draw.choice(WORDS) for _ in range(length)) for length in lengths]
         rows = [{"id": str(n), "a": text, "b": None, "label": str(n % 2)} for n, text in enumerate(texts)]
         write_jsonl(folder / "rows" / f"{split}.jsonl", rows)
-    seeds = (1, 2, 3, 4, 5) if stack else (1,)
-    config = dataclasses.replace(FinetuneConfig(seeds=seeds, keep="none", batch=BATCH, length=128), epochs=1.0)
+    config = dataclasses.replace(FinetuneConfig(seeds=(1,), keep="none", batch=BATCH, length=128), epochs=1.0)
     model = write_model(folder, folder / "vocab.txt", load().models["small"].encoder)
-    jobs = Plan("cola", config, rows=folder / "rows", model=model, state=folder / "state", device="cuda",
-                stack="on" if stack else "off").jobs()  # fmt: skip
-    units = run_units(observed, pool.units_of(jobs), 2, preload=("electra.finetuning.runs.preload",))
+    jobs = Plan("cola", config, rows=folder / "rows", model=model, state=folder / "state", device="cuda").jobs()
+    units = run_units(observed, jobs, 2, preload=("electra.finetuning.runs.preload",))
     return [found for _, found in sorted(units, key=lambda pair: pair[0])]

@@ -1,21 +1,15 @@
 """Both data stages on all the real text at hand, for docs/scale.md: `python benchmarks/scale.py`.
 
 Runs `corpus` and `tokens` (rows of 128 and 512, repeated documents and paragraphs dropped) on a third and on all of the
-files of `local_wiki_books`, then on four times as much, and records time, processor time, memory of every process, and
-disk. A hundredth of 3.3 B tokens is 33 M, a hundredth of 33 B is 330 M; the text has 99 M. The fourfold size is not
-four times as much real text: it is the text and three copies, in which every paragraph begins with a word of the copy's
-own, so that none is dropped as repeated. Writes benchmarks/results/scale.json, after each size.
-
-`python benchmarks/scale.py scheduler` simulates the other side: a Dask scheduler with 64 workers gives out a hundredth
-of the units of 33 B and of 1 T tokens. A unit sleeps as long as one of its kind takes by the largest size, and leaves
-a folder of one small file. All workers are threads of one process, so its processor time is the scheduler's, the
-client's and the workers' together.
+files of `local_wiki_books` (benchmarks/real_text.yaml), then on four times as much, and records time, processor time,
+memory of every process, and disk. A hundredth of 3.3 B tokens is 33 M, a hundredth of 33 B is 330 M; the text has 99 M.
+The fourfold size is not four times as much real text: it is the text and three copies, in which every paragraph begins
+with a word of the copy's own, so that none is dropped as repeated. Writes benchmarks/results/scale.json, after each
+size.
 """
 
 import json
 import lzma
-import math
-import os
 import re
 import resource
 import subprocess
@@ -31,19 +25,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import psutil
 
-from benchmarks.provenance import provenance
-from electra.files import lock_folder, read_json, write_json
+from benchmarks.harness import arguments, local_params, provenance, write_record
+from electra.files import read_json
 from electra.workers import worker_count
-from pipelines.config.params import load
-from pipelines.runtime import dask_cluster, work_units
-from pipelines.sources.file_index import RANGE_BYTES
 from pipelines.sources.local import find_files
-from pipelines.stages.corpus import PART_BYTES, gather
+from pipelines.stages.corpus import gather
 from pipelines.stages.tokens import make_rows
 
 SIZES = {"a third": ("wiki-0", ()), "all": ("", ()), "four times": ("", ("once", "twice", "thrice"))}  # files; copies
-RESULT = Path("benchmarks/results/scale.json")
-WORKERS, SHARE = 64, 0.01  # of the simulated cluster; of the units
 
 
 class Watch:
@@ -102,7 +91,7 @@ def copy(path: str, word: str, hard_wrapped: bool, folder: Path) -> str:
 
 def measure(part: str, words: tuple[str, ...], folder: Path) -> dict[str, Any]:
     """Both stages on the files whose path has `part` in it, and on a copy of them for each word."""
-    params = load()
+    params = local_params()
     corpus = params.corpora["local_wiki_books"]
     cleaning = replace(corpus.cleaning, duplicate_documents="drop", duplicate_paragraphs="drop")
     sources = []
@@ -118,9 +107,9 @@ def measure(part: str, words: tuple[str, ...], folder: Path) -> dict[str, Any]:
     stages = folder / "made"
     stages.mkdir()
     with Watch(stages) as reading:
-        read = gather(settings, "corpora.x", stages / "corpus", stages / "work-corpus")
+        read = gather(settings, "corpora.x", stages / "corpus", stages / "runs")
     with Watch(stages) as packing:
-        made = make_rows(rows, "tokens.x", stages / "corpus", stages / "rows", stages / "work-rows")
+        made = make_rows(rows, "tokens.x", stages / "corpus", stages / "rows", stages / "runs")
     tokens = made["tokens"]
     return {
         "documents": read["documents"],
@@ -139,72 +128,21 @@ def measure(part: str, words: tuple[str, ...], folder: Path) -> dict[str, Any]:
     }
 
 
-def record(sizes: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "command": "python benchmarks/scale.py",
-        "what": __doc__,
-        "workers": worker_count(),
-        "tokenizers_threads": os.environ.get("TOKENIZERS_PARALLELISM", ""),
-        "share_of": {
-            name: {f"{full:.1e} tokens": round(size["tokens"] / full, 4) for full in (3.3e9, 3.3e10)}
-            for name, size in sizes.items()
-        },
-        "sizes": sizes,
-    }
-
-
-def pretend(seconds: float, folder: Path) -> dict[str, int]:
-    """A unit that takes as long as a real one and no processor."""
-    time.sleep(seconds)
-    (folder / "file").write_text("a unit")
-    return {"units": 1}
-
-
-def schedule(tokens: float, size: dict[str, Any]) -> dict[str, Any]:
-    """Give out a hundredth of both stages' units of a corpus of so many tokens, with rates as the `size` measured."""
-    from distributed import LocalCluster
-
-    found: dict[str, Any] = {}
-    for stage, unit in (("corpus", RANGE_BYTES), ("rows", PART_BYTES)):
-        unit_tokens = unit * size["tokens"] / size["text_bytes"]
-        seconds = unit_tokens / size["tokens_per_cpu_second"][stage]
-        jobs = [seconds] * math.ceil(SHARE * tokens / unit_tokens)
-        options = {"n_workers": WORKERS, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
-        with tempfile.TemporaryDirectory() as folder, LocalCluster(**options) as local:
-            os.environ[dask_cluster.VARIABLE] = local.scheduler_address
-            ideal = math.ceil(len(jobs) / WORKERS) * seconds
-            work = Path(folder) / "work"
-            with Watch(work) as watch, lock_folder(work):
-                shown = work_units.Shown(stage, [1] * len(jobs), "units")
-                made = work_units.finish_units(work, "simulated", pretend, jobs, shown)
-        found[stage] = {
-            "units": len(made),
-            "unit_seconds": round(seconds, 2),
-            "seconds": round(watch.seconds, 1),
-            "ideal_seconds": round(ideal, 1),
-            "cpu_milliseconds_per_unit": round(1000 * watch.cpu / len(jobs), 1),
-            "peak_megabytes": round(watch.parent / 1e6, 1),
-        }
-    return found
-
-
 def main() -> None:
-    if sys.argv[1:] == ["scheduler"]:
-        os.nice(19)
-        result = read_json(RESULT)
-        origin = provenance(("distributed",))
-        size = result["sizes"]["four times"]
-        runs = {f"{tokens:.1e} tokens": schedule(tokens, size) for tokens in (3.3e10, 1e12)}
-        result["scheduler"] = {"workers": WORKERS, "share_of_units": SHARE, "hundredth_of": runs, **origin}
-        write_json(RESULT, result)
-        return
-    origin = provenance()
-    sizes: dict[str, Any] = {}
-    for name, (part, words) in SIZES.items():
+    parse = arguments(__doc__, "scale.json")
+    parse.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
+    options = parse.parse_args()
+    known = read_json(options.output) if options.output.is_file() else {}
+    origin, sizes = provenance(), dict[str, Any]()
+    for name in options.sizes:
         with tempfile.TemporaryDirectory() as folder:
-            sizes[name] = measure(part, words, Path(folder))
+            sizes[name] = measure(*SIZES[name], Path(folder))
         print(name, json.dumps(sizes[name], indent=2), flush=True)
-        write_json(RESULT, {**read_json(RESULT), **record(sizes), **origin})
+        shares = {
+            each: {f"{full:.1e} tokens": round(size["tokens"] / full, 4) for full in (3.3e9, 3.3e10)}
+            for each, size in sizes.items()
+        }
+        write_record(options.output, {**origin, "workers": worker_count(), "share_of": shares, "sizes": sizes}, known)
 
 
 if __name__ == "__main__":

@@ -13,28 +13,23 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from electra.corrupting import Corrupted, corrupt
     from electra.errors import UserError
+    from electra.generation import Corrupted, Proposed, corrupt, propose
     from electra.inference import Judged, Model, load
-    from electra.proposing import Proposed, propose
 
-__all__ = ["Corrupted", "Judged", "Model", "Proposed", "UserError", "__version__", "corrupt", "load", "propose"]
 _HOME = {
-    "Corrupted": "electra.corrupting",
-    "Judged": "electra.inference",
-    "Model": "electra.inference",
-    "Proposed": "electra.proposing",
-    "UserError": "electra.errors",
-    "corrupt": "electra.corrupting",
-    "load": "electra.inference",
-    "propose": "electra.proposing",
+    "electra.errors": ["UserError"],
+    "electra.generation": ["Corrupted", "Proposed", "corrupt", "propose"],
+    "electra.inference": ["Judged", "Model", "load"],
 }
+__all__ = ["Corrupted", "Judged", "Model", "Proposed", "UserError", "__version__", "corrupt", "load", "propose"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    home = next((module for module, names in _HOME.items() if name in names), None)
+    if home is None:
         raise AttributeError(f"module 'electra' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    value = globals()[name] = getattr(importlib.import_module(home), name)
     return value
 
 

@@ -1,7 +1,8 @@
 """Settings as frozen dataclasses, and the one strict way from plain mappings (params.yaml) to them.
 
 Each dataclass checks itself when built; its error names the key to change. `build` refuses unknown keys (naming the
-nearest valid one), wrong types and missing values, and says where in the file they stand.
+nearest valid one), wrong types and missing values, and says where in the file they stand. A dataclass may have a table
+`RETIRED` of keys that older files still use: each maps to its new name, or to what became of it (`Removed`).
 """
 
 import contextlib
@@ -11,10 +12,11 @@ import functools
 import hashlib
 import json
 import math
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from electra.errors import BadConfig, shown
 
@@ -22,11 +24,20 @@ T = TypeVar("T")
 type_hints: Callable[[Any], dict[str, Any]] = functools.cache(typing.get_type_hints)
 
 
+class Removed(NamedTuple):
+    """A key, or a value of one, that there is no more. Other values of a key that is gone are refused."""
+
+    ignored: tuple[Any, ...]  # values without which the run is the same: dropped with a warning
+    reason: str
+    do: str
+
+
 def build(kind: type[T], values: Any, where: str) -> T:
     """Build dataclass `kind` from a mapping found at `where` (a dotted path such as `models.tiny.pretrain`)."""
     if not isinstance(values, dict):
         raise BadConfig(where, f"is {shown(values)}", "a section of keys and values")
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    values = current_keys(kind, values, where)
     for key in values:
         if key not in fields:
             place = f"{where}.{key}" if isinstance(key, str) else f"{where}[{shown(key)}]"
@@ -42,6 +53,36 @@ def build(kind: type[T], values: Any, where: str) -> T:
         return kind(**arguments)
     except BadConfig as error:
         raise BadConfig(f"{where}.{error.where}", error.found, error.expected, error.do) from None
+
+
+def current_keys(kind: type[Any], values: dict[str, Any], where: str) -> dict[str, Any]:
+    """The section by today's keys; where an old and a new name of one key are both there, the later entry counts."""
+    fields = {field.name for field in dataclasses.fields(kind)}
+    retired: Mapping[str, str | Removed] = getattr(kind, "RETIRED", {})
+    current = {}
+    for key, value in values.items():
+        change, place = retired.get(key), f"{where}.{key}"
+        if isinstance(change, str):
+            warn_once(f"{place} is now called {change}: rename it")
+            key = change
+        elif change and value in change.ignored:
+            warn_once(f"{place}: {value} is ignored: {change.reason}; {change.do}")
+            continue
+        elif change and key not in fields:
+            raise BadConfig(place, f"is {shown(value)}", f"no such key: {change.reason}", change.do)
+        current[key] = value
+    return current
+
+
+@functools.cache
+def warn_once(sentence: str) -> None:
+    """Print a warning, the first time that this process has it."""
+    print(f"warning: {sentence}", file=sys.stderr, flush=True)
+
+
+def original_names(kind: Any) -> dict[str, str]:
+    """Fields of a dataclass that had another name once, and that name: identities of runs still use it."""
+    return {now: old for old, now in getattr(kind, "RETIRED", {}).items() if isinstance(now, str)}
 
 
 def nearest(name: str, valid: typing.Iterable[str]) -> str:
@@ -100,7 +141,7 @@ def _convert_union(options: tuple[Any, ...], value: Any, where: str, hint: Any) 
     sections = [option for option in options if dataclasses.is_dataclass(option)]
     if isinstance(value, dict) and len(sections) == 1:
         return _convert(sections[0], value, where)
-    if isinstance(value, dict) and sections:  # alternatives tell themselves apart by their `kind`
+    if isinstance(value, dict) and sections:  # alternatives differ by their `kind`
         kinds = {typing.get_args(type_hints(section)["kind"])[0]: section for section in sections}
         usual = next((name for name, section in kinds.items() if getattr(section, "kind", None) == name), None)
         if isinstance(kind := value.get("kind", usual), str) and kind in kinds:
@@ -142,10 +183,13 @@ def plain(config: Any) -> Any:
 
 
 def written(config: Any) -> Any:
-    """A config as plain values less its defaults, so that a setting which is added later changes nothing."""
+    """A config as plain values less its defaults, for a digest: a setting that is added or renamed changes nothing."""
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        names = original_names(config)
         fields = {field.name: (getattr(config, field.name), field) for field in dataclasses.fields(config)}
-        return {name: written(value) for name, (value, field) in fields.items() if value != _default(field)}
+        return {
+            names.get(name, name): written(value) for name, (value, field) in fields.items() if value != _default(field)
+        }
     if isinstance(config, dict):
         return {key: written(value) for key, value in config.items()}
     return [written(value) for value in config] if isinstance(config, list | tuple) else config

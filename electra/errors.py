@@ -17,7 +17,7 @@ def shown(value: object) -> str:
 
 
 class UserError(Exception):
-    """A mistake or a fault that the user can mend; `exit_code` is what the command line returns."""
+    """A mistake or a fault that the user can fix; `exit_code` is what the command line returns."""
 
     exit_code = 1
 

@@ -22,7 +22,7 @@ from typing import Any
 from electra.errors import BadInput, Busy, CorruptFile, OutOfRoom
 
 AGAIN = "run the stage that makes it again"
-LOCK = ".lock"  # in a folder that is held: by whom
+LOCK = ".lock"  # in a locked folder: who holds it
 REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 IN_THE_WAY = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP}
 
@@ -130,12 +130,19 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path, do: str = "delete it and run the stage that makes it") -> Any:
     """Read JSON; a missing or broken file is a sentence, not a traceback."""
+    with _as_json(path, "a JSON file", do):
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+@contextlib.contextmanager
+def _as_json(path: Path, expected: str, do: str) -> Iterator[None]:
+    """Turn what goes wrong where JSON is read into a sentence."""
     try:
         with readable(path, do):
             try:
-                return json.loads(path.read_text(encoding="utf-8"))
+                yield
             except FileNotFoundError:
-                raise BadInput(path, "there is no such file", "a JSON file", "run the stage that makes it") from None
+                raise BadInput(path, "there is no such file", expected, "run the stage that makes it") from None
     except (ValueError, RecursionError) as error:  # a ValueError: no JSON, no UTF-8, or a number of endless digits
         raise CorruptFile(path, f"is not JSON ({error})", "JSON", do) from None
 
@@ -179,19 +186,14 @@ def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
 
 def read_jsonl(path: Path) -> list[Any]:
     """Read one JSON value a line; the error names the line."""
-    rows = []
-    try:
-        with readable(path):
-            try:
-                with path.open(encoding="utf-8") as file:
-                    for line in file:
-                        rows.append(json.loads(line))
-            except FileNotFoundError:
-                do = "run the stage that makes it"
-                raise BadInput(path, "there is no such file", "a JSON-lines file", do) from None
-    except (ValueError, RecursionError) as error:
-        where, do = f"{path}:{len(rows) + 1}", "delete the file and run the stage that makes it"
-        raise CorruptFile(where, f"is not JSON ({error})", "one JSON value a line", do) from None
+    rows: list[Any] = []
+    do = "delete the file and run the stage that makes it"
+    with _as_json(path, "a JSON-lines file", do), path.open(encoding="utf-8") as file:
+        try:
+            rows.extend(map(json.loads, file))
+        except (ValueError, RecursionError) as error:
+            found = f"is not JSON ({error})"
+            raise CorruptFile(f"{path}:{len(rows) + 1}", found, "one JSON value a line", do) from None
     return rows
 
 
@@ -290,35 +292,29 @@ def safe_join(folder: Path, name: str, do: str = AGAIN) -> Path:
 
 
 @contextlib.contextmanager
-def hold_folder(folder: Path, patience: float) -> Iterator[None]:
-    """`lock_folder`, but wait up to `patience` seconds for who holds it."""
+def lock_folder(folder: Path, patience: float = 0.0) -> Iterator[None]:
+    """Hold a folder for this process; after `patience` seconds it is refused with the holder's pid and host."""
     deadline = time.monotonic() + patience
-    with contextlib.ExitStack() as held:
-        while True:
-            try:
-                held.enter_context(lock_folder(folder))
-                break
-            except Busy:
-                if time.monotonic() >= deadline:
-                    raise
-                time.sleep(0.1)
-        yield
-
-
-@contextlib.contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; a second process is refused with the holder's pid and host."""
     with room(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / LOCK).open("ab+", buffering=0)  # else a full disk would be met once more when it is closed
     with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.seek(0)
-            found = f"is in use by {handle.read().decode('utf-8', 'replace').strip() or 'another process'}"
-            raise Busy(folder, found, "a folder of its own for each run", "wait for that run or stop it") from None
+        while not _locked(handle.fileno()):
+            if time.monotonic() >= deadline:
+                handle.seek(0)
+                found = f"is in use by {handle.read().decode('utf-8', 'replace').strip() or 'another process'}"
+                raise Busy(folder, found, "a folder of its own for each run", "wait for that run or stop it")
+            time.sleep(0.1)
         with room(folder):
             handle.truncate(0)
             handle.write(f"pid {os.getpid()} on {socket.gethostname()}".encode())
         yield
+
+
+def _locked(handle: int) -> bool:
+    """Take the lock of an open file, unless another process has it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -5,20 +5,28 @@
     model.embed(["a text", "another"])                 one vector for each text
     electra.load(fine_tuned).predict(rows)             classes, scores, tags
     electra.load(fine_tuned).answer(question, context) spans of a text
-    electra.corrupt(text, "build/models/tiny/generator")       electra/corrupting.py
-    electra.propose("the [MASK] ate", "build/models/tiny/generator")    electra/proposing.py
+    electra.corrupt, electra.propose                   what generators do: electra/generation.py
 
-Texts go through together, those of like length beside each other, and no product is spent on padding. A
-text is read up to the model's `length` in tokens; what goes beyond is left out with a warning, since no
-position there was ever trained.
+Texts go through together, those of like length beside each other, and nothing is computed on padding. A text is read up
+to the model's `length` in tokens; the rest is left out with a warning, since no position there was ever trained.
+
+What a fine-tuned model answers to each row, as records that JSON can hold:
+
+| model | record, beside `id` |
+|---|---|
+| classes | `prediction` (a label), `probabilities` (label -> share) |
+| a number | `prediction` |
+| tags | `words`, `tags` (IOB2), `probabilities` (of each word's tag; null for words beyond the model's length) |
+| SQuAD | `prediction` ("" for none), `best` (the best span all the same), `start` (its place), `null_score`, `n_best` |
 
 Shapes: N texts, T tokens of one text, L longest text of some, B rows of a batch, H hidden size.
 """
 
 import dataclasses
+import itertools
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -29,8 +37,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from electra import asking
-from electra.answering import answer
 from electra.data.tokenizer import Tokenizer
 from electra.devices import default_device
 from electra.errors import BadConfig, BadDevice, BadInput, shown
@@ -40,7 +46,7 @@ from electra.finetuning.folder import Ready, architecture, is_finetuned, load_mo
 from electra.finetuning.heads import Network, pooled
 from electra.finetuning.task_kind import Row
 from electra.finetuning.task_registry import kind_of
-from electra.finetuning.tasks import SquadTask, Vector
+from electra.finetuning.tasks import SquadTask, Task, Vector
 from electra.finetuning.training import read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.config import ModernConfig
@@ -48,11 +54,10 @@ from electra.nn.encoder import Encoder
 from electra.nn.kinds import make_encoder
 from electra.nn.pretrained import load_networks
 from electra.nn.weights import load_encoder, read_config, read_tensors, trained_positions
-from electra.optim.precision import Precision
-from electra.pretraining.discriminator import Discriminator
-from electra.pretraining.generator import Generator
+from electra.optim.precision import Precision, PrecisionChoice
+from electra.pretraining.networks import Discriminator, Generator
 
-_AT_ONCE = 1024  # texts; what is held beside them stays small, however many there are
+_TEXTS, _ROWS = 1024, 256  # read at once: memory stays bounded, however many there are
 _DO = "give the folder as it was written"
 _KINDS = {"discriminator_predictions": "discriminator", "generator_predictions": "generator"}  # by a head's tensors
 _MODERN = {"ModernBertForTokenClassification": "discriminator", "ModernBertForMaskedLM": "generator"}
@@ -129,7 +134,7 @@ class Model:
         return np.concatenate(vectors)
 
     def predict(self, rows: Iterable[str | Sequence[str] | Mapping[str, Any]]) -> list[Row]:
-        """An answer to each row, in their order, as `electra predict` writes them (electra/answering.py has the table).
+        """An answer to each row, in their order, as `electra predict` writes them (the table above).
 
         A row is a text; a pair of texts; a list of words, for tags; or a mapping by the names of the task's columns, or
         `a` and `b`, `words`, `question` and `context`, with an `id` if it has one. Long rows are cut as in training,
@@ -138,9 +143,9 @@ class Model:
         if self.ready is None:
             raise self.lacks("predict()", "a fine-tuned model")
         rows = _listed(rows, "rows", "row")
-        form = asking.of(self.ready.task)
+        schema = input_schema(self.ready.task)
         asked = [
-            asking.as_row(form, _record(form, row, f"rows[{number}]"), str(number), f"rows[{number}]")
+            as_row(schema, _record(schema, row, f"rows[{number}]"), str(number), f"rows[{number}]")
             for number, row in enumerate(rows)
         ]
         return list(answer(self.ready, asked, self.device, self.precision))
@@ -270,17 +275,58 @@ def checked(texts: Iterable[str]) -> Iterable[list[str]]:
     for number, text in enumerate(items):
         if not isinstance(text, str) or not encodes(text):
             raise BadInput(f"texts[{number}]", f"is {shown(text)}", "text")
-    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
+    return (items[start : start + _TEXTS] for start in range(0, len(items), _TEXTS))
 
 
-def _record(form: asking.Asked, row: Any, where: str) -> Mapping[str, Any]:
+@dataclass(frozen=True)
+class InputSchema:
+    """The columns a fine-tuned model reads, by all names they may have (the task's own first), and its task."""
+
+    names: tuple[tuple[str, ...], ...]
+    task: Task
+
+    @property
+    def expected(self) -> str:
+        """The columns, for a sentence."""
+        return "the columns " + " or ".join(", ".join(choice) for choice in dict.fromkeys(self.names))
+
+
+def input_schema(task: Task, official: Sequence[str] = ()) -> InputSchema:
+    """What a task's columns may be called: as the task says, else as its `official` files do; `a` and `b` always."""
+    return InputSchema(kind_of(task).columns(task, official), task)
+
+
+def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: str) -> Row:
+    """A record as a row without a label; raises BadInput for one that cannot be answered."""
+    chosen = next((choice for choice in reversed(schema.names) if set(choice) <= set(record)), None)
+    if chosen is None:
+        raise BadInput(where, f"has {', '.join(map(str, record))[:80] or 'nothing'}", schema.expected)
+    identity = record.get(schema.task.id, record.get("id", number))
+    if not isinstance(identity, str | int) or isinstance(identity, bool) or not encodes(str(identity)):
+        raise BadInput(where, f"has the id {shown(identity)}", "text or a whole number")
+    values = {column: record[column] for column in chosen}
+    return {"id": str(identity), **kind_of(schema.task).row(values, schema.task, where)}
+
+
+def answer(
+    ready: Ready, rows: Iterable[Row], device: torch.device | str = "cpu", precision: PrecisionChoice = "default"
+) -> Iterator[Row]:
+    """One record for each row, a few hundred rows at a time; the network lies on `device`."""
+    kind, rows = kind_of(ready.task), iter(rows)
+    while batch := list(itertools.islice(rows, _ROWS)):
+        encoded = kind.encode(batch, ready.task, ready.tokenizer, ready.config)
+        outputs = read_outputs(ready.network, encoded.examples, device, precision=precision)
+        yield from kind.answers(outputs, encoded, ready.task, ready.config)
+
+
+def _record(schema: InputSchema, row: Any, where: str) -> Mapping[str, Any]:
     """A row by names of columns."""
     if isinstance(row, Mapping):
         return row
     if not isinstance(row, str | list | tuple):
         raise BadInput(where, f"is {shown(row)}", "a text, a pair of texts, words or a mapping")
-    texts = kind_of(form.task).fields(row)
-    names = next((names for names in form.names if len(names) == len(texts)), form.names[0])
+    texts = kind_of(schema.task).fields(row)
+    names = next((names for names in schema.names if len(names) == len(texts)), schema.names[0])
     if len(texts) != len(names):
         raise BadInput(where, f"has {len(texts)} texts", f"{len(names)}: {', '.join(names)}")
     return dict(zip(names, texts, strict=True))

@@ -1,4 +1,4 @@
-"""How far a long task is, told to whoever shows it: a bar is passed in, and without one nothing is shown."""
+"""Progress of a long task. A bar is passed in by whoever shows it; without one nothing is shown."""
 
 from types import TracebackType
 from typing import Self
@@ -19,4 +19,4 @@ class Bar:
         pass
 
     def update(self, done: int, **numbers: float | str) -> None:
-        """Tell that `done` units are complete; `numbers` (loss, rows, ...) are shown beside them."""
+        """`done` units are complete; `numbers` (loss, rows, ...) are shown beside them."""

@@ -29,7 +29,12 @@ for _name, _value in ENVIRONMENT.items():
 
 # Threads of torch's OpenMP (libgomp) wait for each other by spinning for up to 3 ms, which beside other busy
 # processes takes most of the time there is; sleeping at once costs a quiet machine a third of its speed. So
-# many spins cover the waits between two parallel loops and no more (benchmarks/busy.py). Read when torch is
+# many spins cover the waits between two parallel loops and no more (benchmarks/results/busy.json). Read when torch is
 # imported; no result depends on it.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+
+
+def again(stage: str, name: str) -> str:
+    """What to do about damage in a stage's folder."""
+    return f"run `python -m pipelines {stage} {name}` to make it again"

@@ -163,9 +163,10 @@ def _stage(name: str, section: str, help: str, *more: Argument) -> None:
     COMMANDS[name] = Command("train", help, run, arguments, section=section)
 
 
-_stage("corpus", "corpora", "collect, clean and deduplicate the documents of a corpus")
+_RESTART = Argument("--restart", action="store_true", help="archive what this run has saved, and begin anew")
+_stage("corpus", "corpora", "collect, clean and deduplicate the documents of a corpus", _RESTART)
 _stage("tasks", "tasks", "read GLUE, SQuAD or your own tasks from a source")
-_stage("tokens", "tokens", "train or load a tokenizer and pack a corpus into rows of tokens")
+_stage("tokens", "tokens", "train or load a tokenizer and pack a corpus into rows of tokens", _RESTART)
 _stage(
     "pretrain",
     "models",
@@ -180,8 +181,9 @@ _stage(
         nargs="?",
         const="",
         metavar="RUN",
-        help="go on from the checkpoints of an earlier run with other settings, under the present ones",
+        help="start from the newest checkpoint of this model's other run, or of the run RUN, with these settings",
     ),
+    _RESTART,
 )
 _stage("published", "published", "load a model that was pre-trained elsewhere")
 _stage("glue", "finetunings", "fine-tune a model on the GLUE tasks or your own")
@@ -299,6 +301,14 @@ def runs(options: argparse.Namespace) -> None:
         print(runs.table(), end="")
 
 
+@command("maintain", Argument("--yes", action="store_true", help="remove without asking"))
+def clean(options: argparse.Namespace) -> None:
+    """Remove the archived runs: finished by earlier code, or begun anew."""
+    from pipelines.commands import runs
+
+    runs.clean(sure=options.yes)
+
+
 @command("maintain", entry("models"), prints=True)
 def replay(options: argparse.Namespace) -> None:
     """Replay the pre-training step that ended in NaN or infinity."""
@@ -329,9 +339,11 @@ def summary(options: argparse.Namespace) -> None:
     summarise(options.name, _params())
 
 
-@command("maintain")
+@command("maintain", Argument("section", choices=["corpora", "tokens", "tasks"]), entry("corpora tokens tasks"))
 def inputs(options: argparse.Namespace) -> None:
-    """Hash your own files that params.yaml names, for DVC."""
-    from pipelines.stages.inputs import survey
+    """Record the hashes of your own files that an entry of params.yaml names, for DVC."""
+    from pipelines.stages.inputs import record
 
-    survey(_params())
+    params = _params()
+    params.require(options.section, options.name)
+    record(options.section, options.name, params)

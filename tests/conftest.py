@@ -1,12 +1,15 @@
 """What tests share: settings that keep every tool at home, and a copy of the project that is small enough to run."""
 
+import contextlib
 import os
+import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,7 +26,6 @@ CARRIED = (
     ".dvc",
     ".dvc-site/repo/.gitignore",
     "dvc.yaml",
-    "prefect.yaml",
     "prefect.toml",
     ".dvcignore",
     ".gitignore",
@@ -31,6 +33,8 @@ CARRIED = (
 
 os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////dev/null/mlflow.db"  # a test that tracks says where
 os.environ.pop(tracking.PARENT, None)
+ONE = {"OMP_NUM_THREADS": "1", "ELECTRA_WORKERS": "1"}  # tests run beside each other
+os.environ.update(ONE)
 
 SMOKE = """
 run: {models: [smoke], ablations: []}
@@ -98,35 +102,29 @@ def git_project(folder: Path) -> Path:
     (folder / ".dvc" / "config.local").unlink()
     shutil.copy(ROOT / ".dvc" / ".gitignore", folder / ".dvc" / ".gitignore")
     shutil.copytree(ROOT / ".dvc-site", folder / ".dvc-site", dirs_exist_ok=True)
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "One"]):
-        command = ["git", "-c", "user.name=Tester", "-c", "user.email=tester@example.com", *words]
-        subprocess.run(command, cwd=folder, check=True)
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, "One")
     return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    """What git prints; it has to succeed."""
+    command = ["git", "-C", str(folder), "-c", "user.name=Tester", "-c", "user.email=tester@example.com", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def commit(folder: Path, message: str) -> None:
+    """Commit all that is there."""
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", message)
 
 
 def copy_text(folder: Path) -> None:
     """The smoke corpus: sixty made-up documents in one file."""
     (folder / "text").mkdir()
-    words = [
-        "the",
-        "old",
-        "miller",
-        "keeps",
-        "a",
-        "grey",
-        "cat",
-        "and",
-        "sells",
-        "good",
-        "bread",
-        "in",
-        "a",
-        "small",
-        "town",
-        "near",
-        "some",
-        "river",
-    ]
+    words = "the old miller keeps a grey cat and sells good bread in a small town near some river".split()
     documents = (
         "\n".join(" ".join(words[(i * 7 + j * 3 + k * k) % len(words)] for k in range(9)) + "." for j in range(6))
         for i in range(60)
@@ -142,7 +140,49 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         if key not in pipelines.ENVIRONMENT and not key.startswith(("PREFECT_", "MLFLOW_", "ELECTRA_", "DVC_"))
     }
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    return {**kept, "PATH": path, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", **more}
+    return {**kept, "PATH": path, "PYTHONPATH": str(folder), **ONE, **more}
+
+
+def run(folder: Path, *words: str, code: int | None = 0, **more: str) -> subprocess.CompletedProcess[str]:
+    """Python with these words in a copied project; it has to end with `code`, unless that is None."""
+    values = environment(folder, **more)
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=600, check=False)
+    assert code is None or done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def until(seen: Callable[[], Any], seconds: float = 300, tell: Callable[[], object] = str) -> Any:
+    """Ask again and again until there is something; fails with what `tell` says."""
+    deadline = time.monotonic() + seconds
+    while not (found := seen()):
+        assert time.monotonic() < deadline, tell()
+        time.sleep(0.1)
+    return found
+
+
+def files_of(folder: Path | str) -> dict[str, bytes]:
+    """The bytes of every file below a folder, by its path there."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+@contextlib.contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """A disk that is full as soon as a file has so many bytes: the kernel's own refusal."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with params.yaml as the working folder."""
+    (tmp_path / "params.yaml").write_text(SMOKE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ PRETRAINING: dict[str, dict[str, Any]] = {
     "adversarial": {"objective__training": "adversarial"},
     "gradient_disentangled": {"objective__sharing": "gradient_disentangled"},
     "bias correction": {"pretrain__bias_correction": True, "pretrain__schedule": "warmup_then_decay"},
-    "mimetic, a faster generator": {"encoder__init": "mimetic", "pretrain__generator_rate": 4.0},
+    "mimetic, a faster generator": {"encoder__init": "mimetic", "pretrain__generator_lr_scale": 4.0},
     "modern, Muon": {"modern": True, "pretrain__optimizer": "muon", "objective__sharing": "tokens"},
     "accumulated": {"pretrain__accumulate": 2},
 }

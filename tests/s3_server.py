@@ -69,11 +69,8 @@ def cut(body: bytes) -> Iterator[bytes]:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
     """A server with the bucket `team`, and the environment of who may use it."""
     values = {"AWS_ACCESS_KEY_ID": "anna", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
-    values |= {
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_CONFIG_FILE": "/nowhere",
-        "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
-    }
+    values |= {"AWS_EC2_METADATA_DISABLED": "true"}
+    values |= dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"), "/nowhere")
     for name, value in values.items():
         monkeypatch.setenv(name, value)
     with S3() as server:

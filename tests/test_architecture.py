@@ -110,6 +110,24 @@ def test_rooms_stand_on_the_rooms_below_them() -> None:
             assert not uses(imports(path, functions=True), above), path
 
 
+# Each room of `pipelines` stands on those named before it; the files at the top of `pipelines` start all of them.
+LEVELS = ("tracking", "runtime", "sources", "config", "report", "stages", "commands", "flows")
+
+
+def test_imports_between_the_rooms_of_the_pipelines_run_one_way() -> None:
+    folder = ROOT / "pipelines"
+    assert {path.parent.name for path in folder.glob("*/__init__.py")} == set(LEVELS)
+    for level, room in enumerate(LEVELS):
+        above = {f"pipelines.{other}" for other in LEVELS[level + 1 :]}
+        for path in (folder / room).rglob("*.py"):
+            named = {
+                node.module
+                for node in ast.walk(tree(path))  # what stands under TYPE_CHECKING, too
+                if isinstance(node, ast.ImportFrom) and node.module
+            }
+            assert not uses(named | imports(path, functions=True), above), path
+
+
 def test_only_tracking_imports_mlflow() -> None:
     for path in SOURCES:
         if not path.is_relative_to(ROOT / "pipelines" / "tracking"):

@@ -73,6 +73,7 @@ def test_services_wait_for_each_other_and_are_seen_by_this_machine_alone() -> No
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
             assert source == "." or source in found["volumes"]
+    assert services["mlflow"]["environment"]["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false", "as SECURITY.md says"
     folders = {volume.split(":")[1] for volume in services["worker"]["volumes"]}
     assert folders == {"/srv/origin", "/srv/electra/.dvc/cache", "/srv/electra/build", "/srv/electra/runs"}
     image = (ROOT / "Dockerfile").read_text(encoding="utf-8")

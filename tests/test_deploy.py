@@ -4,24 +4,22 @@ import configparser
 import re
 import shlex
 import subprocess
-import sys
 from typing import Any
 
-import pytest
 from ruamel.yaml import YAML
 
 from electra import errors
 from pipelines.cli import parser
-from pipelines.runtime.processes import Layout
+from pipelines.runtime.processes import torchrun_variables
 from tests.conftest import ROOT
 
 SLURM, KUBERNETES = ROOT / "deploy" / "slurm.sbatch", ROOT / "deploy" / "kubernetes.yaml"
 
 
-def layout(words: list[str]) -> Layout:
-    """What a command, `python -m pipelines pretrain …`, asks for."""
+def variables(words: list[str]) -> dict[str, str]:
+    """What a command, `python -m pipelines pretrain …`, asks of torchrun."""
     assert words[:3] == ["python", "-m", "pipelines"]
-    return Layout.read(vars(parser().parse_args(words[3:])))
+    return torchrun_variables(vars(parser().parse_args(words[3:])))
 
 
 def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> None:
@@ -35,8 +33,12 @@ def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> Non
     for name, value in values.items():
         command = command.replace(name, value)
     words = shlex.split(command)
-    found = layout(words[words.index("python") :])
-    assert found == Layout(nproc_per_node=8, nnodes=4, rdzv_endpoint="node1:29400", max_restarts=3)
+    assert variables(words[words.index("python") :]) == {
+        "PET_NPROC_PER_NODE": "8",
+        "PET_NNODES": "4",
+        "PET_RDZV_ENDPOINT": "node1:29400",
+        "PET_MAX_RESTARTS": "3",
+    }
     assert f'"$code" -eq {errors.Stopped.exit_code}' in text and "scontrol requeue" in text
 
 
@@ -59,26 +61,6 @@ def test_systemd_starts_a_worker_a_gpu_which_takes_one_run_at_a_time() -> None:
     assert service["Restart"] == "always" and service["KillMode"] == "control-group"
 
 
-@pytest.mark.parametrize(
-    ("package", "shows", "made"),
-    [
-        ("dask_jobqueue", "cluster.job_script()", "--nthreads 1 --memory-limit 3.73GiB --nworkers 16 "),
-        (
-            "dask_kubernetes",
-            "' '.join(spec['spec']['worker']['spec']['containers'][0]['args'])",
-            "dask worker --nthreads 1 ",
-        ),
-    ],
-)
-def test_dask_workers_of_a_cluster_have_one_thread(package: str, shows: str, made: str) -> None:
-    pytest.importorskip(package, reason=f"pip install {package}")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "scale.md").read_text(encoding="utf-8"), re.S)
-    (code,) = (block for block in blocks if package in block)
-    code = "\n".join(line for line in code.splitlines() if ".scale(" not in line)  # that asks Slurm for jobs
-    done = subprocess.run([sys.executable, "-c", f"{code}\nprint({shows})"], capture_output=True, text=True, check=True)
-    assert made in done.stdout
-
-
 def documents() -> dict[str, Any]:
     return {found["kind"]: found for found in YAML(typ="safe").load_all(KUBERNETES.read_text(encoding="utf-8"))}
 
@@ -87,10 +69,10 @@ def test_kubernetes_pods_meet_at_the_first_through_the_service() -> None:
     service, job = documents()["Service"], documents()["Job"]["spec"]
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
-    found = layout([*container["command"], *container["args"]])
-    assert job["completionMode"] == "Indexed" and job["completions"] == job["parallelism"] == found.nnodes
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == found.nproc_per_node
-    host, port = found.rdzv_endpoint.split(":")
+    asked = variables([*container["command"], *container["args"]])
+    assert job["completionMode"] == "Indexed" and job["completions"] == job["parallelism"] == int(asked["PET_NNODES"])
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == int(asked["PET_NPROC_PER_NODE"])
+    host, port = asked["PET_RDZV_ENDPOINT"].split(":")
     name = documents()["Job"]["metadata"]["name"]
     assert host == f"{name}-0.{pod['subdomain']}" and pod["subdomain"] == service["metadata"]["name"]
     assert service["spec"]["clusterIP"] == "None" and service["spec"]["selector"] == {"job-name": name}

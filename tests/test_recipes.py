@@ -5,8 +5,6 @@ import random
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from electra.config import merge
-from tests.conftest import ROOT, copy_project, environment
+from tests.conftest import ROOT, copy_project, run
 from tests.test_docs import blocks
 
 SMALL = {"layers": 1, "hidden": 16, "heads": 2, "ffn": 32, "embedding": 16}
@@ -68,13 +66,6 @@ def follow(folder: Path, page: str, smaller: dict[str, Any]) -> None:
             assert {key: shape(made[key]["mine"]) for key in told} == {key: shape(told[key]["mine"]) for key in told}
             (folder / "params.yaml").write_text(json.dumps(merge(merge(made, smaller), {"tracking": "none"})))
     run(folder, "-c", first(page, "python"))
-
-
-def run(folder: Path, *words: str) -> None:
-    done = subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment(folder), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow

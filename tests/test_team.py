@@ -3,7 +3,9 @@
 No container is started here: images are played by Debian's Postgres and moto's S3; other commands are the file's own.
 """
 
+import base64
 import contextlib
+import functools
 import http.server
 import json
 import os
@@ -12,20 +14,18 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.conftest import ROOT, environment, git_project
+from tests.conftest import ROOT, commit, environment, git_project, run, until
 from tests.test_compose import LOGINS, compose
 
 PLACES = {"postgres:5432": 0, "s3:9000": 0, "prefect:4200": 0, "mlflow:5000": 0}  # ports are chosen in a test
@@ -46,14 +46,10 @@ class Team:
         self.project = git_project(folder / "origin")
         shutil.copytree(ROOT / "deploy", self.project / "deploy")
         for file in (self.project / "deploy/automations").iterdir():  # a heartbeat comes every 30 seconds
-            file.write_text(file.read_text().replace("within: 120", "within: 45").replace("within: 30", "within: 10"))
-        text = (self.project / "prefect.yaml").read_text().replace("model: tiny", "model: smoke")
-        (self.project / "prefect.yaml").write_text(text)
+            file.write_text(file.read_text().replace("within: 120", "within: 35").replace("within: 30", "within: 10"))
         params = self.project / "params.yaml"
         params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
-        commit = ["git", "-c", "user.name=T", "-c", "user.email=t@example.com"]
-        subprocess.run([*commit, "add", "-A"], cwd=self.project, check=True)
-        subprocess.run([*commit, "commit", "-qm", "Team"], cwd=self.project, check=True)
+        commit(self.project, "Team")
         self.file = compose({**LOGINS, "ELECTRA_REPOSITORY": str(self.project)})
         self.values = self.variables("worker")
 
@@ -68,14 +64,16 @@ class Team:
 
     def variables(self, name: str) -> dict[str, str]:
         told = {key: self.here(value) for key, value in self.file["services"][name].get("environment", {}).items()}
-        patient = {
-            "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
-            "PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT": "60",
-        }  # a busy machine
-        return environment(self.project, PREFECT_LOGGING_TO_API_BATCH_INTERVAL="0.3", **patient, **told)
+        patient = ("PREFECT_SERVER_DATABASE_TIMEOUT", "PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT")  # a busy machine
+        return environment(
+            self.project, PREFECT_LOGGING_TO_API_BATCH_INTERVAL="0.3", **dict.fromkeys(patient, "60"), **told
+        )
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()[-4000:]
 
     def start(self, name: str, command: list[str] | None = None, **more: str) -> None:
-        """A service: one that `restart`s goes on until the end, one that does not has to end well."""
+        """Start a service; one that does not `restart` has to end well, and is waited for."""
         service = self.file["services"][name]
         values = self.variables(name) | more
         for config in service.get("configs", []):
@@ -88,23 +86,21 @@ class Team:
                 words, cwd=self.project, env=values, stdout=log, stderr=log, start_new_session=True
             )
         if service["restart"] == "no":
-            assert process.wait(timeout=300) == 0, (self.folder / f"{name}.log").read_text()
-            return
-        self.processes[name] = process
-        check = service.get("healthcheck", {}).get("test", [])
-        if check and check[1] in {"pg_isready", "python"}:
-            self.wait([self.here(word) for word in check[1:]], name, values, process)
+            assert process.wait(timeout=300) == 0, self.log(name)
+        else:
+            self.processes[name] = process
 
-    def wait(self, words: list[str], name: str, values: dict[str, str], process: subprocess.Popen[bytes]) -> None:
-        """The service's own health check, until it is well."""
-        words[:1] = [shutil.which("pg_isready") or f"{binaries()}/pg_isready"] if name == "postgres" else words[:1]
-        words += ["--port", str(self.ports["postgres:5432"])] if name == "postgres" else []
-        deadline = time.monotonic() + 300
-        while subprocess.run(words, env=values, capture_output=True, check=False).returncode:
-            assert process.poll() is None and time.monotonic() < deadline, (self.folder / f"{name}.log").read_text()[
-                -3000:
-            ]
-            time.sleep(0.5)
+    def ready(self, *names: str) -> None:
+        """Wait until the health checks of services are content."""
+        for name in names:
+            words = [self.here(word) for word in self.file["services"][name]["healthcheck"]["test"][1:]]
+            if name == "postgres":
+                words[:1] = [f"{binaries()}/pg_isready", "--port", str(self.ports["postgres:5432"])]
+            until(functools.partial(self.healthy, name, words), tell=functools.partial(self.log, name))
+
+    def healthy(self, name: str, words: list[str]) -> bool:
+        assert self.processes[name].poll() is None, self.log(name)
+        return subprocess.run(words, env=self.variables(name), capture_output=True, check=False).returncode == 0
 
     def postgres(self) -> None:
         """What the image of Postgres does with its variables: a superuser, its database, the script."""
@@ -119,18 +115,8 @@ class Team:
             for path in (data, login):
                 shutil.chown(path, "postgres", "postgres")
             own = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
-        make = [
-            "initdb",
-            "--username",
-            told["POSTGRES_USER"],
-            "--pwfile",
-            login,
-            "--auth",
-            "scram-sha-256",
-        ]
-        subprocess.run(
-            [*own, f"{binaries()}/{make[0]}", *map(str, make[1:]), "-D", data], check=True, capture_output=True
-        )
+        make = [*own, f"{binaries()}/initdb", "--username", told["POSTGRES_USER"], "--pwfile", login]
+        subprocess.run([*make, "--auth", "scram-sha-256", "-D", data], check=True, capture_output=True)
         run = [f"{binaries()}/postgres", "-D", str(data), "-p", port, "-h", "127.0.0.1", "-k", ""]
         for database, script in (("postgres", f"CREATE DATABASE {told['POSTGRES_DB']}"), ("", "")):
             if not database:
@@ -138,6 +124,7 @@ class Team:
             single = [*own, f"{binaries()}/postgres", "--single", "-D", str(data), "postgres"]
             subprocess.run(single, input=script.rstrip(";") + "\n", text=True, check=True, capture_output=True)
         self.start("postgres", [*own, *run])
+        self.ready("postgres")
 
     def stop(self, *names: str) -> None:
         """End some services, or all."""
@@ -170,17 +157,15 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
         pytest.skip("no Postgres here: apt install postgresql")
     made = Team(tmp_path_factory.mktemp("team"))
     try:
+        port = made.ports["s3:9000"]
+        made.start("s3", ["moto_server", "-H", "127.0.0.1", "-p", str(port)])
         made.postgres()
-        store = f"127.0.0.1:{made.ports['s3:9000']}".split(":")
-        made.start("s3", ["moto_server", "-H", store[0], "-p", store[1]])
-        made.wait(
-            [sys.executable, "-c", f"import socket; socket.create_connection({tuple(store)!r})"],
-            "s3",
-            made.values,
-            made.processes["s3"],
-        )
-        for name in ("buckets", "mlflow", "prefect", "deploy"):
+        for name in ("mlflow", "prefect"):
             made.start(name)
+        until(lambda: psutil.Process(made.processes["s3"].pid).net_connections(), tell=lambda: made.log("s3"))
+        made.start("buckets")
+        made.ready("mlflow", "prefect")
+        made.start("deploy")
         (made.folder / "worker").mkdir()
         made.start("worker", ELECTRA_HOME=str(made.folder / "worker"))
         yield made
@@ -190,12 +175,8 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
 
 
 def ask(url: str, login: str, body: Any = None) -> Any:
-    import base64
-
-    headers = {
-        "Content-Type": "application/json",
-        "Authorization": "Basic " + base64.b64encode(login.encode()).decode(),
-    }
+    known = base64.b64encode(login.encode()).decode()
+    headers = {"Content-Type": "application/json", "Authorization": f"Basic {known}"}
     request = urllib.request.Request(url, None if body is None else json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)
@@ -207,35 +188,30 @@ def test_the_services_do_a_run_together(team: Team) -> None:
     url, login = team.values["PREFECT_API_URL"], LOGINS["PREFECT_LOGIN"]
     with pytest.raises(urllib.error.HTTPError, match="401"):
         ask(f"{url}/flow_runs/filter", "team:guess", {})
-    command = [sys.executable, "-m", "prefect", "deployment", "run", "pretrain/electra-tiny", "--tag", "user:anna"]
-    done = subprocess.run(command, cwd=team.project, env=team.values, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    deadline = time.monotonic() + 500
-    while True:
-        (run,) = ask(f"{url}/flow_runs/filter", login, {})
-        if run["state"]["type"] not in {"SCHEDULED", "PENDING", "RUNNING"}:
-            break
-        assert time.monotonic() < deadline, (team.folder / "worker.log").read_text()[-4000:]
-        time.sleep(1)
-    assert run["state"]["type"] == "COMPLETED", (team.folder / "worker.log").read_text()[-4000:]
-
-    clone = team.folder / "worker"
-    sync = [sys.executable, "-m", "pipelines", "sync"]  # what a busy machine had no time for
-    done = subprocess.run(
-        sync, cwd=clone, env=team.values | {"PYTHONPATH": str(clone)}, capture_output=True, text=True, check=False
+    run(
+        team.project,
+        "-m",
+        "prefect",
+        "deployment",
+        "run",
+        "pretrain/electra-smoke",
+        "--tag",
+        "user:anna",
+        **team.values,
     )
-    assert done.returncode == 0, done.stderr
+    ended = until(
+        lambda: [each["state"]["type"] for each in ask(f"{url}/flow_runs/filter", login, {}) if each["end_time"]],
+        tell=lambda: team.log("worker"),
+    )
+    assert ended == ["COMPLETED"], team.log("worker")
+    clone = team.folder / "worker"
+    run(clone, "-m", "pipelines", "sync", **team.values | {"PYTHONPATH": str(clone)})  # what it had no time for
 
     import boto3
 
-    store = {key: value for key, value in team.values.items() if key.startswith("AWS_")}
-    client = boto3.client(
-        "s3",
-        "us-east-1",
-        endpoint_url=store["AWS_ENDPOINT_URL"],
-        aws_access_key_id=store["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=store["AWS_SECRET_ACCESS_KEY"],
-    )
+    names = {"AWS_ENDPOINT_URL": "endpoint_url", "AWS_ACCESS_KEY_ID": "aws_access_key_id"}
+    names["AWS_SECRET_ACCESS_KEY"] = "aws_secret_access_key"
+    client = boto3.client("s3", "us-east-1", **{word: team.values[name] for name, word in names.items()})
     keys = {
         bucket: [each["Key"] for each in client.list_objects_v2(Bucket=bucket).get("Contents", [])]
         for bucket in ("mlflow", "store")
@@ -267,38 +243,37 @@ def test_a_run_whose_worker_and_flow_are_killed_goes_on_and_a_channel_is_told(te
     channel = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Channel)
     threading.Thread(target=channel.serve_forever, daemon=True).start()
     for _ in range(2):  # given again, it replaces the address
-        notify = [sys.executable, "deploy/notify.py", f"http://127.0.0.1:{channel.server_port}/"]
-        done = subprocess.run(notify, cwd=team.project, env=team.values, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        run(team.project, "deploy/notify.py", f"http://127.0.0.1:{channel.server_port}/", **team.values)
 
     def checkpoints() -> set[Path]:
-        return {*(team.folder / "worker/runs/flows").glob("smoke-*/runs/pretrain-smoke/step-*")}
+        return {*(team.folder / "worker/runs/flows").glob("smoke-*/runs/pretrain/*/step-*")}
 
     earlier = checkpoints()  # the checkout of a run that MLflow had no time for stays
     url, login = team.values["PREFECT_API_URL"], LOGINS["PREFECT_LOGIN"]
-    found = ask(f"{url}/deployments/name/pretrain/electra-tiny", login)
-    settings = {"models.smoke.pretrain.steps": 1500}
+    found = ask(f"{url}/deployments/name/pretrain/electra-smoke", login)
+    settings = {f"models.smoke.pretrain.{key}": value for key, value in {"steps": 900, "save_every": 20}.items()}
     asked = {"state": {"type": "SCHEDULED"}, "parameters": {**found["parameters"], "settings": settings}}
-    run = ask(f"{url}/deployments/{found['id']}/create_flow_run", login, asked)["id"]
-    log = team.folder / "worker.log"
+    number = ask(f"{url}/deployments/{found['id']}/create_flow_run", login, asked)["id"]
 
-    def until(seen: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 900  # of a run that hangs: beside other work 400 did not do
-        while not seen():
-            assert time.monotonic() < deadline, log.read_text()[-4000:]
-            time.sleep(1)
+    def wait(*states: str) -> Any:
+        """The run, once it is in one of these states."""
+        found = until(
+            lambda: [each for each in [ask(f"{url}/flow_runs/{number}", login)] if each["state"]["type"] in states],
+            seconds=900,  # beside other work 400 did not do
+            tell=lambda: team.log("worker"),
+        )
+        return found[0]
 
-    until(lambda: bool(checkpoints() - earlier))
+    until(lambda: checkpoints() - earlier, tell=lambda: team.log("worker"))
     clone = str(team.folder / "worker")
     for process in psutil.process_iter():  # the worker, the flow, the stage: all at once, as when a machine dies
         with contextlib.suppress(psutil.Error):
             if process.environ().get("ELECTRA_HOME") == clone:
                 process.kill()
-    until(lambda: ask(f"{url}/flow_runs/{run}", login)["state"]["type"] == "SCHEDULED")
+    wait("SCHEDULED")
     team.start("worker", ELECTRA_HOME=clone)
-    until(lambda: ask(f"{url}/flow_runs/{run}", login)["state"]["type"] in {"COMPLETED", "FAILED"})
-    state = ask(f"{url}/flow_runs/{run}", login)
-    assert state["state"]["type"] == "COMPLETED" and state["run_count"] == 2, log.read_text()[-4000:]
+    done = wait("COMPLETED", "FAILED")
+    assert done["state"]["type"] == "COMPLETED" and done["run_count"] == 2, team.log("worker")
     assert any("Crashed" in text for text in told), told
     channel.shutdown()
 
@@ -311,8 +286,8 @@ def test_a_backup_brings_back_what_both_servers_show(team: Team) -> None:
     deployment = ask(f"{prefect}/deployments/name/pretrain/electra-base", LOGINS["PREFECT_LOGIN"])
     later = {"state": {"type": "SCHEDULED", "state_details": {"scheduled_time": "2100-01-01T00:00:00Z"}}}
     ask(f"{prefect}/deployments/{deployment['id']}/create_flow_run", LOGINS["PREFECT_LOGIN"], later)
-    run = ask(f"{mlflow}/runs/create", admin, {"experiment_id": "0", "run_name": "by hand"})["run"]["info"]["run_id"]
-    ask(f"{mlflow}/runs/log-metric", admin, {"run_id": run, "key": "loss", "value": 0.5, "timestamp": 1})
+    made = ask(f"{mlflow}/runs/create", admin, {"experiment_id": "0", "run_name": "by hand"})["run"]["info"]["run_id"]
+    ask(f"{mlflow}/runs/log-metric", admin, {"run_id": made, "key": "loss", "value": 0.5, "timestamp": 1})
 
     def shown() -> list[Any]:
         runs = ask(f"{prefect}/flow_runs/filter", LOGINS["PREFECT_LOGIN"], {"sort": "ID_DESC"})
@@ -333,14 +308,11 @@ def test_a_backup_brings_back_what_both_servers_show(team: Team) -> None:
     team.postgres()  # an empty volume
     team.tool(*words["restore"].split(), said=dump)
     store = team.variables("prefect")["PREFECT_API_DATABASE_CONNECTION_URL"]
-    for words_, more in (
-        (["prefect", "server", "database", "upgrade", "--yes"], {"PREFECT_API_DATABASE_CONNECTION_URL": store}),
-        (["mlflow", "db", "upgrade", store.replace("+asyncpg", "+psycopg2").replace("/prefect", "/mlflow")], {}),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", *words_], env=team.values | more, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+    connection = {"PREFECT_API_DATABASE_CONNECTION_URL": store}
+    run(team.project, "-m", "prefect", "server", "database", "upgrade", "--yes", **team.values | connection)
+    store = store.replace("+asyncpg", "+psycopg2").replace("/prefect", "/mlflow")
+    run(team.project, "-m", "mlflow", "db", "upgrade", store, **team.values)
     for name in ("mlflow", "prefect"):
         team.start(name)
+    team.ready("mlflow", "prefect")
     assert shown() == before

@@ -1,32 +1,17 @@
 """The wheel holds every file of the packages, and works installed in a folder of its own, away from any checkout."""
 
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import electra
-from tests.conftest import ROOT, environment
+from tests.conftest import ROOT, git, run
 from tests.electra.made_up_models import write_pretrained
 
 pytestmark = pytest.mark.slow
 OF_THE_CHECKOUT = {"pipelines/dvc.yaml", "pipelines/dvc.lock"}  # stages run in a checkout, which has them
-
-
-def run(words: list[str], folder: Path, **more: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=environment(folder, **more),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -39,16 +24,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, source)
     alone = ["--no-deps", "--no-index", "--quiet"]
-    run(["-m", "pip", "wheel", "--no-build-isolation", *alone, "--wheel-dir", str(folder), str(source)], folder)
+    run(folder, "-m", "pip", "wheel", "--no-build-isolation", *alone, "--wheel-dir", str(folder), str(source))
     (made,) = folder.glob("*.whl")
-    run(["-m", "pip", "install", *alone, "--target", str(folder / "site"), str(made)], folder)
+    run(folder, "-m", "pip", "install", *alone, "--target", str(folder / "site"), str(made))
     return made
 
 
 def test_the_wheel_has_every_file_of_the_packages(wheel: Path) -> None:
-    listed = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "electra", "pipelines"], capture_output=True, text=True, check=True
-    ).stdout.split()
+    listed = git(ROOT, "ls-files", "electra", "pipelines").split()
     assert set(listed) - OF_THE_CHECKOUT <= set(zipfile.ZipFile(wheel).namelist())
 
 
@@ -56,8 +39,8 @@ def test_what_is_installed_runs(wheel: Path, tmp_path: Path) -> None:
     site = wheel.parent / "site"
     where = {"PYTHONPATH": str(site)}
     command = str(site / "bin" / "electra")
-    assert run([command, "--version"], tmp_path, **where) == f"electra {electra.__version__}\n"
-    assert run([command, "predict", "--help"], tmp_path, **where).startswith("usage: electra predict ")
+    assert run(tmp_path, command, "--version", **where).stdout == f"electra {electra.__version__}\n"
+    assert run(tmp_path, command, "predict", "--help", **where).stdout.startswith("usage: electra predict ")
     write_pretrained(tmp_path)
     program = "import electra; print(electra.__file__, *electra.load('discriminator').embed(['a cat']).shape)"
-    assert run(["-c", program], tmp_path, **where).split() == [str(site / "electra" / "__init__.py"), "1", "32"]
+    assert run(tmp_path, "-c", program, **where).stdout.split() == [str(site / "electra" / "__init__.py"), "1", "32"]

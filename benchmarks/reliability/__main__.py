@@ -6,7 +6,6 @@ benchmarks/results/reliability.json, with `--only` what it says of these attacks
 else. docs/reliability.md says what each does.
 """
 
-import argparse
 import random
 import resource
 import shutil
@@ -17,27 +16,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.provenance import provenance
-from benchmarks.reliability import changes, damage, generated, kills, servers, writes
-from benchmarks.reliability.world import STAGES, Verdict, World, warm_up
-from electra.files import read_json, write_json
+from benchmarks.harness import arguments, provenance, write_record
+from benchmarks.reliability import changes, faults, generated
+from benchmarks.reliability.world import FINE, STAGES, Fault, Verdict, World, warm_up
+from electra.files import read_json
 
-RESULT = Path("benchmarks/results/reliability.json")
-WHEN = ("commit", "recorded")  # of each attack its own: one may be renewed alone
-Attack = Callable[[World, random.Random, int], Iterator[Verdict]]
+Attack = Callable[[World, random.Random, int], Iterator[Fault | Verdict]]
 ATTACKS: dict[str, tuple[Attack, float]] = {  # name -> what it does, tries a round
-    "kills": (kills.at_random, 1),
-    "changes": (kills.at_changes, 4),
-    "signals": (kills.polite, 1),
-    "commands": (kills.whole_commands, 0.5),
-    "damage": (damage.every_file, 10),
-    "reads": (damage.unreadable, 3),
-    "writes": (writes.failing, 3),
-    "full": (writes.full_disk, 2),
-    "power": (writes.power_cuts, 4),
+    "kills": (faults.killed_at_random, 1),
+    "changes": (faults.killed_at_changes, 4),
+    "signals": (faults.signalled, 1),
+    "commands": (faults.commands, 0.5),
+    "damage": (faults.damaged, 10),
+    "reads": (faults.unreadable, 3),
+    "writes": (faults.unwritable, 5),
+    "power": (faults.power_cuts, 4),
     "changed": (changes.settings, 2),
-    "servers": (servers.vanished, 0.1),
-    "prefect": (servers.prefect, 0.2),
+    "servers": (faults.without_mlflow, 0.1),
     "settings": (generated.settings, 70),
     "rows": (generated.rows, 340),
     "corpora": (generated.corpora, 480),
@@ -52,21 +47,18 @@ def attack_all(world: World, rounds: float, seed: int, only: list[str]) -> Itera
         counts: dict[str, Counter[str]] = {}
         failures = []
         started = processor_seconds()
-        for verdict in attack(world, random.Random(f"{seed}/{name}"), max(1, round(rounds * tries))):
-            fine = verdict.outcome in {"same", "refused", "taken"}
+        for each in attack(world, random.Random(f"{seed}/{name}"), max(1, round(rounds * tries))):
+            verdict = world.attack(each) if isinstance(each, Fault) else each
+            fine = verdict.outcome in FINE
             counts.setdefault(verdict.kind, Counter()).update(["tried", verdict.outcome if fine else "else"])
             if not fine:
-                failures.append({"kind": verdict.kind, "what": verdict.what, "outcome": verdict.outcome})
+                failures.append(vars(verdict))
                 print(f"{name}: {verdict.kind}: {verdict.what}: {verdict.outcome}", file=sys.stderr, flush=True)
-        total = sum(counts.values(), Counter())
-        found = {
-            **figures(total),
-            "kinds": {kind: figures(count) for kind, count in sorted(counts.items())},
-            "failures": failures,
-            "processor_seconds": round(processor_seconds() - started, 1),
-        }
-        print(f"{name:10} {figures(total)}", flush=True)
-        yield name, found
+        total = figures(sum(counts.values(), Counter()))
+        kinds = {kind: figures(count) for kind, count in sorted(counts.items())}
+        spent = round(processor_seconds() - started, 1)
+        print(f"{name:10} {total}", flush=True)
+        yield name, {**total, "kinds": kinds, "failures": failures, "processor_seconds": spent}
 
 
 def figures(count: Counter[str]) -> dict[str, int]:
@@ -86,28 +78,28 @@ def processor_seconds() -> float:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
+    options = arguments(__doc__, "reliability.json")
     options.add_argument("--rounds", type=float, default=30, help="how often (default: 30)")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--only", help=f"some of {','.join(ATTACKS)}")
-    options.add_argument("--output", type=Path, default=RESULT)
     chosen = options.parse_args()
-    origin = provenance(("torch", "safetensors", "hypothesis", "pyarrow", "ruamel.yaml", "mlflow"))
+    origin = provenance("torch", "safetensors", "hypothesis", "pyarrow", "ruamel.yaml", "mlflow")
     memory = Path("/dev/shm")  # noqa: S108  # a folder of our own in it; fsync is quick there
     folder = Path(tempfile.mkdtemp(prefix="reliability-", dir=memory if memory.is_dir() else None))
     command = f"python -m benchmarks.reliability --rounds {chosen.rounds:g} --seed {chosen.seed}"
     only = chosen.only.split(",") if chosen.only else list(ATTACKS)
-    told: dict[str, Any] = read_json(chosen.output)["attacks"] if chosen.only and chosen.output.is_file() else {}
+    known: dict[str, Any] = read_json(chosen.output)["attacks"] if chosen.only and chosen.output.is_file() else {}
     try:
         warm_up()
         world = World(folder, STAGES if set(only) - GENERATED else ())
         for name, found in attack_all(world, chosen.rounds, chosen.seed, only):
-            told[name] = {**found, "command": f"{command} --only {name}", **{key: origin[key] for key in WHEN}}
-            totals = {key: sum(each[key] for each in told.values()) for key in ("tried", "anything_else")}
-            write_json(chosen.output, {"attacks": told, **totals, **origin})
+            when = {key: origin[key] for key in ("commit", "recorded")}  # its own: an attack may be renewed alone
+            known[name] = {**found, "command": f"{command} --only {name}", **when}
+            totals = {key: sum(each[key] for each in known.values()) for key in ("tried", "anything_else")}
+            write_record(chosen.output, {"attacks": known, **totals}, origin)
     finally:
         shutil.rmtree(folder)
-    sys.exit(any(told[name]["anything_else"] for name in only))
+    sys.exit(any(known[name]["anything_else"] for name in only))
 
 
 if __name__ == "__main__":

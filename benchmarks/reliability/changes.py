@@ -9,8 +9,17 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.reliability.kills import ROOT, command, everything, interrupted
-from benchmarks.reliability.world import MODEL, Ended, Verdict, World, differing, outputs, run
+from benchmarks.harness import ROOT
+from benchmarks.reliability.world import (
+    Ended,
+    Verdict,
+    World,
+    differing,
+    everything,
+    outputs,
+    run,
+    stage_command,
+)
 
 STAGE = "pretrain"
 SHARE = 0.15  # of the changes to files: then it is on its way
@@ -20,7 +29,7 @@ FILE, CODE = "params.yaml", "electra/optim/schedule.py"
 CHANGES = {
     "log_every": (FILE, "log_every: 5", "log_every: 2", True, True),
     "save_every": (FILE, "save_every: 5", "save_every: 4", True, True),
-    "keep": (FILE, "keep: 2", "keep: 3", True, True),
+    "keep_checkpoints": (FILE, "keep_checkpoints: 2", "keep_checkpoints: 3", True, True),
     "threads": (FILE, "threads: 1", "threads: 2", True, False),
     "steps": (FILE, "steps: 20", "steps: 30", False, True),
     "batch": (FILE, "length: 24, batch: 8", "length: 24, batch: 4", False, True),
@@ -35,14 +44,14 @@ CHANGES = {
     "layers": (FILE, "layers: 1", "layers: 2", False, True),
     "a comment in params.yaml": (FILE, "published:", "# A comment.\npublished:", True, True),
     "a comment": (CODE, '"""\n', '"""\n# A comment.\n', True, True),
-    "code": (CODE, '"""\n', '"""\nUNUSED = 0\n', False, True),
+    "code": (CODE, '"""\n', '"""\nUNUSED = 0\n', True, False),  # which checkpoints record
 }
 # other settings, added: where, whether the run goes on, which
 ADDED = {
-    ("keep: 2", True): ("compile: off", "parallel: fsdp", "clip: 1.0"),
-    ("keep: 2", False): (
+    ("keep_checkpoints: 2", True): ("compile: off", "clip: 1.0"),
+    ("keep_checkpoints: 2", False): (
         "seed: 2", "clip: 0.5", "weight_decay: 0.1", "beta1: 0.8", "beta2: 0.99", "eps: 1.0e-5", "bias_correction: true",  # noqa: E501
-        "schedule: warmup_then_decay", "generator_rate: 0.5", "accumulate: 2",
+        "schedule: warmup_then_decay", "generator_lr_scale: 0.5", "accumulate: 2",
     ),
     ("embedding: 16", True): ("positions: 512",),
     ("embedding: 16", False): (
@@ -62,11 +71,11 @@ for (place, goes_on), texts in ADDED.items():
 
 def settings(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     """Each change once, on a run that was killed on its way."""
-    killed = interrupted(world, STAGE, SHARE)
+    killed = world.interrupted(STAGE, SHARE)
     for what in chance.sample(list(CHANGES), min(tries, len(CHANGES))):
         file, old, new, goes_on, same = CHANGES[what]
         with world.spoilt(killed) as here, world.spoilt(world.before[STAGE]) as alone:
-            saved = everything(here / "runs" / f"pretrain-{MODEL}")
+            saved = everything(here / "runs/pretrain")
             outcome = follow(start(world, here, file, old, new), here, saved, goes_on)
             if outcome == "same" and same:
                 start(world, alone, file, old, new)
@@ -86,7 +95,7 @@ def start(world: World, here: Path, file: str, old: str, new: str) -> Ended:
     for name in ("electra", "pipelines"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     change(tree / file, old, new)
-    return command(here, STAGE, root=tree)
+    return stage_command(here, STAGE, root=tree)
 
 
 def change(path: Path, old: str, new: str) -> None:
@@ -105,7 +114,8 @@ def follow(ended: Ended, here: Path, saved: dict[str, str], goes_on: bool) -> st
         return f"{'resumed' if resumed else 'started afresh'}: {ended.said[-600:]}"
     kept = set(everything(here / "runs").values())
     pruned = r"\.lock$|step-|metrics|\.step-\d+\.tmp-" if resumed else r"\.lock$"  # as the run goes on
-    if lost := [name for name, sha256 in saved.items() if sha256 not in kept and not re.match(pruned, name)]:
+    gone = [name for name, sha256 in saved.items() if sha256 not in kept]
+    if lost := [name for name in gone if not re.match(pruned, name.partition("/")[2])]:
         return f"gone: {', '.join(lost)}"
     return "same"
 
@@ -116,6 +126,6 @@ def undone(world: World, here: Path, file: str, old: str, new: str) -> str:
         change(here / file, new, old)
     ended = run(here, STAGE)
     outcome = world.judge(ended, STAGE, here)
-    if outcome == "same" and not re.search("taken up again from .*\n.*resuming at step", ended.said):
+    if outcome == "same" and "resuming at step" not in ended.said:
         outcome = f"not taken up again: {ended.said[-600:]}"
     return outcome if outcome == "same" else f"undone: {outcome}"

@@ -1,6 +1,6 @@
 """Every change that a child process makes to files, one by one: to count them, to be killed at one, to have one fail.
 
-Python's audit hooks tell of each open, rename, link, removal and new folder before it happens, whoever asks for it.
+Python's audit hooks report each open, rename, link, removal and new folder before it happens, whoever asks for it.
 Writes and fsyncs have none: files are opened as `Watched`, whose writes are the kernel's, and safetensors'
 writer, which is compiled, is replaced by one in Python that takes the same steps. What a hook raises, its caller
 gets as the system's answer.
@@ -30,10 +30,10 @@ PIECE = 1 << 16
 
 
 def watch(happening: Happening) -> None:
-    """From here on, in this process, for good: tell `happening` of every change to a file below the working folder."""
+    """From here on, in this process, for good: call `happening` at every change to a file below the working folder."""
     here, inside = Path.cwd(), False
 
-    def tell(what: str, *names: Any, data: Any = None) -> None:
+    def report(what: str, *names: Any, data: Any = None) -> None:
         nonlocal inside
         paths = tuple(here / os.fsdecode(name) for name in names)
         if not inside and all(path.is_relative_to(here) for path in paths):
@@ -53,31 +53,31 @@ def watch(happening: Happening) -> None:
             and given[2] & WRITES
             and given[2] & os.O_CREAT
         ):
-            tell("create", given[0], data=bool(given[2] & os.O_TRUNC))
+            report("create", given[0], data=bool(given[2] & os.O_TRUNC))
         elif event == "os.rename":
-            tell("rename", given[0], given[1])
+            report("rename", given[0], given[1])
         elif event == "os.link":
-            tell("link", given[0], given[1])
+            report("link", given[0], given[1])
         elif event in EVENTS:
-            tell(EVENTS[event], place(given[0], given[-1]))
+            report(EVENTS[event], place(given[0], given[-1]))
 
     class Watched(io.FileIO):
-        """A file whose writes are told; half of the bytes are on the disk when a write is cut short."""
+        """A file whose writes are reported; half of the bytes are on the disk when a write is cut short."""
 
         def write(self, data: Any) -> int:
             view = memoryview(data).cast("B")
-            tell("write", path_of(self.fileno()), data=(self, view))
+            report("write", path_of(self.fileno()), data=(self, view))
             return super().write(view)
 
     fsync = os.fsync
 
-    def told_fsync(file: Any) -> None:
-        tell("fsync", path_of(file if isinstance(file, int) else file.fileno()))
+    def watched_fsync(file: Any) -> None:
+        report("fsync", path_of(file if isinstance(file, int) else file.fileno()))
         fsync(file)
 
     plain_open = builtins.open
 
-    def told_open(file: Any, mode: str = "r", buffering: int = -1, *more: Any, **named: Any) -> Any:
+    def watched_open(file: Any, mode: str = "r", buffering: int = -1, *more: Any, **named: Any) -> Any:
         if set(mode) <= set("rbt") or isinstance(file, int):
             return plain_open(file, mode, buffering, *more, **named)
         raw = Watched(file, mode.replace("b", "").replace("t", ""))
@@ -86,11 +86,11 @@ def watch(happening: Happening) -> None:
         buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
         return buffered if "b" in mode else io.TextIOWrapper(buffered, *more, **named)
 
-    def told_serialize(tensors: dict[str, Any], name: Any, metadata: Any = None) -> None:
+    def watched_serialize(tensors: dict[str, Any], name: Any, metadata: Any = None) -> None:
         raw = safetensors.serialize(tensors, metadata)
         aside = Path(name).parent / ".tmp000000"
         try:
-            with told_open(aside, "wb", 0) as file:
+            with watched_open(aside, "wb", 0) as file:
                 for start in range(0, len(raw), PIECE):
                     file.write(raw[start : start + PIECE])
             aside.rename(name)
@@ -99,9 +99,9 @@ def watch(happening: Happening) -> None:
             text = f"Error while serializing: I/O error: {error.strerror} (os error {error.errno})"
             raise safetensors.SafetensorError(text) from None
 
-    os.fsync = told_fsync
-    builtins.open = io.open = told_open
-    safetensors.torch.serialize_file = told_serialize
+    os.fsync = watched_fsync
+    builtins.open = io.open = watched_open
+    safetensors.torch.serialize_file = watched_serialize
     shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]  # it goes past `write`
     sys.addaudithook(hook)
 

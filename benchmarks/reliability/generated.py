@@ -1,6 +1,6 @@
 """Generated settings, rows and corpora: what is valid as it stands is taken, and all else is refused in a sentence.
 
-The generators are those of the tests (tests/pipelines/); here they run as often as told.
+The generators are those of the tests (tests/pipelines/); here they run as often as `--rounds` says.
 """
 
 import contextlib
@@ -24,32 +24,27 @@ from tests.pipelines.sources import bad_input
 
 def settings(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     """Damaged params.yaml files, as `python -m pipelines params` reads them."""
-    folder = room(world, "params")
-    for _ in range(tries):
-        seed = chance.randrange(1 << 40)
-        content, kind = bad_params.generate(seed)
-        (folder / "params.yaml").write_bytes(content)
-        became = bad_params.outcome(folder / "params.yaml")
-        yield Verdict(f"params.yaml, {kind}", f"seed {seed}", "taken" if became == "accepted" else became)
+    path = room(world, "params") / "params.yaml"
+
+    def judge(content: bytes) -> str:
+        path.write_bytes(content)
+        became = bad_params.outcome(path)
+        return "taken" if became == "accepted" else became
+
+    yield from generate(bad_params.damaged(), tries, chance.randrange(1 << 40), "params.yaml", judge)
 
 
 def rows(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     """Files and pipes of rows that models are asked to answer."""
     folder, load = room(world, "rows"), predict.load_model
-    models = bad_predict.models(folder / "models")
+    models = st.sampled_from(bad_predict.models(folder / "models"))
     predict.load_model = functools.cache(load)  # type: ignore[assignment]
+    drawn = st.tuples(models, st.just(folder), bad_predict.files(), st.booleans())
+    names = {"answered": "taken", "refused": "refused"}
     try:
-        for _ in range(tries):
-            seed = chance.randrange(1 << 40)
-            draw = random.Random(seed)
-            yield verdict("rows", f"seed {seed}", functools.partial(ask, draw.choice(models), folder, draw))
+        yield from generate(drawn, tries, chance.randrange(1 << 40), "rows", lambda each: names[bad_predict.ask(*each)])
     finally:
         predict.load_model = load
-
-
-def ask(model: Path, folder: Path, draw: random.Random) -> str:
-    """Ask once; the generator checks what comes back."""
-    return "taken" if bad_predict.ask(model, folder, draw)["answered"] else "refused"
 
 
 def corpora(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:

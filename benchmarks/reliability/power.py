@@ -84,7 +84,7 @@ class Disk:
         return node
 
     def note(self, what: str, paths: tuple[Path, ...], data: Any) -> None:
-        """Remember a change for `replay` (benchmarks/reliability/disk.py tells of it before it happens)."""
+        """Remember a change for `replay` (benchmarks/reliability/disk.py reports it before it happens)."""
         if what == "write":
             file, view = data
             place = None if "a" in file.mode else file.tell()

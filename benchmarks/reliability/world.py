@@ -13,16 +13,21 @@ import random
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from benchmarks.harness import ROOT
+from benchmarks.reliability import disk
 from electra import errors, stopping
 from electra.files import sha256_file
 from electra.workers import VARIABLE
@@ -55,7 +60,7 @@ models:
     generator: {width: 0.5}
     objective: {}
     pretrain: {length: 24, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1, precision: fp32,
-               log_every: 5, eval_every: 5, eval_batches: 2, save_every: 5, keep: 2}
+               log_every: 5, eval_every: 5, eval_batches: 2, save_every: 5, keep_checkpoints: 2}
 published: {}
 finetunings:
   micro: {model: micro, tasks: micro, recipe: paper, arms: [pretrained, scratch]}
@@ -73,16 +78,12 @@ COMMANDS = {stage: [stage, MODEL] for stage in ("corpus", "tokens", "tasks", "pr
     "predict": ["predict", "build/glue/micro/cola/pretrained-seed1", "rows.txt", "--output", "results/predicted.jsonl"],
 }
 STAGES = tuple(COMMANDS)
+LAST = "runs/pretrain/*/step-20"
 LEFT = {  # what each leaves; of pre-training the last weights and moments, too
     "corpus": ("build/corpus", "results/corpus"),
     "tokens": ("build/tokens", "results/tokens"),
     "tasks": ("build/tasks", "results/tasks"),
-    "pretrain": (
-        "build/models",
-        "results/micro/pretrain.csv",
-        "results/micro/pretrain.json",
-        "runs/pretrain-micro/step-20",
-    ),
+    "pretrain": ("build/models", *(f"results/micro/pretrain.{kind}" for kind in ("csv", "json")), LAST),
     "glue": ("build/glue", "results/micro/glue.json"),
     "squad": ("build/squad", "results/micro/squad.json"),
     "ablation": ("build/ablation", "results/ablations"),
@@ -92,14 +93,14 @@ PATIENCE = 600.0  # seconds after which a process is taken to hang
 BUG = "this is a bug"
 # Of the errors a user can meet, each kind has a code; a subclass from elsewhere may have taken over another's.
 CODES = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type) and kind is not errors.UserError}
-
+FINE = ("same", "refused", "taken")  # outcomes; anything else is a bug, in words
 
 Prepare = Callable[[], Callable[[], object] | None]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its exit code (negative: the signal that killed it), what it said, its seconds."""
+    """How a process ended: its exit code (negative: the signal that killed it), what it printed, its seconds."""
 
     code: int
     said: str
@@ -114,28 +115,43 @@ class Ended:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One attack: what was done, and "same", "refused", of generated input "taken" or, in words, what else happened."""
+    """One attack: what was done, and how it ended: one of FINE ("taken": generated input was valid), or the bug."""
 
     kind: str
     what: str
     outcome: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A fault to one stage. `start` runs the stage in a copy of `before`, once or several times, and says how it went.
+
+    A start that was refused is repaired by `repair`; after every start but a bug the same command has to end well.
+    """
+
+    kind: str
+    what: str
+    stage: str
+    before: Path
+    start: Callable[[Path], str]
+    repair: Callable[[Path], object] = lambda here: None
+
+
 def outputs(folder: Path, stage: str) -> dict[str, str]:
     """The hashes of the files that a stage has left."""
-    tops = [folder / name for name in LEFT[stage]]
+    tops = [top for name in LEFT[stage] for top in folder.glob(name)]
     files = [path for top in tops for path in (top, *top.rglob("*")) if path.is_file()]
     return {str(path.relative_to(folder)): sha256_file(path) for path in files}
+
+
+def everything(folder: Path) -> dict[str, str]:
+    """The hash of every file."""
+    return {str(path.relative_to(folder)): sha256_file(path) for path in folder.rglob("*") if path.is_file()}
 
 
 def differing(found: dict[str, str], expected: dict[str, str]) -> str:
     """The names of files that differ, are missing or are too many."""
     return ", ".join(sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)))
-
-
-def litter(folder: Path) -> list[str]:
-    """Temporary files that nobody will use again."""
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob(".*tmp*"))
 
 
 class World:
@@ -146,7 +162,7 @@ class World:
         self.before: dict[str, Path] = {}
         self.expected: dict[str, dict[str, str]] = {}
         self.seconds: dict[str, float] = {}
-        self.changes: dict[str, int] = {}  # to files, as far as somebody has counted them
+        self._changes: dict[str, int] = {}
         here = folder / "undisturbed"
         write_project(here)
         for stage in stages:
@@ -162,25 +178,50 @@ class World:
 
     @contextlib.contextmanager
     def spoilt(self, folder: Path) -> Iterator[Path]:
-        """A copy that is gone afterwards."""
+        """A copy that is deleted afterwards."""
         copy = self.copy(folder)
         try:
             yield copy
         finally:
             shutil.rmtree(copy)
 
+    def attack(self, fault: Fault) -> Verdict:
+        """Start under a fault, and once more without it."""
+        with self.spoilt(fault.before) as here:
+            outcome = fault.start(here)
+            if outcome == "refused":
+                fault.repair(here)
+            if outcome in FINE and (later := self.again(fault.stage, here)) != "same":
+                outcome = f"{outcome}, and then, without the fault: {later}"
+        return Verdict(fault.kind, fault.what, outcome)
+
     def judge(self, ended: Ended, stage: str, here: Path) -> str:
         """The outcome of a stage that ended: the same bytes, a sentence, or what is wrong."""
         if ended.code:
             return "refused" if ended.refused else f"exit code {ended.code}: {ended.said[-600:]}"
         found, expected = outputs(here, stage), self.expected[stage]
+        found = {name: sha for name, sha in found.items() if name in expected or not name.startswith("runs/")}
         return "same" if found == expected else f"other bytes: {differing(found, expected)}"
 
     def again(self, stage: str, here: Path) -> str:
-        """Run a stage, undisturbed now, and judge it."""
+        """Run a stage, undisturbed now, and judge it; temporary files that nobody will use again count, too."""
         outcome = self.judge(run(here, stage), stage, here)
-        left = litter(here)
+        left = sorted(str(path.relative_to(here)) for path in here.rglob(".*tmp*"))
         return f"left behind: {', '.join(left)}" if outcome == "same" and left else outcome
+
+    def changes(self, stage: str) -> int:
+        """How many changes to files a stage makes."""
+        if stage not in self._changes:
+            with self.spoilt(self.before[stage]) as here, tempfile.TemporaryFile() as letters:
+                assert run(here, stage, partial(disk.count, letters.fileno())).code == 0
+                self._changes[stage] = letters.seek(0, os.SEEK_END)
+        return self._changes[stage]
+
+    def interrupted(self, stage: str, share: float) -> Path:
+        """The project as a stage leaves it that is killed at a share of its changes to files."""
+        here = self.copy(self.before[stage])
+        run(here, stage, partial(disk.watch, disk.At(int(share * self.changes(stage)), disk.die)))
+        return here
 
 
 def run(folder: Path, stage: str, prepare: Prepare | None = None, stop: Callable[[int], object] | None = None) -> Ended:
@@ -234,18 +275,33 @@ def _become(folder: Path, stage: str, prepare: Prepare | None, words: int) -> No
         os._exit(code)
 
 
+def stage_command(
+    here: Path, stage: str, stop: tuple[float, int] | None = None, root: Path = ROOT, **more: str
+) -> Ended:
+    """Run a stage as a user does, imports included, from the code under `root`; `stop` is when to send which signal."""
+    env = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", VARIABLE: "1", **more}
+    started = time.monotonic()
+    with tempfile.TemporaryFile("w+") as said:
+        words = [sys.executable, "-m", "pipelines", *COMMANDS[stage]]
+        process = subprocess.Popen(words, cwd=here, env=env, stdout=said, stderr=said)
+        timers = [threading.Timer(PATIENCE, process.kill)]
+        timers += [threading.Timer(stop[0], process.send_signal, (stop[1],))] if stop else []
+        for timer in timers:
+            timer.start()
+        code = process.wait()
+        for timer in timers:
+            timer.cancel()
+        said.seek(0)
+        return Ended(code, said.read(), time.monotonic() - started)
+
+
 def warm_up() -> None:
     """Import what every stage needs; torch's first work is done on one thread, which leaves no other to fork from."""
     torch.set_num_threads(1)
     for stage in STAGES[:-1]:
         importlib.import_module(f"pipelines.stages.{stage}")
-    for name in (
-        "pipelines.commands.predict",
-        "pipelines.tracking",
-        "electra.finetuning.runs.preload",
-        "ruamel.yaml",
-        "numpy.ma",
-    ):
+    modules = ("pipelines.commands.predict", "pipelines.tracking", "electra.finetuning.runs.preload")
+    for name in (*modules, "ruamel.yaml", "numpy.ma"):
         importlib.import_module(name)
     layer = torch.nn.Linear(2, 2)
     layer(torch.zeros(1, 2)).sum().backward()

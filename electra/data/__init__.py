@@ -2,7 +2,7 @@
 
 1. text.py       a document as its source gave it becomes clean lines (a paragraph or sentence each); drops are counted
 2. tokenizer.py  lines become token ids: WordPiece, trained here or published, always with BERT's own rules for words;
-                byte_level.py knows ModernBERT's published pieces of bytes; words.py remembers the ids of words
+                byte_level.py knows ModernBERT's published pieces of bytes; word_cache.py caches the ids of words
 3. packing.py    lines become fixed-length rows, [CLS] A [SEP] B [SEP], by ELECTRA's rule or packed without waste
 4. shards.py     rows lie on disk as memory-mapped arrays beside a manifest of their hashes
 5. order.py      a step's rows are a pure function of (seed, step): a keyed permutation of each epoch

@@ -4,7 +4,7 @@ byte-level BPE (`byte_level.py`).
 Differs from a plain use of the `tokenizers` library in three ways:
 1. Special tokens written in a text ("[MASK]") are ordinary text, as in the original ELECTRA: no corpus can forge one.
 2. A word has the same pieces wherever it stands, so `encode_bytes` looks every space-separated chunk up in a bounded
-   memory (`words.py`) and asks the library only for what is new: the same ids, several times faster.
+   cache (`word_cache.py`) and asks the library only for what is new: the same ids, several times faster.
 3. Training is deterministic. The library numbers continuation letters ("##a") in the order of a randomly seeded hash
    map; here they are numbered beforehand, in alphabetical order.
 """

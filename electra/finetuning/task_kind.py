@@ -94,7 +94,7 @@ class TaskKind(Protocol):
         """Predictions of a split, and their scores if its rows have labels."""
 
     def answers(self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
-        """What is said of each row, as electra/answering.py lists it."""
+        """What is said of each row, as electra/inference.py lists it."""
 
     def score(self, rows: RowSequence, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
         """Every metric of predictions by id, one for each labelled row; raises BadInput for one that is none."""

@@ -9,15 +9,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from electra.config import build, merge, nearest, require, require_once
+from electra.config import Removed, build, current_keys, merge, nearest, require, require_once
 from electra.domains import BelowOne, Checked, Count, Fraction, Interval, Positive, Probability, Rate, Seed, Weight
 from electra.errors import BadConfig, shown
 from electra.files import read_json
 
 ArmName = Literal["pretrained", "scratch"]
-Stack = Literal["auto", "on", "off"]
 Length = Annotated[int, Interval(8, 2**20)]  # tokens of a row
 Vector = Literal["cls", "mean", "max"]
 Pooling = Literal[Vector, "pair"]
@@ -221,7 +220,11 @@ _LAYERS = ("run", "defaults", "tasks", "squad")
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneSection(Checked):
-    """The section `finetune` of params.yaml. A model's own `finetune` has the same four keys and wins key by key."""
+    """The section `recipes.paper` of params.yaml. Another recipe has the keys in `_LAYERS` and wins key by key."""
+
+    RETIRED: ClassVar[dict[str, str | Removed]] = {
+        "stack": Removed(("off", "auto", "on"), "one seed is trained at a time", "delete it")
+    }
 
     defaults: dict[str, Any] = field(default_factory=dict)
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -229,7 +232,6 @@ class FinetuneSection(Checked):
     run: tuple[str, ...] = tuple(GLUE)  # the GLUE tasks that a glue stage covers
     # processes of one thread each; 0: as many as the model's pretrain.threads
     workers: Annotated[int, Interval(0, 1024)] = 0
-    stack: Stack = "auto"  # train an arm's seeds as one network with stacked weights; auto: on a GPU
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -319,7 +321,7 @@ class FinetuneSection(Checked):
             if not isinstance(layer, dict):
                 raise BadConfig(place, f"is {shown(layer)}", "a section of keys and values")
             if layer:
-                values = merge(values, layer)
+                values = merge(values, current_keys(kind, layer, place))
                 config = build(kind, values, place)
         return config
 

@@ -5,7 +5,6 @@ linear decay, the loss summed over the batch and then clipped to norm 1, the las
 chosen). A batch goes through in parts of bounded size; gradients add up, so parts bear on memory and on nothing else.
 """
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,10 @@ from torch import Tensor
 
 from electra.finetuning.batches import Examples, parts, steps_per_epoch, training_order
 from electra.finetuning.heads import Network
+from electra.finetuning.step import Step
 from electra.finetuning.tasks import FinetuneConfig
-from electra.optim.adamw import AdamW, build_optimizer, clip_gradients, layer_scale, set_rate
+from electra.optim.adamw import AdamW, build_optimizer, layer_scale, set_rate
+from electra.optim.cuda_graphs import CudaRecorder, Recorder
 from electra.optim.precision import PrecisionChoice, autocast, choose
 from electra.optim.schedule import learning_rate
 
@@ -48,61 +49,38 @@ def train(
     stream: str,
     device: torch.device | str = "cpu",
 ) -> Training:
-    """Train one model in place. Batches follow from (seed, stream); dropout draws from torch's global generator."""
-    place = torch.device(device)
-    precision, tokens = choose(config.precision, place), tokens_of_a_part(model, place)
-    optimizer = optimizer_for(model, config)
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    """Train one model in place. Batches follow from (seed, stream); dropout draws from torch's global generator.
 
-    def update(rows_SB: NDArray[np.int64]) -> Tensor:
-        (rows_B,) = rows_SB
-        optimizer.zero_grad(set_to_none=True)
-        total = torch.zeros((), device=place)
-        for part in parts(rows_B, examples.length_N, tokens):
-            with autocast(precision, place):
-                loss = model.losses(examples.batch(part, place)).sum()
-            total += loss.detach()
-            loss = loss if config.loss == "summed" else loss / len(rows_B)
-            loss.backward()  # type: ignore[no-untyped-call]
-        clip_gradients(parameters, config.clip)
-        optimizer.step()
-        return total[None]
-
-    order = training_order(len(examples), config.batch, seed, stream)
-    return run_steps(model, optimizer, update, [order], config, len(examples))[0]
-
-
-def run_steps(
-    network: Network,
-    optimizer: AdamW,
-    update: Callable[[NDArray[np.int64]], Tensor],
-    orders: Sequence[Iterator[NDArray[np.int64]]],
-    config: FinetuneConfig,
-    rows: int,
-) -> list[Training]:
-    """The loop, for S seeds at once, each with its own order of the split's `rows`; `network` holds the weights of all.
-
-    `update` trains each seed on its rows (S, B) and gives the sums of their losses before that (S,). A seed whose loss
-    is no longer finite goes on alone; when none is left, training ends.
+    Training ends early when the loss is no longer finite.
     """
-    steps, seeds = count_steps(rows, config), len(orders)
-    warmup = int(steps * config.warmup)
-    finite_S = torch.ones(seeds, dtype=torch.bool, device=next(network.parameters()).device)
+    place = torch.device(device)
+    optimizer = optimizer_for(model, config)
+    tokens, record = tokens_of_a_part(model, place), recorder(place)
+    update = Step(model, optimizer, examples, config, tokens=tokens, record=record)
+    steps = count_steps(len(examples), config)
+    order = training_order(len(examples), config.batch, seed, stream)
+    finite = torch.ones((), dtype=torch.bool, device=place)
     curve: list[Tensor] = []
-    network.train()
+    model.train()
     for step in range(steps):
+        warmup = int(steps * config.warmup)
         set_rate(optimizer, learning_rate(step, peak=config.learning_rate, warmup=warmup, steps=steps))
-        rows_SB = np.stack([next(order) for order in orders])
-        total_S = update(rows_SB)
-        curve.append(total_S / rows_SB.shape[1])
+        rows_B = next(order)
+        total = update(rows_B)
+        curve.append(total / len(rows_B))
         if (step + 1) % CHECK_EVERY == 0:
-            finite_S &= total_S.isfinite()
-            if not bool(finite_S.any()):
+            finite &= total.isfinite()
+            if not bool(finite):
                 break
-    for parameter in network.parameters():
-        finite_S &= parameter.detach().reshape(seeds, -1).isfinite().all(1)
-    points = torch.stack(curve).cpu().numpy()
-    return [Training(good, thinned(points[:, seed]) if good else []) for seed, good in enumerate(finite_S.tolist())]
+    for parameter in model.parameters():
+        finite &= parameter.detach().isfinite().all()
+    good = bool(finite)
+    return Training(good, thinned(torch.stack(curve).cpu().numpy()) if good else [])
+
+
+def recorder(place: torch.device) -> Recorder | None:
+    """What records a step, on devices that can."""
+    return CudaRecorder(place) if place.type == "cuda" else None
 
 
 def tokens_of_a_part(network: Network, place: torch.device) -> int:

@@ -5,10 +5,7 @@ real tokens of a batch and nothing else. Attention alone needs rows: where the d
 end to end (electra/nn/varlen.py), queries, keys and values are laid out as a B × T grid, and its context is taken back.
 Hidden states equal the padded encoder's up to the order of additions.
 
-Weights may be those of several networks with one dimension more (stacked.py): then the tokens, and the rows, are as
-many equal shares, the first network's first.
-
-Shapes: B rows, T longest row, P tokens in all, C = B × T cells, H hidden size, D head size, L layers, S networks.
+Shapes: B rows, T longest row, P tokens in all, C = B × T cells, H hidden size, D head size, L layers.
 """
 
 import math
@@ -52,14 +49,14 @@ def first_hidden(encoder: Encoder, batch: PackedBatch) -> Tensor:
         return _end(encoder, _layer(last, hidden_PH, batch, sight).index_select(0, batch.first_B))
     size = hidden_PH.shape[1]
     weight, bias = attention.qkv.weight, attention.qkv.bias
-    query_bias, both_bias = (None, None) if bias is None else (bias[..., :size], bias[..., size:])
+    query_bias, both_bias = (None, None) if bias is None else (bias[:size], bias[size:])
     first_BH, read_PH = hidden_PH.index_select(0, batch.first_B), hidden_PH
     heads = (attention.heads, size // attention.heads)
     if isinstance(last, ModernLayer):
         read_PH = last.attention_norm(hidden_PH)
-    query_BH = linear(read_PH.index_select(0, batch.first_B), weight[..., :size, :], query_bias)
+    query_BH = F.linear(read_PH.index_select(0, batch.first_B), weight[:size], query_bias)
     query = query_BH.view(len(batch), 1, *heads).transpose(1, 2)
-    both_PX = linear(read_PH, weight[..., size:, :], both_bias)
+    both_PX = F.linear(read_PH, weight[size:], both_bias)
     if by_rows:
         single = varlen.PackedRows(torch.arange(len(batch) + 1, dtype=torch.int32, device=seen.ends.device), 1)
         key, value = both_PX.view(-1, 2, *heads).unbind(1)
@@ -105,31 +102,13 @@ def compared_hidden(hidden_PH: Tensor, batch: PackedBatch) -> Tensor:
     return torch.cat([u_BH, v_BH, (u_BH - v_BH).abs(), u_BH * v_BH], 1)
 
 
-def linear(x_PI: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x Wᵀ + b (P, O); with weights (S, O, I) each network's share of the rows through its own."""
-    if weight.ndim == 2:
-        return F.linear(x_PI, weight, bias)
-    x_SNI = x_PI.reshape(len(weight), -1, x_PI.shape[-1])
-    product = x_SNI @ weight.mT if bias is None else torch.baddbmm(bias[:, None], x_SNI, weight.mT)
-    return product.flatten(0, 1)
-
-
-def lookup(ids_P: Tensor, table: Tensor) -> Tensor:
-    """Rows of a table (P, E); with tables (S, V, E) each network's share of the ids in its own."""
-    if table.ndim == 2:
-        return F.embedding(ids_P, table)
-    count, size, _ = table.shape
-    first_S1 = torch.arange(0, count * size, size, device=ids_P.device)[:, None]
-    return F.embedding((ids_P.view(count, -1) + first_S1).flatten(), table.flatten(0, 1))
-
-
 def _embed(encoder: Encoder, batch: PackedBatch) -> Tensor:
     block = encoder.embeddings
     if isinstance(block, ModernEmbeddings):
-        return block.finish(lookup(batch.ids_P, block.words()))
+        return block.finish(F.embedding(batch.ids_P, block.words()))
     word_VE, position_PE = block.tables()
-    embedded = lookup(batch.ids_P, word_VE) + block.token_type(batch.segments_P)
-    embedded = block.norm(embedded + lookup(batch.positions_P, position_PE))
+    embedded = F.embedding(batch.ids_P, word_VE) + block.token_type(batch.segments_P)
+    embedded = block.norm(embedded + F.embedding(batch.positions_P, position_PE))
     hidden_PH: Tensor = encoder.project(dropout(embedded, block.dropout, block.training))
     return hidden_PH
 

@@ -130,7 +130,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """One layer of an encoder of any kind: what is compiled once for all, and what FSDP gathers at a time."""
+    """One layer of an encoder of any kind: what is compiled once for all."""
 
     attention: Any
 

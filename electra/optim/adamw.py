@@ -70,10 +70,10 @@ class AdamW:
         if updated:
             torch._foreach_add_(steps, 1)
             torch._fused_adamw_(
-                [local(parameter) for parameter in updated],
-                [local(parameter.grad) for parameter in updated],
-                [local(state["exp_avg"]) for state in states],
-                [local(state["exp_avg_sq"]) for state in states],
+                updated,
+                [parameter.grad for parameter in updated],
+                [state["exp_avg"] for state in states],
+                [state["exp_avg_sq"] for state in states],
                 [],
                 steps,
                 lr=group["lr"],
@@ -92,11 +92,6 @@ class AdamW:
         for group in self.param_groups:
             for parameter in group["params"]:
                 parameter.grad = None
-
-
-def local(tensor: Any) -> Tensor:
-    """This process's part of a sharded tensor (FSDP), or the tensor itself."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor  # type: ignore[no-any-return]
 
 
 def grouped(parameters: Named, *, weight_decay: float, scale: Callable[[str], float]) -> list[dict[str, Any]]:
@@ -129,8 +124,7 @@ def set_rate(optimizer: AdamW, rate: float) -> None:
 
 def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
     """Scale all gradients so that their global norm is at most `limit`; returns the norm before."""
-    norm = nn.utils.clip_grad_norm_(parameters, limit, foreach=True)
-    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+    return nn.utils.clip_grad_norm_(parameters, limit, foreach=True)
 
 
 def layer_scale(layers: int, decay: float, *, published: bool = True) -> Callable[[str], float]:

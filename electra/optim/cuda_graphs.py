@@ -1,4 +1,4 @@
-"""Work on a GPU that is recorded once and repeated from then on: CUDA graphs.
+"""CUDA graphs: work on a GPU that is recorded once and replayed from then on.
 
 A step of a small network is some thousand short kernels, and launching them one by one takes longer than running them.
 What is recorded runs on fixed memory, reads nothing back to the host and compiles nothing. A recording that fails
@@ -43,8 +43,8 @@ class CudaRecorder:
 class RecordingError(Exception):
     """Work that cannot be recorded; nothing of it was done."""
 
-    def tell(self) -> None:
-        """Say it, and that training goes on without."""
+    def warn(self) -> None:
+        """Print a warning: training goes on without the recording."""
         print(f"warning: {self}; training goes on unrecorded, which is slower", file=sys.stderr, flush=True)
 
 

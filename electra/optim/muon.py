@@ -6,8 +6,7 @@
 at u / |u|. s = 0.2 √max(rows, columns) gives an update the size of AdamW's, so rates and decay carry over (Liu et al.,
 2025, Muon is scalable for LLM training). Query, key and value are three matrices, though they lie in one.
 
-Sharded matrices (FSDP) are gathered one step's worth at a time, and every process orthogonalises them whole. On GPUs
-the products are in bf16, those of one shape batched; on CPUs in fp32.
+On GPUs the products are in bf16, those of one shape batched; on CPUs in fp32.
 """
 
 import math
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from electra.optim.adamw import AdamW, Named, grouped, local
+from electra.optim.adamw import AdamW, Named, grouped
 
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 _STEPS = 5
@@ -43,18 +42,17 @@ class Muon(AdamW):
         updated = [p for p in group["params"] if p.grad is not None]
         looks = []
         for p in updated:
-            gradient, kept = local(p.grad), local(self.state[p]["momentum"])
-            moved = kept.lerp(gradient, 1 - self.momentum)
-            looks.append(_whole(gradient.lerp(moved, self.momentum), p))
-            kept.copy_(self._unless_bad(moved, kept))
+            momentum = self.state[p]["momentum"]
+            moved = momentum.lerp(p.grad, 1 - self.momentum)
+            looks.append(p.grad.lerp(moved, self.momentum))
+            momentum.copy_(self._unless_bad(moved, momentum))
         pieces = [piece for look in looks for piece in look.chunk(group["parts"])]
         turned = iter(orthogonal(pieces, torch.bfloat16 if pieces and pieces[0].is_cuda else torch.float32))
         for p in updated:
             direction = torch.cat([next(turned) for _ in range(group["parts"])])
             size = _SIZE * math.sqrt(max(p.shape[0] // group["parts"], p.shape[1]))
-            weight, step = local(p), _own(direction, p) * size
-            moved = weight * (1 - group["lr"] * group["weight_decay"]) - step * group["lr"]
-            weight.copy_(self._unless_bad(moved, weight))
+            moved = p * (1 - group["lr"] * group["weight_decay"]) - direction * size * group["lr"]
+            p.copy_(self._unless_bad(moved, p))
 
     def _unless_bad(self, new: Tensor, old: Tensor) -> Tensor:
         return new if self.found_inf is None else torch.where(self.found_inf > 0, old, new)
@@ -91,24 +89,3 @@ def build_muon(
         for group in grouped(kinds[parts], weight_decay=weight_decay, scale=scale)
     ]
     return Muon(matrices, grouped(kinds[0], weight_decay=weight_decay, scale=scale), momentum=momentum, **adam)
-
-
-def _whole(part: Tensor, like: Tensor) -> Tensor:
-    """A matrix of which each process holds the part that it holds of `like`."""
-    if not hasattr(like, "to_local"):
-        return part
-    from torch.distributed.tensor import DTensor
-
-    assert isinstance(like, DTensor)
-    shape, stride = like.shape, like.stride()
-    return DTensor.from_local(part, like.device_mesh, like.placements, shape=shape, stride=stride).full_tensor()
-
-
-def _own(whole: Tensor, like: Tensor) -> Tensor:
-    """This process's part of a matrix that every one has whole."""
-    if not hasattr(like, "to_local"):
-        return whole
-    from torch.distributed.tensor import DTensor, distribute_tensor
-
-    assert isinstance(like, DTensor)
-    return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None).to_local()

@@ -2,9 +2,9 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from electra.config import plain, require
+from electra.config import Removed, original_names, plain, require
 from electra.domains import (
     Amount,
     BelowOne,
@@ -70,9 +70,8 @@ class ObjectiveConfig(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         masked, random = self.written
-        require(
-            random <= 1 - masked, "random_token_rate", random, "a probability that leaves mask_token_rate its share"
-        )
+        expected = "a probability that leaves mask_token_rate its share"
+        require(random <= 1 - masked, "random_token_rate", random, expected)
         if self.training != "joint":
             require(self.name == "electra", "training", self.training, "joint, unless the objective is electra")
 
@@ -84,10 +83,8 @@ class ObjectiveConfig(Checked):
         (Devlin et al., section 3.1).
         """
         masked, random = (0.8, 0.1) if self.name == "mlm" else (0.85, 0.0)
-        return (
-            masked if self.mask_token_rate is None else self.mask_token_rate,
-            random if self.random_token_rate is None else self.random_token_rate,
-        )
+        masked = masked if self.mask_token_rate is None else self.mask_token_rate
+        return masked, random if self.random_token_rate is None else self.random_token_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +115,11 @@ class PhaseConfig(Checked):
         return self.share or self.steps or 0
 
 
-# Keys of PretrainConfig that bear on no result: how a run is computed, printed and kept. They may change in mid-run, up
-# to the rounding of sums (threads, parallel, compile, deterministic) and to which points of its curve a run has
-# (eval_minutes). The hashes of the weights in `init_from` stand for its path.
-NO_BEARING = frozenset({"parallel", "threads", "compile", "deterministic", "log_every", "eval_minutes"}) | frozenset(
-    {"save_every", "save_minutes", "keep", "init_from"}
+# Keys of PretrainConfig that bear on no result: how a run is computed, logged and saved. They may change in mid-run;
+# some then change the rounding of sums (threads, compile, deterministic) or which points the curve has
+# (min_eval_interval_minutes). The hashes of the weights in `init_from` stand for its path.
+NO_BEARING = frozenset({"threads", "compile", "deterministic", "log_every", "min_eval_interval_minutes"}) | frozenset(
+    {"save_every", "min_save_interval_minutes", "keep_checkpoints", "init_from"}
 )
 
 
@@ -141,8 +138,7 @@ class PretrainConfig(Checked):
     phases: tuple[PhaseConfig, ...] = ()
     phase_schedule: Literal["one", "each"] = "one"  # warm-up and decay over all phases, or in each
     learning_rate: Rate
-    # the generator's share of that; what it shares with the discriminator learns at the whole
-    generator_rate: Positive = 1.0
+    generator_lr_scale: Positive = 1.0  # of the generator's own weights; those it shares learn at learning_rate
     warmup: Amount = 10_000
     optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for the matrices of the layers, AdamW for the rest
     momentum: BelowOne = 0.95  # Muon's
@@ -155,20 +151,30 @@ class PretrainConfig(Checked):
     decay_share: Fraction = 0.1  # of the steps, at the end of warmup_stable_decay
     clip: Positive = 1.0
     accumulate: Count = 1  # slices of a batch, one after the other; processes, and a CPU's threads, share them
-    parallel: Literal["ddp", "fsdp"] = "ddp"  # with several processes: whole networks in each, or sharded (for large)
     seed: Seed = 1
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     threads: Annotated[int, Interval(1, 1024)] = 2  # torch ends the process where it is asked for a million
-    compile: Literal["auto", "on", "off"] = "auto"
+    compile: Literal["auto", "off"] = "auto"  # the networks, on GPUs
     deterministic: bool = False  # on a GPU: the same bytes in every run of one machine, by slower kernels
     log_every: Count = 100
     eval_every: Count = 1000  # steps
-    eval_minutes: Annotated[float, Interval(0, 10_000)] = 0.0  # and no sooner than so long after the last one
+    min_eval_interval_minutes: Annotated[float, Interval(0, 10_000)] = 0.0
     eval_batches: Count = 16
     save_every: Count = 1000  # steps
-    save_minutes: Annotated[float, Interval(0, 10_000)] = 0.0  # and no sooner than so long after the last one
-    keep: Annotated[int, Interval(2, 10**9)] = 2  # so that a damaged checkpoint has one to fall back to
+    min_save_interval_minutes: Annotated[float, Interval(0, 10_000)] = 0.0
+    keep_checkpoints: Annotated[int, Interval(2, 10**9)] = 2  # a damaged one has another to fall back to
     init_from: str | None = None
+
+    RETIRED: ClassVar[dict[str, str | Removed]] = {
+        "generator_rate": "generator_lr_scale",
+        "eval_minutes": "min_eval_interval_minutes",
+        "save_minutes": "min_save_interval_minutes",
+        "keep": "keep_checkpoints",
+        "compile": Removed(("on",), "networks are compiled on GPUs only", "set auto, or delete it"),
+        "parallel": Removed(
+            ("ddp",), "every process holds the whole networks", "delete it; accumulate saves memory where it is short"
+        ),
+    }
 
     def __post_init__(self) -> None:
         self._take_from_phases()
@@ -179,10 +185,8 @@ class PretrainConfig(Checked):
             key, whose = (f"phases[{index}].warmup", "the phase's ") if len(self.warm_ups) > 1 else ("warmup", "")
             require(warmup <= most, key, warmup, f"at most {whose}steps ({most})")
         require(self.momentum == 0.95 or self.optimizer == "muon", "momentum", self.momentum, "optimizer muon with it")
-        stable = self.schedule == "warmup_stable_decay"
-        require(
-            stable or self.decay_share == 0.1, "decay_share", self.decay_share, "schedule warmup_stable_decay with it"
-        )
+        used = self.schedule == "warmup_stable_decay" or self.decay_share == 0.1
+        require(used, "decay_share", self.decay_share, "schedule warmup_stable_decay with it")
 
     @property
     def warm_ups(self) -> list[int]:
@@ -234,39 +238,41 @@ class ElectraConfig:
     objective: ObjectiveConfig = ObjectiveConfig()
 
     def __post_init__(self) -> None:
-        for length in self.pretrain.lengths:
+        generator, objective, pretrain = self.generator, self.objective, self.pretrain
+        network = generator.kind == "network"
+        twin = network and generator.width == 1 and generator.depth == 1
+        for length in pretrain.lengths:
             room = f"at most encoder.positions ({self.encoder.positions})"
             require(length <= self.encoder.positions, "pretrain.length", length, room)
-        network = self.generator.kind == "network"
-        if network and self.objective.name != "mlm":
-            try:
-                self.generator.encoder(self.encoder)
-            except BadConfig as error:
-                found = f"makes a generator whose {error.where} {error.found}"
-                raise BadConfig("generator.width", f"{self.generator.width:g} {found}", error.expected) from None
-        narrow = network and self.objective.name != "mlm" and self.generator.width != 1
-        if isinstance(self.encoder, ModernConfig) and narrow and self.objective.sharing == "embeddings":
-            found = f"embeddings with generator.width {self.generator.width:g}"
-            expected = "tokens: a modern encoder's embedding norm is as wide as its layers, so only words can be shared"
-            raise BadConfig("objective.sharing", f"is {found}", expected, "set objective.sharing: tokens")
-        if self.objective.sharing == "all":
-            same = self.generator.kind == "network" and self.generator.width == 1 and self.generator.depth == 1
-            require(same, "objective.sharing", "all", "generator width 1 and depth 1 with it")
-        if self.objective.training == "two_stage":
-            require(len(self.pretrain.phases) < 2, "objective.training", "two_stage", "joint beside pretrain.phases")
-            same = self.generator.kind == "network" and self.generator.width == 1 and self.generator.depth == 1
+        if network and objective.name != "mlm":
+            self._check_generator()
+        if objective.sharing == "all":
+            require(twin, "objective.sharing", "all", "generator width 1 and depth 1 with it")
+        if objective.training == "two_stage":
+            require(len(pretrain.phases) < 2, "objective.training", "two_stage", "joint beside pretrain.phases")
             expected = (
                 "generator width 1, depth 1 and sharing none: the discriminator begins with the generator's weights"
             )
-            require(same and self.objective.sharing == "none", "objective.training", "two_stage", expected)
-            if isinstance(steps := self.pretrain.steps, int):
+            require(twin and objective.sharing == "none", "objective.training", "two_stage", expected)
+            if isinstance(steps := pretrain.steps, int):
                 room = f"at most half of steps ({steps // 2}): each stage has its own"
-                require(self.pretrain.warmup <= steps // 2, "pretrain.warmup", self.pretrain.warmup, room)
-        if self.generator.kind != "network":
-            trains = self.objective.training == "joint" and self.objective.sharing in {"none", "embeddings"}
-            require(
-                trains, "generator.kind", self.generator.kind, "joint training and no other sharing: it has no weights"
-            )
+                require(pretrain.warmup <= steps // 2, "pretrain.warmup", pretrain.warmup, room)
+        if not network:
+            trains = objective.training == "joint" and objective.sharing in {"none", "embeddings"}
+            expected = "joint training and no other sharing: it has no weights"
+            require(trains, "generator.kind", generator.kind, expected)
+
+    def _check_generator(self) -> None:
+        width = self.generator.width
+        try:
+            self.generator.encoder(self.encoder)
+        except BadConfig as error:
+            found = f"{width:g} makes a generator whose {error.where} {error.found}"
+            raise BadConfig("generator.width", found, error.expected) from None
+        if isinstance(self.encoder, ModernConfig) and width != 1 and self.objective.sharing == "embeddings":
+            found = f"is embeddings with generator.width {width:g}"
+            expected = "tokens: a modern encoder's embedding norm is as wide as its layers, so only words can be shared"
+            raise BadConfig("objective.sharing", found, expected, "set objective.sharing: tokens")
 
     def stage_steps(self, steps: int) -> int:
         """How many of a run's steps its shortest stage, or phase with a schedule of its own, has."""
@@ -280,6 +286,6 @@ class ElectraConfig:
 def of_config(config: ElectraConfig) -> dict[str, Any]:
     """The settings that bear on the result of a pre-training."""
     values: dict[str, Any] = plain(config)
-    for key in NO_BEARING:
-        del values["pretrain"][key]
+    names = original_names(PretrainConfig)
+    values["pretrain"] = {names.get(key, key): of for key, of in values["pretrain"].items() if key not in NO_BEARING}
     return values

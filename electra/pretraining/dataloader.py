@@ -54,7 +54,7 @@ class Data:
 
 
 class Feed:
-    """Batches of one row set, each a pure function of its number; of `pretrain.batch` rows, or as a phase says."""
+    """Batches of one row set, each a pure function of its number; of `pretrain.batch` rows, or a phase's own size."""
 
     def __init__(
         self, rows: RowSet, config: ElectraConfig, device: torch.device, stream: str, batch: int | None = None
@@ -65,12 +65,12 @@ class Feed:
         self.resident: tuple[Tensor, Tensor] | None = None
         self.nbytes = rows.ids.nbytes + rows.bounds.nbytes
 
-    def hold_if_room(self) -> None:
+    def cache_on_gpu_if_room(self) -> None:
         """Put the whole set on the GPU if it takes at most half of what is free, once steps have what they need."""
         if self.device.type == "cuda" and self.nbytes <= torch.cuda.mem_get_info(self.device)[0] / 2:
-            self.hold()
+            self.cache()
 
-    def hold(self) -> None:
+    def cache(self) -> None:
         """Put the whole set on the device."""
         self.resident = (self._whole(self.rows.ids), self._whole(self.rows.bounds))
 

@@ -1,7 +1,7 @@
-"""One process or many (torchrun): who computes which rows, what is summed, and which process reads and writes.
+"""One process or many (torchrun): which rows each computes, what is summed, and which process reads and writes.
 
 A batch is cut into slices, the same ones for any number of processes: `pretrain.accumulate` of them, or more where the
-processes, or a CPU's threads (halves.py), ask for it. Each process takes its share of the slices. Rows, masks, samples
+processes, or a CPU's threads (step.py), ask for it. Each process takes its share of the slices. Rows, masks, samples
 and dropout are functions of (seed, step, slice), and losses are divided by counts of the whole batch, so gradients need
 only be summed and another number of processes changes a run by the rounding of sums alone.
 
@@ -14,27 +14,23 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from electra.errors import BadConfig, Stopped
-from electra.nn.encoder import Block
 from electra.workers import rank
-
-Module = TypeVar("Module", bound=nn.Module)
 
 
 class World:
-    """The processes of a run as one of them sees them; `main` is the one that reads, writes and speaks."""
+    """The processes of a run as one of them sees them; `main` is the one that reads, writes and prints."""
 
-    def __init__(self, rank: int, size: int, device: torch.device, kind: Literal["ddp", "fsdp"] = "ddp") -> None:
+    def __init__(self, rank: int, size: int, device: torch.device) -> None:
         self.rank, self.size, self.device = rank, size, device
         self.main = rank == 0
-        self.sharded = size > 1 and kind == "fsdp"
 
     # ── rows ──
 
@@ -48,59 +44,15 @@ class World:
         share = count // self.size
         return count, range(self.rank * share, (self.rank + 1) * share)
 
-    # ── networks ──
-
-    def shard(self, model: nn.Module) -> None:
-        """FSDP2: keep only this process's part of every parameter, in place; layers are gathered one at a time."""
-        if not self.sharded:
-            return
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import FSDPModule, fully_shard
-
-        mesh = init_device_mesh(self.device.type, (self.size,))
-        for part in [*(part for part in model.modules() if isinstance(part, Block)), model]:
-            fully_shard(part, mesh=mesh)
-            assert isinstance(part, FSDPModule)
-            part.set_gradient_divide_factor(1.0)  # a sum, since the losses carry their global denominators
-            part.set_force_sum_reduction_for_comms(True)
-
     # ── tensors: all processes take part ──
-
-    def full_tensor(self, tensor: Tensor) -> Tensor:
-        """A parameter or a state of it, whole."""
-        tensor = tensor.detach()
-        return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-
-    @torch.no_grad()
-    def gather_model(self, model: Module, build: Callable[[], Module]) -> Module:
-        """The model with whole parameters, on the CPU where they were sharded; `build` makes one like it."""
-        if not self.sharded:
-            return model
-        target = build()
-        for ours, theirs in zip(target.parameters(), model.parameters(), strict=True):
-            ours.copy_(self.full_tensor(theirs))
-        return target
 
     @torch.no_grad()
     def broadcast(self, target: Tensor, source: Tensor | None) -> None:
-        """Set a parameter or a state of it from the main process's whole tensor; the others pass None."""
-        if self.size == 1:
-            assert source is not None
+        """Set a tensor of every process from the main process's; the others pass None."""
+        if source is not None:
             target.copy_(source)
-            return
-        whole = torch.empty(target.shape, dtype=target.dtype, device=self.device)
-        if self.main:
-            assert source is not None
-            whole.copy_(source)
-        dist.broadcast(whole, 0)
-        if self.sharded:
-            from torch.distributed.tensor import DTensor, distribute_tensor
-
-            if not isinstance(target, DTensor):  # a step count
-                target.copy_(whole)
-                return
-            whole = distribute_tensor(whole, target.device_mesh, target.placements, src_data_rank=None)
-        target.copy_(whole)
+        if self.size > 1:
+            dist.broadcast(target.detach(), 0)
 
     def all_reduce_sum(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
         """Sums over all processes."""
@@ -118,11 +70,6 @@ class World:
         parts = [torch.empty_like(tensor) for _ in range(self.size)]
         dist.all_gather(parts, tensor.contiguous())
         return torch.cat(parts)
-
-    def all_reduce_max(self, flag: Tensor) -> None:
-        """The largest value that any process holds, in place; nothing is read by the host."""
-        if self.size > 1:
-            dist.all_reduce(flag, dist.ReduceOp.MAX)
 
     # ── the host ──
 
@@ -168,7 +115,7 @@ def launched() -> bool:
 
 
 @contextlib.contextmanager
-def join(device: torch.device, kind: Literal["ddp", "fsdp"], title: str) -> Iterator[World]:
+def join(device: torch.device, title: str) -> Iterator[World]:
     """Meet the other processes that torchrun has started, if there are any, and part from them in the end.
 
     Raises Stopped when another process is gone: torchrun ends the rest, and the same command goes on from the last
@@ -177,13 +124,13 @@ def join(device: torch.device, kind: Literal["ddp", "fsdp"], title: str) -> Iter
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)  # streams, memory that is pinned and waits are the current one's
     if not launched():
-        yield World(0, 1, device, kind)
+        yield World(0, 1, device)
         return
     _end_with(os.getppid())
     try:
         dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
         _groups.append(dist.group.WORLD)
-        yield World(dist.get_rank(), dist.get_world_size(), device, kind)
+        yield World(dist.get_rank(), dist.get_world_size(), device)
     except RuntimeError as error:
         if not (isinstance(error, dist.DistError) or "gloo" in str(error).lower()):
             raise

@@ -1,4 +1,4 @@
-"""How good both networks are on held-out rows, and whether the discriminator has collapsed.
+"""Metrics of both networks on held-out rows, and whether the discriminator has collapsed.
 
 Every evaluation masks and samples with the same random numbers, so two points of a curve differ by the weights alone.
 """
@@ -106,13 +106,10 @@ def evaluate(
     return record
 
 
-def collapsed(numbers: dict[str, float]) -> bool:
-    """Whether the discriminator has given up: it calls nothing replaced, or ranks replaced tokens no higher."""
-    return "disc_auc" in numbers and (numbers["disc_recall"] == 0 or numbers["disc_auc"] < 0.55)
-
-
 def collapse(numbers: dict[str, float]) -> str:
-    """What to say of it."""
+    """A sentence if the discriminator has given up (it calls nothing replaced, or ranks at chance); else ""."""
+    if "disc_auc" not in numbers or (numbers["disc_recall"] > 0 and numbers["disc_auc"] >= 0.55):
+        return ""
     return (
         "the discriminator does not tell replaced tokens from original ones "
         f"(recall {numbers['disc_recall']:.3f}, AUC {numbers['disc_auc']:.3f}); if this stays, a lower "

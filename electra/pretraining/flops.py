@@ -27,32 +27,25 @@ _OUTPUT_FRACTION = 0.15625
 
 
 def encoder_flops(config: AnyEncoderConfig, length: int, vocab_size: int, convention: Convention) -> float:
-    """Forward operations of embedding block and layers for one row."""
-    if isinstance(config, ModernConfig):
-        return _modern_flops(config, length, vocab_size, convention)
+    """Forward operations of embedding block and layers for one row.
+
+    A modern encoder's attention to neighbours is computed as masked attention to all, and counted so.
+    """
     H, E, F, A, T = config.hidden, config.embedding, config.ffn, config.heads, length
-    products = 6 * H * H + 4 * H * T + 2 * H * H + 4 * H * F
+    modern = isinstance(config, ModernConfig)
+    products = 6 * H * H + 4 * H * T + 2 * H * H + (6 if modern else 4) * H * F
     projection = 0 if H == E else 2 * H * E
     if convention == "matmul":
         return float(T * (config.layers * products + projection))
-    attention = 3 * H + (_SOFTMAX + _DROPOUT + 1) * T * A
-    pointwise = attention + (1 + _DROPOUT + 1 + _NORM) * H + (_GELU + 1) * F + (1 + _DROPOUT + 1 + _NORM) * H
-    lookup = 2 * E * vocab_size + 2 * E * (T + 2) + 2 * E + (_NORM + _DROPOUT) * E
-    return float(T * (config.layers * (products + pointwise) + lookup + projection + (0 if H == E else H)))
-
-
-def _modern_flops(config: ModernConfig, length: int, vocab_size: int, convention: Convention) -> float:
-    """Of a modern encoder. Attention to neighbours is computed as masked attention to all, and counted so."""
-    H, E, F, A, T = config.hidden, config.embedding, config.ffn, config.heads, length
-    products = 6 * H * H + 4 * H * T + 2 * H * H + 6 * H * F
-    projection = 0 if H == E else 2 * H * E
-    if convention == "matmul":
-        return float(T * (config.layers * products + projection))
-    turned = 3 * 2 * H
-    attention = turned + (_SOFTMAX + _DROPOUT + 1) * T * A + (_DROPOUT + 1 + _NORM) * H
-    pointwise = attention + (_GELU + 1 + _DROPOUT) * F + (1 + _NORM) * H
-    lookup = 2 * E * vocab_size + (_NORM + _DROPOUT) * H
-    return float(T * (config.layers * (products + pointwise) + lookup + projection + _NORM * H))
+    pointwise = (_SOFTMAX + _DROPOUT + 1) * T * A
+    lookup = 2 * E * vocab_size
+    if modern:  # rotary positions; a norm before each block, no biases
+        pointwise += 6 * H + (_DROPOUT + 1 + _NORM) * H + (_GELU + 1 + _DROPOUT) * F + (1 + _NORM) * H
+        lookup += (_NORM + _DROPOUT) * H + _NORM * H
+    else:  # biases; a norm after each block
+        pointwise += 3 * H + (1 + _DROPOUT + 1 + _NORM) * H + (_GELU + 1) * F + (1 + _DROPOUT + 1 + _NORM) * H
+        lookup += 2 * E * (T + 2) + 2 * E + (_NORM + _DROPOUT) * E + (0 if H == E else H)
+    return float(T * (config.layers * (products + pointwise) + lookup + projection))
 
 
 def token_head_flops(config: AnyEncoderConfig, positions: float, vocab_size: int, convention: Convention) -> float:

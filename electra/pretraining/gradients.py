@@ -1,17 +1,12 @@
 """From the loss of each slice to the gradients of a step, and the weights that a slice computes with.
 
-Two ways, with the same numbers up to the order of sums:
+All gradients and the loss lie in one fp32 buffer: a recorded update finds them in the same place, several processes sum
+them in one all_reduce, and two threads of a CPU add theirs one after the other.
 
-    plain   autograd adds to each parameter's own gradient: one process on a CPU, and FSDP, which reduces them itself
-    flat    all gradients and the loss lie in one fp32 buffer: what a GPU records, what several processes sum in one
-            all_reduce between the recorded slices and the recorded update, and what two threads of a CPU add to
-
-Flat and in bf16, linear layers compute with copies of their weights that are cast once a step. autocast
-casts at each use and each gradient back, which in a small network are a fifth of all kernels. The copies
-are rounded as autocast rounds.
+Recorded and in bf16, linear layers compute with copies of their weights that are cast once a step. Autocast casts at
+each use and each gradient back, which in a small network is a fifth of all kernels. The copies are rounded as autocast
+rounds.
 """
-
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,46 +14,15 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from electra.pretraining.distributed import World
-from electra.pretraining.model import Batch, Outputs
+from electra.pretraining.model import Batch, Outputs, Pretraining
 
 _ALIGNED = 64  # elements: a view begins at a multiple of 256 bytes, as what the allocator gives does
 
 
-class Plain:
-    """A step's gradients, each where autograd puts it."""
+class Gradients:
+    """A step's gradients. A parameter that gets none in a stage has none and is not updated."""
 
-    def __init__(self, model: Any, world: World) -> None:
-        self.model, self.world = model, world
-
-    def forward(self, part: Batch, stage: str) -> Outputs:
-        """One slice."""
-        return self.model(part, stage)  # type: ignore[no-any-return]
-
-    def backward(self, loss: Tensor, *, first: bool, last: bool) -> None:
-        """Add a slice's gradients; under FSDP those of all processes are summed after the last slice."""
-        if self.world.sharded:
-            self.model.set_requires_gradient_sync(last)
-        loss.backward()  # type: ignore[no-untyped-call]
-
-    def refresh(self) -> None:
-        """Before a step's first slice: the parameters themselves are what it computes with."""
-
-    def all_reduce(self) -> None:
-        """After its last slice: nothing is left to sum."""
-
-    def all_reduce_loss(self, loss: Tensor) -> Tensor:
-        """The loss whose finiteness decides on an update."""
-        return loss
-
-    def drop(self) -> None:
-        """Forget the step's gradients."""
-        self.model.zero_grad(set_to_none=True)
-
-
-class Flat:
-    """A step's gradients in one buffer. A parameter that gets none in a stage keeps none and is not updated."""
-
-    def __init__(self, model: nn.Module, world: World, *, half: bool) -> None:
+    def __init__(self, model: Pretraining, world: World, *, half: bool) -> None:
         self.model, self.world = model, world
         self.parameters = dict(model.named_parameters())
         linear = {id(p) for part in model.modules() if isinstance(part, nn.Linear) for p in part.parameters(False)}
@@ -76,7 +40,7 @@ class Flat:
         return {name: part[: p.numel()].view_as(p) for (name, p), part in parts}
 
     def forward(self, part: Batch, stage: str) -> Outputs:
-        """One slice, by the working copies."""
+        """Forward pass of one slice, by the working copies."""
         if not self.cast:
             return self.model(part, stage)  # type: ignore[no-any-return]
         return functional_call(self.model, self.working, (part, stage))  # type: ignore[no-any-return]
@@ -88,10 +52,6 @@ class Flat:
             self.working[name].requires_grad_(p.requires_grad)
         if self.cast:
             torch._foreach_copy_([self.working[name] for name in self.cast], list(self.cast.values()))
-
-    def backward(self, loss: Tensor, *, first: bool, last: bool) -> None:
-        """Set (`first`) or add a slice's gradients."""
-        self.add(self.differentiate(loss), loss, first=first)
 
     def differentiate(self, loss: Tensor) -> dict[str, Tensor]:
         """A slice's gradients by name, not added yet."""
@@ -120,16 +80,9 @@ class Flat:
         if self.world.size > 1:
             dist.all_reduce(self.buffer)
 
-    def all_reduce_loss(self, loss: Tensor) -> Tensor:
-        """The loss whose finiteness decides on an update: that of all processes."""
-        return self.loss
-
-    def drop(self) -> None:
-        """Gradients keep their place, and the first slice of the next step writes them anew."""
-
 
 def _copy(places: dict[str, Tensor], values: dict[str, Tensor]) -> None:
-    """A few kernels for all that are of one type; a list of several types would be one kernel each."""
+    """Copy with one call for each type: a list of several types would be one kernel a tensor."""
     for kind in {value.dtype: None for value in values.values()}:
         names = [name for name, value in values.items() if value.dtype == kind]
         torch._foreach_copy_([places[name] for name in names], [values[name] for name in names])

@@ -29,8 +29,7 @@ from electra.optim.adamw import AdamW, build_optimizer, network_scale
 from electra.optim.muon import build_muon
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, Noise, SpecialIds, mask, replace, sample
-from electra.pretraining.discriminator import Discriminator
-from electra.pretraining.generator import FixedGenerator, Generator, ProposingHead, gather_rows
+from electra.pretraining.networks import Discriminator, FixedGenerator, Generator, ProposingHead, gather_rows
 from electra.pretraining.objectives import (
     copy_losses,
     judge,
@@ -265,5 +264,5 @@ def optimizer_of(model: Pretraining) -> AdamW:
         beta2=settings.beta2,
         eps=settings.eps,
         bias_correction=settings.bias_correction,
-        scale=network_scale(model.named_parameters(), model.own_to_generator(), settings.generator_rate),
+        scale=network_scale(model.named_parameters(), model.own_to_generator(), settings.generator_lr_scale),
     )

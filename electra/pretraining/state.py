@@ -1,10 +1,9 @@
 """What a checkpoint holds of a run, to disk and back: weights, optimizer, sums since the last line and evaluation.
 
-The main process reads and writes; under FSDP the others send and receive their parts, so a checkpoint is whole and does
-not depend on the number of processes. From a GPU a checkpoint is copied once and written by another thread
-while training goes on; what goes wrong there is raised at the next save, or by `written`. The copies keep
-their place from save to save: pinned memory takes long to get, and that thread had better not give it back
-while a step is being recorded.
+The main process reads and writes, so a checkpoint does not depend on the number of processes. From a GPU one is copied
+and written by another thread while training goes on; an error there is raised at the next save, or by `written`. The
+host's copies stay allocated from save to save: pinned memory takes long to get, and freeing it in that thread would
+disturb a recording.
 """
 
 import copy
@@ -13,16 +12,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from electra.errors import CorruptFile, OutOfRoom
+from electra.errors import CorruptFile, NonFinite, OutOfRoom
 from electra.optim.adamw import AdamW, state_tensors
 from electra.pretraining.distributed import World
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint, describe, differences
+from electra.storage.manifest import write_sealed
+from electra.storage.run_dir import identity
 
 Sums = dict[str, Tensor]
 
@@ -43,7 +44,7 @@ class State:
     copies: checkpoint.Groups = field(default_factory=dict)  # on the host, what is being written
 
     def require_room(self, keep: int) -> None:
-        """Refuse at the start a disk that cannot take the checkpoints: one more than are kept, for a moment."""
+        """Refuse at the start a disk without room for the checkpoints: one more than `keep` while one is written."""
         if not self.world.main:
             return
         one = sum(tensor.numel() * tensor.element_size() for tensor in self.names) * 3  # weights and two moments
@@ -61,14 +62,13 @@ class State:
         for kind, sums in self.sums.items():  # from here the main process holds them all: as after a resume
             pooled = self.world.all_reduce_sum(sums)
             self.sums[kind] = {name: value if self.world.main else value * 0 for name, value in pooled.items()}
-        moments = state_tensors(self.optimizer, self.names)
-        groups: checkpoint.Groups = {
-            "model": self._whole({name: parameter for parameter, name in self.names.items()}),
-            "optimizer": self._whole(moments),
-            "running": {f"{kind}/{name}": value for kind, sums in self.sums.items() for name, value in sums.items()},
-        }
         if not self.world.main:
             return
+        groups: checkpoint.Groups = {
+            "model": {name: parameter.detach() for parameter, name in self.names.items()},
+            "optimizer": state_tensors(self.optimizer, self.names),
+            "running": {f"{kind}/{name}": value for kind, sums in self.sums.items() for name, value in sums.items()},
+        }
         self.written()
         write = partial(checkpoint.save, self.run, step, keep=keep)
         progress = copy.deepcopy(progress) | {"fingerprint": self.fingerprint}  # the history goes on growing
@@ -97,14 +97,14 @@ class State:
             torch.cuda.synchronize(self.world.device)
 
     def check(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
-        """Refuse a checkpoint of another run."""
-        if (theirs := progress.get("fingerprint")) != self.fingerprint:
+        """Raise CorruptFile for a checkpoint of another run."""
+        if (theirs := identity(progress)) != self.fingerprint:
             changes = describe(differences(theirs or {}, self.fingerprint))
             raise CorruptFile(self.run, f"holds a checkpoint of another run ({changes})", "one of this run")
         self.check_shapes(groups)
 
     def check_shapes(self, groups: checkpoint.Groups) -> None:
-        """Refuse a checkpoint whose tensors are not those of these networks."""
+        """Raise CorruptFile for a checkpoint whose tensors have other names or shapes than these networks'."""
         tensors = {"model": {name: parameter for parameter, name in self.names.items()}}
         tensors["optimizer"] = state_tensors(self.optimizer, self.names)
         for file, expected in tensors.items():
@@ -116,17 +116,8 @@ class State:
                         self.run, f"holds a checkpoint with {name} of shape {theirs}", f"{ours}, as the settings say"
                     )
 
-    def _whole(self, tensors: Sums) -> Sums:
-        """Whole tensors, in the main process alone and, where they were sharded, off the device, which has no room."""
-        result = {}
-        for name, tensor in tensors.items():
-            whole = self.world.full_tensor(tensor)
-            if self.world.main:
-                result[name] = whole.cpu() if self.world.sharded else whole
-        return result
-
     def load(self) -> dict[str, Any] | None:
-        """Take up the newest good checkpoint and return its progress; None if there is none."""
+        """Load the newest good checkpoint and return its progress; None if there is none."""
         newest = checkpoint.load_newest(self.run, self.check) if self.world.main else None
         progress: dict[str, Any] | None = self.world.broadcast_object(newest and newest[2])
         if progress is None:
@@ -140,3 +131,17 @@ class State:
             kind, _, key = name.partition("/")
             self.sums[kind][key] = value.to(self.world.device)
         return progress
+
+
+def refuse_nonfinite(run: Path, record: dict[str, Any], *, write: bool) -> NoReturn:
+    """Raise NonFinite for `record["step"]`; with `write` what replays it is left beside the last good checkpoint."""
+    bundle = run / f"nonfinite-step-{record['step']}.json"
+    if write:
+        write_sealed(bundle, record | {"checkpoint": max(checkpoint.steps(run), default=0)})
+    raise NonFinite(
+        f"step {record['step']}",
+        f"loss {record['loss']}, gradient norm {record['gradient_norm']}",
+        "finite numbers",
+        f"no update was made with them; {bundle} holds what replays the step from the last checkpoint; "
+        "a lower pretrain.learning_rate usually helps",
+    )

@@ -13,10 +13,12 @@ A recording that fails costs speed and nothing else: this part of the step, and 
 
 import ctypes
 import importlib.util
+import math
 import os
 import shutil
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -30,12 +32,13 @@ from electra.nn.token_heads import ReplacedTokenHead
 from electra.optim.adamw import AdamW, clip_gradients
 from electra.optim.cuda_graphs import Recorder, RecordingError, recorded
 from electra.optim.precision import Precision, autocast
+from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Noise
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import add_sums
-from electra.pretraining.generator import ProposingHead
-from electra.pretraining.gradients import Flat, Plain
-from electra.pretraining.model import Batch, Outputs, Pretraining
+from electra.pretraining.gradients import Gradients
+from electra.pretraining.model import Batch, Pretraining
+from electra.pretraining.networks import ProposingHead
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
@@ -44,30 +47,30 @@ SETTLED = WARM_UP + 2  # steps after which nothing is compiled or recorded any m
 
 
 class Step:
-    """The update of one run; `bad` latches to 1 at the first non-finite step: from then on nothing changes."""
+    """The update of one run; `bad` latches to 1 at the first non-finite step: from then on nothing changes.
 
-    flat = False  # whether gradients lie in one buffer also where nothing asks for it
+    `halved`: two slices at once, each by half of a CPU's threads (torch has to be set to that number). Gradients are
+    added in the order of the slices, so the bytes are those of one slice after the other.
+    """
 
     def __init__(
         self,
-        model: Any,
+        model: Pretraining,
         optimizer: AdamW,
         world: World,
         *,
-        clip: float,
         precision: Precision,
         record: Recorder | None = None,
+        halved: bool = False,
     ) -> None:
-        assert not (record and world.sharded), "what FSDP gathers is not at one place"
-        self.optimizer, self.world = optimizer, world
-        self.clip, self.precision, self.device = clip, precision, world.device
-        flat = self.flat or record is not None or (world.size > 1 and not world.sharded)
-        half = precision == "bf16" and record is not None
-        self.gradients = Flat(model, world, half=half) if flat else Plain(model, world)
+        self.optimizer, self.world, self.precision, self.device = optimizer, world, precision, world.device
+        self.clip = model.config.pretrain.clip
+        self.gradients = Gradients(model, world, half=precision == "bf16" and record is not None)
         self.parameters = list(model.parameters())
         self.bad = optimizer.found_inf = torch.zeros((), device=world.device)
         self.once = torch.full((), float(world.main), device=world.device)  # what every process knows is counted by one
         self.record = record
+        self.threads = ThreadPoolExecutor(2) if halved else None
         self.kind: tuple[str, torch.Size] | None = None
         self.calls = 0
         self.recorded: dict[str, tuple[Callable[[], None], Any]] = {}
@@ -75,39 +78,58 @@ class Step:
     def __call__(self, slices: Sequence[Batch], seeds: Sequence[int], stage: str) -> tuple[dict[str, Tensor], Tensor]:
         """Train on this process's slices of a batch; (detached sums over them, gradient norm before clipping)."""
         kind = (stage, slices[0].ids_BT.shape)
-        if kind != self.kind:  # other work, or work of another shape: all that is recorded is of no use
+        if kind != self.kind:  # another stage or shape: the recordings are of no use
             self.kind, self.calls, self.recorded = kind, 0, {}
             self.optimizer.zero_grad(set_to_none=True)
         if self.record and not self.calls:
             self._allocate(slices[0])
         self.calls += 1
         sums: dict[str, Tensor] = {"count": self.once}
-        for found in self.differentiate(slices, seeds, stage):
+        for found in self._halves(slices, stage) if self.threads else self._slices(slices, seeds, stage):
             add_sums(sums, found)
         self.gradients.all_reduce()
-        self.total_loss = sums["loss"]
         return sums, self._do("update", self._update)
 
-    def differentiate(self, slices: Sequence[Batch], seeds: Sequence[int], stage: str) -> Iterator[dict[str, Tensor]]:
-        """Forward and backward of one slice after the other; what each has summed."""
-        for index, (part, seed) in enumerate(zip(slices, seeds, strict=True)):
-            torch.manual_seed(seed)
-            first, last = index == 0, index == len(slices) - 1
-            work = partial(self._slice, self._placed(part), stage, first=first, last=last)
-            yield self._do("first" if first else "more", work)
-
     def map(self, work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
-        """`work` on each item at the step's precision."""
+        """`work` on each item at the step's precision, two at once where the step is halved."""
 
         def do(item: Item) -> Done:
             with autocast(self.precision, self.device):
                 return work(item)
 
-        return self.each(do, items)
+        return self.threads.map(do, items) if self.threads else map(do, items)
 
-    def each(self, work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
-        """`map`, which steps that use threads do otherwise."""
-        return map(work, items)
+    def _slices(self, slices: Sequence[Batch], seeds: Sequence[int], stage: str) -> Iterator[dict[str, Tensor]]:
+        """Forward and backward of one slice after the other; the sums of each."""
+        for index, (part, seed) in enumerate(zip(slices, seeds, strict=True)):
+            torch.manual_seed(seed)
+            work = partial(self._slice, self._placed(part), stage, first=index == 0)
+            yield self._do("more" if index else "first", work)
+
+    def _slice(self, part: Batch, stage: str, *, first: bool) -> dict[str, Tensor]:
+        if first:
+            self.gradients.refresh()
+        sums, new = self._differentiate(part, stage)
+        self.gradients.add(new, sums["loss"], first=first)
+        return sums
+
+    def _halves(self, slices: Sequence[Batch], stage: str) -> Iterator[dict[str, Tensor]]:
+        """The same, two at once. Threads that share a loop wait for one another some thousand times a step; these once.
+
+        Without dropout there is nothing to seed.
+        """
+        assert self.threads
+        for index, (sums, new) in enumerate(self.threads.map(partial(self._differentiate, stage=stage), slices)):
+            self.gradients.add(new, sums["loss"], first=index == 0)
+            yield sums
+
+    def _differentiate(self, part: Batch, stage: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """A slice's sums, in 64 bits, with its loss; and its gradients by name."""
+        with autocast(self.precision, self.device):
+            outputs = self.gradients.forward(part, stage)
+        sums = {**outputs.sums, "loss": outputs.loss.detach()}
+        exact = torch.stack([value.double() for value in sums.values()]).unbind()
+        return dict(zip(sums, exact, strict=True)), self.gradients.differentiate(outputs.loss)
 
     def _placed(self, part: Batch) -> Batch:
         """The slice, copied to the fixed memory where steps are or will be recorded."""
@@ -117,22 +139,11 @@ class Step:
             ours.copy_(theirs, non_blocking=True)
         return self.fixed
 
-    def _slice(self, part: Batch, stage: str, *, first: bool, last: bool) -> dict[str, Tensor]:
-        if first:
-            self.gradients.refresh()
-        with autocast(self.precision, self.device):
-            outputs = self.gradients.forward(part, stage)
-        self.gradients.backward(outputs.loss, first=first, last=last)
-        return detached_sums(outputs)
-
     def _update(self) -> Tensor:
         norm = clip_gradients(self.parameters, self.clip)
-        finite = torch.isfinite(norm) & torch.isfinite(self.gradients.all_reduce_loss(self.total_loss))
+        finite = torch.isfinite(norm) & torch.isfinite(self.gradients.loss)
         self.bad.copy_(torch.maximum(self.bad, (~finite).float()))
-        if self.world.sharded:
-            self.world.all_reduce_max(self.bad)
         self.optimizer.step()
-        self.gradients.drop()
         return norm
 
     def _allocate(self, part: Batch) -> None:
@@ -148,7 +159,7 @@ class Step:
             try:
                 self.recorded[name] = recorded(self.record, work)
             except RecordingError as error:
-                error.tell()
+                error.warn()
                 self.record, self.recorded = None, {}
         if name not in self.recorded:
             return work()
@@ -157,10 +168,16 @@ class Step:
         return result
 
 
-def detached_sums(outputs: Outputs) -> dict[str, Tensor]:
-    """A slice's, in 64 bits, with its loss."""
-    sums = {**outputs.sums, "loss": outputs.loss.detach()}
-    return dict(zip(sums, torch.stack([value.double() for value in sums.values()]).unbind(), strict=True))
+def halves(config: ElectraConfig, batches: Iterable[int], world: World) -> bool:
+    """Whether steps of these batches are halved: not with dropout, whose numbers come from one generator."""
+    settings, encoder = config.pretrain, config.encoder
+    return (
+        world.device.type == "cpu"
+        and world.size == 1
+        and settings.threads % 2 == 0
+        and not (encoder.dropout or encoder.attention_dropout)
+        and all(batch % math.lcm(settings.accumulate, 2) == 0 for batch in batches)
+    )
 
 
 def _tensors(batch: Batch) -> list[Tensor]:

@@ -8,9 +8,9 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -25,32 +25,35 @@ from electra.optim.precision import choose
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.dataloader import Data, Feed, part
 from electra.pretraining.distributed import World, join
-from electra.pretraining.evaluation import add_sums, collapse, collapsed, evaluate, metrics, read_sums
+from electra.pretraining.evaluation import add_sums, collapse, evaluate, metrics, read_sums
 from electra.pretraining.flops import phase_flops, training_steps
-from electra.pretraining.generator import Generator
 from electra.pretraining.model import Pretraining, optimizer_of
-from electra.pretraining.nonfinite import refuse
+from electra.pretraining.networks import Generator
 from electra.pretraining.phases import phase_at, phases_of, rate, stage_of
-from electra.pretraining.state import State
-from electra.pretraining.step import SETTLED, Step, compile_parts, keep_freed_memory, lacks_to_compile
-from electra.pretraining.step_cpu import HalvedStep, halves
+from electra.pretraining.state import State, refuse_nonfinite
+from electra.pretraining.step import SETTLED, Step, compile_parts, halves, keep_freed_memory, lacks_to_compile
 from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
 from electra.storage import checkpoint, run_dir
-from electra.storage.fingerprint import Fingerprint
+from electra.storage.fingerprint import Code, Fingerprint, changed_files
 from electra.storage.history import History
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A run at its launch's last step; `continued`: where settings changed (step, spent so far, keys' old and new)."""
+    """A run at its launch's last step.
+
+    `continued`: where settings changed (step, spent so far, keys' old and new); `code`: the versions of the code that
+    it used, with the step from which each was used.
+    """
 
     model: Pretraining
     history: list[dict[str, Any]]
     steps: int
     precision: str
     continued: list[dict[str, Any]]
+    code: run_dir.Versions
 
 
 Log = Callable[[int, dict[str, float]], None]
@@ -58,11 +61,12 @@ Log = Callable[[int, dict[str, float]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How a run is started and shown, which bears on no number of it."""
+    """How a run is started and shown; no number depends on it."""
 
     title: str = "pretrain"
     device: torch.device | None = None
-    origin: str = ""  # name of a run to continue (storage/ownership.py)
+    origin: Path | None = None  # the folder of a run to continue (storage/run_dir.py)
+    code: Code = field(default_factory=dict)  # what is recorded as the code of this launch
     bar: type[Bar] = Bar
     announce: "Callable[[Trainer, int], None]" = lambda trainer, done: None  # called after each step
     until: int | None = None  # a step to end at, saved, so that another launch goes on from there
@@ -71,22 +75,22 @@ class Launch:
 def pretrain(
     config: ElectraConfig, data: Data, run: Path, fingerprint: Fingerprint, *, log: Log, launch: Launch = Launch()
 ) -> Trained:
-    """Train to the end, from the newest good checkpoint of this fingerprint. `log` gets (step, numbers) as they come.
+    """Train to the end, from the newest good checkpoint in `run`. `log` gets (step, numbers) as they come.
 
-    A run of another fingerprint that is found in `run` is set aside. Under torchrun every process calls this; only the
-    main one touches `run` and logs.
+    Checkpoints of another fingerprint are renamed to `foreign-step-N`. Under torchrun every process calls this; only
+    the main one touches `run` and logs.
     """
     settings, device = config.pretrain, launch.device or default_device()
     if device.type == "cpu":
         keep_freed_memory()
     trainer = Trainer(config, data, run, fingerprint, log, launch)
-    with join(device, settings.parallel, launch.title) as world, contextlib.ExitStack() as held:
+    with join(device, launch.title) as world, contextlib.ExitStack() as held:
         stop = held.enter_context(StopRequest())
         held.enter_context(same_bytes(settings.deterministic and device.type == "cuda"))
         folder = held.enter_context(run_dir.RunFolder(run)) if world.main else None
         trainer.setup(world)
         held.callback(trainer.state.writer.shutdown)
-        trainer.resume(folder, launch.origin)
+        trainer.resume(folder)
         return trainer.train(stop)
 
 
@@ -124,48 +128,50 @@ class Trainer:
         for phase in self.phases:  # batches of any size have as many
             self.slices, self.mine = world.slices(phase.batch, settings.accumulate, 1 + self.halved)
         torch.manual_seed(derive(settings.seed, "init"))
-        self.model = model = self.build_model()
+        self.model = model = Pretraining(config, data.vocab_size, data.special, data.unigram_V)
         if start := settings.init_from:
             load_networks(model.networks(), Path(start), model.extras(), self.fingerprint.get("init_from"))
-        world.shard(model.to(self.device))
+        model.to(self.device)
         names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
         self.state = State(
             self.run, self.fingerprint, world, names, optimizer_of(model), aside=self.device.type == "cuda"
         )
         self.held_out = Feed(data.valid, config, self.device, "valid noise", self.phases[-1].batch)
 
-    def build_model(self) -> Pretraining:
-        """Both networks, of random weights."""
-        return Pretraining(self.config, self.data.vocab_size, self.data.special, self.data.unigram_V)
-
     # ── resume ──
 
-    def resume(self, folder: run_dir.RunFolder | None, origin: str) -> None:
+    def resume(self, folder: run_dir.RunFolder | None) -> None:
         """Take up the newest checkpoint of this run, if there is one; then compile, and record, what is to be trained.
 
         `folder`: the run's, held by the main process.
         """
-        world, settings = self.world, self.config.pretrain
+        world, settings, launch = self.world, self.config.pretrain, self.launch
         if folder:
-            run_dir.claim(folder, self.fingerprint, origin, self.require_fit, keep=settings.keep)
+            run_dir.prepare(folder, self.fingerprint, launch.code, self.steps)
+            if of := launch.origin:
+                run_dir.continue_from(self.run, of, self.fingerprint, self.require_fit, keep=settings.keep_checkpoints)
         self.first, self.precision = 0, world.broadcast_object(choose(settings.precision, self.device))
         progress = self.state.load() or {"history": [], "continued": []}
         if "step" in progress:
             self.first = progress["step"]
             self.precision = progress.get("precision", self.precision)  # a run keeps its own wherever it goes on
-            self.tell(f"resuming at step {self.first:,} of {self.steps:,}")
-        self.state.require_room(settings.keep)
+            self.notify(f"resuming at step {self.first:,} of {self.steps:,}")
+        self.state.require_room(settings.keep_checkpoints)
         self.history = History(self.run / "metrics.jsonl" if world.main else None, progress["history"])
-        self.continued = progress["continued"]
+        self.continued, self.code = progress["continued"], run_dir.versions(progress)
+        if self.code and launch.code and (files := changed_files(self.code[-1][1], launch.code)):
+            self.notify(f"the code has changed at step {self.first:,} ({files}); `--restart` would begin anew")
+        if launch.code and (not self.code or self.code[-1][1] != launch.code):
+            self.code = [*self.code, [self.first, launch.code]]
         if self.stage(self.first) == "discriminator" and isinstance(self.model.generator, Generator):
             self.model.generator.requires_grad_(False)
         on_gpu = self.device.type == "cuda"
-        if settings.compile == "on" or (settings.compile == "auto" and on_gpu and not lacks_to_compile()):
-            self.tell("compiling: the first steps take a minute or two, and again for rows of another length")
+        if on_gpu and settings.compile == "auto" and not lacks_to_compile():
+            self.notify("compiling: the first steps take a minute or two, and again for rows of another length")
             compile_parts(self.model)
-        record = CudaRecorder(self.device) if on_gpu and not world.sharded and settings.compile != "off" else None
-        how = {"clip": settings.clip, "precision": self.precision, "record": record}
-        self.step = (HalvedStep if self.halved else Step)(self.model, self.state.optimizer, world, **how)
+        record = CudaRecorder(self.device) if on_gpu and settings.compile != "off" else None
+        how = {"precision": self.precision, "record": record, "halved": self.halved}
+        self.step = Step(self.model, self.state.optimizer, world, **how)
 
     def require_fit(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
         """Refuse a checkpoint that these settings cannot go on from."""
@@ -181,7 +187,7 @@ class Trainer:
         """From where the run stands to its end, or to the first signal."""
         settings, world, steps = self.config.pretrain, self.world, self.steps
         self.saved = self.evaluated = self.clock = time.monotonic()
-        self.logged, self.collapse_told = self.first, False
+        self.logged, self.warned_of_collapse = self.first, False
         self.model.train()
         if self.first == 0:
             self.evaluate(0)
@@ -191,17 +197,17 @@ class Trainer:
                     self.begin_phase(step)
                 sums, norm = self.train_step(step)
                 done = step + 1
-                due = done == self.end or self.is_due(done, settings.save_every, settings.save_minutes, self.saved)
+                due = done == self.end or self.is_due(done, "save", self.saved)
                 looked_at = done % settings.log_every == 0
                 if done - self.begun == SETTLED:  # once all is compiled and recorded
-                    self.feed.hold_if_room()
+                    self.feed.cache_on_gpu_if_room()
                 if world.main:
                     self.launch.announce(self, done)
                 if due or looked_at or self.device.type == "cpu":
                     self.require_finite(done, sums, norm)
                 shown = {"loss": self.log(done)} if looked_at or done == steps else {}
                 bar.update(done, **shown)
-                if self.is_due(done, settings.eval_every, settings.eval_minutes, self.evaluated):
+                if self.is_due(done, "eval", self.evaluated):
                     self.evaluate(done)
                 stopping = world.any_rank(bool(stop))  # asked once: a signal may come at any line
                 if stopping:
@@ -214,9 +220,8 @@ class Trainer:
                     by = f"signal {stop.signal}" if stop else "a signal to another process"
                     found = f"stopped by {by} after step {done:,} of {steps:,}"
                     raise Stopped(self.title, found, "", "everything is saved; run the same command to go on")
-        model = world.gather_model(self.model, self.build_model).eval()
         done = max(self.first, self.end)
-        return Trained(model, self.history.records, done, self.precision, self.continued)
+        return Trained(self.model.eval(), self.history.records, done, self.precision, self.continued, self.code)
 
     def begin_phase(self, step: int) -> None:
         """Read rows of the phase's length from here on; the first steps of a new shape compile and record it anew."""
@@ -241,13 +246,15 @@ class Trainer:
         """Which networks learn at a step; after the last one, as at it."""
         return stage_of(self.config, min(step, self.steps - 1), self.steps)
 
-    def is_due(self, done: int, every: int, minutes: float, last: float) -> bool:
-        """Whether it is time for what is done every so many steps, and no sooner than `minutes` after `last`."""
+    def is_due(self, done: int, what: Literal["save", "eval"], last: float) -> bool:
+        """Whether to save or evaluate: every so many steps, but no sooner than its interval after `last`."""
+        settings = self.config.pretrain
+        every, minutes = getattr(settings, f"{what}_every"), getattr(settings, f"min_{what}_interval_minutes")
         late = time.monotonic() - last >= minutes * 60
         return done == self.steps or (done % every == 0 and self.world.any_rank(late))
 
-    def tell(self, sentence: str) -> None:
-        """Say something once, whatever the number of processes."""
+    def notify(self, sentence: str) -> None:
+        """Print a line from the main process alone."""
         if self.world.main:
             print(f"{self.title}: {sentence}", file=sys.stderr, flush=True)
 
@@ -265,7 +272,7 @@ class Trainer:
         return shown["loss"]
 
     def evaluate(self, done: int) -> None:
-        """Add a record of held-out rows, and of the mean loss since the last one, to the history."""
+        """Add the metrics of held-out rows, and the mean training loss since the last evaluation, to the history."""
         count, stage = self.config.pretrain.eval_batches, self.stage(done)
         slices = (part(self.held_out.batch(i), k, self.slices) for i in range(count) for k in self.mine)
         numbers = evaluate(self.model, ((batch, stage) for batch in slices), count, self.world, self.step.map)
@@ -281,7 +288,7 @@ class Trainer:
             self.state.sums["eval"], self.logged = {}, done
 
     def send(self, done: int, numbers: dict[str, float]) -> None:
-        """To whoever listens to the main process."""
+        """Hand numbers to the listener of the main process."""
         if self.world.main:
             self.listener(done, numbers)
 
@@ -297,10 +304,10 @@ class Trainer:
         """Say once, not at every look, that the discriminator has given up."""
         stage = self.stage(done)
         warm = self.config.pretrain.warmup + (self.steps // 2 if stage == "discriminator" else 0)
-        given_up = stage != "generator" and done > warm and collapsed(numbers)
-        told, self.collapse_told = self.collapse_told, given_up
-        if given_up and not told:
-            self.tell(f"WARNING at step {done:,}: {collapse(numbers)}")
+        found = collapse(numbers) if stage != "generator" and done > warm else ""
+        if found and not self.warned_of_collapse:
+            self.notify(f"WARNING at step {done:,}: {found}")
+        self.warned_of_collapse = bool(found)
 
     # ── save, refuse ──
 
@@ -314,8 +321,9 @@ class Trainer:
             "stage": self.stage(done),
             "history": self.history.records,
             "continued": self.continued,
+            "code": self.code,
         }
-        self.state.save(done, progress, self.config.pretrain.keep)
+        self.state.save(done, progress, self.config.pretrain.keep_checkpoints)
         self.saved = time.monotonic()
 
     def require_finite(self, done: int, sums: dict[str, Tensor], norm: Tensor) -> None:
@@ -333,4 +341,4 @@ class Trainer:
             "loss": str(read_sums(self.world.all_reduce_sum(sums)).get("loss")),
             "gradient_norm": str(norm.item()),
         }
-        refuse(self.run, bundle, write=self.world.main)
+        refuse_nonfinite(self.run, bundle, write=self.world.main)

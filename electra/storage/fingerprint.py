@@ -1,8 +1,8 @@
-"""What a result is a function of, as plain values: settings, data, first weights, code. Equal values, equal bytes.
+"""What a result is a function of: its fingerprint (settings, data, first weights), and the code that made it.
 
-How a run is computed, shown and kept is no part of it (`electra.pretraining.config.NO_BEARING`, torch's build,
-comments): that may change in mid-run. Everything that is kept carries its fingerprint inside, so that nothing
-is taken for what it is not.
+A fingerprint is a run's identity: how a run is computed, shown and kept is no part of it
+(`electra.pretraining.config.NO_BEARING`, torch's build), and neither is code, which is recorded beside it as a hash for
+each file. Everything that is kept carries both inside.
 """
 
 import ast
@@ -12,35 +12,34 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from electra.config import digest
-
 Fingerprint = dict[str, Any]
 Changes = dict[str, list[Any]]  # dotted key -> [old, new]; None where one of them has no such key
-_SHOWN = 12  # characters of a hash
+Code = dict[str, str]  # file -> hash of what it executes
+_PRINTING = ("print(", "self.notify(")
+_SHOWN, _FILES = 12, 4  # characters of a hash, files in a sentence
 
 
-def of_code(root: Path, rooms: Iterable[str]) -> dict[str, str]:
-    """A hash for each room: a Python file, or all those in a folder, named relative to `root`.
+def of_code(root: Path, paths: Iterable[str]) -> Code:
+    """A hash for each Python file among `paths`, files and folders below `root`, by its path.
 
-    Only what is executed counts: comments, docstrings and the layout of the text do not.
+    Comments, docstrings, the layout of the text, and what is raised or printed do not count.
     """
-    return {room: _digest_of(root / room) for room in rooms}
+    files = {file for path in paths for file in [root / path, *(root / path).rglob("*.py")] if file.is_file()}
+    return {file.relative_to(root).as_posix(): _digest_of(file) for file in sorted(files)}
 
 
-def _digest_of(room: Path) -> str:
-    state = hashlib.sha256()
-    for file in sorted(room.rglob("*.py")) if room.is_dir() else [room]:
-        tree = ast.parse(file.read_bytes())
-        state.update(str(file.relative_to(room.parent)).encode() + b"\0" + json.dumps(_shape(tree)).encode() + b"\0")
-    return state.hexdigest()[:16]
+def _digest_of(file: Path) -> str:
+    return hashlib.sha256(json.dumps(_shape(ast.parse(file.read_bytes()))).encode()).hexdigest()[:16]
 
 
 def _shape(node: Any) -> Any:
-    """A syntax tree as JSON without positions and docstrings; empty fields, which vary with Python, are left out."""
+    """A syntax tree as JSON without positions, docstrings, messages and empty fields, which vary with Python."""
     if isinstance(node, list):
         return [_shape(part) for part in node]
     if not isinstance(node, ast.AST):
         return repr(node)
+    if isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and ast.unparse(node).startswith(_PRINTING)):
+        return type(node).__name__
     fields = dict(ast.iter_fields(node))
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _is_text(node.body[:1]):
         fields["body"] = node.body[1:]
@@ -54,9 +53,12 @@ def _is_text(body: list[ast.stmt]) -> bool:
     )
 
 
-def short(*values: Any) -> str:
-    """Eight digits that stand for a fingerprint in the name of a folder."""
-    return digest(*values)[:8]
+def changed_files(old: Code, new: Code) -> str:
+    """`electra/nn/encoder.py, electra/seeds.py`: the files in which two versions differ; empty if in none."""
+    if old and new and not old.keys() & new.keys():
+        return "that of a version which recorded no files"
+    files = sorted(file for file in {*old, *new} if old.get(file) != new.get(file))
+    return ", ".join(files[:_FILES]) + (f" and {len(files) - _FILES} more" if len(files) > _FILES else "")
 
 
 def differences(old: Fingerprint, new: Fingerprint) -> Changes:
@@ -67,10 +69,8 @@ def differences(old: Fingerprint, new: Fingerprint) -> Changes:
 
 
 def describe(changes: Changes) -> str:
-    """`pretrain.steps 800 -> 600, other code in electra/nn`: what a user reads of changes."""
-    rooms = [key.removeprefix("code.") for key in changes if key.startswith("code.")]
-    said = [f"{key} {_show(old)} -> {_show(new)}" for key, (old, new) in changes.items() if not key.startswith("code.")]
-    return ", ".join([*said, *([f"other code in {', '.join(rooms)}"] if rooms else [])])
+    """`pretrain.steps 800 -> 600, train 1f0c52d3… -> 9a8b7c6d…`: what a user reads of changes."""
+    return ", ".join(f"{key} {_show(old)} -> {_show(new)}" for key, (old, new) in changes.items())
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,63 +1,83 @@
-"""Whose a run's folder is. Nothing is deleted because something changed.
+"""Where a run lies: `runs/<stage>/<first 8 digits of its fingerprint>/`, for every kind of run.
 
-    runs/pretrain-tiny                  the run of the settings, data and code as they are now
-    runs/pretrain-tiny.aside-1f0c52d3   a run of others, whole: taken up again as soon as these come back
+    runs/pretrain/1f0c52d3/run.json     the entry of params.yaml that it belongs to
+    runs/pretrain/1f0c52d3/step-800/    a checkpoint
+    runs/pretrain/1f0c52d3.old/         the same run, finished by earlier code: kept until `electra clean`
 
-A run is known by the fingerprints inside its checkpoints and by nothing else. On request a run is continued under other
-settings: in a folder of its own, from a copy of its newest checkpoint, which notes what has changed.
+A fingerprint is of settings and data, so two settings never share a folder, and settings that come back find their
+run. Code is an attribute of a run: it is recorded with every checkpoint and result, and a run continues under changed
+code. Nothing is deleted because something changed.
 """
 
 import contextlib
-import glob
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from electra.errors import BadInput, UserError
-from electra.files import free_name, lock_folder, remove, rename
+from electra.config import digest
+from electra.errors import BadInput, CorruptFile, UserError
+from electra.files import free_name, lock_folder, read_json, rename, write_json
 from electra.storage import checkpoint
 from electra.storage.checkpoint import Groups, Progress
-from electra.storage.fingerprint import Fingerprint, describe, differences, short
+from electra.storage.fingerprint import Code, Fingerprint, changed_files, describe, differences
 from electra.storage.manifest import read_sealed
 
-ASIDE = ".aside-"
-VARIABLE = "ELECTRA_CONTINUE"  # the name of the run to continue: what `--continue` is without a command line, as in DVC
+RUNS, RECORD, OLD = Path("runs"), "run.json", ".old"
+CONTINUE = "ELECTRA_CONTINUE"  # the run to continue: what `--continue` is without a command line, as in DVC
+Versions = list[list[Any]]  # [step from which it was used, Code], in order
+
+
+def folder_of(stage: str, fingerprint: Fingerprint | str, runs: Path = RUNS) -> Path:
+    """The folder of the run of this fingerprint, or of the hex digest of one."""
+    return runs / stage / (fingerprint if isinstance(fingerprint, str) else digest(fingerprint))[:8]
+
+
+def name_run(run: Path, entry: str, fingerprint: Fingerprint | str) -> None:
+    """Write in a run's folder whose it is, for listings. Raises CorruptFile where the folder is another run's."""
+    record = {"entry": entry, "fingerprint": fingerprint}
+    if (run / RECORD).is_file() and (of := read_json(run / RECORD).get("fingerprint")) != fingerprint:
+        found = f"is the folder of another run: {describe(differences({'': of}, {'': fingerprint}))}"
+        raise CorruptFile(run, found, "that of these settings and data", "move it away")
+    write_json(run / RECORD, record)
+
+
+def entry_of(run: Path) -> str:
+    """The entry of params.yaml that a run belongs to; empty where its folder does not say."""
+    with contextlib.suppress(UserError, AttributeError):
+        return str(read_json(run / RECORD).get("entry", ""))
+    return ""
 
 
 class RunFolder:
-    """A run's folder in the hands of this process. The lock lies inside, so it is taken anew where the folder moves."""
+    """A run's folder, locked by this process, which waits up to `patience` seconds for another one that holds it.
 
-    def __init__(self, path: Path) -> None:
-        self.path, self._lock = path, contextlib.ExitStack()
+    The lock lies inside, so it is taken anew where the folder is renamed.
+    """
+
+    def __init__(self, path: Path, patience: float = 0) -> None:
+        self.path, self.patience, self._lock = path, patience, contextlib.ExitStack()
 
     def __enter__(self) -> "RunFolder":
-        self._lock.enter_context(lock_folder(self.path))
+        self._lock.enter_context(lock_folder(self.path, self.patience))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._lock.close()
 
-    def set_aside(self, owner: Progress) -> Path:
-        """Move all of it to a name of its own, and begin with an empty folder."""
-        digits = short(owner.get("fingerprint"), owner.get("continued", []))
-        aside = free_name(self.path.with_name(f"{self.path.name}{ASIDE}{digits}"))
-        rename(self.path, aside)
+    def archive(self) -> Path:
+        """Rename the folder to `<name>.old` and begin with an empty one; returns the new path of the old one."""
+        old = archive(self.path)
         self._lock.close()
         self.__enter__()
-        return aside
-
-    def take_up(self, aside: Path) -> None:
-        """Put a run that was set aside in place of a folder that holds none."""
-        with lock_folder(aside):
-            self._lock.close()
-            remove(self.path)
-            rename(aside, self.path)
-        self.__enter__()
+        return old
 
 
-def asides(run: Path) -> list[Path]:
-    """The runs that were set aside from a folder."""
-    return sorted(run.parent.glob(f"{glob.escape(run.name)}{ASIDE}*"))
+def archive(run: Path) -> Path:
+    """Rename a run's folder to `<name>.old`, or `.old-2` and so on: nothing is replaced."""
+    old = free_name(run.with_name(f"{run.name}{OLD}"))
+    rename(run, old)
+    return old
 
 
 def intact(run: Path) -> dict[int, Progress]:
@@ -69,8 +89,8 @@ def intact(run: Path) -> dict[int, Progress]:
     return result
 
 
-def owner(run: Path) -> Progress | None:
-    """What the newest checkpoint, or else the bundle of a refused step, says of its run; None without either."""
+def newest(run: Path) -> Progress | None:
+    """What the newest checkpoint, or else the record of a refused step, says of its run; None without either."""
     for progress in intact(run).values():
         return progress
     for path in sorted(run.glob("nonfinite-step-*.json")):
@@ -79,98 +99,82 @@ def owner(run: Path) -> Progress | None:
     return None
 
 
-def claim(
-    held: RunFolder, fingerprint: Fingerprint, origin: str, fits: Callable[[Groups, Progress], None], *, keep: int
-) -> None:
-    """Make the folder hold this fingerprint's run, if there is one: here, aside, or in `origin`, then continued.
+def identity(progress: Progress) -> Fingerprint | None:
+    """The fingerprint in a checkpoint, without the code that checkpoints of earlier versions have in it."""
+    of = progress.get("fingerprint")
+    return {key: value for key, value in of.items() if key != "code"} if isinstance(of, dict) else None
 
-    `origin` is the folder's own name, that of a run set aside from it, or empty; `fits` raises a UserError for a
-    checkpoint that these settings cannot go on from.
+
+def versions(progress: Progress) -> Versions:
+    """The code that a run has used, from which step each; earlier versions have one, as folders, in the fingerprint."""
+    known: Versions = progress.get("code") or []
+    of_folders = (progress.get("fingerprint") or {}).get("code")
+    return known or ([[0, of_folders]] if of_folders else [])
+
+
+def adopt(run: Path, fingerprint: Fingerprint, candidates: list[Path]) -> None:
+    """Give the run of this fingerprint its folder where a version before 0.3 left it under another name."""
+    if run.exists():
+        return
+    for path in candidates:
+        if path.is_dir() and identity(newest(path) or {}) == fingerprint:
+            with lock_folder(path):
+                run.parent.mkdir(parents=True, exist_ok=True)
+                rename(path, run)
+            _say(f"{path} is now {run}: runs are named by their settings and data")
+            return
+
+
+def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) -> None:
+    """Leave in a run's folder what training may continue from.
+
+    Checkpoints of another run, put there by hand, become `foreign-step-N`. A run that is finished (`last`: its last
+    step) by other code than this is archived, since it is to be trained anew.
     """
-    run, checkpoints = held.path, intact(held.path)
-    ours = [step for step, progress in checkpoints.items() if progress.get("fingerprint") == fingerprint]
-    if origin and (source := _source(run, fingerprint, origin, checkpoints, ours)):
-        _continue(held, source, fingerprint, fits, keep)
-        return
-    if ours:
-        for step in checkpoints.keys() - ours:
-            checkpoint.set_aside(
-                run, step, "foreign", f"it is of another run: {_changes(checkpoints[step], fingerprint)}"
-            )
-        return
-    before = owner(run)
-    if before is not None and before.get("fingerprint") != fingerprint:
-        aside = held.set_aside(before)
-        _say(
-            f"{run}: {_changes(before, fingerprint)}; the run of before, at step {before['step']:,}, is kept as "
-            f"{aside}: it is taken up again where this is undone, and `--continue {aside.name}` "
-            f"({VARIABLE}={aside.name} with DVC) goes on with it under the new settings"
-        )
-    if not any(run.glob("*step-*")) and (known := _of(run, fingerprint)):
-        held.take_up(known)
-        _say(f"{run}: the run of these very settings, data and code is taken up again from {known}")
+    run = held.path
+    for step, progress in intact(run).items():
+        if (theirs := identity(progress)) != fingerprint:
+            why = describe(differences(theirs, fingerprint)) if theirs else "it has no fingerprint"
+            checkpoint.set_aside(run, step, "foreign", f"it is of another run: {why}")
+    latest = newest(run) or {}
+    used = versions(latest)
+    if used and code and latest["step"] >= last and (files := changed_files(used[-1][1], code)):
+        _say(f"{run}: finished under other code ({files}), so it is trained anew; the old run is {held.archive()}")
 
 
-def _of(run: Path, fingerprint: Fingerprint) -> Path | None:
-    """The run of this fingerprint among those set aside; of several the one that was changed least often."""
-    known = {aside: owner(aside) for aside in asides(run)}
-    matching = {aside: of for aside, of in known.items() if of and of.get("fingerprint") == fingerprint}
-    return min(matching, key=lambda aside: len(matching[aside].get("continued", [])), default=None)
-
-
-def _source(
-    run: Path, fingerprint: Fingerprint, origin: str, checkpoints: dict[int, Progress], ours: list[int]
-) -> Path | None:
-    """The folder of the run to continue; None where the one that is here goes on as it is."""
-    others = asides(run)
-    names = ", ".join(aside.name for aside in others) or "none is set aside"
-    if origin != run.name:
-        before = checkpoints[ours[0]].get("continued", []) if ours else []
-        if before and before[-1]["run"] == origin:
-            return None  # it was continued already, by the same command
-        if not (run.parent / origin).is_dir() or not origin.startswith(f"{run.name}{ASIDE}"):
-            raise BadInput(run.parent / origin, "is no run to continue", f"{run.name} or a run set aside: {names}")
-        return run.parent / origin
-    if ours and (checkpoints[ours[0]].get("continued") or not others):
-        return None
-    if not ours and checkpoints:
-        known = _of(run, fingerprint)
-        continued = known is not None and (owner(known) or {}).get("continued")
-        return None if continued else run  # what was continued so before is taken up again
-    if not ours and len(others) == 1:
-        return others[0]
-    held = "is of these very settings already" if ours else "holds no checkpoint"
-    raise BadInput(run, held, "the name of the run to continue", f"give `--continue NAME`: {names}")
-
-
-def _continue(
-    held: RunFolder, source: Path, fingerprint: Fingerprint, fits: Callable[[Groups, Progress], None], keep: int
+def continue_from(
+    run: Path, source: Path, fingerprint: Fingerprint, fits: Callable[[Groups, Progress], None], *, keep: int
 ) -> None:
-    step, groups, progress = _newest(source)
-    old = progress.get("fingerprint")
-    if old is None:
-        raise BadInput(source, "is of an older version of this project", "a run that holds its fingerprint")
+    """Begin a run from a copy of the newest checkpoint of another, which stays as it is, and record the change.
+
+    Does nothing where that was done before. `fits` raises a UserError for a checkpoint that these settings cannot go on
+    from.
+    """
+    if progress := newest(run):
+        if any(change["run"] == source.name for change in progress.get("continued", [])):
+            return
+        found, do = f"holds a run of these settings, at step {progress['step']:,}", "give --restart first to archive it"
+        raise BadInput(run, found, "a run that is yet to begin", do)
+    step, groups, saved = _load_newest(source)
+    if (old := identity(saved)) is None:
+        raise BadInput(source, "is of a version without fingerprints", "a run that holds its fingerprint")
     changed = differences(old, fingerprint)
     for key, do in (
-        ("tokenizer", "other pieces need other weights: let the run begin anew"),
+        ("tokenizer", "other tokens need other weights: let the run begin anew"),
         ("pretrain.bias_correction", "the optimizer's state is of one kind: change it back"),
     ):
         if key in changed:
             raise BadInput(source, f"cannot be continued under another {key}", str(changed[key][0]), do)
-    fits(groups, progress)
-    kept = owner(held.path) and held.set_aside(owner(held.path) or {})
-    source = kept if kept and source == held.path else source
-    change = {"step": step, "run": source.name, "tokens": progress["tokens"], "flops": progress["flops"]}
-    progress |= {"fingerprint": fingerprint, "continued": [*progress["continued"], {**change, "changed": changed}]}
+    fits(groups, saved)
+    change = {key: saved[key] for key in ("step", "tokens", "flops")} | {"run": source.name, "changed": changed}
+    saved |= {"code": versions(saved), "fingerprint": fingerprint, "continued": [*saved["continued"], change]}
     if "pretrain.precision" in changed:
-        del progress["precision"]
-    checkpoint.save(held.path, step, groups | {"running": {}}, progress, keep=keep)
-    _say(
-        f"{held.path}: goes on with {source.name} from step {step:,}, under {describe(changed) or 'the same settings'}"
-    )
+        del saved["precision"]
+    checkpoint.save(run, step, groups | {"running": {}}, saved, keep=keep)
+    _say(f"{run}: continues {source.name} from step {step:,}, with {describe(changed) or 'the same settings'}")
 
 
-def _newest(source: Path) -> checkpoint.Saved:
+def _load_newest(source: Path) -> checkpoint.Saved:
     """The newest good checkpoint of a run that stays as it is."""
     troubles = []
     for step in reversed(checkpoint.steps(source)):
@@ -179,13 +183,6 @@ def _newest(source: Path) -> checkpoint.Saved:
         except UserError as error:
             troubles.append(str(error))
     raise BadInput(source, " | ".join(troubles) or "holds no checkpoint", "a run that was saved")
-
-
-def _changes(progress: Progress, fingerprint: Fingerprint) -> str:
-    """What differs between a checkpoint and a fingerprint, to be read."""
-    if "fingerprint" not in progress:
-        return "made by an older version of this project, without a fingerprint"
-    return describe(differences(progress["fingerprint"], fingerprint))
 
 
 def _say(sentence: str) -> None:

@@ -11,36 +11,28 @@ from typing import Any
 
 from electra.errors import BadInput
 from electra.files import as_written, read_json
-from electra.finetuning.tasks import GLUE
-from pipelines.report.ablation_records import number
 from pipelines.report.comparison import difference
-from pipelines.report.inputs import METRIC_TITLES
-from pipelines.report.table import Cell, Column, Spread, Table, flops, signed
-from pipelines.report.tables import RULE, mark
+from pipelines.report.reading import measured_average, measured_squad, measured_tasks
+from pipelines.report.records import number
+from pipelines.report.table import NOTES, Cell, Column, Spread, Table, flops, left
+from pipelines.report.tables import verdict
 
 FILES = ("pretrain.json", "glue.json", "squad.json")
-FACTS = ("label", "flops", "steps", "seed", "rows_sha256", "tokenizer_sha256", "threads", "device", "torch")
+FACTS = ("flops", "steps", "seed", "rows_sha256", "tokenizer_sha256", "threads", "device", "torch")
 
 
 def compare(first: str, second: str, root: Path = Path()) -> str:
     """The comparison as Markdown, which a terminal shows as well."""
     names, sides = (first, second), [read(first, root), read(second, root)]
     with as_written(f"{first}, {second}"):
-        table = Table(
+        arms = (Column(name, 1) for name in names)
+        return Table(
             name="compare",
             title=f"{first} against {second}: pre-trained arms, points on dev",
-            columns=(
-                Column("task", align="left"),
-                Column("metric", align="left"),
-                *(Column(name, 1) for name in names),
-                Column("difference"),
-                Column("in sd"),
-                Column(f"{first} is", align="left"),
-            ),
-            rows=tuple(_rows(*sides)),
-            notes=(RULE, *_cautions(names, sides)),
-        )
-        return table.markdown()
+            columns=(*left("task", "metric"), *arms, Column("difference"), Column("in sd"), *left(f"{first} is")),
+            rows=_rows(*map(_scores, sides)),
+            notes=(NOTES["rule"], *_cautions(names, sides)),
+        ).markdown()
 
 
 def read(place: str, root: Path = Path()) -> dict[str, Any]:
@@ -74,37 +66,19 @@ def _committed(root: Path, revision: str, path: str) -> Any:
         raise BadInput(f"{revision}:{path}", "is not JSON", "a results file") from None
 
 
-def _rows(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[Cell, ...]]:
-    rows: list[tuple[Cell, ...]] = []
-    scores = [_scores(first), _scores(second)]
-    for key in dict.fromkeys([*scores[0], *scores[1]]):
-        pair = [of.get(key, ()) for of in scores]
-        found = difference(*pair)
-        points = None if found is None else signed(found.points)
-        sds = None if found is None or found.sds is None else signed(found.sds)
-        rows.append((*key, *map(Spread, pair), points, sds, mark(found)))
-    return rows
+Scores = dict[tuple[str, str], tuple[float, ...]]  # (task, metric) -> the pre-trained arm's scores
 
 
-def _scores(side: dict[str, Any]) -> dict[tuple[str, str], tuple[float, ...]]:
-    """(task, metric) -> the pre-trained arm's scores."""
-    found = {}
+def _scores(side: dict[str, Any]) -> Scores:
     glue = side.get("glue.json", {})
-    for task in [task for task in GLUE if task in glue.get("tasks", {})]:
-        values = glue["tasks"][task]
-        metric = str(values.get("metric", ""))
-        found[GLUE[task].title, METRIC_TITLES.get(metric, metric)] = _of(values.get("pretrained"))
-    if "average" in glue:
-        found[str(glue["average"].get("name", "mean")), ""] = _of(glue["average"].get("pretrained"))
-    for version, values in side.get("squad.json", {}).get("versions", {}).items():
-        for metric in ("exact", "f1"):
-            part = (values.get("pretrained") or {}).get(metric)
-            found[f"SQuAD {version}", METRIC_TITLES[metric]] = _of(part)
-    return found
+    average = measured_average(glue)
+    rows = (*measured_tasks(glue), *([average] if average else []), *measured_squad(side.get("squad.json", {})))
+    return {(row.title, row.metric_title): row.scores["pretrained"] for row in rows}
 
 
-def _of(part: dict[str, Any] | None) -> tuple[float, ...]:
-    return tuple(float(score) for score in (part or {}).get("scores", []) if score is not None)
+def _rows(first: Scores, second: Scores) -> list[tuple[Cell, ...]]:
+    pairs = {key: (first.get(key, ()), second.get(key, ())) for key in {**first, **second}}
+    return [(*key, *map(Spread, pair), *verdict(difference(*pair))) for key, pair in pairs.items()]
 
 
 def _cautions(names: tuple[str, str], sides: list[dict[str, Any]]) -> list[str]:
@@ -114,7 +88,7 @@ def _cautions(names: tuple[str, str], sides: list[dict[str, Any]]) -> list[str]:
     if labels[0] != labels[1]:
         result.append(f"Not comparable: {names[0]} is measured on {labels[0]}, {names[1]} on {labels[1]}.")
     facts = [side.get("pretrain.json", {}) for side in sides]
-    for key in FACTS[1:]:
+    for key in FACTS:
         if facts[0].get(key) != facts[1].get(key):
             shown = [flops(number(of, key)) if key == "flops" else str(of.get(key)) for of in facts]
             result.append(f"They differ in {key}: {shown[0]} and {shown[1]}.")

@@ -34,6 +34,7 @@ from pipelines.sources import LocalCorpus, OwnTasks, local
 from pipelines.sources.local import require_folder
 from pipelines.sources.streams import COMPRESSIONS
 from pipelines.stages.ablation import plan_arms
+from pipelines.stages.arms import Arm, arm_folder, measured
 from pipelines.stages.glue import configs_of
 
 # Dense bf16 matrix products a second, as their makers state them.
@@ -84,7 +85,9 @@ def pretraining(name: str, params: Params) -> str:
     if text := text_bytes(params, tokens.corpus):
         first += f", {read / (text / BYTES_PER_TOKEN):.2g} times the text"
         rows = text / BYTES_PER_TOKEN * 2 * len(tokens.lengths)
-        size = 2 * text + 2 * rows + weights * (12 * (config.pretrain.keep + 1) + 8)  # twice, while a stage is at work
+        size = (
+            2 * text + 2 * rows + weights * (12 * (config.pretrain.keep_checkpoints + 1) + 8)
+        )  # twice, while a stage is at work
         disk = f"{size / 1e9:,.1f} GB, of which text and rows {2 * (text + rows) / 1e9:,.1f}"
     space = f"{memory(config, weights, vocab_size) / 1e9:.1f} GB of the GPU"
     return paragraph(first, training_flops(config, vocab_size, "matmul"), space, disk)
@@ -105,13 +108,11 @@ def finetuning(name: str, params: Params) -> str:
     for task, settings in tasks.items():
         runs = len(settings.seeds) * len(settings.arms)
         flops += runs * run_flops(settings, rows_of(task, config.tasks, params), encoder, vocab_size)
-        together = 1 if params.finetune.stack == "off" else len(settings.seeds)
-        activations = 34 * settings.batch * settings.length * encoder.layers * encoder.hidden
-        most = max(most, together * (18.0 * weights + activations))
+        most = max(most, 18.0 * weights + 34 * settings.batch * settings.length * encoder.layers * encoder.hidden)
         kept += {"none": 0, "first": 1, "all": len(settings.seeds)}[settings.keep]
     count = f"{len(tasks)} task{'s' * (len(tasks) > 1)}"
     first = f"{name}, fine-tuning: {count} ({', '.join(tasks)}), {weights / 1e6:.1f} M parameters; at most:"
-    space = f"{(CONTEXT + most) / 1e9:.1f} GB of the GPU, with the seeds of an arm side by side"
+    space = f"{(CONTEXT + most) / 1e9:.1f} GB of the GPU"
     disk = f"{kept * weights * 4 / 1e9:.1f} GB for {kept} kept model{'s' * (kept != 1)}"
     return paragraph(first, flops, space, disk)
 
@@ -132,10 +133,9 @@ def ablations(names: Iterable[str], params: Params) -> str:
         for arm in arms:
             if arm.key in known:
                 counts["shared"] += 1
-            elif any(arm.folder.glob("*/arm.json")):
+            elif home := finished(arm, params):
                 counts["finished"] += 1
-                done = (path for path in arm.folder.glob("*/tasks/*/*"))
-                known[arm.key] = {(path.name, float(path.parent.name)) for path in done}
+                known[arm.key] = measured(home)
             else:
                 flops += training_flops(arm.config, vocab_size, "matmul")
             wanted = {(task, point) for task in tasks for point in (*ablation.points, 1.0)}
@@ -147,6 +147,15 @@ def ablations(names: Iterable[str], params: Params) -> str:
         cells = [name, len(arms), counts["finished"], counts["shared"], f"{flops:.2g}", *needed]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
+
+
+def finished(arm: Arm, params: Params) -> Path | None:
+    """The folder of an arm that is trained; None before, when its rows may not be there either."""
+    try:
+        home = arm_folder(arm, params)
+    except UserError:
+        return None
+    return home if (home / "arm.json").is_file() else None
 
 
 def paragraph(first: str, flops: float, memory: str, disk: str) -> str:

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from electra.answering import answer
 from electra.errors import BadInput, SourceUnreachable
 from electra.files import dump_line, write_through
 from electra.finetuning import scoring
 from electra.finetuning.folder import load_model
 from electra.finetuning.reading import read_rows
 from electra.finetuning.tasks import find
+from electra.inference import answer
 from pipelines.sources import asked
 from pipelines.stages import verified
 

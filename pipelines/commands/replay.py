@@ -1,7 +1,7 @@
 """Replay a step refused for NaN or infinity: from the last good checkpoint, step by step, in a folder aside.
 
-The bundle `runs/pretrain-M/nonfinite-step-N.json` holds the settings, the slices and the rows; everything random is a
-function of the step. Nothing of the run itself is changed.
+The record `runs/pretrain/<run>/nonfinite-step-N.json` holds the settings, the slices and the rows; everything random is
+a function of the step. Nothing of the run itself is changed.
 """
 
 import dataclasses
@@ -21,9 +21,10 @@ from electra.pretraining.phases import phase_at, phases_of
 from electra.pretraining.trainer import Launch
 from electra.storage import checkpoint
 from electra.storage.manifest import read_sealed
-from electra.storage.run_dir import intact
+from electra.storage.run_dir import identity, intact
 from pipelines.config.params import Params
 from pipelines.runtime.progress_bar import ProgressBar
+from pipelines.stages import pretrain
 from pipelines.stages.pretrain import ModelRows
 
 NEVER = 10**9
@@ -35,7 +36,7 @@ def replay(name: str, params: Params) -> dict[str, Any]:
     Raises NonFinite if it does not come again, and BadInput where there is nothing to replay or the run has changed
     since.
     """
-    run = Path("runs") / f"pretrain-{name}"
+    run = pretrain.run_folder(name, params)
     bundles = {int(re.findall(r"\d+", path.stem)[-1]): path for path in run.glob("nonfinite-step-[0-9]*.json")}
     if not bundles:
         raise BadInput(run, "holds no nonfinite-step-*.json", "a run that was stopped by NaN or infinity")
@@ -44,8 +45,8 @@ def replay(name: str, params: Params) -> dict[str, Any]:
     config = build(ElectraConfig, bundle["config"], path.name)
     rows = ModelRows(params, params.models[name].tokens, config)
     owner = rows.fingerprint(config)
-    if any(of.get("fingerprint") != owner for of in (bundle, *intact(run).values())):
-        raise BadInput(path, "is of other settings, data or code than those here", "the ones that it was made with")
+    if any(identity(of) != owner for of in (bundle, *intact(run).values())):
+        raise BadInput(path, "is of other settings or data than those here", "the ones that it was made with")
     every: dict[str, Any] = {"log_every": 1, "eval_every": NEVER, "save_every": NEVER}
     alone = dataclasses.replace(config.pretrain, accumulate=bundle["slices"], **every)
     losses: dict[int, float] = {}

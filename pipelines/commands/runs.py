@@ -1,9 +1,10 @@
-"""What lies in runs/: checkpoints, runs set aside, finished units; and the one way to delete them, which asks.
+"""What lies in runs/: checkpoints, finished units and runs; and the ways to archive and delete them.
 
 Everything in there can be made again by the commands that made it, at their cost.
 """
 
 import contextlib
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -12,48 +13,81 @@ from pathlib import Path
 from electra.errors import BadConfig, BadInput, Busy
 from electra.files import lock_folder, remove
 from electra.storage import checkpoint
-from electra.storage.run_dir import ASIDE, VARIABLE
+from electra.storage.run_dir import CONTINUE, OLD, RUNS, RunFolder, entry_of
+from pipelines.config.params import Params
 
-RUNS, FLOWS = Path("runs"), "flows"
+STAGES = ("arm", "corpus", "finetune", "pretrain", "tokens")
+FLOWS = "flows"
+MANY = "finetune"  # a stage whose runs are listed in one line
 
 
 def table() -> str:
-    """One line a folder in runs/: its size, the step of its newest checkpoint, whether it is in use or set aside."""
-    rows = [("run", "size", "step", "")]
-    folders = [*RUNS.glob("[!.]*"), *(RUNS / FLOWS).glob("[!.]*")]
-    for folder in sorted(path for path in folders if path.is_dir() and path != RUNS / FLOWS):
+    """One line a run: its folder, the entry it belongs to, size, step of its newest checkpoint, and its state."""
+    rows = [("run", "entry", "size", "step", "")]
+    for folder in _listed():
         steps = checkpoint.steps(folder)
+        runs = sum(1 for run in folder.glob("[!.]*")) if folder == RUNS / MANY else 0
         notes = [
+            f"{runs:,} runs" if runs else "",
             "in use" if _in_use(folder) else "",
-            "set aside" if ASIDE in folder.name else "",
+            "by earlier code" if OLD in folder.name else "",
             "holds damaged checkpoints" if any(folder.glob("bad-step-*")) else "",
         ]
         size, step = f"{_bytes(folder) / 1e6:,.1f} MB", f"{steps[-1]:,}" if steps else ""
-        rows.append((str(folder.relative_to(RUNS)), size, step, ", ".join(filter(None, notes))))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = (f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}".rstrip() for row in rows)
-    return "\n".join(lines) + "\n"
+        rows.append((str(folder.relative_to(RUNS)), entry_of(folder), size, step, ", ".join(filter(None, notes))))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    name, entry, size, step = (f"{{:{side}{width}}}" for side, width in zip("<<>>", widths, strict=True))
+    line = f"{name}  {entry}  {size}  {step}  {{}}"
+    return "".join(f"{line.format(*row).rstrip()}\n" for row in rows)
 
 
-def wish_to_continue(origin: str, key: str) -> None:
-    """Hand a run's name to the stage, and to processes that it may launch, by the variable that is used with DVC."""
-    if origin.partition(ASIDE)[0] != key:
-        raise BadConfig("--continue", f"is {origin!r}", f"{key}, or a run that was set aside from it")
-    os.environ[VARIABLE] = origin
+def _listed() -> list[Path]:
+    """Every run, fine-tunings as one, flows' folders, and what earlier versions left directly in runs/."""
+    groups = {RUNS / stage for stage in (*STAGES, FLOWS)} - {RUNS / MANY}
+    inner = [run for group in groups for run in group.glob("[!.]*")]
+    return sorted(path for path in [*inner, *set(RUNS.glob("[!.]*")) - groups] if path.is_dir())
+
+
+def ask_to_continue(origin: str, name: str) -> None:
+    """Hand the run to continue to the stage, and to processes that it may launch, by the variable used with DVC."""
+    from pipelines.stages.pretrain import runs_of
+
+    if origin and origin not in (known := runs_of(name)):
+        expected = f"a run of {name}: {', '.join(known) or 'it has none'}"
+        raise BadConfig("--continue", f"is {origin!r}", expected, "`electra runs` lists them")
+    os.environ[CONTINUE] = origin or name
+
+
+def restart(stage: str, name: str, params: Params) -> None:
+    """Archive the unfinished or finished run of an entry's present settings, so that its stage begins anew."""
+    run: Path = importlib.import_module(f"pipelines.stages.{stage}").run_folder(name, params)
+    if not any(run.glob("[!.]*")):
+        raise BadConfig("--restart", f"{run} holds nothing", f"a run of {stage} {name}", "leave it out")
+    with RunFolder(run) as held:
+        print(f"{run}: begins anew; the old run is {held.archive()}", file=sys.stderr, flush=True)
+
+
+def clean(*, sure: bool) -> None:
+    """Delete the runs that were archived, by earlier code or `--restart`, after a question or where `sure`."""
+    old = [*RUNS.glob(f"*/*{OLD}*"), *RUNS.glob("*.aside-*")]
+    if old:
+        delete([str(folder.relative_to(RUNS)) for folder in sorted(old)], sure=sure)
+    else:
+        print("there are no archived runs")
 
 
 def delete(names: Sequence[str], *, sure: bool) -> None:
     """Delete folders of runs/ after a question, or without one where the user is `sure`; all of them or none.
 
-    Raises BadInput for what is no folder directly in runs/ or runs/flows/, and where nobody can
-    be asked; Busy for one in use.
+    Raises BadInput for what is no run, and where nobody can be asked; Busy for one in use.
     """
     folders = [RUNS / name for name in names]
     for name, folder in zip(names, folders, strict=True):
-        parts = Path(name).parts[Path(name).parts[:1] == (FLOWS,) :]
-        if len(parts) != 1 or parts[0].startswith(".") or folder.is_symlink() or not folder.is_dir():
-            do = "`python -m pipelines runs` lists them"
-            raise BadInput(folder, "is no run", "the name of a folder in runs/", do)
+        parts = Path(name).parts[Path(name).parts[:1] in {(stage,) for stage in (*STAGES, FLOWS)} :]
+        whole = name == MANY
+        odd = len(parts) != 1 or parts[0].startswith(".") or folder.is_symlink() or not folder.is_dir()
+        if odd and not (whole and folder.is_dir()):
+            raise BadInput(folder, "is no run", "the name of a run in runs/", "`electra runs` lists them")
     with contextlib.ExitStack() as held:
         for folder in folders:
             for lock in _locks(folder):

@@ -23,18 +23,21 @@ TIMINGS = Path("runs/timings.json")
 
 def run(section: str, options: argparse.Namespace) -> int:
     """Run the stage `options.command`, whose names are in `section` of params.yaml; returns the exit code."""
-    if code := processes.told_before():
+    if code := processes.earlier_mistake():
         return code
     params = load()
     stage, name = options.command, options.name
     if section:
         params.require(section, name)
     key = f"{stage}-{name}" if name else stage
-    if stage == "pretrain":
-        if options.origin is not None:
-            runs.wish_to_continue(options.origin or key, key)
-        if not processes.is_process() and (layout := processes.Layout.read(vars(options))).several:
-            return processes.launch([stage, name, *(["--debug"] if options.debug else [])], layout, key)
+    if stage == "pretrain" and options.origin is not None:
+        runs.ask_to_continue(options.origin, name)
+    if vars(options).get("restart"):
+        runs.restart(stage, name, params)
+    if stage == "pretrain" and not processes.is_process():
+        variables = processes.torchrun_variables(vars(options))
+        if processes.several(variables):
+            return processes.launch([stage, name, *(["--debug"] if options.debug else [])], variables, key)
     start = tracking.Start(
         stage,
         name,

@@ -1,6 +1,5 @@
-"""Prefect flows: when and where stages run, retries, live logs, result pages. What is up to date is DVC's to say."""
+"""Prefect flows: when and where stages run, retries, live logs, result pages. DVC decides what is up to date."""
 
-import importlib
 import os
 import socket
 import tomllib
@@ -13,51 +12,43 @@ from electra.errors import BadConfig
 from pipelines import ROOT
 
 ALONE = "ELECTRA_FLOW_ALONE"  # set while a process runs one flow and nothing else
-FLOWS = ("pretrain", "finetune", "ablations", "workflow")
 
 
 def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType({})) -> int:
     """Run a flow in this process, on the server that answers or, where none does, on a temporary one.
 
-    It takes place in this checkout as it stands; with `settings` in one of its own, of the last commit.
+    It takes place in this checkout as it is; with `settings` in a folder of its own, of the last commit.
     """
     choose_server()
-    module = importlib.import_module(f"pipelines.flows.{flow}")
-    from pipelines.flows import shutdown
+    from pipelines.flows import shutdown, training
 
     os.environ[ALONE] = "1"
     try:
         commit = "HEAD" if settings else ""
-        state = getattr(module, flow)(model, commit=commit, settings=dict(settings), return_state=True)
-        error = state.result(raise_on_failure=False)
-    except Exception as raised:
-        error = raised
-        if not shutdown.unreachable(raised):
+        state = getattr(training, flow)(model, commit=commit, settings=dict(settings), return_state=True)
+        if not shutdown.unreachable(state.result(raise_on_failure=False)):
+            return 0 if state.is_completed() else 1
+    except Exception as error:
+        if not shutdown.unreachable(error):
             raise
     finally:
         del os.environ[ALONE]
-    if isinstance(error, BaseException) and shutdown.unreachable(error):
-        shutdown.gone()
-    return 0 if state.is_completed() else 1
+    shutdown.gone()
 
 
 def serve() -> int:
     """Offer the flows of tiny as deployments from this process, without a work pool (`make serve`)."""
     choose_server()
-    from prefect import serve as serve_deployments
+    from pipelines.flows import deployments
 
-    deployments = []
-    for name in FLOWS:
-        flow = getattr(importlib.import_module(f"pipelines.flows.{name}"), name)
-        deployments.append(flow.to_deployment("electra-tiny", parameters={"model": "tiny"}))
-    serve_deployments(*deployments, limit=1)
+    deployments.serve_model("tiny")
     return 0
 
 
 def choose_server() -> None:
-    """prefect.toml names the server of `make server`; where it does not answer, Prefect brings up one of its own.
+    """prefect.toml names the server of `make server`; where it does not answer, Prefect starts a temporary one.
 
-    Must come before Prefect is imported, since that is when it reads its settings.
+    Must come before Prefect is imported, which reads its settings then. Raises BadConfig for a damaged prefect.toml.
     """
     if "PREFECT_API_URL" in os.environ:
         return

@@ -1,16 +1,16 @@
 """Which process a run belongs to, and whether it is still wanted: asked of Prefect's server every few seconds.
 
-A run that has not been heard of for two minutes is marked as crashed and soon given to another worker
-(deploy/automations). It may live: the server or the network was away. So whoever does a run writes its name into the
-run's labels, says that it runs where it finds it marked, and who comes after it asks there first:
+A run that has been silent for two minutes is marked as crashed and soon given to another worker (deploy/automations).
+Its process may still live: the server or the network was away. So the process that does a run writes its name into the
+run's labels and marks the run as running again, and the next process asks there first:
 
-    electra.holder   does the run
-    electra.begun    how many have begun to do it
-    electra.asks     was given the same run, and waits for a sign of life
-    electra.answer   whom the holder has told that it lives: that one leaves, and the run goes on where it is
+    electra.holder   the process that does the run
+    electra.begun    how many processes have begun it
+    electra.asks     a process that was given the same run, and waits for a sign of life
+    electra.answer   the process that the holder has answered: it leaves, and the run goes on where it is
 
-Without an answer the one that asked becomes the holder. One that comes back too late finds another's name and ends; its
-stage is asked to stop, and saves. A part of a run (pipelines/flows/team.py) is cancelled when the whole has been.
+Without an answer the process that asked becomes the holder. A holder that comes back too late finds another's name and
+ends; its stage is asked to stop, and saves. A part of a run (team.py) is cancelled when the whole has been.
 """
 
 import contextlib

@@ -1,21 +1,23 @@
-"""The end of a flow whose Prefect server has vanished: the work is finished, a sentence is said, the process ends.
+"""The end of a flow whose Prefect server has gone: the work is finished, one sentence is printed, the process ends.
 
-Prefect runs a flow on without its server, but cannot note how it ended, and its threads for
-logs and events try for ever.
+Prefect runs a flow on without its server, but cannot record how it ended, and its threads for logs and events try
+forever.
 """
 
 import contextlib
-import contextvars
 import os
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from electra.errors import SourceUnreachable
+from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-SECONDS = 45.0  # after the work: MLflow has WORKFLOW_SECONDS of them at most, and Prefect notes the end within a few
-TELLING = 10.0  # for a page: Prefect's client would try for more than a minute
+from electra.errors import SourceUnreachable
+from pipelines.flows import ALONE
+
+SECONDS = 45.0  # after the work: MLflow has WORKFLOW_SECONDS of them at most, and Prefect records the end within a few
+PATIENT = {PREFECT_CLIENT_MAX_RETRIES: 1, PREFECT_API_REQUEST_TIMEOUT: 5.0}  # by default more than a minute
 
 
 def unreachable(error: BaseException | None) -> bool:
@@ -29,38 +31,32 @@ def unreachable(error: BaseException | None) -> bool:
 
 
 def gone() -> NoReturn:
-    """Say it and end, whatever threads are left."""
-    found = SourceUnreachable(
+    """Print that the server has gone and end, whatever threads are left."""
+    error = SourceUnreachable(
         os.environ.get("PREFECT_API_URL") or "Prefect",
         "the server has gone; stages that had begun were finished, and DVC knows them",
         "",
         "start the server (`make server`) and the same flow again: it goes on from there",
     )
     with contextlib.suppress(OSError):  # the worker that would read it may be dead
-        print(f"error: {found}", file=sys.stderr, flush=True)
+        print(f"error: {error}", file=sys.stderr, flush=True)
         sys.stdout.flush()
-    os._exit(found.exit_code)
+    os._exit(error.exit_code)
 
 
-def tell(leave: Callable[..., object], *arguments: Any) -> None:
-    """Leave a page with the server, unless it has gone: the numbers are in their file, and work does not wait."""
-    raised: list[Exception] = []
-
-    def try_it() -> None:
-        try:
-            leave(*arguments)
-        except Exception as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(try_it,), daemon=True)
-    thread.start()
-    thread.join(TELLING)
-    if raised and not unreachable(raised[0]):
-        raise raised[0]
+def send(create: Callable[..., object], *arguments: Any, **more: Any) -> None:
+    """Create something on the server, unless it has gone: the numbers are in their file, and work does not wait."""
+    try:
+        with temporary_settings(PATIENT):
+            create(*arguments, **more)
+    except Exception as error:
+        if not (unreachable(error) or getattr(getattr(error, "response", None), "status_code", 0) >= 500):
+            raise
 
 
 def limit() -> None:
-    """The work is done: this process ends within seconds, or is ended."""
-    timer = threading.Timer(SECONDS, gone)
-    timer.daemon = True
-    timer.start()
+    """The work is done: a process that runs this flow and nothing else, here or for a worker, ends within seconds."""
+    if ALONE in os.environ or "PREFECT__FLOW_RUN_ID" in os.environ:
+        timer = threading.Timer(SECONDS, gone)
+        timer.daemon = True
+        timer.start()

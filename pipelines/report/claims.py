@@ -8,46 +8,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
-from pipelines.report.ablation_records import Ablation, ArmRecord
 from pipelines.report.comparison import Difference, decided, detectable, difference
-from pipelines.report.table import Cell, Column, Table, signed
+from pipelines.report.paper import CLAIMS, Claim
+from pipelines.report.records import Ablation, Arm
+from pipelines.report.table import NOTES, Cell, Table, left, signed
 
-NETWORK = {"generator.kind": "unigram"}
-QUARTER, HALF, FULL = ({"generator.width": width} for width in (0.25, 0.5, 1.0))
-TWO_STAGE = {"objective.training": "two_stage", "objective.sharing": "none", "generator.width": 1.0}
-ADVERSARIAL = {"objective.training": "adversarial"}
-BERT = {"objective.name": "mlm"}
-
-
-@dataclass(frozen=True)
-class Claim:
-    """`upper` scores above `lower` (`no_gain`: no better than it), by the paper's `source`; `text` says so in words."""
-
-    upper: dict[str, Any]
-    lower: dict[str, Any]
-    source: str
-    text: str
-    no_gain: bool = False
-
-
-CLAIMS = (
-    Claim({}, {"objective.name": "electra_15"}, "Table 5", "ELECTRA above ELECTRA 15 %"),
-    Claim({}, BERT, "Figures 1, 4", "ELECTRA above BERT"),
-    Claim(QUARTER, NETWORK, "Figure 3", "generator of 1/4 above unigram"),
-    Claim(HALF, NETWORK, "Figure 3", "generator of 1/2 above unigram"),
-    Claim(QUARTER, FULL, "Figure 3", "generator of 1/4 above full size"),
-    Claim(HALF, FULL, "Figure 3", "generator of 1/2 above full size"),
-    Claim({}, TWO_STAGE, "Figure 3", "joint above two-stage training"),
-    Claim({}, ADVERSARIAL, "Figure 3", "joint above adversarial training"),
-    Claim(ADVERSARIAL, BERT, "Figure 3", "adversarial training above BERT"),
-    Claim(
-        {"objective.disallow_correct": True}, {}, "appendix", "never sampling the original gains nothing", no_gain=True
-    ),
-    Claim({"objective.temperature": 2.0}, {}, "appendix", "temperature 2 gains nothing", no_gain=True),
-)
-BY_SIZE = CLAIMS[1]
+BY_SIZE = next(claim for claim in CLAIMS if claim.text == "ELECTRA above BERT")
 
 
 @dataclass(frozen=True)
@@ -56,81 +23,19 @@ class Statement:
 
     text: str
     paper: str
-    ablation: Ablation
     pair: str
     verdict: str
     found: Difference
 
 
-def held(ablation: Ablation) -> list[Statement]:
+def statements(ablation: Ablation) -> list[Statement]:
     """Every statement of the paper that this ablation bears on, with what came out here."""
     return [*_published(ablation), *_claimed(ablation), *_gains(ablation)]
 
 
 def orders(ablation: Ablation) -> list[str]:
     """The same as sentences."""
-    return [f"{one.pair} ({one.paper}): {one.verdict} ({size(one.found)})." for one in held(ablation)]
-
-
-def line(ablation: Ablation) -> str:
-    """What an ablation tells, in a line."""
-    found = held(ablation)
-    seeds = max((len(arm.scores) for arm in ablation.arms), default=0)
-    sure = sum(one.verdict in {"came out", "reversed", "not level"} for one in found)
-    told = f"{sure} of {len(found)} claims decided" if found else "no claim of the paper"
-    return f"{ablation.origin}; {len(ablation.arms)} arms of {seeds} seed{'s' * (seeds != 1)}; {told}"
-
-
-def table(ablations: Sequence[Ablation]) -> Table:
-    """The paper's statements, one a row: what this run says of each, and what records on the same tasks do."""
-    told: dict[str, list[Statement]] = {}
-    for one in (one for ablation in ablations for one in held(ablation)):
-        told.setdefault(one.text, []).append(one)
-    groups = list(dict.fromkeys(_group(ablation) for ablation in ablations))
-    rows: list[tuple[Cell, ...]] = []
-    for text, found in told.items():
-        source = "; ".join(dict.fromkeys(one.paper for one in found))
-        rows.append((text, source, *(_said([one for one in found if _group(one.ablation) == of]) for of in groups)))
-    return Table(
-        name="claims",
-        title=f"The paper's statements, and what came out here ({', '.join(dict.fromkeys(a.data for a in ablations))})",
-        columns=tuple(Column(title, align="left") for title in ("claim", "paper", *groups)),
-        rows=tuple(rows),
-        notes=(_power(ablations), DECIDED),
-    )
-
-
-DECIDED = (
-    "In points of the mean over the tasks that head each column. A statement came out, or is reversed, "
-    "where the 95 % interval of the difference leaves out zero; the tables of the ablations call a difference higher "
-    "or lower only if it is three standard deviations, too. Each pair of arms counts once."
-)
-
-
-def _group(ablation: Ablation) -> str:
-    """What heads its column: other tasks, other data and other settings have columns of their own."""
-    _, _, recorded = ablation.origin.rpartition(", ") if ablation.record else ("", "", "this run")
-    return f"{recorded}: {ablation.data} ({', '.join(ablation.tasks.values())})"
-
-
-def _power(ablations: Sequence[Ablation]) -> str:
-    """Said by the number of seeds alone, so before any score is known."""
-    seeds = {min((len(arm.scores) for arm in ablation.arms if arm.scores), default=0) for ablation in ablations}
-    told = [
-        f"one of {detectable(count):.1f} standard deviations with {count} seeds an arm"
-        for count in sorted(seeds)
-        if count > 1
-    ]
-    return f"Which true differences are noticed four times in five: {', '.join((*told, 'none with one seed'))}."
-
-
-def _said(found: Sequence[Statement]) -> str | None:
-    """The smallest and the largest difference, and the verdicts on different arms, counted."""
-    different = list({one.found: one for one in found}.values())  # arms are shared between ablations
-    points = sorted(one.found.points for one in different)
-    words = ["one seed" if "one seed" in one.verdict else one.verdict.partition(",")[0] for one in different]
-    told = ", ".join(word + (f" {words.count(word)}×" if len(words) > 1 else "") for word in dict.fromkeys(words))
-    return f"{' to '.join(dict.fromkeys(map(signed, (points[0], points[-1]))))}: {told}" if points else None
+    return [f"{one.pair} ({one.paper}): {one.verdict} ({size(one.found)})." for one in statements(ablation)]
 
 
 def size(found: Difference) -> str:
@@ -139,32 +44,78 @@ def size(found: Difference) -> str:
     return text if found.sds is None else f"{text}, {abs(found.sds):.1f} standard deviations"
 
 
+def line(ablation: Ablation) -> str:
+    """An ablation in a line: its data, arms, seeds, and how many claims it decides."""
+    verdicts = [one.verdict for one in statements(ablation)]
+    seeds = max((len(arm.scores) for arm in ablation.arms), default=0)
+    sure = sum(verdict in {"came out", "reversed", "not level"} for verdict in verdicts)
+    claims = f"{sure} of {len(verdicts)} claims decided" if verdicts else "no claim of the paper"
+    return f"{ablation.origin}; {len(ablation.arms)} arms of {seeds} seed{'s' * (seeds != 1)}; {claims}"
+
+
+def table(ablations: Sequence[Ablation]) -> Table:
+    """The paper's statements, one a row: what this run says of each, and what records on the same tasks do."""
+    groups = list(dict.fromkeys(map(_group, ablations)))
+    found: dict[str, list[tuple[str, Statement]]] = {}
+    for ablation in ablations:
+        for one in statements(ablation):
+            found.setdefault(one.text, []).append((_group(ablation), one))
+    rows: list[tuple[Cell, ...]] = []
+    for text, grouped in found.items():
+        source = "; ".join(dict.fromkeys(one.paper for _, one in grouped))
+        rows.append((text, source, *(_summary([one for of, one in grouped if of == group]) for group in groups)))
+    title = f"The paper's statements, and what came out here ({', '.join(dict.fromkeys(a.data for a in ablations))})"
+    notes = (_power(ablations), NOTES["decided"]) if rows else ()
+    return Table("claims", title, left("claim", "paper", *groups), rows, notes)
+
+
+def _group(ablation: Ablation) -> str:
+    """What heads its column: other tasks, other data and other settings have columns of their own."""
+    run = ablation.origin.rpartition(", ")[2] if ablation.record else "this run"
+    return f"{run}: {ablation.data} ({', '.join(ablation.tasks.values())})"
+
+
+def _power(ablations: Sequence[Ablation]) -> str:
+    """Depends on the number of seeds alone, so it is known before any score."""
+    seeds = {min((len(arm.scores) for arm in ablation.arms if arm.scores), default=0) for ablation in ablations}
+    counts = sorted(count for count in seeds if count > 1)
+    known = [f"one of {detectable(count):.1f} standard deviations with {count} seeds an arm" for count in counts]
+    return f"Which true differences are noticed four times in five: {', '.join((*known, 'none with one seed'))}."
+
+
+def _summary(found: Sequence[Statement]) -> str | None:
+    """The smallest and the largest difference, and the verdicts on different arms, counted."""
+    different = list({one.found: one for one in found}.values())  # arms are shared between ablations
+    points = sorted(one.found.points for one in different)
+    words = ["one seed" if "one seed" in one.verdict else one.verdict.partition(",")[0] for one in different]
+    counted = ", ".join(word + (f" {words.count(word)}×" if len(words) > 1 else "") for word in dict.fromkeys(words))
+    return f"{' to '.join(dict.fromkeys(map(signed, (points[0], points[-1]))))}: {counted}" if points else None
+
+
 def _published(ablation: Ablation) -> Iterator[Statement]:
-    """Neighbours of a table's order."""
-    beside = ablation.paper
+    """Neighbours in the order of the paper's table."""
+    if not (beside := ablation.paper):
+        return
     arms = {arm.name: arm for arm in ablation.arms if arm.scores}
-    ranked = [(name, *row) for name, row in beside.arms.items() if name in arms] if beside else []
+    ranked = [(arms[name], *row) for name, row in beside.arms.items() if name in arms]
     for (upper, upper_label, high), (lower, lower_label, low) in pairwise(ranked):
-        if found := difference(arms[upper].scores, arms[lower].scores):
-            level = math.isclose(high, low)
-            verdict = decided(found, "level" if level else "above")
+        if found := difference(upper.scores, lower.scores):
+            level, source = math.isclose(high, low), beside.source.removeprefix("paper, ")
             text = f"{upper_label} {'level with' if level else 'above'} {lower_label}"
-            source = beside.source.removeprefix("paper, ") if beside else ""
-            yield Statement(
-                text, source if level else f"{source}: {signed(high - low)}", ablation, text, verdict, found
-            )
+            source += "" if level else f": {signed(high - low)}"
+            yield Statement(text, source, text, decided(found, "level" if level else "above"), found)
 
 
 def _claimed(ablation: Ablation) -> Iterator[Statement]:
     for claim in CLAIMS:
         for upper, lower in _pairs(ablation, claim):
             if found := difference(upper.scores, lower.scores):
-                verdict = decided(found, "no gain" if claim.no_gain else "above")
                 pair = f"{upper.label} {'gains nothing over' if claim.no_gain else 'above'} {lower.label}"
-                yield Statement(claim.text, claim.source, ablation, pair, verdict, found)
+                verdict = decided(found, "no gain" if claim.no_gain else "above")
+                yield Statement(claim.text, claim.source, pair, verdict, found)
 
 
-def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[ArmRecord, ArmRecord]]:
+def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[Arm, Arm]]:
     scored = [arm for arm in ablation.arms if arm.scores]
     for upper in scored:
         for lower in scored:
@@ -176,15 +127,13 @@ def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[ArmRecord, ArmRec
 
 def _gains(ablation: Ablation) -> Iterator[Statement]:
     """Figure 4: ELECTRA's gain over BERT, seed by seed, at the smallest size against the largest."""
-    if len(ablation.axes) != 2:
-        return
     sizes = []
-    for upper, lower in _pairs(ablation, BY_SIZE):
+    for upper, lower in _pairs(ablation, BY_SIZE) if len(ablation.axes) == 2 else ():
         shared = ", ".join(ablation.label(value) for value in upper.values if value in lower.values)
         gains = [ours - theirs for ours, theirs in zip(upper.scores, lower.scores, strict=False)]
         sizes.append((upper.parameters or 0, shared, gains))
     if len(sizes) > 1:
         (_, small, most), (_, large, least) = min(sizes), max(sizes)
         if found := difference(most, least):
-            text = "ELECTRA's gain over BERT grows as models shrink"
-            yield Statement(text, "Figure 4", ablation, f"gain over BERT, {small} above {large}", decided(found), found)
+            text, pair = "ELECTRA's gain over BERT grows as models shrink", f"gain over BERT, {small} above {large}"
+            yield Statement(text, "Figure 4", pair, decided(found), found)

@@ -1,27 +1,39 @@
 """The report's figures, each a function from records to a matplotlib figure; `draw_all` writes and returns SVGs.
 
 Small figures on purpose: three stand side by side on a desk screen, one fills a phone, and the type stays the same
-size.
+size. Lines differ by dash and marker as well, so that they are told apart without colour.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from electra.finetuning.runs.summary import sd
-from pipelines.report import ablation_figures
-from pipelines.report.comparison import difference, mean
-from pipelines.report.inputs import Inputs, Measured, ModelResults, held_out, training
+from pipelines.report.comparison import mean
+from pipelines.report.records import ARMS, Ablation, Grid, Inputs, Measured, ModelResults, Series
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save
+from pipelines.report.table import CAPTIONS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Named = tuple[str, str, "Figure"]  # name, caption, figure
+Line = tuple[str, str, Any, Series | None]  # label, colour, dash, points
+Look = tuple[str, Any, str]  # colour, dash, marker
+
 PANEL = (3.9, 2.75)  # inches
+DASHED, DOTTED = (0, (4, 2)), (0, (1, 1.5))
+LOOKS: tuple[Look, ...] = (
+    (BLUE, "-", "o"),
+    (ORANGE, DASHED, "s"),
+    (GREEN, "-", "^"),
+    (GREY, DASHED, "D"),
+    (INK, DOTTED, "v"),
+    (BLUE, DOTTED, "P"),
+)
 
 
 @dataclass(frozen=True)
@@ -35,56 +47,51 @@ class Drawn:
 
 def draw_all(inputs: Inputs, folder: Path) -> dict[str, Drawn]:
     """Draw every figure that the inputs allow into `folder`."""
-    drawn: dict[str, Drawn] = {}
-
-    def keep(name: str, caption: str, figure: "Figure | None") -> None:
-        if figure is not None:
-            drawn[name] = Drawn(name, caption, inline_svg(save(figure, folder, name), name, caption))
-
     with context():
-        for model in inputs.models:
-            if any(_any_scores(task) for task in model.tasks):
-                caption = (
-                    f"{model.name}: each task from scratch and pre-trained, beside chance (SQuAD: never answering) and "
-                    f"the commonest class, one small mark per fine-tuning ({model.data})"
-                )
-                keep(f"{model.name}-tasks", caption, tasks(model))
-            text = model.corpus.replace("_", " ")
-            for name, caption, figure in curves(model):
-                keep(f"{model.name}-{name}", f"{model.name}: {caption} ({text})", figure)
-        for ablation in inputs.ablations:
-            for name, caption, figure in ablation_figures.all_figures(ablation):
-                keep(name, caption, figure)
-    return drawn
+        named = [one for model in inputs.models for one in of_model(model)]
+        named += [one for ablation in inputs.ablations for one in of_ablation(ablation)]
+        return {
+            name: Drawn(name, caption, inline_svg(save(figure, folder, name), name, caption))
+            for name, caption, figure in named
+        }
+
+
+def of_model(model: ModelResults) -> Iterator[Named]:
+    """Every figure that a model's results allow."""
+    if any(any(task.scores.values()) for task in model.tasks):
+        caption = (
+            f"{model.name}: each task from scratch and pre-trained, beside chance (SQuAD: never answering) and "
+            f"the commonest class, one small mark per fine-tuning ({model.data})"
+        )
+        yield f"{model.name}-tasks", caption, tasks(model)
+    for name, caption, figure in curves(model):
+        yield f"{model.name}-{name}", f"{model.name}: {caption} ({model.corpus.replace('_', ' ')})", figure
 
 
 def tasks(model: ModelResults) -> "Figure":
     """One line a task: the two arms' means joined, their standard deviations as bars, every seed as a small mark."""
-    rows = [task for task in model.tasks if _any_scores(task)]
-    if model.average and _any_scores(model.average):
-        rows.append(model.average)
-    squad = [m for metrics in model.squad.values() for m in metrics if _any_scores(m)]
-    figure = new_figure(4.4, 0.9 + 0.3 * (len(rows) + len(squad)))
+    groups = (model.tasks, [model.average] if model.average else [], model.squad)
+    shown = [[row for row in rows if any(row.scores.values())] for rows in groups]
+    rows = [row for group in shown for row in group]
+    figure = new_figure(4.4, 0.9 + 0.3 * len(rows))
     axes = figure.subplots()
-    labels = []
-    place = 0.0
-    places = []
-    for row in [*rows, *squad]:
-        if row is (squad[0] if squad else None) or row is model.average:
-            place += 0.45  # a gap where another kind of number begins
-        _dumbbell(axes, place, row)
-        name = "mean of the tasks" if row is model.average else row.title
-        labels.append(f"{name}, {row.metric_title}" if row in squad else name)
-        places.append(place)
-        place += 1
+    places: list[float] = []
+    for number, group in enumerate(shown):
+        for row in group:
+            gap = 0.45 if row is group[0] and number else 0.0  # where another kind of number begins
+            places.append(places[-1] + 1 + gap if places else gap)
+            _dumbbell(axes, places[-1], row)
+    labels = [row.title + (f", {row.metric_title}" if row in shown[2] else "") for row in rows]
+    if shown[1]:
+        labels[len(shown[0])] = "mean of the tasks"
     axes.set_yticks(places, labels, color=INK)
-    if model.average in rows:
-        axes.get_yticklabels()[rows.index(model.average)].set_fontweight("bold")
-    axes.set_ylim(place - 0.4, -0.6)
+    if shown[1]:
+        axes.get_yticklabels()[len(shown[0])].set_fontweight("bold")
+    axes.set_ylim(places[-1] + 0.6, -0.6)
     axes.grid(axis="y", visible=False)
-    low = min(min(scores) for row in [*rows, *squad] for scores in row.scores.values() if scores)
+    low = min(score for row in rows for scores in row.scores.values() for score in scores)
     axes.set_xlim(min(0.0, low) - 2 if low < 20 else 10 * math.floor(low / 10) - 2, 102)
-    axes.set_xlabel(ablation_figures.on("score, points", model.data))
+    axes.set_xlabel(_axis_label("score, points", model.data))
     handles = [
         axes.plot([], [], "o", color=GREY, markerfacecolor=PAPER, markersize=6, markeredgewidth=1.4)[0],
         axes.plot([], [], "o", color=BLUE, markersize=6)[0],
@@ -99,21 +106,16 @@ def tasks(model: ModelResults) -> "Figure":
 
 
 def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
-    means = {arm: mean(scores) for arm, scores in row.scores.items()}
-    if means["pretrained"] is not None and means["scratch"] is not None:
-        found = difference(row.scores["pretrained"], row.scores["scratch"])
-        line = (
-            {"color": MUTED, "linewidth": 1.6}
-            if found and found.counts
-            else {"color": GREY, "linewidth": 0.9, "linestyle": (0, (2, 2))}
-        )
-        axes.plot([means["scratch"], means["pretrained"]], [place, place], zorder=1, **line)  # type: ignore[arg-type]
+    means = [middle for middle in map(row.mean, ARMS) if middle is not None]
+    if found := row.difference:
+        solid, dotted = {"color": MUTED, "linewidth": 1.6}, {"color": GREY, "linewidth": 0.9, "linestyle": (0, (2, 2))}
+        axes.plot(means[::-1], [place, place], zorder=1, **(solid if found.counts else dotted))  # type: ignore[arg-type]
     if (chance := row.ground.get("chance")) is not None:
         axes.plot([chance, chance], [place - 0.36, place + 0.36], color=ORANGE, linewidth=1.6, zorder=1)
     if (majority := row.ground.get("majority")) is not None:
         axes.plot(majority, place, "x", color=ORANGE, markersize=5, markeredgewidth=1.4, zorder=1)
     for arm, colour, face in (("scratch", GREY, PAPER), ("pretrained", BLUE, BLUE)):
-        scores, middle = row.scores[arm], means[arm]
+        scores, middle = row.scores[arm], row.mean(arm)
         if middle is None:
             continue
         axes.errorbar(middle, place, xerr=sd(scores) or 0.0, color=colour, linewidth=1.2, zorder=2)
@@ -121,113 +123,168 @@ def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
         axes.plot(middle, place, "o", color=colour, markerfacecolor=face, markersize=6.2, markeredgewidth=1.4, zorder=3)
 
 
-def curves(model: ModelResults) -> list[tuple[str, str, "Figure"]]:
+def curves(model: ModelResults) -> list[Named]:
     """Pre-training, held-out where the run measured it: (name, caption, figure) for whatever the curve holds."""
-    curve, weight = model.curve, model.discriminator_weight
-    result, both = list[tuple[str, str, Any]](), partial(_both, curve)
+    series, weight = model.series, model.discriminator_weight
 
-    def panel(name: str, caption: str, lines: Sequence[tuple[str, str, Any, Any]], title: str, **limits: Any) -> None:
-        present = [(label, colour, dash, points) for label, colour, dash, points in lines if points]
-        if present:
-            result.append((name, caption, _lines(present, title, **limits)))
+    def both(metric: str, factor: float = 1.0) -> list[Line]:
+        lines = (("training", GREY, f"train_{metric}"), ("held out", BLUE, metric))
+        return [(label, colour, "-", _scaled(series(column), factor)) for label, colour, column in lines]
 
-    panel("mlm-loss", "generator's loss at the masked positions, nats", both("mlm_loss"), "MLM loss (generator)")
-    panel("main-loss", "main network's loss on tokens, nats", both("main_loss"), "Loss on tokens (main network)")
-    majority = (f"majority, {weight:g}·H(r)", ORANGE, (0, (4, 2)), baseline(curve, weight))
-    panel(
-        "disc-loss",
-        f"discriminator's loss × {weight:g} against always answering with the replaced rate, {weight:g} · H(r)",
-        [*both("disc_loss", weight), majority] if held_out(curve, "disc_loss") else [],
-        f"Discriminator loss × {weight:g}",
-        bottom=0,
-    )
-    panel(
-        "mlm-accuracy",
-        "how often the generator's first choice, and its sample, is the original token",
-        [
-            ("first choice", BLUE, "-", held_out(curve, "mlm_accuracy")),
-            ("sample", GREEN, (0, (4, 2)), held_out(curve, "sample_accuracy")),
-        ],
-        "MLM accuracy (generator)",
-        bottom=0,
-    )
-    panel(
-        "replaced-rate",
-        "fraction of all tokens that the generator replaced by another",
-        both("replaced_rate"),
-        "Replaced tokens, fraction",
-        bottom=0,
-    )
-    panel(
-        "auc",
-        "discriminator: area under the ROC curve, 0.5 is guessing",
-        both("disc_auc"),
-        "AUC on replaced tokens",
-        line=(0.5, "guessing"),
-        bottom=0.45,
-        top=1,
-    )
-    panel(
-        "precision-recall",
-        "discriminator, threshold 0.5: precision and recall on replaced tokens",
-        [
-            ("precision", BLUE, "-", held_out(curve, "disc_precision")),
-            ("recall", ORANGE, (0, (4, 2)), held_out(curve, "disc_recall")),
-        ],
-        "Precision and recall, replaced tokens",
-        bottom=0,
-        top=1,
-    )
-    return result
-
-
-def _both(curve: dict[str, list[float]], metric: str, factor: float = 1.0) -> list[tuple[str, str, Any, Any]]:
+    majority = (f"majority, {weight:g}·H(r)", ORANGE, DASHED, series("disc_loss") and majority_loss(model))
+    accuracy = [
+        ("first choice", BLUE, "-", series("mlm_accuracy")),
+        ("sample", GREEN, DASHED, series("sample_accuracy")),
+    ]
+    found = [("precision", BLUE, "-", series("disc_precision")), ("recall", ORANGE, DASHED, series("disc_recall"))]
+    panels: list[tuple[str, str, list[Line], dict[str, float]]] = [
+        ("mlm-loss", "MLM loss (generator)", both("mlm_loss"), {}),
+        ("main-loss", "Loss on tokens (main network)", both("main_loss"), {}),
+        ("disc-loss", f"Discriminator loss × {weight:g}", [*both("disc_loss", weight), majority], {"bottom": 0}),
+        ("mlm-accuracy", "MLM accuracy (generator)", accuracy, {"bottom": 0}),
+        ("replaced-rate", "Replaced tokens, fraction", both("replaced_rate"), {"bottom": 0}),
+        ("auc", "AUC on replaced tokens", both("disc_auc"), {"bottom": 0.45, "top": 1, "guessing": 0.5}),
+        ("precision-recall", "Precision and recall, replaced tokens", found, {"bottom": 0, "top": 1}),
+    ]
     return [
-        ("training", GREY, "-", _scaled(training(curve, metric), factor)),
-        ("held out", BLUE, "-", _scaled(held_out(curve, metric), factor)),
+        (name, CAPTIONS[name].format(weight=f"{weight:g}"), _over_steps(title, lines, **limits))
+        for name, title, lines, limits in panels
+        if any(points for *_, points in lines)
     ]
 
 
-def baseline(curve: dict[str, list[float]], weight: float) -> tuple[list[float], list[float]] | None:
+def majority_loss(model: ModelResults) -> Series | None:
     """weight · H(r): the loss of one who always answers with the replaced rate r, which is what collapse looks like."""
-    rates = held_out(curve, "replaced_rate") or training(curve, "replaced_rate")
-    return rates and (rates[0], [weight * entropy(rate) for rate in rates[1]])
+    rates = model.series("replaced_rate") or model.series("train_replaced_rate")
+    return rates and (rates[0], [model.discriminator_weight * entropy(rate) for rate in rates[1]])
 
 
 def entropy(rate: float) -> float:
     """H(r) in nats."""
-    if not 0 < rate < 1:
-        return 0.0
-    return -rate * math.log(rate) - (1 - rate) * math.log1p(-rate)
+    return -rate * math.log(rate) - (1 - rate) * math.log1p(-rate) if 0 < rate < 1 else 0.0
 
 
-def _scaled(points: tuple[list[float], list[float]] | None, factor: float) -> tuple[list[float], list[float]] | None:
+def _scaled(points: Series | None, factor: float) -> Series | None:
     return points and (points[0], [factor * value for value in points[1]])
 
 
-def _lines(
-    lines: Sequence[tuple[str, str, Any, tuple[list[float], list[float]]]],
+def _over_steps(
     title: str,
+    lines: Sequence[Line],
     *,
     bottom: float | None = None,
     top: float | None = None,
-    line: tuple[float, str] | None = None,
+    guessing: float | None = None,
 ) -> "Figure":
-    """Lines over steps, each named at its right end instead of in a box."""
+    """Lines over steps, each named in its own colour."""
     figure = new_figure(*PANEL)
     axes = figure.subplots()
-    for label, colour, dash, (x, y) in lines:
-        axes.plot(x, y, color=colour, linestyle=dash, linewidth=1.1 if label == "training" else 1.7, label=label)
-    if line:
-        axes.axhline(line[0], color=ORANGE, linestyle=(0, (4, 2)), linewidth=1.2, label=line[1])
+    for label, colour, dash, points in lines:
+        if points:
+            axes.plot(*points, color=colour, linestyle=dash, linewidth=1.1 if label == "training" else 1.7, label=label)
+    if guessing is not None:
+        axes.axhline(guessing, color=ORANGE, linestyle=DASHED, linewidth=1.2, label="guessing")
     low, high = axes.get_ylim()
     axes.set_ylim(low if bottom is None else bottom, high if top is None else top)
     axes.set_title(title)
     axes.set_xlabel("step")
-    if len(lines) + bool(line) > 1:
+    if len(axes.lines) > 1:
         axes.legend(loc="best", frameon=False, fontsize=8.5, labelcolor="linecolor", handlelength=1.4)
     return figure
 
 
-def _any_scores(row: Measured) -> bool:
-    return any(row.scores.values())
+def of_ablation(ablation: Ablation) -> Iterator[Named]:
+    """The figure that an ablation's results allow: scores over a run, lines over a grid, or a mark per arm."""
+    name, caption = f"ablation-{ablation.name}", f"{ablation.title}: mean over the tasks ({ablation.origin})"
+    if any(len(arm.points) > 1 for arm in ablation.arms):
+        yield f"{name}-points", f"{caption} at fractions of each run, bar = ± sd over seeds", over_flops(ablation)
+    elif (grid := ablation.lines()) and any(arm and arm.scores for row in grid[2] for arm in row):
+        yield name, f"{caption}, bar = ± sd over seeds", over_grid(ablation, grid)
+    elif any(arm.scores for arm in ablation.arms):
+        yield name, f"{caption}, one small mark per seed, bar = mean ± sd", marks(ablation)
+
+
+def marks(ablation: Ablation) -> "Figure":
+    """Left, our mean over the tasks per arm; right, the paper's GLUE score where it has one."""
+    beside = ablation.paper
+    figure = new_figure(4.5 if beside else 4.2, 0.95 + 0.34 * len(ablation.arms))
+    grid = figure.subplots(1, 2 if beside else 1, sharey=True, squeeze=False)[0]
+    ours = grid[0]
+    for place, arm in enumerate(ablation.arms):
+        if not arm.scores:
+            status = "failed" if arm.failed else "no result"
+            ours.annotate(status, (0.02, place), xycoords=("axes fraction", "data"), va="center", color=ORANGE)
+            continue
+        colour = BLUE if arm is ablation.reference else INK
+        ours.errorbar(mean(arm.scores), place, xerr=sd(arm.scores) or 0.0, color=colour, linewidth=1.2)
+        ours.plot(arm.scores, [place + 0.24] * len(arm.scores), "|", color=colour, markersize=4, markeredgewidth=1)
+        ours.plot(mean(arm.scores), place, "o", color=colour, markersize=6)
+    ours.set_yticks(range(len(ablation.arms)), [arm.label for arm in ablation.arms], color=INK)
+    ours.set_ylim(len(ablation.arms) - 0.45, -0.6)
+    ours.set_title("ours")
+    ours.set_xlabel(_axis_label("mean", ablation.data))
+    ours.margins(x=0.12)
+    if beside:
+        theirs = grid[1]
+        for place, arm in enumerate(ablation.arms):
+            if arm.name in beside.arms:
+                _, score = beside.arms[arm.name]
+                theirs.plot(score, place, "D", color=GREY, markersize=5)
+                where = {"textcoords": "offset points", "va": "center", "color": MUTED}
+                theirs.annotate(f"{score:.1f}", (score, place), (7, 0), **where)
+        theirs.margins(x=0.3)
+        theirs.set_title(beside.source)
+        theirs.set_xlabel("GLUE dev, base size")
+    for axes in grid:
+        axes.grid(axis="y", visible=False)
+    return figure
+
+
+def over_grid(ablation: Ablation, grid: Grid) -> "Figure":
+    """The score along a grid's longest axis, a line for each value of the other (the paper's Figures 3 and 4)."""
+    axis, across, rows = grid
+    figure = new_figure(4.3, 3.0)
+    axes = figure.subplots()
+    for look, name, row in zip(LOOKS * len(rows), across, rows, strict=False):
+        points = [(float(x), arm.scores) for x, arm in enumerate(row) if arm and arm.scores]
+        _line(axes, points, look, ablation.label(name))
+    along = ablation.axes[axis]
+    axes.set_xticks(range(len(along)), [ablation.label(value) for value in along])
+    axes.set_xlim(-0.3, len(along) - 0.7)
+    axes.set_xlabel(ablation.axis_names[axis])
+    axes.set_ylabel(_axis_label("mean of the tasks", ablation.data))
+    if len(across) > 1:
+        axes.legend(loc="best", frameon=False, fontsize=8.5)
+    return figure
+
+
+def over_flops(ablation: Ablation) -> "Figure":
+    """The score at points of each run against the FLOPs spent by then (the paper's Figure 1)."""
+    figure = new_figure(4.6, 3.3)
+    axes = figure.subplots()
+    groups = list(dict.fromkeys(arm.values[0] for arm in ablation.arms if arm.values))
+    rest = list(dict.fromkeys(arm.values[1:] for arm in ablation.arms if arm.values))
+    for number, arm in enumerate(arm for arm in ablation.arms if arm.points):
+        look = LOOKS[number % len(LOOKS)]
+        if arm.values and len(groups) > 1:  # colour tells the first axis, marker and dash the others
+            colour = (BLUE, ORANGE, GREEN, GREY, INK)[groups.index(arm.values[0]) % 5]
+            look = (colour, *LOOKS[rest.index(arm.values[1:]) % len(LOOKS)][1:])
+        _line(axes, [(point.flops, point.scores) for point in arm.points if point.scores], look, arm.label)
+    axes.set_xscale("log")
+    axes.minorticks_off()
+    axes.set_xlabel("pre-training FLOPs")
+    axes.set_ylabel(_axis_label("mean of the tasks", ablation.data))
+    axes.legend(loc="best", frameon=False, fontsize=8)
+    return figure
+
+
+def _line(axes: "Axes", points: Sequence[tuple[float, tuple[float, ...]]], look: Look, label: str) -> None:
+    """Means over seeds at each place, with their standard deviations as bars."""
+    style = dict[str, Any](zip(("color", "linestyle", "marker"), look, strict=True))
+    x, y, bars = [x for x, _ in points], [mean(of) or 0.0 for _, of in points], [sd(of) or 0.0 for _, of in points]
+    axes.errorbar(x, y, yerr=bars, label=label, markersize=5, elinewidth=1, linewidth=1.3, **style)
+
+
+def _axis_label(what: str, data: str) -> str:
+    """An axis label that names its data, on a line of its own where it is long."""
+    return f"{what} ({data})" if len(data) < 16 else f"{what}\n({data})"

@@ -10,15 +10,15 @@ import platform
 import shutil
 import subprocess
 import time
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from electra.config import digest
 from electra.files import sha256_file, write_atomic
 from electra.storage.manifest import read_notes
-from pipelines.report.inputs import Inputs
-from pipelines.report.table import Column, Table, flops
+from pipelines.report.records import Inputs
+from pipelines.report.table import Table, flops, left
 
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "dvc", "prefect", "mlflow", "matplotlib")
 
@@ -26,45 +26,31 @@ PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "dvc", "p
 def all_tables(inputs: Inputs, params: Any, root: Path = Path()) -> list[Table]:
     """Tables: each model's recorded facts, each data set's, and the sha256 of every file that was read."""
     tables = []
+    data = {"corpus": inputs.corpora, "tokens": inputs.tokens, "tasks": inputs.tasks}
     for model in inputs.models:
-        rows = [("settings, hash", digest(params.models[model.name]))]
-        rows += [(key, value) for key, value in _flat(model.pretrain)]
+        rows = [("settings, hash", digest(params.models[model.name])), *_flat(model.pretrain)]
         tables.append(_pairs(f"facts-{model.name}", f"{model.name}: pre-training", rows))
-    for kind, group in (("corpus", inputs.corpora), ("tokens", inputs.tokens), ("tasks", inputs.tasks)):
-        for name, values in group.items():
-            tables.append(_pairs(f"facts-{kind}-{name}", f"{kind} {name}", _flat(values)))
+    for kind, group in data.items():
+        tables += [_pairs(f"facts-{kind}-{name}", f"{kind} {name}", _flat(values)) for name, values in group.items()]
     for ablation in inputs.ablations:
-        rows = [(key, str(value)) for key, value in ablation.provenance.items()]
+        rows = list(ablation.provenance.items())
         rows += [(arm.label, json.dumps(arm.settings, sort_keys=True)) for arm in ablation.arms]
-        tables.append(
-            _pairs(f"facts-ablation-{ablation.name}", f"ablation {ablation.name}: settings of each arm", rows)
-        )
-    rows = [(str(path.relative_to(root)), sha256_file(path)) for path in _read_files(inputs, root)]
-    tables.append(_pairs("facts-files", "files read, sha256", rows))
+        title = f"ablation {ablation.name}: settings of each arm"
+        tables.append(_pairs(f"facts-ablation-{ablation.name}", title, [(key, str(value)) for key, value in rows]))
+    results = ("pretrain.json", "pretrain.csv", "glue.json", "squad.json")
+    files = [f"results/{model.name}/{file}" for model in inputs.models for file in results]
+    files += [ablation.path for ablation in inputs.ablations]
+    files += [f"results/{kind}/{name}.json" for kind, group in data.items() for name in group]
+    files += [f"build/models/{model.name}/MANIFEST.json" for model in inputs.models]
+    files += [f"build/{kind}/{name}/MANIFEST.json" for kind, group in data.items() for name in group]
+    hashes = [(file, sha256_file(root / file)) for file in files if (root / file).is_file()]
+    tables.append(_pairs("facts-files", "files read, sha256", hashes))
     return [table for table in tables if table.rows]
 
 
-def _read_files(inputs: Inputs, root: Path) -> list[Path]:
-    names = [
-        f"results/{m.name}/{file}"
-        for m in inputs.models
-        for file in ("pretrain.json", "pretrain.csv", "glue.json", "squad.json")
-    ]
-    names += [ablation.path for ablation in inputs.ablations]
-    names += [
-        f"results/{kind}/{name}.json"
-        for kind in ("corpus", "tokens", "tasks")
-        for name in getattr(inputs, {"corpus": "corpora"}.get(kind, kind))
-    ]
-    names += [f"build/models/{m.name}/MANIFEST.json" for m in inputs.models]
-    names += [f"build/corpus/{name}/MANIFEST.json" for name in inputs.corpora]
-    names += [f"build/{kind}/{name}/MANIFEST.json" for kind in ("tokens", "tasks") for name in getattr(inputs, kind)]
-    return [root / name for name in names if (root / name).is_file()]
-
-
 def _pairs(name: str, title: str, rows: list[tuple[str, Any]]) -> Table:
-    cells = tuple((key, flops(value) if isinstance(value, float) else str(value)) for key, value in rows)
-    return Table(name, title, (Column("what", align="left"), Column("value", align="left")), cells)
+    cells = [(key, flops(value) if isinstance(value, float) else str(value)) for key, value in rows]
+    return Table(name, title, left("what", "value"), cells)
 
 
 def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:
@@ -72,35 +58,29 @@ def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:
     if isinstance(values, dict):
         return [pair for key, value in sorted(values.items()) for pair in _flat(value, f"{prefix}{key}.")]
     if isinstance(values, list) and (len(values) > 8 or any(isinstance(value, dict | list) for value in values)):
-        return [(prefix.removesuffix("."), f"{len(values)} entries")]
-    if isinstance(values, list):
+        values = f"{len(values)} entries"
+    elif isinstance(values, list):
         values = ", ".join(map(str, values))
     return [(prefix.removesuffix("."), values)]
 
 
-def write_run(path: Path, root: Path = Path()) -> dict[str, Any]:
-    """Write run.js: when, how long each stage took, on what machine, at which commit. Returns the same facts."""
+def write_run(path: Path, root: Path = Path()) -> None:
+    """Write run.js: when, how long each stage took, on what machine, at which commit."""
     timings = read_notes(root / "runs/timings.json")
     run = {
         "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
         "commit": _commit(root),
         "machine": _machine(),
-        "versions": {name: found for name in PACKAGES if (found := _version(name))},
+        "versions": {name: version(name) for name in PACKAGES},
         "durations": {key: value["seconds"] for key, value in timings.items()},
     }
     write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")
-    return run
 
 
 def _machine() -> str:
-    parts = [
-        platform.system(),
-        platform.machine(),
-        f"{os.cpu_count()} CPU cores",
-        f"Python {platform.python_version()}",
-    ]
-    with_gpu = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") if shutil.which("nvidia-smi") else ""
-    return ", ".join([*parts, *with_gpu.splitlines()])
+    cores, python = f"{os.cpu_count()} CPU cores", f"Python {platform.python_version()}"
+    gpus = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") if shutil.which("nvidia-smi") else ""
+    return ", ".join([platform.system(), platform.machine(), cores, python, *gpus.splitlines()])
 
 
 def _commit(root: Path) -> str:
@@ -115,11 +95,4 @@ def _output(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        return ""
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
         return ""

@@ -1,105 +1,246 @@
-"""Recorded runs of models that this clone has not run: benchmarks/results/*.json, shown as what they are.
+"""What the report is drawn from: a model's results, an ablation's arms and recorded runs, as plain records.
 
-A record holds a model's fine-tuning scores with a sentence on its data. Other files of that
-folder (timings) are passed by.
+Nothing here reads a file (`reading.py` does) or draws.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from pathlib import Path
+import math
+from dataclasses import dataclass, field
 from typing import Any
 
-from electra.errors import UserError
-from electra.files import read_json
-from electra.finetuning.tasks import GLUE
-from pipelines.report.table import Cell, Column, Spread, Table, integer
+from electra.finetuning.tasks import GLUE, SQUAD
+from pipelines.report import paper
+from pipelines.report.comparison import Difference, difference, mean
 
-FOLDER = "benchmarks/results"
-SUBSET = "subset"
+ARMS = {"pretrained": "pre-trained", "scratch": "from scratch"}
+METRICS = {
+    "matthews": "Matthews correlation",
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "spearman": "Spearman correlation",
+    "pearson": "Pearson correlation",
+    "exact": "exact match",
+}
+TITLES = {task: info.title for task, info in GLUE.items()} | {
+    task: f"SQuAD {version}" for version, task in SQUAD.items()
+}
+
+Series = tuple[list[float], list[float]]  # steps, values
 
 
 @dataclass(frozen=True)
-class Record:
-    """One recorded run: a name, its data, what is to be known of it, and scores by task and arm."""
+class Measured:
+    """One metric of one task: a score (in points, 0 to 100) per seed for either arm, and the seeds that failed.
+
+    `others` holds the task's other metrics, by name and arm; `ground` has chance, majority, bag_of_words, word_overlap
+    and replaced_tokens (pipelines/stages/baselines.py), or SQuAD's never_answering as its chance.
+    """
+
+    name: str
+    title: str
+    metric: str
+    scores: dict[str, tuple[float, ...]]
+    failed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    train_rows: int | None = None
+    dev_rows: int | None = None
+    others: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
+    ground: dict[str, float] = field(default_factory=dict)
+    on_train: dict[str, tuple[float, ...]] = field(default_factory=dict)  # scores on training rows, by arm
+
+    @property
+    def metric_title(self) -> str:
+        """The metric's name in prose."""
+        return METRICS.get(self.metric, self.metric)
+
+    @property
+    def full_title(self) -> str:
+        """The task's title; for SQuAD, which has two metrics, with the metric."""
+        return f"{self.title} {self.metric_title}" if self.name.startswith("squad") else self.title
+
+    @property
+    def difference(self) -> Difference | None:
+        """Pre-trained minus from scratch; None if an arm has no score."""
+        return difference(self.scores["pretrained"], self.scores["scratch"])
+
+    @property
+    def subset(self) -> bool:
+        """Whether the task was trained on fewer rows than its official training split has."""
+        return self.name in GLUE and self.train_rows is not None and self.train_rows < GLUE[self.name].train_rows
+
+    def mean(self, arm: str) -> float | None:
+        """The mean score of an arm over its seeds, or None without a score."""
+        return mean(self.scores[arm])
+
+
+@dataclass(frozen=True)
+class ModelResults:
+    """Everything known of one model."""
+
+    name: str
+    data: str  # "sample world", or the label of its task source
+    sample: bool
+    corpus: str
+    tasks_source: str
+    discriminator_weight: float
+    pretrain: dict[str, Any]
+    curve: dict[str, list[float]]  # column -> values; NaN where a row has none
+    tasks: tuple[Measured, ...]
+    average: Measured | None
+    squad: tuple[Measured, ...]  # exact match and F1 of each version
+    examples: list[dict[str, Any]]
+    recorded: dict[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)  # (task, metric) -> pre-trainings
+
+    @property
+    def flops(self) -> float | None:
+        """Pre-training FLOPs, by the authors' convention."""
+        return number(self.pretrain, "flops")
+
+    @property
+    def parameters(self) -> str | None:
+        """The discriminator's size as the paper writes it: 14M."""
+        value = number(self.pretrain.get("parameters", {}), "discriminator")
+        return None if value is None else f"{value / 1e6:.1f}M" if value < 1e7 else f"{value / 1e6:.0f}M"
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions of SQuAD that it was fine-tuned on, in order."""
+        return tuple(row.name.removeprefix("squad ") for row in self.squad if row.metric == "exact")
+
+    def series(self, metric: str) -> Series | None:
+        """A column of the curve without its empty cells, None if all are; `train_…` columns are of training batches."""
+        pairs = zip(self.curve.get("step", []), self.curve.get(metric, []), strict=False)
+        points = [(step, value) for step, value in pairs if math.isfinite(value)]
+        return ([step for step, _ in points], [value for _, value in points]) if points else None
+
+
+@dataclass(frozen=True)
+class Point:
+    """A run at a fraction of its steps: FLOPs spent, and the score per seed."""
+
+    fraction: float
+    flops: float
+    scores: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm of an ablation; without a result its `status` says why."""
+
+    name: str
+    label: str
+    status: str
+    flops: float | None
+    steps: int | None
+    scores: tuple[float, ...]  # the mean over the tasks, one per seed
+    tasks: dict[str, tuple[float, ...]]
+    settings: dict[str, Any]
+    values: tuple[str, ...] = ()  # on a grid's axes
+    points: tuple[Point, ...] = ()
+    parameters: int | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has no result."""
+        return self.status != "ok"
+
+
+Grid = tuple[
+    int, tuple[str, ...], list[list[Arm | None]]
+]  # index of the longest axis, values of the other, arms by line
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """One ablation: arms that differ in named settings. `axes`: a grid's axes, each with the names of its values."""
+
+    name: str
+    title: str
+    model: str
+    data: str
+    arms: tuple[Arm, ...]
+    axes: tuple[tuple[str, ...], ...] = ()
+    axis_names: tuple[str, ...] = ()
+    labels: dict[str, str] = field(default_factory=dict)
+    compared: str = ""  # the arm that the others are compared with
+    budget: str = "equal_flops"
+    record: dict[str, Any] = field(default_factory=dict)  # of a recorded run: when, where, how long
+    provenance: dict[str, Any] = field(default_factory=dict)  # hashes of data and settings; seeds
+    path: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Its data, and whether it is a recorded run."""
+        if not self.record:
+            return self.data
+        return f"{self.data}, recorded" + (" with other settings" if self.record.get("other_settings") else "")
+
+    @property
+    def tasks(self) -> dict[str, str]:
+        """The titles of the tasks that any arm was scored on, GLUE's first; SQuAD counts by F1."""
+        present = {task for arm in self.arms for task in arm.tasks}
+        order = [task for task in TITLES if task in present] + sorted(present - set(TITLES))
+        return {task: f"{TITLES[task]}, F1" if task in SQUAD.values() else TITLES.get(task, task) for task in order}
+
+    @property
+    def paper(self) -> paper.Beside | None:
+        """The paper's numbers for it, if it is one of the paper's."""
+        return paper.beside({arm.name: arm.settings for arm in self.arms}) if len(self.axes) < 2 else None
+
+    @property
+    def reference(self) -> Arm | None:
+        """The arm that the others are compared with: the one named, else BERT, else the first."""
+        named = (arm for arm in self.arms if arm.name == self.compared)
+        plain = (arm for arm in self.arms if arm.settings.get("objective.name") == "mlm")
+        return next(named, next(plain, self.arms[0] if self.arms else None))
+
+    def label(self, value: str) -> str:
+        """A value of an axis in words."""
+        return self.labels.get(value, value)
+
+    def lines(self) -> Grid | None:
+        """A grid of one or two axes as lines; None where there is no line to draw."""
+        if not 0 < len(self.axes) < 3 or max(map(len, self.axes)) < 2:
+            return None
+        long = max(range(len(self.axes)), key=lambda axis: len(self.axes[axis]))
+        cells = {arm.values: arm for arm in self.arms if arm.values}
+        if len(self.axes) == 1:
+            return long, ("",), [[cells.get((value,)) for value in self.axes[0]]]
+        across = self.axes[1 - long]
+        return long, across, [[cells.get((v, w) if long == 0 else (w, v)) for v in self.axes[long]] for w in across]
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A recorded run of another model: its data, facts about it, and its tasks."""
 
     name: str
     data: str
-    details: tuple[tuple[str, str], ...]
-    rows: tuple[tuple[Cell, ...], ...]  # task, metric, train rows, pre-trained, from scratch
+    facts: tuple[tuple[str, str], ...]
+    tasks: tuple[Measured, ...]
 
 
-def load(root: Path, models: Collection[str]) -> tuple[Record, ...]:
-    """Every record below `root`, by name; one that is called like none of the `models` of today says so."""
-    found = []
-    for path in sorted((root / FOLDER).glob("*.json")):
-        try:
-            values = read_json(path)
-        except UserError:
-            continue
-        if isinstance(values, dict) and (made := _record(path.stem, values, path.stem in models)):
-            found.append(made)
-    return tuple(found)
+@dataclass(frozen=True)
+class Inputs:
+    """All that is read, with a sentence for each thing that is `missing`, and for each that was never run."""
+
+    models: tuple[ModelResults, ...]
+    ablations: tuple[Ablation, ...]
+    corpora: dict[str, dict[str, Any]]
+    tokens: dict[str, dict[str, Any]]
+    tasks: dict[str, dict[str, Any]]
+    records: tuple[RecordedRun, ...]
+    missing: tuple[str, ...]
+    unrun: tuple[str, ...]
+
+    @property
+    def labels(self) -> list[str]:
+        """The data that this run's numbers are measured on."""
+        ablations = (ablation.data for ablation in self.ablations if not ablation.record)
+        return list(dict.fromkeys([*(model.data for model in self.models), *ablations]))
 
 
-def _record(name: str, values: dict[str, Any], known: bool) -> Record | None:
-    tasks = values.get("tasks") or (values.get("glue") or {}).get("tasks")
-    pretrain = values.get("pretrain")
-    if not isinstance(tasks, dict) or not isinstance(pretrain, dict):
+def number(values: dict[str, Any], name: str) -> float | None:
+    """The value of a key, if it is a finite number."""
+    value = values.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         return None
-    rows: list[tuple[Cell, ...]] = []
-    subset = False
-    for task in [task for task in GLUE if isinstance(tasks.get(task), dict)]:
-        metric = GLUE[task].metrics[0]
-        part = tasks[task]
-        seen = part.get("train_rows") or next(
-            (part[arm].get("train_rows") for arm in ("pretrained", "scratch") if isinstance(part.get(arm), dict)), None
-        )
-        subset |= isinstance(seen, int) and seen < GLUE[task].train_rows
-        scores = [_scores(part.get(arm), metric) for arm in ("pretrained", "scratch")]
-        rows.append((GLUE[task].title, metric, seen, *(Spread(found) for found in scores)))
-    if not rows:
-        return None
-    text = str(pretrain.get("label", "")).replace("_", " ")
-    data = f"GLUE, {text}" if text != "sample world" else text
-    if subset and text != "sample world":
-        data = f"GLUE {SUBSET}s, pre-trained on {text}"
-    details = [
-        ("status", str(values.get("status", ""))),
-        ("settings", "" if known else "of an earlier params.yaml, which had an entry of this name"),
-        ("data", str(values.get("data", "")) if isinstance(values.get("data"), str) else ""),
-        ("pre-training", f"{integer(pretrain.get('steps'))} steps, {integer(pretrain.get('tokens'))} tokens"),
-        (
-            "discriminator",
-            f"AUC {pretrain['disc_auc']:.3f}, recall {pretrain['disc_recall']:.3f} on held-out text"
-            if {"disc_auc", "disc_recall"} <= set(pretrain)
-            else "",
-        ),
-        ("recorded", f"{values.get('recorded', '')}, {FOLDER}/{name}.json"),
-    ]
-    return Record(name, data, tuple((key, said) for key, said in details if said), tuple(rows))
-
-
-def _scores(part: Any, metric: str) -> tuple[float, ...]:
-    """Scores of an arm: a list over seeds, or the metrics of a single run."""
-    if not isinstance(part, dict):
-        return ()
-    if "scores" in part:
-        return tuple(float(score) for score in part["scores"] if score is not None)
-    found = (part.get("metrics") or {}).get(metric)
-    return () if found is None else (float(found),)
-
-
-def table(record: Record) -> Table:
-    """A record's scores."""
-    return Table(
-        name=f"record-{record.name}",
-        title=f"{record.name}: recorded run, points on dev ({record.data})",
-        columns=(
-            Column("task", align="left"),
-            Column("metric", under="task", align="left"),
-            Column("train rows"),
-            Column("pre-trained", 1),
-            Column("from scratch", 1),
-        ),
-        rows=record.rows,
-    )
+    return float(value)

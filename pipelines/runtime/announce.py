@@ -39,7 +39,7 @@ def announce(settings: PretrainConfig, world: World, step: Step, feed: Feed, pac
     parts = [_device(world, settings), f"torch {torch.__version__}", step.precision]
     if world.device.type == "cuda":
         gigabytes = feed.nbytes / 1e9
-        parts += [_compiled(settings), _recorded(settings, world, step)]
+        parts += [_compiled(settings), _recorded(settings, step)]
         parts += [f"rows {'on the GPU' if feed.resident else 'streamed from the disk'} ({gigabytes:.2g} GB)"]
         parts += ["deterministic"] if settings.deterministic else []
     return f"{', '.join(parts)}; {feed.tokens / pace:,.0f} tokens/s, {left:,} steps in about {_duration(pace * left)}"
@@ -61,15 +61,13 @@ def _threads(settings: PretrainConfig) -> str:
 def _compiled(settings: PretrainConfig) -> str:
     if settings.compile == "off":
         return "not compiled (pretrain.compile: off)"
-    lacking = lacks_to_compile() if settings.compile == "auto" else ""
-    return f"not compiled (no {lacking})" if lacking else "compiled"
+    return f"not compiled (no {lacking})" if (lacking := lacks_to_compile()) else "compiled"
 
 
-def _recorded(settings: PretrainConfig, world: World, step: Step) -> str:
+def _recorded(settings: PretrainConfig, step: Step) -> str:
     if step.record:
         return "recorded"
-    why = "pretrain.compile: off" if settings.compile == "off" else "it failed"
-    return f"not recorded ({'pretrain.parallel: fsdp' if world.sharded else why})"
+    return f"not recorded ({'pretrain.compile: off' if settings.compile == 'off' else 'it failed'})"
 
 
 def _duration(seconds: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from electra.config import digest
 from electra.errors import BadConfig, SourceUnreachable, Stopped
-from pipelines.stages import code_deps
+from pipelines.runtime import code_deps
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")

@@ -1,9 +1,9 @@
-"""The one place that starts DVC, `dvc --wait-for-lock repro TARGET…`, or a stage beside it, and hands its lines on.
+"""The one place that starts DVC, `dvc --wait-for-lock repro TARGET`, or a stage, and passes its output on.
 
-The child stays in this process group, so that whoever ends the group (a worker that cancels, a terminal) ends it too.
-It has its own deadline, since a task's time-out is a signal and does not reach threads. Whatever way `repro` is left,
-nothing it has started survives: every descendant carries a mark in its environment and is found by it, even when
-its parent is dead. Should this process be killed itself, a watcher that waits for the end of a pipe does the same.
+The child stays in this process group, so that whatever ends the group (a worker that cancels, a terminal) ends it too.
+It has its own deadline, since a task's time-out is a signal and does not reach threads. However `run` is left, nothing
+that it started survives: every descendant carries a mark in its environment and is recognised by it, even when its
+parent is dead. If this process is killed itself, a watcher that waits for the end of a pipe does the same.
 """
 
 import contextlib
@@ -15,13 +15,12 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
 
 from electra.errors import UserError
-from pipelines import ROOT
 
 MARK = "ELECTRA_REPRO"
 PATIENCE = 30.0  # seconds between asking a process to stop and ending it
@@ -30,26 +29,27 @@ EVERY = 1.0  # seconds between two calls of `log`
 
 @dataclass(frozen=True)
 class Place:
-    """Where commands run: a checkout's folder, and what they find in their environment besides."""
+    """Where commands run: a checkout's folder, and what is added to their environment."""
 
     folder: Path
     variables: Mapping[str, str] = field(default_factory=dict)
+    pull: bool = False  # whether stages that ran elsewhere are fetched from the DVC remote
 
     def also(self, variables: Mapping[str, str]) -> "Place":
-        """The same place with more in its environment."""
-        return Place(self.folder, {**self.variables, **variables})
+        """The same place with more variables."""
+        return replace(self, variables={**self.variables, **variables})
 
 
 class StageFailed(UserError):
-    """A stage did not end well; `exit_code` is the stage's own where DVC told it."""
+    """A stage failed; `exit_code` is the stage's own where DVC reported it."""
 
     def __init__(self, target: str, sentence: str, exit_code: int) -> None:
         super().__init__(target, sentence)
         self.exit_code = exit_code
 
     @property
-    def mendable(self) -> bool:
-        """Whether only the user can mend it (settings, input, a source out of reach or closed): a retry is no use."""
+    def for_the_user(self) -> bool:
+        """Whether only the user can correct it (settings, input, an unreachable source): retrying does not help."""
         return self.exit_code in {64, 65, 69, 77}
 
 
@@ -74,67 +74,39 @@ class Outcome:
             self.errors.append(line[7:])
 
 
-def repro(
-    *targets: str,
-    place: Place | None = None,
-    single: bool = False,
-    pull: bool = False,
-    log: Callable[[str], None] = print,
-    seconds: float | None = None,
-) -> Outcome:
-    """Bring targets up to date, with everything they depend on unless `single`; raise StageFailed if DVC fails.
+def repro(target: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None) -> Outcome:
+    """Bring a target up to date, with all that it depends on. Raises StageFailed.
 
-    With `pull`, what ran elsewhere comes from the DVC remote, and as little of it as the targets need. `log` gets the
-    lines of at most a second at once. After `seconds` the stage is stopped as a cancel would stop it.
+    `log` gets the output about once a second, several lines in one text. After `seconds` the stage is stopped as a
+    cancellation would stop it.
     """
-    options = ["--single-item"] * single + ["--pull", "--allow-missing"] * pull
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *options, *targets]
-    return run(command, ", ".join(targets) or "report", place or Place(ROOT), log, seconds)
-
-
-def join(
-    stage: str, name: str, place: Place, *, log: Callable[[str], None] = print, seconds: float | None = None
-) -> None:
-    """Take part in a stage that DVC runs on another machine: its command here, without DVC, which is locked there."""
-    run([sys.executable, "-m", "pipelines", stage, name], f"{stage}@{name}", place, log, seconds)
+    options = ["--pull", "--allow-missing"] * place.pull
+    return run([sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *options, target], target, place, log, seconds)
 
 
 def run(
     command: Sequence[str], name: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None
 ) -> Outcome:
-    """Run a command that may start stages; raise StageFailed, with the stage's own sentence and code, if it fails."""
-    outcome = Outcome()
-    if code := follow(command, name, place, outcome.read, log, seconds):
-        sentence = outcome.errors[0] if outcome.errors else f"{command[2]} {command[-1]} ended with {code}"
-        raise StageFailed(name, sentence, outcome.exit_code or code)
-    return outcome
-
-
-def follow(
-    command: Sequence[str],
-    name: str,
-    place: Place,
-    read: Callable[[str], None],
-    log: Callable[[str], None],
-    seconds: float | None,
-) -> int:
-    """Run a command to its end or its time limit, every line to `read` and gathered ones to `log`; its exit code."""
-    gathered: list[str] = []
-    deadline = None if seconds is None else time.monotonic() + seconds
+    """Run a command that may start stages. Raises StageFailed, with the stage's own sentence and exit code."""
+    outcome, gathered, logged = Outcome(), list[str](), time.monotonic()
+    deadline = None if seconds is None else logged + seconds
     with child(command, place) as process:
-        spoken = time.monotonic()
         for line in lines(process, deadline):
             if line:
-                read(line)
+                outcome.read(line)
                 gathered.append(line)
-            if gathered and (not line or time.monotonic() - spoken >= EVERY):
+            if gathered and (not line or time.monotonic() - logged >= EVERY):
                 log("\n".join(gathered))
-                gathered, spoken = [], time.monotonic()
+                gathered, logged = [], time.monotonic()
         if gathered:
             log("\n".join(gathered))
         if deadline is not None and time.monotonic() >= deadline and process.poll() is None:
             raise StageFailed(name, f"stopped after {seconds:g} seconds, its time limit; the next try resumes it", 75)
-        return process.wait()
+        code = process.wait()
+    if code:
+        sentence = outcome.errors[0] if outcome.errors else f"{command[2]} {command[-1]} ended with {code}"
+        raise StageFailed(name, sentence, outcome.exit_code or code)
+    return outcome
 
 
 def lines(process: subprocess.Popen[bytes], deadline: float | None) -> Iterator[str]:

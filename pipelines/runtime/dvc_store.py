@@ -1,4 +1,4 @@
-"""The store that a team's machines share: a DVC remote with what stages made, and the run cache of what from.
+"""The store that a team's machines share: a DVC remote with stages' outputs, and the run cache: what each came from.
 
 By the run cache a stage that ran anywhere, of the same settings, data and code, is not run again: `dvc repro --pull`
 takes its outs from the store, whatever the lock files of the checkout say. `dvc push` leaves out files under git
@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import SourceUnreachable
-
-PIPELINE = "pipelines/dvc.yaml"
 
 
 def keep(target: str) -> str:
@@ -37,7 +35,7 @@ def keep(target: str) -> str:
 def _push(repo: Any, name: str, made: set[Any]) -> None:
     """Objects first: an entry of the run cache that is there promises that its objects are."""
     url = repo.config["remote"][name]["url"]
-    do = "everything is kept in the cache here; mend it and start the same run again"
+    do = "everything is kept in the cache here; repair it and start the same run again"
     try:
         refused = repo.cloud.push(made).failed
         if not refused:
@@ -49,9 +47,9 @@ def _push(repo: Any, name: str, made: set[Any]) -> None:
 
 
 def share(ours: Path, theirs: Path) -> bool:
-    """Give a clone the cache and the remotes of a checkout, as they are from where it lies; whether there is a remote.
+    """Give a run's folder the cache and the remotes of a checkout; returns whether there is a default remote.
 
-    Files that DVC puts into the clone are links where the file system can, so a run takes no room for what it reads.
+    DVC puts files there as links where the file system can, so what a run reads takes no disk.
     """
     from dvc.repo import Repo
 
@@ -67,7 +65,7 @@ def share(ours: Path, theirs: Path) -> bool:
 
 
 def main(folder: str, target: str) -> int:
-    """Keep what a run has made; says where, in one line."""
+    """Store a target's outputs; prints where they are, in one line."""
     os.chdir(folder)  # DVC's names of stages are relative to it; this code is the worker's own and not the checkout's
     try:
         name = keep(target)

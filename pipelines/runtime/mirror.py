@@ -1,13 +1,14 @@
 """Checkpoints behind a URL, ELECTRA_MIRROR=s3://bucket/electra, so that another machine goes on with a dead one's run.
 
-    <mirror>/pretrain-base-1a2b3c4d/step-5000/…              a checkpoint of the run of this fingerprint
-    <mirror>/pretrain-base-1a2b3c4d/step-5000/MANIFEST.json  sent last: without it there is none
+    <mirror>/pretrain/1a2b3c4d/step-5000/…              a checkpoint of the run of this fingerprint
+    <mirror>/pretrain/1a2b3c4d/step-5000/MANIFEST.json  sent last: without it there is none
 
 A thread sends each new checkpoint, the newest alone where several are waiting, and keeps the newest two there. Training
 never waits for it and never ends for it: what goes wrong is a warning, once, and is tried again.
 """
 
 import contextlib
+import json
 import os
 import sys
 import threading
@@ -16,12 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from electra.config import digest
 from electra.errors import CorruptFile, UserError
 from electra.files import atomic_folder, lock_folder, safe_join
 from electra.storage import checkpoint
-from electra.storage.fingerprint import Fingerprint, short
+from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest
-from electra.storage.run_dir import ASIDE, asides, owner
+from electra.storage.run_dir import identity, newest
 from pipelines.runtime.processes import is_main
 from pipelines.runtime.remote_files import reaching
 
@@ -60,7 +62,8 @@ class Mirror:
 
     def place(self, continued: list[Any]) -> str:
         """The URL of the checkpoints of this run."""
-        return f"{self.url}/{self.run.name}-{short(self.fingerprint, continued)}"
+        more = f"-{digest(continued)[:8]}" if continued else ""
+        return f"{self.url}/{self.run.parent.name}/{self.run.name}{more}"
 
     # ── send ──
 
@@ -79,8 +82,8 @@ class Mirror:
             return
         try:
             progress = checkpoint.read_progress(folder)
-            if progress.get("fingerprint") != self.fingerprint:
-                return  # of a run that training will set aside, perhaps of more steps than this one ever has
+            if identity(progress) != self.fingerprint:
+                return  # training will rename it to foreign-step-N
             self._upload(folder, step, self.place(progress["continued"]))
             self.sent = step
         except UserError as error:
@@ -117,15 +120,13 @@ class Mirror:
 
     def bring(self) -> None:
         """Put the mirror's newest good checkpoint where training looks for it, if it is ahead of what is here."""
-        places = {place: owner(place) or {} for place in (self.run, *asides(self.run))}
-        ours = [place for place, progress in places.items() if progress.get("fingerprint") == self.fingerprint]
-        aside = self.run.with_name(f"{self.run.name}{ASIDE}{short(self.fingerprint, [])}")
-        home = ours[0] if ours else aside if places[self.run] else self.run
-        here = next((step for step in reversed(checkpoint.steps(home)) if _is_good(home, step)), -1) if ours else -1
-        url = self.place(places[home].get("continued", []) if ours else [])
+        home, url = self.run, self.place((newest(self.run) or {}).get("continued", []))
+        here = next((step for step in reversed(checkpoint.steps(home)) if _is_good(home, step)), -1)
         try:
             with reaching(url, VARIABLE) as (system, base):
                 ahead = [step for step in sorted(_steps(system, base)[0], reverse=True) if step > here]
+            if not ahead and here < 0:
+                url, ahead = self._earlier()
         except UserError as error:
             _say(f"warning: {error}; training goes on from what is here")
             return
@@ -139,6 +140,17 @@ class Mirror:
                 return
             except UserError as error:
                 _say(f"warning: {url}/step-{step}: {error}; the one before is taken")
+
+    def _earlier(self) -> tuple[str, list[int]]:
+        """Where a version before 0.3 sent this run (`pretrain-base-1a2b3c4d`), and its steps, newest first."""
+        with reaching(self.url, VARIABLE) as (system, base):
+            paths = system.glob(f"{base}/pretrain-*/step-*/progress.json")
+            for place in sorted({path.rpartition("/step-")[0] for path in paths}):
+                steps = sorted(_steps(system, place)[0], reverse=True)
+                progress = json.loads(system.cat_file(f"{place}/step-{steps[0]}/progress.json")) if steps else {}
+                if identity(progress) == self.fingerprint:
+                    return f"{self.url}/{place.rpartition('/')[2]}", steps
+        return self.url, []
 
 
 def _is_good(run: Path, step: int) -> bool:

@@ -1,9 +1,9 @@
 """Several processes of one stage, on this machine or on several: torch elastic (torchrun) starts and watches them.
 
-Each process is the stage's own command with a rank in its environment. When one ends badly the others are ended too,
-and what is said is one sentence: the user's mistake that a process met, or that a process died and the same command
-goes on from the last checkpoint. How many processes there are changes no result beyond rounding, so it is no parameter:
-options of the command line, or torchrun's own variables, which pass through DVC.
+Each process is the stage's own command with a rank in its environment. When one fails the others are ended too, and one
+sentence is printed: the user's mistake that a process met, or that a process died and the same command resumes from the
+last checkpoint. The number of processes changes no result beyond rounding, so it is not a parameter but an option of
+the command line or one of torchrun's own variables, which pass through DVC.
 """
 
 import json
@@ -15,7 +15,6 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,62 +22,51 @@ from electra.errors import BadConfig, SourceUnreachable, Stopped, UserError
 from electra.files import dump_json, write_atomic
 from electra.workers import rank
 
-VARIABLES = {
-    "nproc_per_node": "PET_NPROC_PER_NODE",
-    "nnodes": "PET_NNODES",
-    "rdzv_endpoint": "PET_RDZV_ENDPOINT",
-    "max_restarts": "PET_MAX_RESTARTS",
-}
-LEAST = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0}
-PATIENCE = 600  # seconds that processes have to finish their step and save after a stop was asked for
+COUNTS = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0}  # the least of each, which is the default
+PATIENCE = 600  # seconds that processes have to finish their step and save after a stop was requested
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How many processes on how many machines, where they meet, and how often all are started again after a death."""
+def torchrun_variables(options: Mapping[str, Any]) -> dict[str, str]:
+    """PET_NPROC_PER_NODE and so on, from options or else from the environment; without those that have their default.
 
-    nproc_per_node: int = 1
-    nnodes: int = 1
-    rdzv_endpoint: str = ""
-    max_restarts: int = 0
+    Raises BadConfig for an option that is no such number, and for several machines without a place to meet.
+    """
+    found = {}
+    for key, least in COUNTS.items():
+        text = str(options.get(key) or os.environ.get(_variable(key)) or least)
+        if not text.isdecimal() or int(text) < least:
+            raise BadConfig(f"--{key.replace('_', '-')}", f"is {text!r}", f"a number of at least {least}")
+        if int(text) > least:
+            found[_variable(key)] = text
+    endpoint = _variable("rdzv_endpoint")
+    if value := options.get("rdzv_endpoint") or os.environ.get(endpoint):
+        found[endpoint] = value
+    elif _variable("nnodes") in found:
+        raise BadConfig("--rdzv-endpoint", "is missing", "HOST:PORT of the first machine, the same on all of them")
+    return found
 
-    @property
-    def several(self) -> bool:
-        """Whether there is anything to launch."""
-        return self.nproc_per_node * self.nnodes > 1
 
-    @staticmethod
-    def read(options: Mapping[str, Any]) -> "Layout":
-        """From options of the command line, else from torchrun's variables."""
-        given = {key: options.get(key) or os.environ.get(variable, "") for key, variable in VARIABLES.items()}
-        counts = {}
-        for key, least in LEAST.items():
-            text = str(given[key] or least)  # a flow gives numbers, a shell text
-            if not text.isdecimal() or int(text) < least:
-                raise BadConfig(f"--{key.replace('_', '-')}", f"is {text!r}", f"a number of at least {least}")
-            counts[key] = int(text)
-        if counts["nnodes"] > 1 and not given["rdzv_endpoint"]:
-            raise BadConfig("--rdzv-endpoint", "is missing", "HOST:PORT of the first machine, the same on all of them")
-        return Layout(**counts, rdzv_endpoint=given["rdzv_endpoint"])
+def _variable(option: str) -> str:
+    return f"PET_{option.upper()}"
 
-    def variables(self) -> dict[str, str]:
-        """As torchrun's variables, which pass through DVC; those at their default are left out."""
-        values = {key: (getattr(self, key), field.default) for key, field in self.__dataclass_fields__.items()}
-        return {VARIABLES[key]: str(value) for key, (value, default) in values.items() if value != default}
+
+def several(variables: Mapping[str, str]) -> bool:
+    """Whether these variables ask for more than one process."""
+    return not {_variable("nproc_per_node"), _variable("nnodes")}.isdisjoint(variables)
 
 
 def is_process() -> bool:
-    """Whether torchrun has started this process as one of several, and did not just leave its environment."""
+    """Whether torchrun has started this process as one of several, and its variables are not just left over."""
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1"
 
 
 def is_main() -> bool:
-    """Whether this process reads, writes and speaks: the first of several, or the only one."""
+    """Whether this process is the only one, or the first of several: it alone reads, writes and prints."""
     return rank()[0] == 0
 
 
 def report(error: UserError) -> None:
-    """Say a mistake: on stderr, or, in one of several processes, to the one that launched it."""
+    """Print an error to stderr or, in one of several processes, leave it for the launcher to print."""
     file = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if file is None or not is_process():
         print(f"error: {error}", file=sys.stderr)
@@ -87,9 +75,11 @@ def report(error: UserError) -> None:
         write_atomic(Path(file), dump_json({"message": message}))
 
 
-def told_before() -> int:
-    """In a process that was started again: the exit code of a mistake that one of this machine told before it, and tell
-    it again; else 0. Torch elastic restarts after every bad end, and only a death is worth it."""
+def earlier_mistake() -> int:
+    """In a restarted process: the exit code of a user's mistake that ended an earlier attempt, reported again; else 0.
+
+    Torch elastic restarts after every failure, and only a death is worth it.
+    """
     file = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if not file or not is_process():
         return 0
@@ -102,11 +92,10 @@ def told_before() -> int:
     return 0
 
 
-def launch(command: Sequence[str], layout: Layout, name: str) -> int:
-    """Run `python -m pipelines COMMAND` in every process of the layout; returns the exit code."""
+def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> int:
+    """Run `python -m pipelines COMMAND` in every process that torchrun's variables ask for; returns the exit code."""
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
-    # A store of its own for each start: from one store for all, processes that were restarted read
-    # where the dead had listened.
+    # A new store for each start: with one store for all, restarted processes read where the dead ones had listened.
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -114,16 +103,18 @@ def launch(command: Sequence[str], layout: Layout, name: str) -> int:
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     for quiet in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
-        logging.getLogger(quiet).setLevel(logging.CRITICAL)  # what they would tell is told below, in one sentence
+        logging.getLogger(quiet).setLevel(logging.CRITICAL)  # one sentence below says the same
+    count = {key: int(variables.get(_variable(key), least)) for key, least in COUNTS.items()}
+    machines, endpoint = count["nnodes"], variables.get(_variable("rdzv_endpoint"), "localhost:0")
     with tempfile.TemporaryDirectory(prefix="electra-processes-") as folder:
         config = LaunchConfig(
-            min_nodes=layout.nnodes,
-            max_nodes=layout.nnodes,
-            nproc_per_node=layout.nproc_per_node,
-            run_id=name if layout.nnodes > 1 else uuid.uuid4().hex,
+            min_nodes=machines,
+            max_nodes=machines,
+            nproc_per_node=count["nproc_per_node"],
+            run_id=name if machines > 1 else uuid.uuid4().hex,
             rdzv_backend="c10d",
-            rdzv_endpoint=layout.rdzv_endpoint or "localhost:0",
-            max_restarts=layout.max_restarts,
+            rdzv_endpoint=endpoint,
+            max_restarts=count["max_restarts"],
             logs_specs=DefaultLogsSpecs(log_dir=folder),
         )
         try:
@@ -133,9 +124,8 @@ def launch(command: Sequence[str], layout: Layout, name: str) -> int:
             report(Stopped(name, what, "", "everything is saved; run the same command to go on"))
             return Stopped.exit_code
         except RendezvousError as error:
-            where = layout.rdzv_endpoint or "localhost"
             do = "give the first machine's name and a free port of it, and start all machines within 15 minutes"
-            report(unmet := SourceUnreachable(where, f"the machines did not meet ({error})", "", do))
+            report(unmet := SourceUnreachable(endpoint, f"the machines did not meet ({error})", "", do))
             return unmet.exit_code
         except ChildFailedError as error:
             return explain(error.failures, name)
@@ -143,9 +133,9 @@ def launch(command: Sequence[str], layout: Layout, name: str) -> int:
 
 
 def explain(failures: Mapping[int, Any], name: str) -> int:
-    """Say why the run ended and return its exit code: a death, a mistake, else that a process was stopped.
+    """Print why the run ended and return its exit code: a death, a mistake, else that a process was stopped.
 
-    SIGTERM is what torch elastic ends the others with.
+    Torch elastic ends the other processes with SIGTERM.
     """
     order = {Stopped.exit_code: 2, -signal.SIGTERM: 3}
     rank, chosen = min(failures.items(), key=lambda item: order.get(item[1].exitcode, int(item[1].exitcode > 0)))
@@ -154,6 +144,6 @@ def explain(failures: Mapping[int, Any], name: str) -> int:
         report(Stopped(name, what, "", "run the same command to go on from the last checkpoint"))
         return Stopped.exit_code
     if chosen.error_file_data:
-        told = chosen.message  # as `report` wrote it, or torch elastic's own text
-        print(f"error: {told['message'] if isinstance(told, dict) else told}", file=sys.stderr)
+        message = chosen.message  # as `report` wrote it, or torch elastic's own text
+        print(f"error: {message['message'] if isinstance(message, dict) else message}", file=sys.stderr)
     return int(chosen.exitcode)

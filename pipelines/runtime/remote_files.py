@@ -1,11 +1,10 @@
 """Files behind URLs, `s3://bucket/wiki/*.jsonl.zst` or what fsspec knows: listed, copied once, verified at each use.
 
     runs/fetched/wiki-1a2b3c4d/files/…       what a URL names: a file, a folder, or the files of a glob
-    runs/fetched/wiki-1a2b3c4d/copies.json   of each its size, the server's mark of its version, and its sha256
+    runs/fetched/wiki-1a2b3c4d/copies.json   the size of each, the server's version tag, and its sha256
 
-Stages read the copies. A file is copied again where its size or mark has changed, and that is said with
-both hashes; where the server cannot be reached, copies that are whole are used. ELECTRA_FETCHED names
-another folder than runs/fetched.
+Stages read the copies. A file whose size or tag has changed is copied again, with a warning that has both hashes; while
+the server is unreachable, intact copies are used. ELECTRA_FETCHED names another folder than runs/fetched.
 """
 
 import contextlib
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadConfig, CorruptFile, NoAccess, SourceUnreachable, UserError
-from electra.files import hold_folder, remove, rename, room, safe_join, sha256_bytes, sha256_file
+from electra.files import lock_folder, remove, rename, room, safe_join, sha256_bytes, sha256_file
 from electra.storage.manifest import read_notes, sha256_once, write_sealed
 from pipelines.runtime.progress_bar import ProgressBar
 
@@ -30,14 +29,14 @@ FOLDER = Path("runs") / "fetched"
 VARIABLE = "ELECTRA_FETCHED"
 NOTES = "copies.json"
 AT_ONCE = 8  # files
-NOTED = 2.0  # seconds between two notes of what has come
+NOTED = 2.0  # seconds between two writes of copies.json
 DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 DO = "run the same command again: what has come is kept"
-Version = list[Any]  # size in bytes, and a mark that changes with the content
+Version = list[Any]  # size in bytes, and a tag that changes with the content
 
 
 def is_url(text: str) -> bool:
-    """Whether a setting names something behind a URL and no path."""
+    """Whether a setting is a URL rather than a path."""
     return "://" in text
 
 
@@ -65,7 +64,7 @@ def _copied(url: str, where: str) -> tuple[Path, list[str]]:
     """Copy what is not here yet; the folder, and the names in it."""
     stem = url.rstrip("/*").rpartition("/")[2].partition(".")[0].strip("*?[]") or "files"
     home = Path(os.environ.get(VARIABLE) or FOLDER) / f"{stem}-{sha256_bytes(url.encode())[:8]}"
-    with hold_folder(home, math.inf):
+    with lock_folder(home, math.inf):
         notes = {"names": [], "files": {}} | read_notes(home / NOTES) | {"url": url}
         try:
             with reaching(url, where) as (system, path):
@@ -79,7 +78,7 @@ def _copied(url: str, where: str) -> tuple[Path, list[str]]:
 
 
 def _fetch(system: Any, listed: dict[str, tuple[str, Version]], home: Path, where: str, notes: dict[str, Any]) -> None:
-    """Bring a URL's copies up to the listing, and `notes`: `names`, and `files` name -> [version, sha256]."""
+    """Bring a URL's copies up to date with the listing, and `notes`: `names`, and `files` name -> [version, sha256]."""
     known, noted, url = notes["files"], time.monotonic(), notes["url"]
     todo = [name for name in listed if not _is_whole(home / "files" / name, known.get(name), listed[name][1])]
 
@@ -92,8 +91,8 @@ def _fetch(system: Any, listed: dict[str, tuple[str, Version]], home: Path, wher
         with ProgressBar(where, sum(listed[name][1][0] or 1 for name in todo), "bytes") as progress:
             for name, sha256 in zip(todo, pool.map(one, todo), strict=True):
                 if (old := known.get(name, [None, sha256])[1]) != sha256:
-                    told = f"{name} has sha256 {sha256}, and had {old} when it was read before"
-                    print(f"warning: {url}: {told}", file=sys.stderr, flush=True)
+                    change = f"{name} has sha256 {sha256}, and had {old} when it was read before"
+                    print(f"warning: {url}: {change}", file=sys.stderr, flush=True)
                     notes["names"] = []  # until all is here: old copies and new ones belong to no one version
                 known[name] = [listed[name][1], sha256]
                 progress.update(progress.done + (listed[name][1][0] or 1))
@@ -110,7 +109,7 @@ def _fetch(system: Any, listed: dict[str, tuple[str, Version]], home: Path, wher
 
 
 def _is_whole(path: Path, fact: list[Any] | None, version: Version | None = None) -> bool:
-    """Whether a copy is the noted file, of this version if one is given; one that was damaged here is told."""
+    """Whether a copy is intact, and of this version if one is given; a damaged one costs a warning."""
     if fact is None or not path.is_file() or (version is not None and fact[0] != version):
         return False
     if (found := sha256_once(path)) != fact[1]:
@@ -119,7 +118,7 @@ def _is_whole(path: Path, fact: list[Any] | None, version: Version | None = None
 
 
 def _copy(system: Any, path: str, size: int | None, target: Path, where: str) -> str:
-    """One file, of the size that the server told; returns its sha256."""
+    """Copy one file, of the size that the server reports; returns its sha256."""
     part = target.with_name(f".{target.name}.part")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -162,10 +161,10 @@ def _mark(info: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def reaching(url: str, where: str) -> Iterator[tuple[Any, str]]:
-    """(the file system of a URL, the path in it); whatever goes wrong on the way is one sentence.
+    """The file system of a URL, and the path in it; every failure becomes one sentence.
 
-    NoAccess without credentials that are let in, SourceUnreachable for what is not there, does not answer or breaks
-    off.
+    Raises NoAccess without valid credentials, SourceUnreachable for what is missing, does not answer or breaks off, and
+    BadConfig for a kind of URL that cannot be read here.
     """
     import fsspec.core
 

@@ -1,6 +1,6 @@
-"""Results that git tracks, while a stage runs: DVC deletes them before it starts one, and a stage may be interrupted.
+"""Results that git tracks: DVC deletes those of a stage before it starts it, and the stage may be interrupted.
 
-So a stage begins by putting back what git has of its own results, and replaces that at its end.
+So a stage first restores its own results from git, and replaces them at its end.
 """
 
 import subprocess

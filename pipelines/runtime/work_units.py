@@ -1,11 +1,13 @@
 """Units of work that survive a kill: each leaves a finished folder, and a second run does only what is missing.
 
-A unit's folder carries its own manifest: the hash of every file, and the fingerprint of the settings, the code and the
-input that it was made of. So it may as well be made on another machine: by a Dask cluster, where one is named.
+A unit's folder carries its own manifest: the hash of every file, the fingerprint of the settings and the input that it
+was made of, and the version of the code. So it may as well be made on another machine: by a Dask cluster, where one is
+named. A run of units is named by that fingerprint (electra/storage/run_dir.py), and continues under changed code.
 """
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,51 +33,64 @@ class Shown:
     count: str
 
 
+@dataclass(frozen=True)
+class MadeOf:
+    """The digest of the settings and the input that units are made of, and the version of the code that makes them."""
+
+    fingerprint: str
+    code: str
+
+
 def finish_units(
-    work: Path, fingerprint: str, function: Callable[[Job, Path], Counts], jobs: Sequence[Job], shown: Shown
+    work: Path, made: MadeOf, function: Callable[[Job, Path], Counts], jobs: Sequence[Job], shown: Shown
 ) -> list[Counts]:
     """Call `function(job, folder)` for every job whose folder `work`/unit-NNNNN is not finished; return all counts.
 
-    `function` writes its files into an empty folder and returns JSON values. Folders made under another `fingerprint`
-    are removed first. The caller holds the work folder's lock. Units are made by this machine's processes, or by the
-    cluster of ELECTRA_DASK.
+    `function` writes its files into an empty folder and returns JSON values. The caller holds the work folder's lock.
+    Units are made by this machine's processes, or by the cluster of ELECTRA_DASK.
     """
     for leftover in work.glob(".unit-*.tmp-*"):
         remove(leftover)
     folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
-    for folder in set(work.glob("unit-[0-9]*")) - set(folders):
-        remove(folder)
-    results = [finished(folder, fingerprint) for folder in folders]
+    results = [finished(folder, made.fingerprint) for folder in folders]
     todo = [index for index, counts in enumerate(results) if counts is None]
-    tasks = [(function, jobs[index], folders[index], fingerprint) for index in todo]
+    if others := sum(counts["code"] != made.code for counts in results if counts):
+        told = f"{others:,} of {len(jobs):,} units were made before the code changed, and are used"
+        print(f"{shown.title}: {told}; `--restart` makes all anew", file=sys.stderr, flush=True)
+    tasks = [(function, jobs[index], folders[index], made) for index in todo]
     address = os.environ.get(dask_cluster.VARIABLE, "") if todo else ""
     if address:
-        made = dask_cluster.run_units(_finish, tasks, address, work / LOCK)
+        finishing = dask_cluster.run_units(_finish, tasks, address, work / LOCK)
     else:
-        made = run_units(_finish, tasks, worker_count())
+        finishing = run_units(_finish, tasks, worker_count())
     sizes = shown.sizes
     done = sum(size for size, counts in zip(sizes, results, strict=True) if counts is not None)
     with ProgressBar(shown.title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards") as progress:
         progress.update(done)
-        for position, result in made:
+        for position, result in finishing:
             results[todo[position]] = result
             done += sizes[todo[position]]
             progress.update(done, **{shown.count: sum(counts.get(shown.count, 0) for counts in results if counts)})
     return [counts for counts in results if counts is not None]
 
 
-def finish_unit(folder: Path, fingerprint: str, make: Callable[[Path], Counts]) -> Counts:
-    """The counts of one unit, which is made by `make(folder)` unless it is finished."""
-    counts = finished(folder, fingerprint)
+def finish_unit(folder: Path, made: MadeOf, make: Callable[[Path], Counts]) -> Counts:
+    """The counts of one unit and its `code`, which is made by `make(folder)` unless it is finished."""
+    counts = finished(folder, made.fingerprint)
     if counts is None:
         with atomic_folder(folder) as temporary:
-            counts = make(temporary)
-            write_manifest(temporary, kind="unit", fingerprint=fingerprint, counts=counts)
+            counts = make(temporary) | {"code": made.code}
+            write_manifest(temporary, kind="unit", fingerprint=made.fingerprint, counts=counts)
     return counts
 
 
+def versions(counts: Sequence[Counts]) -> list[str]:
+    """The versions of the code that made some units."""
+    return sorted({each["code"] for each in counts})
+
+
 def finished(folder: Path, fingerprint: str) -> Counts | None:
-    """The counts of a whole unit of this fingerprint. Another one, and a damaged one, is removed.
+    """The counts of a whole unit of this fingerprint. A damaged one is removed.
 
     That loses nothing: a unit is a copy of a part of the input in another form, on its way into the stage's output, and
     the same command makes it again.
@@ -87,6 +102,6 @@ def finished(folder: Path, fingerprint: str) -> Counts | None:
     return counts
 
 
-def _finish(task: tuple[Callable[[Any, Path], Counts], Any, Path, str]) -> Counts:
-    function, job, folder, fingerprint = task
-    return finish_unit(folder, fingerprint, functools.partial(function, job))
+def _finish(task: tuple[Callable[[Any, Path], Counts], Any, Path, MadeOf]) -> Counts:
+    function, job, folder, made = task
+    return finish_unit(folder, made, functools.partial(function, job))

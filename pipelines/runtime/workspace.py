@@ -1,50 +1,49 @@
-"""A run's own checkout. A run is (commit, model, settings), and its folder is named by the three:
+"""A run's own working tree. A run is (commit, model, settings), and its folder is named after the three:
 
-    runs/flows/base-1a2b3c4d5e6f-9f8e7d6c/      a clone that borrows the checkout's objects and shares its DVC cache
+    runs/flows/base-1a2b3c4d5e6f-9f8e7d6c/      a git worktree of this checkout that shares its DVC cache
 
-    1. the commit, with files of yours that it names and git does not hold as links; the settings, by `dvc exp run -S`
-    2. the flow's stages                    3. an experiment of that commit, pushed                   4. the folder goes
+    1. the commit, with links to your own files that it names and git does not track; the settings, as `dvc exp run -S`
+    2. the flow's stages                    3. an experiment of that commit, pushed                   4. removed
 
-So nobody's checkout is edited or locked by a run, and two runs never meet: the second of the same three waits. A run
-that failed or was killed leaves its folder, checkpoints included; the same run goes on in it.
+No run edits or locks anybody's checkout, and two runs never share a folder: the second of the same three waits. A run
+that failed or was killed leaves its folder with its checkpoints, and the same run resumes in it.
 """
 
 import contextlib
 import getpass
 import hashlib
 import json
+import math
 import os
 import platform
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from electra.errors import BadConfig, Busy, UserError
-from electra.files import lock_folder, remove, rename, write_atomic
+from electra.files import lock_folder, remove, rename
 from pipelines import ROOT
 from pipelines.runtime import dvc_store
-from pipelines.runtime.dvc_runner import Place, StageFailed, run
+from pipelines.runtime.dvc_runner import Place, run
 from pipelines.runtime.remote_files import FOLDER as COPIES
 from pipelines.runtime.remote_files import VARIABLE as COPIES_IN
 from pipelines.tracking import FOLDER as TRACKING
 from pipelines.tracking import flatten, uri
 
 FOLDER = Path("runs") / "flows"
-TOLD = 4  # settings in the name of a flow run and of its run in MLflow
-EVERY = 2.0  # seconds between two looks whether the run that is waited for has ended
-MARK = "electra-store"  # in a clone's .git: there is a remote
-ITS_OWN = {"build", "runs", "results"}  # what a run makes itself
+SHOWN = 4  # settings in the title of a flow run and of its run in MLflow
+SAVED = ("params.yaml", "results", "dvc.lock", "pipelines/dvc.lock")  # in a run's experiment
+OUTPUTS = {"build", "runs", "results"}
 Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a run is of; `commit` is whole, or empty for a run in the checkout as it stands, edits included."""
+    """What is to be run. `commit` is a full hash, or empty for a run in the checkout as it is, edits included."""
 
     model: str
     commit: str
@@ -53,14 +52,14 @@ class Request:
 
     @staticmethod
     def read(model: str, commit: str, settings: Mapping[str, Any] | None, part: str = "") -> "Request":
-        """From a flow's parameters. BadConfig for settings that have no commit to stand on, or cannot be given."""
+        """From a flow's parameters. Raises BadConfig for settings without a commit and for keys that DVC cannot set."""
         flat = {key: _quoted(value) for key, value in flatten(dict(settings or {})).items()}
         sha = resolve(commit) if commit else ""
         if flat and not sha:
             do = "give a commit, in a checkout that has its .git" if commit else "edit params.yaml"
             raise BadConfig("settings", "are given for a run in the checkout as it stands", "a commit", do)
         for key in flat:
-            if not all(part.replace("_", "").replace("-", "").isalnum() for part in key.split(".")):
+            if not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
                 raise BadConfig(f"settings.{key}", "is no name that DVC can set", "letters, digits, _ and -")
         return Request(model, sha, tuple(sorted(flat.items())), part)
 
@@ -73,32 +72,32 @@ class Request:
 
     @property
     def changes(self) -> list[str]:
-        """The settings, short: `steps=1000`; of many the first."""
-        told = [f"{key.rpartition('.')[2]}={value}" for key, value in self.settings]
-        return told if len(told) <= TOLD else [*told[: TOLD - 1], f"and {len(told) - TOLD + 1} more"]
+        """The settings in short, `steps=1000`; of many, the first."""
+        short = [f"{key.rpartition('.')[2]}={value}" for key, value in self.settings]
+        return short if len(short) <= SHOWN else [*short[: SHOWN - 1], f"and {len(short) - SHOWN + 1} more"]
 
     def __str__(self) -> str:
         return " ".join(filter(None, [self.model, self.commit[:8], *self.changes, self.part]))
 
 
 def _quoted(value: str) -> str:
-    """Text as DVC takes it from `-S`: in quotes, if it has signs that mean something there."""
+    """Text as hydra's grammar reads it: in quotes, if it has characters that mean something there."""
     plain = re.fullmatch(r"[\w ./+-]*", value, re.ASCII) or value[:1] in "[{"
     return value if plain else json.dumps(value, ensure_ascii=False)
 
 
 def resolve(commit: str) -> str:
-    """The sha name of a commit, a tag or a branch; a branch is the remote's where there is one. Empty without git."""
+    """The hash of a commit, a tag or a branch; a branch is the remote's where there is a remote. Empty without git."""
     top = git("rev-parse", "--show-toplevel", check=False)
     if not top or Path(top).resolve() != ROOT.resolve():
         return ""
     if commit != "HEAD" and git("remote", "get-url", "origin", check=False):
-        told = git("ls-remote", "origin", f"refs/heads/{commit}", f"refs/tags/{commit}", check=False)
-        if told:
-            return told.split()[0]
+        names = git("ls-remote", "origin", f"refs/heads/{commit}", f"refs/tags/{commit}", check=False)
+        if names:
+            return names.split()[0]
     sha = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}", check=False)
     if not sha and len(commit) == 40:
-        sha = commit  # one that this clone has not seen yet: it is fetched
+        return commit  # not in this clone yet: it is fetched
     if not sha:
         do = "push it, or `git fetch` in the worker's checkout"
         raise BadConfig("commit", f"is {commit!r}, which is not known here", "a commit, a tag or a branch", do)
@@ -107,84 +106,102 @@ def resolve(commit: str) -> str:
 
 @contextlib.contextmanager
 def opened(request: Request, log: Log) -> Iterator[Place]:
-    """Where a run's stages take place; gone afterwards, unless the block raises or MLflow has not got all of it."""
+    """The place where a run's stages run; its folder is removed at the end.
+
+    It stays if the block raises, and while MLflow has not received everything.
+    """
     if not request.commit:
         yield Place(ROOT)
         return
     folder = ROOT / FOLDER / request.name
-    with _alone(folder, request, log):
-        if not folder.exists():
-            beside = folder.with_name(f".{folder.name}.new")
-            try:
-                remove(beside)
-                _make(beside, request, log)
-                rename(beside, folder)
-            finally:
-                remove(beside)
-        yield Place(folder, _variables(folder))
+    with _exclusive(folder, request, log):
+        _reopen(folder, request) if folder.exists() else _make(folder, request, log)
+        yield Place(folder, _variables(folder), pull=dvc_store.share(ROOT, folder))
         if not any((folder / "runs" / TRACKING).glob("*")):  # else `python -m pipelines sync` needs its figures
-            remove(folder)
+            git("worktree", "remove", "--force", str(folder))
 
 
-def settle(place: Place, request: Request, targets: Sequence[str], log: Log) -> None:
-    """Save what a run has changed as an experiment of its commit, and push it to this checkout and to `origin`."""
-    paths = ("params.yaml", "results", "dvc.lock", "pipelines/dvc.lock")
-    git("add", "--all", "--", *(path for path in paths if (place.folder / path).exists()), folder=place.folder)
-    dvc(place, "exp", "save", "--force", "--name", request.name, *targets, log=log)
-    for remote in (str(ROOT), git("remote", "get-url", "origin", folder=place.folder)):
+def _make(folder: Path, request: Request, log: Log) -> None:
+    """Check the commit out and change its settings, under another name until both have worked."""
+    if git("status", "--porcelain", "--untracked-files=no", check=False):
+        log(f"the checkout has uncommitted changes: this run is of {request.commit[:12]}, without them")
+    beside = _add_worktree(folder, request)
+    try:
+        if request.settings:
+            from dvc.utils.hydra import apply_overrides
+
+            try:
+                apply_overrides(beside / "params.yaml", [f"++{key}={value}" for key, value in request.settings])
+            except Exception as error:  # of DVC, hydra or omegaconf
+                raise BadConfig("settings", f"cannot be set ({error.__cause__ or error})", "values of YAML") from error
+            ask(Place(beside, _variables(beside)), "params")  # the commit's own code refuses what it does not know
+        git("worktree", "move", str(beside), str(folder))
+    finally:
+        if beside.exists():
+            git("worktree", "remove", "--force", str(beside), check=False)
+
+
+def _reopen(folder: Path, request: Request) -> None:
+    """Make an existing folder a worktree again where the project was moved, or cloned anew (a new container)."""
+    git("worktree", "repair", str(folder), check=False)
+    if not git("rev-parse", "--verify", "--quiet", "HEAD", folder=folder, check=False):
+        beside = _add_worktree(folder, request, "--no-checkout")
+        rename(beside / ".git", folder / ".git")
+        remove(beside)
+        git("worktree", "repair", str(folder))
+        git("reset", "--quiet", folder=folder)
+
+
+def _add_worktree(folder: Path, request: Request, *options: str) -> Path:
+    """A worktree of the commit beside a run's folder, without the hooks of this checkout (`dvc install`)."""
+    if not git("cat-file", "-t", request.commit, check=False):
+        git("fetch", "--quiet", "origin", request.commit)
+    beside = folder.with_name(f".{folder.name}.new")
+    remove(beside)
+    options = ("--quiet", "--force", "--detach", *options)
+    git("-c", f"core.hooksPath={os.devnull}", "worktree", "add", *options, str(beside), request.commit)
+    return beside
+
+
+def save_experiment(place: Place, request: Request, log: Log) -> None:
+    """Commit what a run has changed as a DVC experiment of its commit, here and at `origin`.
+
+    `dvc exp save` would do the same by way of references that all worktrees share, and so get in the way of another
+    run, or of the user's own `dvc exp run`.
+    """
+    from dvc.repo.experiments.refs import ExpRefInfo
+
+    folder, reference, me = place.folder, str(ExpRefInfo(request.commit, request.name)), getpass.getuser()
+    author: list[str] = []
+    for key, value in (("user.name", me), ("user.email", f"{me}@{platform.node()}")):
+        author += ["-c", f"{key}={git('config', key, check=False) or value}"]
+    git("add", "--all", "--", *(path for path in SAVED if (folder / path).exists()), folder=folder)
+    tree, message = git("write-tree", folder=folder), f"dvc: experiment {request.name}"
+    made = git(*author, "commit-tree", tree, "-p", request.commit, "-m", message, folder=folder)
+    git("update-ref", reference, made)
+    if git("remote", "get-url", "origin", check=False):
         try:
-            dvc(place, "exp", "push", "--force", "--no-cache", remote, request.name, log=log)
-        except StageFailed as error:
+            git("push", "--quiet", "--force", "--no-verify", "origin", f"{reference}:{reference}")
+        except UserError as error:
             log(f"warning: {error}; `dvc exp push origin {request.name}` in {ROOT} does it later")
-
-
-def pulls(place: Place) -> bool:
-    """Whether a run takes what ran elsewhere from a store."""
-    return (place.folder / ".git" / MARK).exists()
+    log(f"experiment {request.name}: `dvc exp branch {request.name} BRANCH` makes a branch of it")
 
 
 @contextlib.contextmanager
-def _alone(folder: Path, request: Request, log: Log) -> Iterator[None]:
-    """Wait for a run of the same name; say for whom."""
+def _exclusive(folder: Path, request: Request, log: Log) -> Iterator[None]:
+    """Wait for a run of the same name, and log which process it waits for."""
     lock = folder.parent / ".locks" / folder.name
-    said = False
-    while True:
+    with contextlib.ExitStack() as held:
         try:
-            with lock_folder(lock):
-                yield
-                return
+            held.enter_context(lock_folder(lock))
         except Busy as error:
-            if Path(error.where) != lock:
-                raise
-            if not said:
-                log(f"{request}: waits for the same run, which {error.found.removeprefix('is ')}")
-                said = True
-            time.sleep(EVERY)
-
-
-def _make(beside: Path, request: Request, log: Log) -> None:
-    """Clone, and set: what is killed here, or whose settings are refused, has no name yet and is no checkout."""
-    commit = request.commit
-    git("clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(beside))
-    origin = git("remote", "get-url", "origin", check=False) or str(ROOT)
-    if "://" not in origin and (ROOT / origin).exists():
-        origin = str((ROOT / origin).resolve())
-    git("remote", "set-url", "origin", origin, folder=beside)
-    if not git("cat-file", "-t", commit, folder=beside, check=False):
-        git("fetch", "--quiet", "origin", commit, folder=beside)
-    git("checkout", "--quiet", "--detach", commit, folder=beside)
-    for key, value in (("name", getpass.getuser()), ("email", f"{getpass.getuser()}@{platform.node()}")):
-        if not git("config", f"user.{key}", folder=beside, check=False):
-            git("config", f"user.{key}", value, folder=beside)
-    if git("status", "--porcelain", "--untracked-files=no", check=False):
-        log(f"the checkout has changes that are not committed: this run is of {commit[:12]}, without them")
-    if dvc_store.share(ROOT, beside):
-        write_atomic(beside / ".git" / MARK, "")
-    _set(Place(beside, _variables(beside)), request, log)
+            log(f"{request}: waits for the same run, which {error.found}")
+            held.enter_context(lock_folder(lock, math.inf))
+        yield
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    """What the processes of a run find in their environment: its own code and state, this checkout's record of runs."""
+    """The environment of a run's processes: its own code and DVC state, this checkout's downloads and MLflow."""
     return {
         "DVC_SITE_CACHE_DIR": str(folder / ".dvc-site"),
         COPIES_IN: os.environ.get(COPIES_IN) or str(ROOT / COPIES),
@@ -193,30 +210,14 @@ def _variables(folder: Path) -> dict[str, str]:
     }
 
 
-def _set(place: Place, request: Request, log: Log) -> None:
-    """Put settings into params.yaml as `dvc exp run -S` does, and have the commit's own reader check them."""
-    if not request.settings:
-        return
-    from pipelines.config.settings_file import read
-
-    values = read(place.folder / "params.yaml")
-    changes = []
-    for key, value in request.settings:
-        section: Any = values
-        for part in key.split("."):
-            section = section.get(part, ...) if isinstance(section, Mapping) else ...
-        changes += ["--set-param", f"{'+' if section is ... else ''}{key}={value}"]
-    dvc(place, "exp", "run", *changes, "--single-item", f"{dvc_store.PIPELINE}:inputs", log=log)
-
-
-def own_files(values: Any, folder: Path) -> None:
-    """Link files of yours, named relative to the project and not held by git, from this checkout into a run's."""
+def link_own_files(values: Any, folder: Path) -> None:
+    """Link your files, named in `values` relative to the project and not tracked by git, into a run's folder."""
     if isinstance(values, Mapping | list):
         for value in values.values() if isinstance(values, Mapping) else values:
-            own_files(value, folder)
+            link_own_files(value, folder)
         return
     path = Path(values) if isinstance(values, str) and "\n" not in values else Path()
-    if not path.parts or path.is_absolute() or ".." in path.parts or path.parts[0] in ITS_OWN:
+    if not path.parts or path.is_absolute() or ".." in path.parts or path.parts[0] in OUTPUTS:
         return
     there = Path()
     for part in path.parts:
@@ -230,26 +231,21 @@ def own_files(values: Any, folder: Path) -> None:
 
 
 def ask(place: Place, *arguments: str) -> list[str]:
-    """The lines that a command of the run's own code prints; StageFailed with its sentence if it fails."""
+    """The output lines of a command of the run's own code. Raises StageFailed, with its sentence, if it fails."""
     printed: list[str] = []
     run([sys.executable, "-m", "pipelines", *arguments], " ".join(arguments), place, printed.append)
     return "\n".join(printed).split("\n")
 
 
 def params(place: Place, *arguments: str) -> dict[str, Any]:
-    """What `python -m pipelines params` of the run's own code prints."""
+    """The output of `python -m pipelines params` of the run's own code."""
     printed = ask(place, "params", *arguments)
-    found: dict[str, Any] = json.loads("\n".join(printed[printed.index("{") :]))  # warnings may come before
-    return found
-
-
-def dvc(place: Place, *arguments: str, log: Log) -> None:
-    """A command of DVC there."""
-    run([sys.executable, "-m", "dvc", *arguments], f"dvc {' '.join(arguments[:2])}", place, log)
+    values: dict[str, Any] = json.loads("\n".join(printed[printed.index("{") :]))  # warnings may come first
+    return values
 
 
 def git(*arguments: str, folder: Path | None = None, check: bool = True) -> str:
-    """What git prints; without `check` nothing where it fails."""
+    """Git's output. A failure raises UserError or, without `check`, gives an empty text."""
     where = folder or ROOT
     try:
         done = subprocess.run(["git", "-C", str(where), *arguments], capture_output=True, text=True, check=False)

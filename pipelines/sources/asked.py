@@ -3,7 +3,7 @@
 1. parquet, .conll and SQuAD's own JSON as everywhere else; anything else line by line
 2. the first line tells: an object is JSON lines; known column names are the header of a table; else there is none, and
    a line is as many columns as the model reads, or plain text
-3. the record becomes a row (electra/asking.py); the first that cannot is a BadInput with its file, line and reason
+3. the record becomes a row (electra/inference.py); the first that cannot is a BadInput with its file, line and reason
 """
 
 import itertools
@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from electra.asking import Asked, as_row
-from electra.asking import of as form_of
 from electra.data.text import Rejected
 from electra.errors import BadInput
 from electra.finetuning.tasks import SquadTask, Task
+from electra.inference import InputSchema, as_row, input_schema
 from pipelines.sources import own, squad
 from pipelines.sources.glue import LAYOUTS
 from pipelines.sources.local import Lines, decoded, decoded_lines
@@ -31,14 +30,14 @@ USUAL = {"text", "content", "body", "review", "title", "sentence", "sentence1", 
 OFFICIAL = re.compile(rb'\s*\{\s*"(version|data)"')
 
 
-def of(task: Task) -> Asked:
+def of(task: Task) -> InputSchema:
     """What the texts of a row may be called; GLUE's as in its official files."""
     layout = LAYOUTS.get(task.name)
     columns = () if layout is None else (layout.a,) if layout.b is None else (layout.a, layout.b)
-    return form_of(task, columns)
+    return input_schema(task, columns)
 
 
-def read(asked: Asked, name: str) -> Iterator[Row]:
+def read(asked: InputSchema, name: str) -> Iterator[Row]:
     """The rows of a file, or of standard input for `-`; raises BadInput for the first that cannot be answered."""
     seen: dict[str, str] = {}
     for number, (where, record) in enumerate(_records(asked, name)):
@@ -49,7 +48,7 @@ def read(asked: Asked, name: str) -> Iterator[Row]:
         yield row
 
 
-def _records(asked: Asked, name: str) -> Iterator[tuple[str, Any]]:
+def _records(asked: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
     path = Path(name)
     if name == "-":
         yield from _by_line(asked, decoded(read_stream(_standard_input(), "standard input"), "standard input"), name)
@@ -94,7 +93,7 @@ def _whole(records: Iterator[own.Record]) -> Iterator[tuple[str, Any]]:
         yield where, record
 
 
-def _by_line(asked: Asked, lines: Lines, name: str) -> Iterator[tuple[str, Any]]:
+def _by_line(asked: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str, Any]]:
     """JSON lines, a table with a header, or lines without one."""
     shown_name = "standard input" if name == "-" else name
     first = next((item for item in lines if isinstance(item, Rejected) or item[1].strip()), None)

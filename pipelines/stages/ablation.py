@@ -22,8 +22,9 @@ from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
 from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import Params, settings_digest
+from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import code_deps, verified
+from pipelines.stages import verified
 from pipelines.stages.arms import END, Arm, ArmTask, Result, keeping, slots, try_one
 from pipelines.stages.pretrain import ModelRows
 
@@ -60,7 +61,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         "provenance": {
             "settings_digest": settings_digest(name, params),
             "tokenizer_sha256": rows.tokenizer.identity,
-            "code_digest": digest(code_deps.code("ablation")),
+            "code": digest(code_deps.code("pretrain"), code_deps.code("finetune")),
         },
         "arms": results,
     }
@@ -119,7 +120,7 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
         warmup=min(config.stage_steps(count), scaled(old.warmup)),
         log_every=scaled(old.log_every),
         eval_every=scaled(old.eval_every),
-        eval_minutes=0.0,  # curves that are drawn together have their points at the same steps
+        min_eval_interval_minutes=0.0,  # curves that are drawn together have their points at the same steps
         save_every=scaled(old.save_every),
     )
     return dataclasses.replace(config, pretrain=pretrain)

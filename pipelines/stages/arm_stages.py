@@ -3,8 +3,8 @@
 `python -m pipelines ablation table5 --only electra-seed1` does the one and leaves what it made as an out of DVC; the
 ablation itself then finds it and does the rest. DVC's stages are written by code, since its templates know no grids:
 
-    pipelines/arms/table5/dvc.yaml                    arm@electra-seed1, ... with what the ablation's stage depends on
-    build/arms/table5/electra-seed1/<key>/<made of>/  what lies in runs/arms/<key>/<made of>
+    pipelines/arms/table5/dvc.yaml               arm@electra-seed1, ... with what the ablation's stage depends on
+    build/arms/table5/electra-seed1/<run>/       what lies in runs/arm/<run>
 """
 
 import statistics
@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from electra.config import nearest, plain
 from electra.errors import BadConfig, NonFinite
 from electra.files import atomic_folder, link_or_copy, write_json
+from electra.storage.run_dir import RUNS
 from pipelines.config.params import Params
 from pipelines.tracking import Tracker
 
@@ -67,18 +68,15 @@ def run(name: str, only: str, params: Params, tracker: Tracker) -> None:
         tracker.metrics(record["step"], {f"valid/{key}": value for key, value in record.items() if key != "step"})
     scores = result["scores"][f"{END:g}"]
     tracker.summary({**scores, "average": statistics.fmean(scores.values())} if scores else {})
-    made = Path(arm.key) / result["fingerprint"]
     with atomic_folder(OUTS / name / only) as out:
-        _link(arm.folder.parent / made, out / made)
+        _link(RUNS / "arm" / result["run"], out / result["run"])
 
 
 def adopt() -> None:
     """Put the arms that ran as stages of their own, wherever and for whichever ablation, to where ablations look."""
-    from pipelines.stages.arms import STATE
-
-    for made in sorted(OUTS.glob("*/*/*/*/arm.json")):
-        home = STATE / made.parent.relative_to(made.parents[2])
-        if not home.exists():
+    for made in sorted(OUTS.glob("*/*/*/arm.json")):
+        home = RUNS / "arm" / made.parent.name
+        if not any(home.glob("[!.]*")):
             home.parent.mkdir(parents=True, exist_ok=True)
             with atomic_folder(home) as folder:
                 _link(made.parent, folder)

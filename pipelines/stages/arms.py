@@ -1,12 +1,11 @@
 """One arm of an ablation with one seed: pre-train it, keep its encoder, fine-tune it on the tasks.
 
-An arm's folder, runs/arms/<key>, is named after its full settings, so that ablations which share an arm share its
-training; the folder inside after these with its data and code, so that other code deletes nothing. Once trained it
-holds `point-<fraction>/` (encoders: the end is 1) and arm.json; checkpoints are removed.
+An arm's folder is named after its settings and data, so that ablations which share an arm share its training. Once
+trained it holds `point-<fraction>/` (encoders: the end is 1) and arm.json; checkpoints are removed.
 
-    runs/arms/<key>/<fingerprint>/run-50/    checkpoints, while it trains, every 50 steps
-    runs/arms/<key>/<fingerprint>/point-1/   a Hugging Face folder
-    runs/arms/<key>/<fingerprint>/tasks/     fine-tunings, each a finished folder (electra/finetuning/runs/plan.py)
+    runs/arm/<fingerprint>/run-50/    checkpoints, while it trains, every 50 steps
+    runs/arm/<fingerprint>/point-1/   a Hugging Face folder
+    runs/arm/<fingerprint>/tasks/     fine-tunings, each a finished folder (electra/finetuning/runs/plan.py)
 """
 
 import dataclasses
@@ -22,7 +21,7 @@ from electra.card import model_card
 from electra.config import digest, plain
 from electra.devices import default_device, use_own_gpu
 from electra.errors import BadConfig, NonFinite, UserError
-from electra.files import hold_folder, remove
+from electra.files import read_object, remove
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import FinetuneConfig
@@ -30,17 +29,18 @@ from electra.nn.weights import config_json, encoder_tensors, verify_folder, writ
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.phases import positions
 from electra.pretraining.trainer import Launch, Trained
+from electra.storage import run_dir
+from electra.storage.fingerprint import changed_files
 from electra.storage.manifest import read_sealed, verify_manifest, write_sealed
 from electra.storage.tensors import read_tensors, require_fit
 from pipelines.config.params import Params
+from pipelines.runtime import code_deps
 from pipelines.runtime.announce import Announcer
 from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import code_deps
 from pipelines.stages.pretrain import ModelRows
 
 Result = dict[str, Any]
 END = 1.0
-STATE = Path("runs/arms")
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,6 @@ class Arm:
     def key(self) -> str:
         """A hash of the settings that bear on the result."""
         return digest(of_config(self.config), self.config.pretrain.init_from, self.tokens)
-
-    @property
-    def folder(self) -> Path:
-        """Where its state is, whatever data and code it was made with."""
-        return STATE / self.key
 
     @property
     def run(self) -> str:
@@ -100,7 +95,9 @@ def keeping(config: ElectraConfig, points: tuple[float, ...]) -> ElectraConfig:
         return config
     every = max(1, round(steps * min(points)))
     kept = max(2, math.ceil(steps / every) + 1)
-    return dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, save_every=every, keep=kept))
+    return dataclasses.replace(
+        config, pretrain=dataclasses.replace(config.pretrain, save_every=every, keep_checkpoints=kept)
+    )
 
 
 def try_one(unit: Unit) -> Result | str:
@@ -126,12 +123,12 @@ def slots(workers: int) -> int:
 
 def do(arm: Arm, tasks: tuple[ArmTask, ...], params: Params) -> Result:
     """Train and fine-tune here whatever of it is not finished; scores by point and task, in points of 100."""
-    with hold_folder(arm.folder, math.inf):
-        record = train(arm, params)
-        home = arm.folder / record["fingerprint"]
+    rows = ModelRows(params, arm.tokens, arm.config)
+    with run_dir.RunFolder(arm_folder(arm, params), patience=math.inf) as held:
+        home, record = held.path, train(arm, rows, held)
         scores: dict[str, dict[str, float]] = {}
         faults, seen = [], {}
-        device, code = default_device().type, code_deps.finetuning()
+        device, code = default_device().type, code_deps.code("finetune")
         for task in tasks:
             config = scored_only(task.config, arm.seed)
             for point in task.points:
@@ -144,7 +141,7 @@ def do(arm: Arm, tasks: tuple[ArmTask, ...], params: Params) -> Result:
                 seen[task.name] = done["train_rows"]
                 if done["failed"] and point == END:  # before that it need not have learnt anything
                     faults.append(f"{task.name}, seed {arm.seed}: {done['failed']}")
-    return {**record, "scores": scores, "faults": faults, "train_rows": seen}
+    return {**record, "run": home.name, "scores": scores, "faults": faults, "train_rows": seen}
 
 
 def scored_only(config: FinetuneConfig, seed: int) -> FinetuneConfig:
@@ -153,12 +150,22 @@ def scored_only(config: FinetuneConfig, seed: int) -> FinetuneConfig:
     return dataclasses.replace(config, seeds=(seed,), **alike)  # type: ignore[arg-type]
 
 
-def finished(arm: Arm, fingerprint: str) -> Result | None:
-    """The record of an arm that is trained, with every point that is asked for; else None."""
-    home = arm.folder / fingerprint
+def arm_folder(arm: Arm, params: Params) -> Path:
+    """Where the run of an arm's settings and data lies."""
+    return run_dir.folder_of("arm", ModelRows(params, arm.tokens, arm.config).fingerprint(arm.config))
+
+
+def measured(home: Path) -> set[tuple[str, float]]:
+    """The tasks that were fine-tuned from an arm's encoders, and the points at which these were taken."""
+    made = home.glob("tasks/*/*/MANIFEST.json")
+    return {(read_object(path)["entry"].rpartition("-pretrained-")[0], float(path.parts[-3])) for path in made}
+
+
+def finished(arm: Arm, home: Path) -> Result | None:
+    """The record of an arm that is trained by this code, with every point that is asked for; else None."""
     try:
         record = read_sealed(home / "arm.json")
-        if record.get("fingerprint") != fingerprint:
+        if changed_files(record["code"][-1][1], code_deps.code("pretrain")):
             return None
         for point in (*arm.points, END):
             verify_folder(home / f"point-{point:g}", model=arm.key, part=f"point-{point:g}")
@@ -169,13 +176,16 @@ def finished(arm: Arm, fingerprint: str) -> Result | None:
     return record
 
 
-def train(arm: Arm, params: Params) -> Result:
-    """Pre-train an arm and keep its encoders, or read what is there."""
-    rows = ModelRows(params, arm.tokens, arm.config)
-    fingerprint = digest(rows.fingerprint(arm.config))
-    if record := finished(arm, fingerprint):
+def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
+    """Pre-train an arm and keep its encoders, or read what is there; what other code has finished is archived."""
+    if record := finished(arm, held.path):
         return record
-    home = arm.folder / fingerprint
+    if (held.path / "arm.json").exists():
+        why = "finished by other code, or damaged"
+        print(f"{arm.title}: {why}, so trained anew; the old one is {held.archive()}", file=sys.stderr, flush=True)
+    home, fingerprint = held.path, rows.fingerprint(arm.config)
+    run_dir.name_run(home, arm.title, fingerprint)
+    run_dir.adopt(home / arm.run, fingerprint, sorted(run_dir.RUNS.glob(f"arms/{arm.key}/*/{arm.run}")))
     launch = Launch(title=arm.title, bar=ProgressBar, announce=Announcer())
     trained = rows.train(arm.config, home / arm.run, log=lambda step, numbers: None, launch=launch)
     facts = rows.facts(arm.config, trained)
@@ -183,7 +193,7 @@ def train(arm: Arm, params: Params) -> Result:
     for point in arm.points:
         export(arm, home, trained, rows, point)
     record = {
-        "fingerprint": fingerprint,
+        "code": trained.code,
         "history": trained.history,
         "steps": trained.steps,
         "flops": facts["flops"],

@@ -22,10 +22,11 @@ from electra.config import digest
 from electra.data.text import CleaningConfig, Document, QuarantineConfig, clean
 from electra.errors import OutOfRoom
 from electra.files import lock_folder, remove, room, sha256_file, write_json
+from electra.storage.run_dir import RUNS, folder_of, name_run
+from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import tell_loss
-from pipelines.runtime.work_units import Shown, finish_units
+from pipelines.runtime.work_units import MadeOf, Shown, finish_units, versions
 from pipelines.sources import CorpusConfig, documents, preview
-from pipelines.stages import code_deps
 from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ HOPELESS = 1000  # bad rows in one unit: then it is asked at once whether they a
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
     """The stage: params.yaml `corpora.<name>` → build/corpus/<name>, results/corpus/<name>.json."""
     folder = Path("build/corpus") / name
-    metrics = gather(params.corpora[name], f"corpora.{name}", folder, Path("runs") / f"corpus-{name}" / "work")
+    metrics = gather(params.corpora[name], f"corpora.{name}", folder)
     noted = Path("results/corpus") / f"{name}.json"
     write_json(noted, metrics)
     bad, details, key = metrics["quarantined"], folder / "quarantine.jsonl", f"corpora.{name}"
@@ -51,19 +52,34 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     tracker.dataset(f"corpus/{name}", sha256_file(folder / "MANIFEST.json"), "corpus")
 
 
-def gather(config: CorpusConfig, where: str, folder: Path, work: Path) -> dict[str, Any]:
-    """Write a corpus's documents to `folder`; return what was read, kept and dropped; `work` keeps finished units."""
+def run_folder(name: str, params: "Params") -> Path:
+    """Where the finished units of a corpus's present settings and input lie until it is complete."""
+    with lock_folder(scratch := RUNS / "corpus" / f".{name}"):
+        return folder_of("corpus", _fingerprint(*documents.plan(params.corpora[name], f"corpora.{name}", scratch)))
+
+
+def _fingerprint(resolved: CorpusConfig, units: list[documents.Unit]) -> str:
+    return digest(resolved, [unit.state() for unit in units])
+
+
+def gather(config: CorpusConfig, where: str, folder: Path, runs: Path = RUNS) -> dict[str, Any]:
+    """Write a corpus's documents to `folder`; return what was read, kept and dropped; `runs` has unfinished ones."""
     check_room(config, where, folder)
     for hint in preview.look(config, where).hints:
         print(f"hint: {hint}", file=sys.stderr)
-    with lock_folder(work):
-        resolved, units = documents.plan(config, where, work)
-        fingerprint = digest(resolved, [unit.state() for unit in units], code_deps.code("corpus"))
+    name = where.rpartition(".")[2]
+    with lock_folder(scratch := runs / "corpus" / f".{name}"):
+        resolved, units = documents.plan(config, where, scratch)
+        made = MadeOf(_fingerprint(resolved, units), code_deps.version("corpus"))
+        work = folder_of("corpus", made.fingerprint, runs)
+        name_run(work, name, made.fingerprint)
         jobs = [ReadJob(unit, config.cleaning, config.quarantine) for unit in units]
         sizes = [max(1, unit.bytes) for unit in units]
-        counts = finish_units(work, fingerprint, read_unit, jobs, Shown(where, sizes, "documents"))
-        metrics = collect(resolved, units, counts, where, work, folder)
-        remove(work)
+        with lock_folder(work):
+            counts = finish_units(work, made, read_unit, jobs, Shown(where, sizes, "documents"))
+            metrics = collect(resolved, units, counts, where, work, folder) | {"code": versions(counts)}
+            remove(work)
+        remove(scratch)
     return metrics
 
 

@@ -2,7 +2,7 @@
 
 It leaves build/glue/M (predictions, leaderboard files, kept models) and results/M/glue.json.
 
-State is in runs/glue-M: one whole folder for each (task, arm, seed) that is done, which a second start does not repeat.
+Each (task, arm, seed) that is done is a folder in runs/finetune, which a second start does not repeat.
 """
 
 import sys
@@ -23,13 +23,16 @@ from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.runs.solve import Record
 from electra.finetuning.task_registry import kind_of
-from electra.finetuning.tasks import FinetuneConfig, SquadTask, Stack, Task
+from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task
 from electra.storage.manifest import write_manifest
+from electra.storage.run_dir import RUNS
 from electra.workers import worker_count
 from pipelines.config.params import Params
+from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import baselines, code_deps, verified
+from pipelines.stages import baselines, verified
 
+FINETUNING = RUNS / "finetune"
 Records = dict[str, list[Record]]  # by task
 SUFFIXES = {
     "dev.jsonl": ".jsonl",
@@ -43,11 +46,10 @@ SUFFIXES = {
 def run(name: str, params: Params, tracker: Any) -> None:
     """The stage: every task, arm and seed; then predictions and scores in one go."""
     config, configs = params.finetunings[name], configs_of(name, params)
-    state = Path("runs") / f"glue-{name}"
     encoder, rows = verified.encoder(config.model, params), verified.task_rows(config.tasks)
-    jobs = plan_glue(configs, rows, encoder, state, stack=params.finetune.stack)
+    jobs = plan_glue(configs, rows, encoder, FINETUNING)
     together = [task for task, settings in configs.items() if settings.ensemble]
-    with lock_folder(state):
+    with lock_folder(FINETUNING / f".glue-{name}"):
         records = run_jobs(jobs, workers(params, config.model), f"glue {name}", tracker, score_in(jobs))
         with atomic_folder(Path("build/glue") / name) as folder:
             gather(jobs, folder, SUFFIXES)
@@ -81,9 +83,7 @@ def configs_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
     return {task: params.finetune.resolve(task, changes, where, own) for task in chosen}
 
 
-def plan_glue(
-    configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path, state: Path, *, stack: Stack = "auto"
-) -> list[Job]:
+def plan_glue(configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path, state: Path) -> list[Job]:
     """The jobs of tasks, in an order in which one that starts from another comes after it."""
     starts = {config.start for config in configs.values()}
     jobs: list[Job] = []
@@ -99,8 +99,7 @@ def plan_glue(
             device=device(),
             before=before,
             keep=keep,
-            stack=stack,
-            code=code_deps.finetuning(),
+            code=code_deps.code("finetune"),
         ).jobs()
     return jobs
 
@@ -223,9 +222,8 @@ def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
     return {
         "config_digest": digest({job.name: plain(job.config) for job in jobs}),
         "rows_sha256": {job.task.name: job.data for job in jobs},
-        "code_digest": code_deps.finetuning(),
+        "code": code_deps.version("finetune"),
         "device": device(),
         "threads_per_run": 1,
-        **({"stacked": True} if any(job.together for job in jobs) else {}),
         "torch": torch.__version__,
     }

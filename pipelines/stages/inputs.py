@@ -1,15 +1,13 @@
-"""inputs: the hashes of all files that params.yaml names as own data → build/inputs/<section>/<name>.json.
+"""inputs SECTION NAME: the hashes of the files that an entry names as own data → build/inputs/<section>/<name>.json.
 
-DVC cannot look into globs, nor depend on files that only some entries have. So it runs this first, every time, and what
-reads own files depends on its entry here. A file is hashed again only when its size, times or inode are others
-than then (runs/inputs.json), so it takes a second. A file that is not there has no hash; the stage that needs it
-will say so. What URLs name is asked for its sizes and marks of versions, and not read; where the server is out of
-reach, those of before stand.
+DVC cannot look into globs, nor depend on files that only some entries have. So it runs this first, every time, for each
+entry that is needed, and what reads own files depends on its record here, which is empty for the sample world and the
+hub. A file is hashed again only when its size, times or inode have changed (runs/inputs.json). A file that is not
+there has no hash; the stage that needs it will say so. URLs are asked for sizes and versions, and not read; where the
+server is out of reach, the last answer stands.
 """
 
-import itertools
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,44 +25,39 @@ NOTES = Path("runs/inputs.json")
 LARGE = 1 << 30  # bytes to hash: then it is said why it takes a while
 
 
-def survey(params: Params) -> None:
-    """Write the hashes of every entry's files, and what its URLs name."""
-    before = read_notes(NOTES)
-    known = before.get("files", {})
-    named = {(section, name): found for section, name, found in entries(params)}
-    urls = _listings({each for found in named.values() for each in found if is_url(each)}, before.get("urls", {}))
-    stamps = {each: _stamp(Path(each)) for found in named.values() for each in found if not is_url(each)}
+def record(section: str, name: str, params: Params) -> None:
+    """Write the hashes of an entry's files, and what its URLs name."""
+    notes = {"files": {}, "urls": {}} | read_notes(NOTES)
+    known, found = notes["files"], files_of(section, name, params)
+    urls = _listings({each for each in found if is_url(each)}, notes["urls"])
+    stamps = {each: _stamp(Path(each)) for each in found if not is_url(each)}
     fresh = [path for path, stamp in stamps.items() if stamp and known.get(path, [None])[0] != stamp]
     if (size := sum(stamps[path][0] for path in fresh)) > LARGE:
         print(f"inputs: {len(fresh):,} files of {size / 1e9:,.1f} GB are new and hashed once", file=sys.stderr)
-    notes = {path: [stamp, None if path in fresh else known[path][1]] for path, stamp in stamps.items() if stamp}
-    for path in fresh:
-        notes[path][1] = sha256_file(Path(path))
-    for (section, name), found in named.items():
-        hashes = {each: notes[each][1] for each in found if each in notes}
-        facts = [[each, urls.get(each)] if is_url(each) else [Path(each).name, hashes.get(each)] for each in found]
-        write_json(FOLDER / section / f"{name}.json", facts)
-    if (now := {"files": notes, "urls": urls}) != before:
+    hashed = {path: [stamps[path], sha256_file(Path(path))] for path in fresh}
+    hashes = {path: (known | hashed)[path][1] for path, stamp in stamps.items() if stamp}
+    facts = [[each, urls.get(each)] if is_url(each) else [Path(each).name, hashes.get(each)] for each in found]
+    write_json(FOLDER / section / f"{name}.json", facts)
+    if (now := {"files": known | hashed, "urls": notes["urls"] | urls}) != notes:
         write_sealed(NOTES, now)
 
 
-def entries(params: Params) -> Iterator[tuple[str, str, list[str]]]:
-    """(section, name, files and URLs) of every entry that may read own files; none for the sample world and the hub."""
-    for name, corpus in params.corpora.items():
-        patterns = [source.files for source in corpus.sources if isinstance(source, LocalCorpus)]
-        yield "corpora", name, [each for pattern in itertools.chain(*patterns) for each in _found(pattern)]
-    for name, tokens in params.tokens.items():
-        tokenizer = tokens.tokenizer
-        yield "tokens", name, [tokenizer.file] if isinstance(tokenizer, VocabTokenizer) else []
-    for name, tasks in params.tasks.items():
-        found: list[str] = []
-        if isinstance(tasks, LocalTasks):
-            layouts = [each.path(split) for each in glue.LAYOUTS.values() for split in each.files]
-            found += _inside(tasks.glue, layouts)
-            found += _inside(tasks.squad, [file for each in squad.FILES.values() for file in each.values()])
-        elif isinstance(tasks, OwnTasks):
-            found += [file for each in tasks.tasks.values() for file in (each.train, each.dev, each.test) if file]
-        yield "tasks", name, found
+def files_of(section: str, name: str, params: Params) -> list[str]:
+    """The own files and URLs of an entry of corpora, tokens or tasks; none for the sample world and the hub."""
+    if section == "corpora":
+        sources = (source for source in params.corpora[name].sources if isinstance(source, LocalCorpus))
+        return [each for source in sources for pattern in source.files for each in _found(pattern)]
+    if section == "tokens":
+        tokenizer = params.tokens[name].tokenizer
+        return [tokenizer.file] if isinstance(tokenizer, VocabTokenizer) else []
+    tasks = params.tasks[name]
+    if isinstance(tasks, LocalTasks):
+        layouts = [each.path(split) for each in glue.LAYOUTS.values() for split in each.files]
+        squads = [file for each in squad.FILES.values() for file in each.values()]
+        return [*_inside(tasks.glue, layouts), *_inside(tasks.squad, squads)]
+    if isinstance(tasks, OwnTasks):
+        return [file for each in tasks.tasks.values() for file in (each.train, each.dev, each.test) if file]
+    return []
 
 
 def _inside(folder: str | None, files: list[str]) -> list[str]:

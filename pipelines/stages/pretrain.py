@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import io
 import os
 import sys
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 
 from electra.card import Use, model_card
-from electra.config import plain
+from electra.config import digest, plain
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
 from electra.errors import BadConfig, BadInput
@@ -30,20 +31,22 @@ from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.corruption import SpecialIds, mask
 from electra.pretraining.dataloader import Data, Feed, part
 from electra.pretraining.flops import encoder_flops, training_flops
-from electra.pretraining.generator import Generator
 from electra.pretraining.model import Batch, Pretraining
+from electra.pretraining.networks import Generator
 from electra.pretraining.phases import phases_of
 from electra.pretraining.trainer import Launch, Log, Trained, pretrain
+from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest, write_manifest
-from electra.storage.run_dir import ASIDE, VARIABLE
+from electra.storage.run_dir import CONTINUE, RUNS, adopt, entry_of, folder_of, name_run, newest
+from pipelines import again
 from pipelines.config.params import Params
+from pipelines.runtime import code_deps
 from pipelines.runtime.announce import Announcer
 from pipelines.runtime.mirror import mirrored
 from pipelines.runtime.out_of_memory import enough_memory
 from pipelines.runtime.processes import is_main
 from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import again, code_deps
 
 EXAMPLES, PROPOSALS = 12, 3
 _USES: dict[str, Use] = {"encoder": "embed", "discriminator": "replaced"}  # others are generators
@@ -54,11 +57,10 @@ def run(name: str, params: Params, tracker: Any) -> None:
     model = params.models[name]
     rows = ModelRows(params, model.tokens, model.electra())
     tracker.dataset(f"tokens/{model.tokens}", rows.digest, "pretrain")
-    folder, wish = Path("runs") / f"pretrain-{name}", origin(name, params)
-    launch = Launch(title=f"pretrain {name}", origin=wish, bar=ProgressBar, announce=Announcer())
-    owner = rows.fingerprint(model.electra())
-    with mirrored(folder, owner, bring=not wish):
-        trained = rows.train(model.electra(), folder, log=tracker.metrics, launch=launch, owner=owner)
+    run = open_run(name, rows.fingerprint(model.electra()))
+    launch = Launch(title=f"pretrain {name}", origin=origin(name, run, params), bar=ProgressBar, announce=Announcer())
+    with mirrored(run, rows.fingerprint(model.electra()), bring=launch.origin is None):
+        trained = rows.train(model.electra(), run, log=tracker.metrics, launch=launch)
     if not is_main():
         return
     facts, results = rows.facts(model.electra(), trained), Path("results") / name
@@ -69,14 +71,46 @@ def run(name: str, params: Params, tracker: Any) -> None:
     tracker.artifact(results / "pretrain.csv")
 
 
-def origin(name: str, params: Params) -> str:
-    """The run that the user wants continued, if it is one of this model's: a run's name names its model."""
-    wish = os.environ.get(VARIABLE, "")
-    model = wish.partition(ASIDE)[0].removeprefix("pretrain-")
-    if wish and model not in params.models:
-        expected = f"pretrain-{name}, or the name of a run that was set aside from it"
-        raise BadConfig(VARIABLE, f"is {wish!r}", expected, "`python -m pipelines runs` lists them")
-    return wish if model == name else ""
+def run_folder(name: str, params: Params) -> Path:
+    """Where the run of a model's present settings and data lies."""
+    config = params.models[name].electra()
+    return folder_of("pretrain", ModelRows(params, params.models[name].tokens, config).fingerprint(config))
+
+
+def open_run(name: str, fingerprint: Fingerprint) -> Path:
+    """The folder of a model's run, with its name in it; what a version before 0.3 left of it is renamed to it."""
+    run = folder_of("pretrain", fingerprint)
+    if is_main():
+        adopt(run, fingerprint, [RUNS / f"pretrain-{name}", *sorted(RUNS.glob(f"pretrain-{name}.aside-*"))])
+        name_run(run, name, fingerprint)
+    return run
+
+
+def runs_of(name: str) -> dict[str, Path]:
+    """The pre-training runs of a model, by the names of their folders; earlier versions' stand directly in runs/."""
+    runs = [run for run in sorted((RUNS / "pretrain").glob("[!.]*")) if entry_of(run) == name]
+    earlier = [RUNS / f"pretrain-{name}", *sorted(RUNS.glob(f"pretrain-{name}.aside-*"))]
+    return {run.name: run for run in [*runs, *earlier] if checkpoint.steps(run)}
+
+
+def origin(name: str, run: Path, params: Params) -> Path | None:
+    """The run that the user asks to continue, if it is one of this model's: named by its folder, or by the model.
+
+    A model's name stands for its only other run. Raises BadConfig for what names no run.
+    """
+    wish, known = os.environ.get(CONTINUE, ""), runs_of(name)
+    if wish in known:
+        return known[wish]
+    others = [other for folder, other in known.items() if folder != run.name]
+    if wish == name:
+        if (newest(run) or {}).get("continued"):
+            return None  # the same command has begun it already
+        if len(others) == 1:
+            return others[0]
+    elif not wish or wish in params.models or wish in {other.name for other in (RUNS / "pretrain").glob("*")}:
+        return None
+    listed = ", ".join(other.name for other in others) or "none has other settings"
+    raise BadConfig(CONTINUE, f"is {wish!r}", f"a run of {name} ({listed})", "`electra runs` lists them")
 
 
 class ModelRows:
@@ -111,17 +145,17 @@ class ModelRows:
         launch: Launch,
         owner: Fingerprint | None = None,
     ) -> Trained:
-        """Pre-train on these rows; `run` is found to be that of these settings, rows and code, or of `owner`."""
+        """Pre-train on these rows in the folder `run`, that of `fingerprint(config)` or of `owner`."""
         ids = self.tokenizer
         special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
         unigram = self._counts() if config.generator.kind == "unigram" else None
         data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others)
-        owner = self.fingerprint(config) if owner is None else owner
+        launch = dataclasses.replace(launch, code=code_deps.code("pretrain"))
         with enough_memory(config.pretrain):
-            return pretrain(config, data, run, owner, log=log, launch=launch)
+            return pretrain(config, data, run, owner or self.fingerprint(config), log=log, launch=launch)
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:
-        """What a run's result is a function of: settings, rows, tokenizer, first weights, code."""
+        """What a run's result is a function of, its code apart: settings, rows, tokenizer, first weights."""
         start = {"init_from": self._check_start(Path(config.pretrain.init_from))} if config.pretrain.init_from else {}
         phases = {"phases": {str(length): rows.digest for length, rows in self.others.items()}} if self.others else {}
         return start | {
@@ -130,7 +164,6 @@ class ModelRows:
             "train": self.train_rows.digest,
             "valid": self.valid_rows.digest,
             "tokenizer": self.tokenizer.identity,
-            "code": code_deps.code("pretrain"),
         }
 
     def tokenizer_files(self) -> dict[str, str]:
@@ -192,6 +225,7 @@ class ModelRows:
             "precision": trained.precision,
             "device": str(next(model.parameters()).device.type),
             "torch": torch.__version__,
+            "code": [{"step": step, "version": digest(code)} for step, code in trained.code],
             **({"continued": trained.continued} if trained.continued else {}),
         }
 

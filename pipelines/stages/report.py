@@ -12,13 +12,13 @@ OUT = Path("results/report")
 def run(name: str, params: Any, tracker: "Tracker") -> None:
     """Write results/report/{index.html, report.md, figures/, tables/, run.js}; `name` is not used."""
     from pipelines import report
-    from pipelines.report import findings, inputs
+    from pipelines.report import findings
 
-    index = report.build(params, OUT)
-    found = inputs.load(params)
+    inputs = report.build(params, OUT)
     for path in sorted((OUT / "figures").glob("*.svg")):
         tracker.figure(path)
-    for path in (index, OUT / "report.md"):
+    for path in (OUT / "index.html", OUT / "report.md"):
         tracker.artifact(path)
-    tracker.summary(findings.headline_numbers(found))
-    print(f"report: {index} ({len(found.missing)} things missing)" if found.missing else f"report: {index}")
+    tracker.summary(findings.headline_numbers(inputs))
+    missing = f" ({len(inputs.missing)} things missing)" if inputs.missing else ""
+    print(f"report: {OUT / 'index.html'}{missing}")

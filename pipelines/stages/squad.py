@@ -1,7 +1,7 @@
 """Fine-tune on SQuAD, pre-trained and from scratch: build/squad/M/<version> (answers, null scores), results/M/.
 
 The answers are in the official format and as they would be handed in: left empty where the null score is above the
-threshold. State is in runs/squad-M, as in the glue stage.
+threshold. Finished runs are in runs/finetune, as in the glue stage.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,9 @@ from electra.finetuning.runs.solve import answer_together
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params
-from pipelines.stages import code_deps, verified
-from pipelines.stages.glue import device, gather, label, place, provenance, run_jobs, score_in, workers
+from pipelines.runtime import code_deps
+from pipelines.stages import verified
+from pipelines.stages.glue import FINETUNING, device, gather, label, place, provenance, run_jobs, score_in, workers
 
 FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbest.json": "-nbest.json"}
 
@@ -26,7 +27,6 @@ def run(name: str, params: Params, tracker: Any) -> None:
     """The stage: every version, arm and seed; then answers and scores. Nothing where a source has no SQuAD."""
     config = params.finetunings[name]
     rows, encoder = verified.task_rows(config.tasks), verified.encoder(config.model, params)
-    state = Path("runs") / f"squad-{name}"
     jobs = []
     asked = params.squad_versions(name)
     for version in asked:
@@ -36,12 +36,11 @@ def run(name: str, params: Params, tracker: Any) -> None:
             params.finetune.resolve_squad(params.changes(name), f"recipes.{config.recipe}"),
             rows=rows / task,
             model=encoder,
-            state=state,
+            state=FINETUNING,
             device=device(),
-            stack=params.finetune.stack,
-            code=code_deps.finetuning(),
+            code=code_deps.code("finetune"),
         ).jobs()
-    with lock_folder(state):
+    with lock_folder(FINETUNING / f".squad-{name}"):
         records = run_jobs(jobs, workers(params, config.model), f"squad {name}", tracker, score_in(jobs))
         with atomic_folder(Path("build/squad") / name) as folder:
             gather(jobs, folder, FILES)

@@ -31,11 +31,12 @@ from electra.errors import BadInput, CorruptFile
 from electra.files import atomic_folder, lock_folder, readable, remove, room, sha256_file, write_json
 from electra.seeds import derive, permute
 from electra.storage.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
-from pipelines.runtime import remote_files
+from electra.storage.run_dir import RUNS, folder_of, name_run
+from pipelines import again
+from pipelines.runtime import code_deps, remote_files
 from pipelines.runtime.progress_bar import tell_loss
-from pipelines.runtime.work_units import Shown, finish_unit, finish_units
+from pipelines.runtime.work_units import MadeOf, Shown, finish_unit, finish_units, versions
 from pipelines.sources import hub
-from pipelines.stages import again, code_deps
 
 if TYPE_CHECKING:
     from pipelines.config.params import Params
@@ -49,7 +50,7 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     """The stage: params.yaml `tokens.<name>` → build/tokens/<name>, results/tokens/<name>.json."""
     config = params.tokens[name]
     folder, corpus = Path("build/tokens") / name, Path("build/corpus") / config.corpus
-    metrics = make_rows(config, f"tokens.{name}", corpus, folder, Path("runs") / f"tokens-{name}" / "work")
+    metrics = make_rows(config, f"tokens.{name}", corpus, folder)
     write_json(noted := Path("results/tokens") / f"{name}.json", metrics)
     tell_losses(config, f"tokens.{name}", metrics, noted)
     tracker.summary({key: value for key, value in metrics.items() if isinstance(value, int | float)})
@@ -76,20 +77,36 @@ def tell_losses(config: TokensConfig, where: str, metrics: dict[str, Any], noted
     tell_loss(where, unknown, characters, "characters", "became [UNK]", more)
 
 
-def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, work: Path) -> dict[str, Any]:
-    """Write tokenizer and rows to `folder`; return the counts; `work` keeps the tokenizer and finished shards."""
-    manifest = read_manifest(corpus, again("corpus", config.corpus), kind="corpus", name=config.corpus)
-    fingerprint = digest(config, manifest["files"], code_deps.code("tokens"))
+def run_folder(name: str, params: "Params") -> Path:
+    """Where the tokenizer and finished shards of these settings and their corpus lie until all are there."""
+    config = params.tokens[name]
+    return folder_of("tokens", _fingerprint(config, _manifest(config, Path("build/corpus") / config.corpus)))
+
+
+def _manifest(config: TokensConfig, corpus: Path) -> dict[str, Any]:
+    return read_manifest(corpus, again("corpus", config.corpus), kind="corpus", name=config.corpus)
+
+
+def _fingerprint(config: TokensConfig, manifest: dict[str, Any]) -> str:
+    return digest(config, manifest["files"])
+
+
+def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, runs: Path = RUNS) -> dict[str, Any]:
+    """Write tokenizer and rows to `folder`; return the counts; `runs` holds unfinished runs' shards."""
+    manifest = _manifest(config, corpus)
+    of = MadeOf(_fingerprint(config, manifest), code_deps.version("tokens"))
+    work = folder_of("tokens", of.fingerprint, runs)
+    name_run(work, where.rpartition(".")[2], of.fingerprint)
     shards = [shard["file"] for shard in manifest["shards"]]
     hashes = {name: manifest["files"][name]["sha256"] for name in shards}
     sizes = [manifest["files"][name]["bytes"] for name in shards]
     with lock_folder(work):
         made = work / "tokenizer"
-        trained = finish_unit(made, fingerprint, functools.partial(prepare_tokenizer, config, where, corpus, hashes))
+        trained = finish_unit(made, of, functools.partial(prepare_tokenizer, config, where, corpus, hashes))
         jobs = [PackJob(corpus / name, hashes[name], number, made, config) for number, name in enumerate(shards)]
-        counts = finish_units(work, fingerprint, pack_shard, jobs, Shown(where, sizes, "tokens"))
+        counts = finish_units(work, of, pack_shard, jobs, Shown(where, sizes, "tokens"))
         metrics = collect(config, where, manifest, counts, work, folder)
-        metrics["long_words"] = trained["long_words"]
+        metrics |= {"long_words": trained["long_words"], "code": versions([trained, *counts])}
         remove(work)
     return metrics
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.files import hold_folder, remove, rename
+from electra.files import lock_folder, remove, rename
 from pipelines.tracking import flatten, uri, warn
 from pipelines.tracking.event_log import Event
 from pipelines.tracking.lineage import git_state, whereabouts
@@ -55,7 +55,7 @@ def database(store: str) -> Iterator[str | None]:
         yield None
         return
     files = path.with_name("mlruns")
-    with hold_folder(files, FIRST_SECONDS):
+    with lock_folder(files, FIRST_SECONDS):
         if not path.exists():
             from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 

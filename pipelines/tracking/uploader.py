@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import Busy
-from electra.files import hold_folder
+from electra.files import lock_folder
 from pipelines.tracking import short, uri
 from pipelines.tracking.event_log import EventLog
 from pipelines.tracking.lineage import here
@@ -35,7 +35,7 @@ def upload(log: EventLog, ended: threading.Event, load: Load | None = None, pati
 
     `load` samples the machine's load, for points every ten seconds. Raises Busy if another process sends this log.
     """
-    with hold_folder(log.folder, patience):
+    with lock_folder(log.folder, patience):
         state = log.state()
         state.setdefault("git", about())
         if load or "hashes" not in state:  # `sync` may run in another checkout

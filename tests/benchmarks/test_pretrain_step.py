@@ -3,7 +3,6 @@
 import argparse
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ def test_rounds_of_arms_give_ratios_utilisation_memory_and_overhead(monkeypatch:
     del rounds[1]["peer-bf16"]  # as after a deadline
     found = pretrain_step.summary(config(**SMALL), rounds, cpu=True)
     assert set(found["ratios"]) == {"peer-fp32 / ours-fp32", "peer-bf16 / ours-fp32"}
-    assert all(ratio["process"]["min"] > 0 for ratio in found["ratios"].values())
+    assert all(ratio["process"]["lowest"] > 0 for ratio in found["ratios"].values())
     ours = found["arms"]["ours-fp32"]
     assert 0 < ours["utilisation"] < 1 and ours["first step seconds"] > 0 and "peak bytes" in ours
     assert set(ours["overhead"]) == {"data", "logging", "checkpoint", "share"}
@@ -41,23 +40,23 @@ def test_arms_that_disagree_are_not_timed() -> None:
         pretrain_arms.equal_losses(shifted, CPU)
 
 
-def test_each_arm_has_processes_of_its_own_until_the_deadline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_each_arm_has_processes_of_its_own_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
     turns = {"blocks": [(2.0, 2.0)], "bf16 peak": [1e12], "first step seconds": 1.0, "peak bytes": 5}
 
-    def child(out: Path, options: argparse.Namespace, deadline: float, *more: str) -> dict[str, Any]:
+    def child(options: argparse.Namespace, deadline: float, *more: str) -> dict[str, Any]:
         started.append(" ".join(more))
         return {"error": "CUDA out of memory"} if more[-1] == "peer-bf16" else dict(turns)
 
     monkeypatch.setattr(pretrain_step, "child", child)
     arms = ["ours-bf16", "peer-bf16", "compiled-bf16"]
     options = argparse.Namespace(rows=4, rounds=2, arms=arms)
-    found = pretrain_step.model("small", options, tmp_path, time.time() + 60)
+    found = pretrain_step.model("small", options, time.time() + 60)
     turn = [f"--one small --arm {arm}" for arm in arms]
     assert started == ["--one small", *turn, turn[0], turn[2]]  # what failed is not tried again
     assert found["errors"] == {"peer-bf16": "CUDA out of memory"} and found["skipped"] == []
     assert found["ratios"]["compiled-bf16 / ours-bf16"]["process"]["median"] == 1
-    assert pretrain_step.model("small", options, tmp_path, 0)["skipped"] == arms
+    assert pretrain_step.model("small", options, 0)["skipped"] == arms
 
 
 def test_batches_of_a_gpu_divide_the_presets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,7 @@ from electra.nn.encoder import Encoder
 from electra.nn.pretrained import architecture, network_tensors
 from electra.nn.scratch_init import fresh_encoder
 from electra.nn.weights import config_json, encoder_tensors, load_encoder, write_folder
-from electra.pretraining.discriminator import Discriminator
-from electra.pretraining.generator import Generator
+from electra.pretraining.networks import Discriminator, Generator
 
 TEXT = """the a chef cook cooked ate sold meal bread cat dog red is what who near ? . ,
 trade of tawen that tinker mopol corn dwells dornwick home clothes are black each day does eat"""

@@ -15,9 +15,11 @@ import transformers
 
 import electra
 from electra.errors import BadConfig, BadDevice, BadInput, CorruptFile
+from electra.finetuning.tasks import GLUE, SQUAD_2, Task
+from electra.inference import as_row, input_schema
 from electra.storage.tensors import read_tensors, write_tensors
 from tests.conftest import ROOT, environment
-from tests.electra.made_up_models import SEEN
+from tests.electra.made_up_models import CHUNKS, MOOD, SEEN
 
 TEXTS = ["The chef cooked the meal.", "a dog", "", "What is near the red cat, and who ate bread?"]
 
@@ -73,7 +75,7 @@ def test_many_texts_keep_their_order(models: Path, monkeypatch: pytest.MonkeyPat
     model = electra.load(models / "discriminator")
     texts = [" ".join(["cat", "the red dog"][k % 2] for k in range(n % 11)) for n in range(40)]
     vectors, judged = model.embed(texts), model.replaced(texts)
-    monkeypatch.setattr("electra.inference._AT_ONCE", 7)
+    monkeypatch.setattr("electra.inference._TEXTS", 7)
     np.testing.assert_allclose(model.embed(texts), vectors, atol=1e-6)
     for one, again in zip(judged, model.replaced(texts), strict=True):
         assert one.tokens == again.tokens
@@ -93,13 +95,6 @@ def test_a_long_text_is_cut_with_a_warning(models: Path) -> None:
     with pytest.warns(UserWarning, match="read up to 48") as told:
         assert len(model.replaced([long])[0].tokens) == SEEN - 2
     assert told[0].filename == __file__
-
-
-def test_a_model_does_not_train(models: Path) -> None:
-    for name in ("discriminator", "generator", "encoder", "cola", "squad2"):
-        model = electra.load(models / name)
-        assert not any(part.training for part in model.network.modules()), name
-        assert model.encoder.config.hidden == 32 and "2 x 32" in repr(model)
 
 
 def test_rows_are_answered_as_the_command_line_answers_them(models: Path) -> None:
@@ -174,6 +169,29 @@ def test_a_published_folder_needs_no_more_than_its_weights_and_vocabulary(models
     assert one["probabilities"] == dict(zip(["0", "1"], other["probabilities"].values(), strict=True))
 
 
+@pytest.mark.parametrize(
+    ("task", "official", "record", "found"),
+    [
+        (MOOD, (), {"body": " x "}, {"id": "5", "a": "x", "b": None}),
+        (MOOD, ("sentence",), {"a": "x", "number": 3}, {"id": "3", "a": "x", "b": None}),
+        (GLUE["rte"], (), {"a": "x", "b": "y"}, {"id": "5", "a": "x", "b": "y"}),
+        (GLUE["rte"], ("left", "right"), {"left": "x", "right": "y"}, {"id": "5", "a": "x", "b": "y"}),
+        (GLUE["cola"], (), {"a": "x", "id": "q"}, {"id": "q", "a": "x", "b": None}),
+        (CHUNKS, (), {"words": "x y"}, {"id": "5", "words": ["x", "y"]}),
+        (SQUAD_2, (), {"question": "x", "context": "y"}, {"id": "5", "question": "x", "context": "y"}),
+    ],
+)
+def test_records_become_rows(task: Task, official: tuple[str, ...], record: dict, found: dict) -> None:
+    row = as_row(input_schema(task, official), record, "5", "here")
+    assert {key: value for key, value in row.items() if key in {*found, "b"}} == found
+    assert row.get("label") is None and row.get("tags") is None
+
+
+def test_official_names_stand_before_a_and_b() -> None:
+    with pytest.raises(BadInput, match="here: has sentence; expected the columns left, right or a, b"):
+        as_row(input_schema(GLUE["rte"], ("left", "right")), {"sentence": "x"}, "5", "here")
+
+
 SENTENCES = {
     "nowhere": "nowhere: there is no such folder; expected the folder of one ELECTRA model; make it",
     ".": r"holds 9 models; expected the folder of one ELECTRA model; give one of them: .*chunks, .*discriminator",
@@ -236,11 +254,6 @@ def test_settings_that_are_not_there_are_sentences(models: Path) -> None:
         electra.load(models / "encoder").embed(["a"], pooling="sum")  # type: ignore[arg-type]
 
 
-def test_half_precision_is_close_and_is_not_the_same(models: Path) -> None:
-    full, half = (electra.load(models / "discriminator", precision=kind).embed(TEXTS) for kind in ("fp32", "bf16"))
-    assert half.dtype == np.float32 and 0 < np.abs(full - half).max() < 0.1
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_gives_what_the_cpu_gives(models: Path) -> None:
@@ -270,3 +283,8 @@ def test_nothing_of_the_workflow_is_imported_and_the_package_alone_imports_nothi
     assert done.stdout == "[] []\n"
     with pytest.raises(AttributeError, match="module 'electra' has no attribute 'lode'"):
         _ = electra.lode
+
+
+def test_half_precision_is_close_and_is_not_the_same(models: Path) -> None:
+    full, half = (electra.load(models / "discriminator", precision=kind).embed(TEXTS) for kind in ("fp32", "bf16"))
+    assert half.dtype == np.float32 and 0 < np.abs(full - half).max() < 0.1

@@ -35,14 +35,6 @@ def test_the_first_signal_interrupts_and_the_second_does_not_disturb(number):
     assert cleaned
 
 
-def test_an_interruption_is_not_caught_as_a_fault():
-    with pytest.raises(Interrupted), interruptible():
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        except Exception:
-            pytest.fail("caught")
-
-
 def test_a_request_that_nobody_heeded_is_handed_on():
     with pytest.raises(Interrupted), interruptible(), StopRequest() as stop:
         signal.raise_signal(signal.SIGTERM)

@@ -1,12 +1,12 @@
-"""Damaged params.yaml files, from a seed: one with every kind of section, changed in values or bytes."""
+"""params.yaml as it should not be: a file with every kind of section, damaged in its values and its bytes."""
 
 import functools
 import json
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from electra.config import plain
@@ -14,109 +14,85 @@ from electra.errors import UserError
 from pipelines.config.params import load
 from tests.conftest import ROOT
 
-
-class Raw(str):
-    """Written into the file as it is."""
-
-    __slots__ = ()
-
-
-VALUES: list[Any] = [None, True, -1, 0, 1, 0.5, 1e300, 10**40, "", "x", "-1", "mlm", "tiny", "../up", "é☃", "a\nb"]
-VALUES += [
-    [],
-    {},
-    [[]],
-    {"": {}},
-    {"kind": "local"},
-    {"kind": "own", "tasks": {}},
-    {"flops": -1},
-    [1, "a"],
-    "y" * 10**5,
+YAML_ALONE = [  # what JSON cannot say
+    *(".nan", "-.inf", "~", "1_000", "0o17", "1:30", "0x" + "f" * 5000, "9" * 5000, "2001-01-01", "2001-99-99"),
+    *("!!binary eA==", "!!set {a, b}", "!!bool x", "!!int x", "!!python/name:os.system x", "!unknown x", "*a"),
+    *('"\\0"', '"\\x1b[2J"', '"\\uD800"', "{? [a] : b}", "{<<: {a: -1}}"),
 ]
-VALUES += map(Raw, (".nan", "-.inf", "~", "1e-4", "1_000", "9" * 5000, "0o17", "1:30", "2001-01-01", "2001-99-99"))
-VALUES += map(
-    Raw, ("!!binary eA==", "!!set {a, b}", "!!bool x", "!!python/name:os.system x", "!!int x", "*a", "!unknown")
+KEYS = ["1", "~", "true", "2001-01-01", "1.5", "<<", "? [a]", '""', '"a.b"', '"a\\nb"', "k" * 2000]
+BYTES = [b"\xff", b"\x00", b"\xef\xbb\xbf", b"\t", b"\n---\n", b"%YAML 9.9\n", b"&a ", b"*a", b"{", b"}", b"[", b"]"]
+BYTES += [b": ", b"- ", b"'", b'"', b"|\n", b"#", b"!!str ", b"? ", b"\r", b"\xe2\x80\xa8", b"\xed\xa0\x80"]
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
 )
-VALUES += map(Raw, ("{? [a] : b}", "{<<: {layers: -1}}"))
-KEYS = [*map(Raw, ("1", "~", "true", "2001-01-01", "<<", "? [a]", '""', '"a.b"', '"a\\nb"', "k" * 2000)), "extra"]
-PIECES = [
-    b"\xff",
-    b"\x00",
-    b"\t",
-    b"\n---\n",
-    b"%YAML 9.9\n",
-    b"&a ",
-    b"*a",
-    b"{",
-    b"]",
-    b": ",
-    b"- ",
-    b"'",
-    b"|\n",
-    b"#",
-]
-PIECES += [b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xed\xa0\x80", b"? ", b"\r"]
+RAW = "raw:"  # such a string or key is written without its quotes
+VALUES = (
+    JSON
+    | st.sampled_from(YAML_ALONE).map(RAW.__add__)
+    | st.sampled_from([10**40, "mlm", "tiny", "../up", "y" * 100_000, ["cola", "cola"], {"kind": "own"}, {"flops": -1}])
+)
 
 
 @functools.cache
 def whole() -> str:
     """A part of the shipped file that loads quickly and has every kind of section, as JSON."""
     values: dict[str, Any] = YAML(typ="safe").load((ROOT / "params.yaml").read_text(encoding="utf-8"))
-    keep = {"models": ("tiny", "small"), "finetunings": ("tiny", "small", "electra-small")}
-    for section, names in {**keep, "ablations": ("training", "efficiency")}.items():
+    shorter = {"models": ("tiny", "small"), "finetunings": ("tiny", "small", "electra-small")}
+    for section, names in {**shorter, "ablations": ("training", "efficiency")}.items():
         values[section] = {name: values[section][name] for name in names}
     values["run"]["ablations"] = ["training"]
     values["tasks"]["mine"] = {"kind": "own", "tasks": {"topics": {"train": "a", "dev": "b", "labels": ["x", "y"]}}}
-    local = {"kind": "local", "files": ["a"], "weight": 1.0}
-    values["corpora"]["mixed"] = {"sources": [{"kind": "sample", "weight": 2.0}, local]}
+    sources = [{"kind": "sample", "weight": 2.0}, {"kind": "local", "files": ["a"], "weight": 1.0}]
+    values["corpora"]["mixed"] = {"sources": sources}
     return json.dumps(values)
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every (section or list, key or index) of the file."""
+    """Every (section or list, key or index)."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         yield value, key
         yield from places(inner)
 
 
-def written(value: Any, depth: int = 0) -> str:
-    """Values as YAML: two levels in lines, the rest in brackets; a `Raw` as it is."""
-    if isinstance(value, dict):
-        keys = (key if isinstance(key, Raw) else json.dumps(key) for key in value)
-        pairs = [f"{key}: {written(inner, depth + 1)}" for key, inner in zip(keys, value.values(), strict=True)]
-        indent = "\n" + "  " * depth
-        return indent + indent.join(pairs) if depth < 2 and pairs else f"{{{', '.join(pairs)}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(written(inner, 9) for inner in value)}]"
-    return value if isinstance(value, Raw) else json.dumps(value)
+def written(values: Any) -> str:
+    """Values as YAML, which JSON is; raw strings as they are."""
+    text = json.dumps(values, indent=1, default=str)
+    for raw in (*YAML_ALONE, *KEYS):
+        text = text.replace(json.dumps(RAW + raw), raw)
+    return text
 
 
-def generate(seed: int) -> tuple[bytes, str]:
-    """One bad file, and how it was damaged."""
-    dice = random.Random(seed)
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """The bytes of a file."""
     values = json.loads(whole())
-    kind = dice.choice(["delete", "value", "wrap", "rename", "add", "cut", "insert", "flip", "encoding"])
-    if kind in {"cut", "insert", "flip", "encoding"}:
-        content = written(values).encode()
-        at = dice.randrange(len(content))
-        if kind == "encoding":
-            return content.decode().encode(dice.choice(["utf-16", "utf-32", "utf-8-sig", "cp500"])), kind
-        if kind == "insert":
-            return content[:at] + dice.choice(PIECES) + content[at:], kind
-        flipped = bytes([content[at] ^ 1 << dice.randrange(8)])
-        return content[:at] + (flipped if kind == "flip" else b"") + content[at + dice.choice([1, 50]) :], kind
-    holder, key = dice.choice(list(places(values)))
-    if kind == "delete":
-        del holder[key]
-    elif kind == "wrap":
-        holder[key] = dice.choice([[holder[key]], {"a": holder[key]}, str(holder[key]), [holder[key]] * 2])
-    elif kind == "value" or not isinstance(holder, dict):
-        holder[key] = dice.choice(VALUES)
-    else:
-        name = dice.choice([*KEYS, f"{key}s", str(key)[1:]])
-        holder[name] = holder.pop(key) if kind == "rename" else dice.choice(VALUES)
-    return written(values).encode("utf-8", "surrogatepass"), kind
+    for _ in range(draw(st.integers(0, 3))):
+        found = list(places(values))
+        holder, key = found[draw(st.integers(0, len(found) - 1))]
+        how = draw(st.sampled_from(["delete", "replace", "wrap", "copy", "rename"]))
+        if how == "rename" and isinstance(holder, dict):
+            name = draw(st.sampled_from([RAW + each for each in KEYS]) | st.text(max_size=6))
+            holder[name] = holder.pop(key)
+        elif how == "delete":
+            del holder[key]
+        elif how == "wrap":
+            holder[key] = draw(st.sampled_from([[holder[key]], {"a": holder[key]}, str(holder[key])]))
+        elif how == "copy":
+            other, name = found[draw(st.integers(0, len(found) - 1))]
+            holder[key] = json.loads(json.dumps(other.get(name) if isinstance(other, dict) else other))
+        else:
+            holder[key] = draw(VALUES)
+    encoding = draw(st.sampled_from(["utf-8"] * 9 + ["utf-16", "utf-32", "utf-16-le", "utf-8-sig", "cp500"]))
+    content = written(values).encode(encoding, "replace")
+    if draw(st.booleans()):
+        return content
+    first = draw(st.integers(0, len(content)))
+    last = draw(st.sampled_from([first, first + 1, first + 50, len(content)]))
+    return content[:first] + draw(st.sampled_from(BYTES) | st.binary(max_size=2)) + content[last:]
 
 
 def outcome(path: Path) -> str:

@@ -1,23 +1,17 @@
-"""Rows as nobody should ask them, generated, and what must come of each: answers, or one sentence that says why not.
-
-`tests/pipelines/test_bad_predict.py` tries a few hundred, `python -m benchmarks.reliability --only
-rows` as many as it is told.
-"""
+"""Rows as nobody should ask them, generated, and what must come of each: answers, or one sentence that says why not."""
 
 import contextlib
 import gzip
 import io
 import json
-import random
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 import torch
+from hypothesis import strategies as st
 
 from electra.finetuning.folder import write_model
 from electra.finetuning.heads import Classifier
@@ -30,38 +24,47 @@ from tests.electra.made_up_models import write_base
 
 CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True, columns=("tokens",))
 MOOD = Task(name="mood", title="mood", labels=("a", "b"), metrics=("accuracy",), columns=("body",), id="number")
-COLUMNS = (
-    "a",
-    "b",
-    "sentence",
-    "sentence1",
-    "sentence2",
-    "body",
-    "number",
-    "id",
-    "tokens",
-    "words",
-    "question",
-    "context",
-)
-TEXTS = [
-    "the cat runs.",
-    "a dog is red",
-    "",
-    " ",
-    "\u00a0",
-    "\u0301",
-    "\ufeff",
-    "\x00",
-    "\t",
-    "漢字",
-    "x" * 3000,
-    "cab " * 300,
-    "[MASK]",
-    "\u202e",
-    "𝄞",
+MODELS = ("cola", "rte", "stsb", "mood", "chunks", "squad2")
+COLUMNS = "a b sentence sentence1 sentence2 body number id tokens words question context".split()
+DEEP = json.loads("[" * 900 + "]" * 900)
+ODD = ["", " ", "\u00a0", "\u0301", "\ufeff", "\x00", "\t", "漢字", "x" * 3000, "cab " * 300, "[MASK]", "\u202e", "𝄞"]
+NO_RECORDS = [
+    *('{"a": "x \\ud800"}', '{"question": "\\udfff", "context": "x"}', '{"a": 1e999}', "null", "[]", '"text"', "text"),
+    *("-DOCSTART- -X- O", "the B-NP", "premise\thypothesis", "<a>", "\r", "\x1a", '{"a": ' + "9" * 5000 + "}"),
+    *('{"a": ' + "[" * 100_000, "{" * 5000),
 ]
+
+TEXT = st.sampled_from(["the cat runs.", "a dog is red", *ODD])
+VALUE = TEXT | TEXT.map(str.split) | st.sampled_from([None, True, -1, 10**400, float("nan"), [[]], DEEP])
+RECORD = st.dictionaries(st.sampled_from(COLUMNS), VALUE, max_size=4).map(json.dumps)
+LINE = RECORD | st.lists(TEXT, max_size=3).map("\t".join) | st.sampled_from(NO_RECORDS)
+GOOD = [json.dumps({name: "the cat runs." for name in COLUMNS if name not in {"id", "number"}})] * 3
+QUESTIONS = st.tuples(VALUE, VALUE, VALUE, VALUE).map(
+    lambda v: [
+        json.dumps({"data": [{"paragraphs": [{"context": v[0], "qas": [{"id": v[1], "question": v[2]}, v[3]]}]}]})
+    ]
+)
+LINES = st.lists(LINE, max_size=5) | st.lists(LINE, max_size=1).map(GOOD.__add__) | QUESTIONS
 SUFFIXES = ("txt", "tsv", "jsonl", "json", "conll", "parquet", "txt.gz", "jsonl.gz", "")
+
+
+@st.composite
+def files(draw: st.DrawFn) -> tuple[str, bytes]:
+    """The name of a file and its bytes."""
+    suffix = draw(st.sampled_from(SUFFIXES))
+    if suffix == "parquet":
+        names = draw(st.sets(st.sampled_from(COLUMNS), min_size=1, max_size=4))
+        buffer = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.table({name: [draw(TEXT), None, "the cat"] for name in names}), buffer)
+        data = buffer.getvalue()
+    else:
+        encoding = draw(st.sampled_from(["utf-8"] * 6 + ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1"]))
+        data = "\n".join(draw(LINES)).encode(encoding, "replace")
+        data = gzip.compress(data, mtime=0) if suffix.endswith(".gz") else data
+    if draw(st.integers(0, 4)) == 0:
+        place = draw(st.integers(0, len(data)))
+        data = data[:place] + draw(st.sampled_from([b"", b"\xff", b"\x00", data[place + 1 :]]))
+    return f"rows.{suffix}".rstrip("."), data
 
 
 def models(root: Path) -> list[Path]:
@@ -75,81 +78,26 @@ def models(root: Path) -> list[Path]:
         write_model(root / task.name, network, task, plain, root / "base")
     write_model(root / "chunks", Tagger(load_encoder(root / "base"), 5, 40), CHUNKS, plain, root / "base")
     write_model(root / "squad2", SpanFinder(load_encoder(root / "base"), squad), SQUAD_2, squad, root / "base")
-    return [root / name for name in ("cola", "rte", "stsb", "mood", "chunks", "squad2")]
+    return [root / name for name in MODELS]
 
 
-def value(draw: random.Random) -> Any:
-    """Anything that JSON can hold, and some that it should not."""
-    kind = draw.randrange(14)
-    if kind < 7:
-        return draw.choice(TEXTS)
-    deep: Any = draw.choice([[], "x"])
-    for _ in range(draw.choice([1, 3, 900])):
-        deep = [deep]
-    return [draw.choice(TEXTS).split(), None, True, -1, 10**400, deep, float("nan")][kind - 7]
-
-
-def line(draw: random.Random) -> str:
-    """One line: an object, a table's row, its header, or noise."""
-    kind = draw.randrange(10)
-    record = {column: value(draw) for column in draw.sample(COLUMNS, draw.randrange(5))}
-    if kind < 4:
-        return json.dumps(record, ensure_ascii=draw.random() < 0.3)
-    if kind < 6:
-        return "\t".join(draw.choice(TEXTS) for _ in range(draw.randrange(4)))
-    if kind < 7:
-        return "\t".join(record)
-    return draw.choice([
-        '{"a": "x \\ud800"}', '{"question": "\\udfff", "context": "x"}', '{"a": ' + "[" * 100_000, "{" * 5000, '{"a": ' + "9" * 5000 + "}",  # noqa: E501
-        '{"a": 1e999}', "null", "[]", '"text"', "-DOCSTART- -X- O", "the B-NP", "text", "premise\thypothesis", "<a>", "\r", "\x1a",  # noqa: E501
-    ])  # fmt: skip
-
-
-def content(draw: random.Random, suffix: str) -> bytes:
-    """The bytes of a file."""
-    lines = [line(draw) for _ in range(draw.randrange(6))]
-    if draw.random() < 0.5:  # most lines alike, so that many files can be answered
-        lines = [
-            json.dumps({column: draw.choice(TEXTS[:2]) for column in COLUMNS if column not in ("id", "number")})
-        ] * 3 + lines[:1]
-    if suffix == "json" and draw.random() < 0.5:
-        question = {"id": value(draw), "question": value(draw)}
-        lines = [json.dumps({"data": [{"paragraphs": [{"context": value(draw), "qas": [question, value(draw)]}]}]})]
-    if suffix == "parquet" and draw.random() < 0.8:
-        columns = {column: [draw.choice(TEXTS), None, "the cat"] for column in draw.sample(COLUMNS, 4)}
-        buffer = io.BytesIO()
-        pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
-        data = buffer.getvalue()
-    else:
-        encoding = draw.choice(["utf-8"] * 6 + ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1"])
-        data = "\n".join(lines).encode(encoding, "replace")
-    if suffix.endswith(".gz"):
-        data = gzip.compress(data, mtime=0)
-    if draw.random() < 0.2 and data:
-        place = draw.randrange(len(data))
-        data = data[:place] + draw.choice([b"", b"\xff", b"\x00", data[place + 1 :]])
-    return data
-
-
-def ask(model: Path, folder: Path, draw: random.Random) -> Counter[str]:
-    """Ask a model one generated file, by name or through standard input; what became of it."""
-    suffix = draw.choice(SUFFIXES)
-    path, output = folder / (f"rows.{suffix}" if suffix else "rows"), folder / "answers.jsonl"
-    data = content(draw, suffix)
+def ask(model: Path, folder: Path, file: tuple[str, bytes], piped: bool) -> str:
+    """Ask a model one file, by name or through standard input: `answered` or `refused`."""
+    name, data = file
+    path, output = folder / name, folder / "answers.jsonl"
     path.write_bytes(data)
     output.unlink(missing_ok=True)
-    said, stdin = io.StringIO(), io.TextIOWrapper(io.BytesIO(data))
-    piped = draw.random() < 0.3
-    with contextlib.redirect_stderr(said), standard_input(stdin):
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), standard_input(io.TextIOWrapper(io.BytesIO(data))):
         code = main(["predict", str(model), "-" if piped else str(path), "--output", str(output)])
     if code == 0:
         answers = [json.loads(row) for row in output.read_text("utf-8").splitlines()]
-        assert len({row["id"] for row in answers}) == len(answers), data
-        return Counter({"answered": 1, "rows": len(answers)})
+        assert len({row["id"] for row in answers}) == len(answers)
+        return "answered"
     sentence = said.getvalue()
-    assert code in {65, 69} and sentence.startswith("error: ") and sentence.count("\n") == 1, (code, sentence, data)
+    assert code in {65, 69} and sentence.startswith("error: ") and sentence.count("\n") == 1, (code, sentence)
     assert not output.exists()
-    return Counter({"refused with a sentence": 1})
+    return "refused"
 
 
 @contextlib.contextmanager

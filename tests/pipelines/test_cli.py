@@ -86,12 +86,15 @@ def test_commands_and_options_are_these_and_no_others() -> None:
     assert {name for name, command in COMMANDS.items() if command.section is not None} == stages
     assert set(choices) == stages | {
         *("params", "summary", "compare", "predict", "score", "estimate", "check", "replay", "runs", "flow", "serve"),
-        *("inputs", "sync", "gpu-check", "completion", "play", "new"),
+        *("inputs", "sync", "gpu-check", "completion", "play", "new", "clean"),
     }
     more = {
         "ablation": {"--only"},
-        "pretrain": {"--nproc-per-node", "--nnodes", "--rdzv-endpoint", "--max-restarts", "--continue"},
+        "pretrain": {"--nproc-per-node", "--nnodes", "--rdzv-endpoint", "--max-restarts", "--continue", "--restart"},
+        "corpus": {"--restart"},
+        "tokens": {"--restart"},
         "runs": {"--yes"},
+        "clean": {"--yes"},
         "predict": {"--output"},
         "score": {"--split"},
         "gpu-check": {"--device", "--output", "--seconds"},
@@ -326,7 +329,7 @@ def test_a_stage_that_is_stopped_at_any_file_operation_ends_with_75_and_the_same
         return {str(path): path.read_bytes() for path in found if path.is_file()}
 
     def clear() -> None:
-        for folder in (outs[stage], "results", f"runs/{stage}-smoke"):
+        for folder in (outs[stage], "results", f"runs/{stage}"):
             shutil.rmtree(folder, ignore_errors=True)
 
     clear()

@@ -1,6 +1,6 @@
 """What a job is: one arm of one task with one seed, everything that its result depends on, and where it goes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import torch
 from electra.config import digest
 from electra.finetuning.tasks import DIAGNOSTIC, FinetuneConfig, Task
 from electra.nn.config import AnyEncoderConfig
+from electra.storage.fingerprint import Code
 
 MODEL = "model"
 
@@ -29,21 +30,25 @@ class Job:
     vocab_size: int
     state: Path
     cost: float  # estimate for the order of jobs, in bytes of training rows read
-    code: str = ""  # hash of the source files that a result depends on
+    code: Code = field(default_factory=dict)  # of the files that a result depends on
     device: str = "cpu"
     start: "Job | None" = None  # whose fine-tuned encoder to start from instead of `model`'s weights
-    together: tuple[int, ...] = ()  # seeds that are trained with it in one stack of weights; empty: it is trained alone
     keep: bool = False  # leave the fine-tuned model, too
     candidates: bool = False  # leave what seeds that answer together need beside predictions, too
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all that its result is a function of."""
+        """A hash of all that its result is a function of, code and torch apart (`made_by`)."""
         weights = self.files.get("model.safetensors") if self.arm == "pretrained" else None
         start = self.start.fingerprint if self.start else None
-        run = (self.task, self.arm, self.seed, self.config, self.keep, self.candidates, self.together, self.device)
+        run = (self.task, self.arm, self.seed, self.config, self.keep, self.candidates, self.device)
         model = (weights, start, self.tokenizer, self.encoder, self.vocab_size)
-        return digest(*run, *model, self.splits, self.code, torch.__version__)
+        return digest(*run, *model, self.splits)
+
+    @property
+    def made_by(self) -> str:
+        """The version of the code and of torch: what is finished by another one is done anew."""
+        return digest(self.code, torch.__version__)
 
     @property
     def tokenizer(self) -> str:
@@ -62,8 +67,8 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """Where its results go. What was made of other settings, data or code stays for the day when they come back."""
-        return self.state / self.task.name / f"{self.arm}-seed{self.seed}-{self.fingerprint[:8]}"
+        """Where its results go, by its settings and data alone."""
+        return self.state / self.fingerprint[:8]
 
     @property
     def weights(self) -> Path:

@@ -5,23 +5,23 @@ bytes are what its manifest says, is not computed again; so an interrupted stage
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-
-import torch
 
 from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import atomic_folder, read_json, readable, remove, write_json, write_jsonl
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
 from electra.finetuning.runs.job import MODEL, Job, splits_of
-from electra.finetuning.runs.solve import Record, Solved, solve, solve_together
+from electra.finetuning.runs.solve import Record, Solved, solve
 from electra.finetuning.task_registry import kind_of
-from electra.finetuning.tasks import FinetuneConfig, SquadTask, Stack, Task, find
+from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task, find
 from electra.nn.weights import read_config, verify_folder
 from electra.storage import manifest
+from electra.storage.fingerprint import Code
 from electra.storage.manifest import sha256_once, write_manifest
+from electra.storage.run_dir import archive
 from electra.storage.tensors import write_tensors
 
 _SCORE = "score.json"
@@ -34,7 +34,7 @@ _WRITERS: dict[str, Callable[[Path, Any], None]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """One task's fine-tuning: every arm with every seed, results under `state/<task>`."""
+    """One task's fine-tuning: every arm with every seed, each in a folder below `state`."""
 
     task: str
     config: FinetuneConfig
@@ -45,10 +45,7 @@ class Plan:
     device: str = "cpu"
     before: Sequence[Job] = ()  # the jobs of the task that `config.start` names
     keep: Literal["none", "first", "all"] | None = None  # wins over the config's
-    stack: Stack = "off"  # whether the seeds of an arm are trained as one, which makes other results (auto: on GPUs)
-    code: str = (
-        ""  # hash of the source files that a result depends on (the caller knows them: pipelines/stages/code_deps.py)
-    )
+    code: Code = field(default_factory=dict)  # of the files that a result depends on (pipelines/runtime/code_deps.py)
 
     def jobs(self) -> list[Job]:
         """A job for each arm and seed.
@@ -64,7 +61,6 @@ class Plan:
         if (pieces := reading.tokenizer(self.model, files.get("tokenizer.json", "")).vocab_size) != vocab_size:
             found = f"holds a tokenizer of {pieces:,} pieces"
             raise BadInput(self.model, found, f"the model's {vocab_size:,}", "pre-train again")
-        stacked = self.stack == "on" or (self.stack == "auto" and self.device.startswith("cuda"))
         cost = (self.rows / "train.jsonl").stat().st_size * config.epochs * (2 if config.both_orders else 1)
         return [
             Job(
@@ -83,7 +79,6 @@ class Plan:
                 code=self.code,
                 device=self.device,
                 start=self._start(seed) if arm == "pretrained" and config.start else None,
-                together=seeds if stacked and len(seeds) > 1 else (),
                 keep=arm == "pretrained" and (keep == "all" or (keep == "first" and seed == seeds[0])),
                 candidates=isinstance(task, SquadTask) and config.ensemble and len(seeds) > 1,
             )
@@ -111,8 +106,9 @@ class Plan:
 
 
 def finished(job: Job) -> Record | None:
-    """The record of a job that is done already, its files whole; else None."""
-    if manifest.finished(job.folder, job.fingerprint) is None:
+    """The record of a job that is done already by this code, its files whole; else None."""
+    whole = manifest.finished(job.folder, job.fingerprint)
+    if whole is None or whole.get("made_by") != job.made_by:
         return None
     record: Record = read_json(job.folder / _SCORE)
     return record
@@ -129,33 +125,18 @@ def check_inputs(job: Job) -> None:
 
 def run(job: Job) -> Record:
     """Do a job, or read it if it is done. Deterministic at one thread; leaves the whole folder or nothing."""
-    assert not job.together, "a job of a stack is done with the others"
     if record := finished(job):
         return record
     check_inputs(job)
     return _leave(job, solve(job))
 
 
-def run_together(jobs: Sequence[Job]) -> list[Record]:
-    """Do all the jobs of a stack, or read them. Where one is open all are trained: each depends on its company."""
-    assert all(tuple(job.seed for job in jobs) == job.together for job in jobs), "a stack is done whole"
-    records = [finished(job) for job in jobs]
-    if None in records:
-        check_inputs(jobs[0])
-        try:
-            solved = solve_together(jobs)
-        except torch.OutOfMemoryError as error:
-            found = f"{len(jobs)} seeds of {jobs[0].task.name} do not fit into memory together ({error})"[:300]
-            expected, do = "fewer seeds or a smaller batch", "set stack: off to train one after the other"
-            raise BadConfig("recipes.paper.stack", found, expected, do) from None
-        return [record or _leave(job, one) for job, record, one in zip(jobs, records, solved, strict=True)]
-    return [record for record in records if record is not None]
-
-
 def _leave(job: Job, solved: Solved) -> Record:
     """Write a job's folder, whole."""
     for stale in job.folder.parent.glob(f".{job.folder.name}.tmp-*"):  # of a process that was killed while it wrote
         remove(stale)
+    if manifest.finished(job.folder, job.fingerprint):  # by other code
+        archive(job.folder)
     record = {"task": job.task.name, "arm": job.arm, "seed": job.seed, **solved.record}
     with atomic_folder(job.folder) as folder:
         write_json(folder / _SCORE, record)
@@ -164,5 +145,5 @@ def _leave(job: Job, solved: Solved) -> Record:
         if job.keep:
             solved.widen()
             write_model(folder / MODEL, solved.network, job.task, job.config, job.model, name=job.name)
-        write_manifest(folder, fingerprint=job.fingerprint)
+        write_manifest(folder, entry=job.name, fingerprint=job.fingerprint, made_by=job.made_by, code=job.code)
     return record

@@ -1,4 +1,4 @@
-"""Jobs side by side: worker processes of one thread, the longest job first. A stack's jobs are one unit of work.
+"""Jobs side by side: worker processes of one thread, the longest job first.
 
 Which worker does a job, and how many there are, bears on no result. Workers are forked from a server process that has
 loaded torch once and started no thread (a fork of the caller would copy whatever locks its threads hold).
@@ -11,11 +11,10 @@ import torch
 
 from electra.devices import use_own_gpu
 from electra.finetuning.runs.job import Job
-from electra.finetuning.runs.plan import finished, run, run_together
+from electra.finetuning.runs.plan import finished, run
 from electra.finetuning.runs.solve import Record
 from electra.workers import run_units
 
-Unit = tuple[Job, ...]
 Records = dict[Path, Record]  # by the folder that a job leaves, which no two jobs share
 
 
@@ -34,45 +33,25 @@ def run_all(
         on_done(job, record)
 
     for wave in ([job for job in jobs if job.start is None], [job for job in jobs if job.start is not None]):
-        waiting: list[Unit] = []
-        for unit in units_of(sorted(wave, key=lambda job: (-job.cost, job.name))):
-            for job in unit:
-                if (record := finished(job)) is not None:
-                    note(job, record)
-            if any(job.folder not in records for job in unit):
-                waiting.append(unit)
-        units = run_units(
-            alone,
-            waiting,
-            workers,
-            preload=("electra.finetuning.runs.preload",),
-            limit="recipes.paper.workers in params.yaml",
-        )
-        for index, made in units:
-            for job, record in zip(waiting[index], made, strict=True):
-                if job.folder not in records:
-                    note(job, record)
+        waiting: list[Job] = []
+        for job in sorted(wave, key=lambda job: (-job.cost, job.name)):
+            if (record := finished(job)) is not None:
+                note(job, record)
+            else:
+                waiting.append(job)
+        limit = "recipes.paper.workers in params.yaml"
+        done = run_units(alone, waiting, workers, preload=("electra.finetuning.runs.preload",), limit=limit)
+        for index, record in done:
+            note(waiting[index], record)
     return [records[job.folder] for job in jobs]
 
 
-def units_of(jobs: Sequence[Job]) -> list[Unit]:
-    """What one worker does at a time: a job, or all jobs of a stack in the order of their seeds."""
-    units: dict[Path, list[Job]] = {}
-    for job in jobs:
-        key = job.folder.with_name(f"{job.arm} {job.together}") if job.together else job.folder
-        units.setdefault(key, []).append(job)
-    return [
-        tuple(sorted(unit, key=lambda job: job.together.index(job.seed) if job.together else 0))
-        for unit in units.values()
-    ]
-
-
-def alone(unit: Unit) -> list[Record]:
-    """Run a unit on one thread, so that its bytes do not depend on the machine's number of cores, and on one GPU."""
+def alone(job: Job) -> Record:
+    """Run a job on one thread, so that its bytes do not depend on the machine's number of cores, and on one GPU."""
     use_own_gpu()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return run_together(unit) if unit[0].together else [run(job) for job in unit]
+        return run(job)
     finally:
         torch.set_num_threads(threads)

@@ -16,7 +16,6 @@ from electra.finetuning.runs.job import Job, splits_of
 from electra.finetuning.squad.answers import Candidates, mean
 from electra.finetuning.squad.kind import judge as judge_squad
 from electra.finetuning.squad.windows import Reading
-from electra.finetuning.stacked import train_together
 from electra.finetuning.task_kind import Encoded, SplitResult
 from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import FinetuneConfig, SquadConfig
@@ -42,43 +41,8 @@ class Solved:
     widen: Callable[[], None]  # gives the network its whole table of word vectors back
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A job that stands before its training, and what follows it."""
-
-    network: Network
-    examples: Examples
-    finish: Callable[[Training], Solved]
-
-
 def solve(job: Job) -> Solved:
     """Train on the job's rows, then predict its splits; those with labels are scored, the first of them counts."""
-    if job.device.startswith("cuda"):
-        return solve_together([job])[0]  # where steps are recorded
-    ready = _prepare(job)
-    stream = f"finetune/{job.task.name}"
-    return ready.finish(
-        train(ready.network, ready.examples, job.config, seed=job.seed, stream=stream, device=job.device)
-    )
-
-
-def solve_together(jobs: Sequence[Job]) -> list[Solved]:
-    """The same for all seeds of one arm, trained in one stack of weights."""
-    first = jobs[0]
-    ready = [_prepare(job) for job in jobs]
-    trainings = train_together(
-        [prepared.network for prepared in ready],
-        ready[0].examples,
-        first.config,
-        seeds=[job.seed for job in jobs],
-        stream=f"finetune/{first.task.name}",
-        device=first.device,
-    )
-    return [prepared.finish(training) for prepared, training in zip(ready, trainings, strict=True)]
-
-
-def _prepare(job: Job) -> Prepared:
-    """The network with its head, as the seed draws it, and the rows; torch's global generator stands after the head."""
     task, config, kind = job.task, job.config, kind_of(job.task)
     source = _read(job, "train")
     scored, unlabelled = splits_of(task, config)
@@ -87,32 +51,31 @@ def _prepare(job: Job) -> Prepared:
     encoder, splits = _encoder(job), [source.examples, *(encoded.examples for encoded in held_out.values())]
     beyond = beyond_pretraining(job, *splits)
     (ready, *narrowed), widen = narrow(encoder, splits)
-    torch.manual_seed(derive(job.seed, f"finetune/{task.name}/head"))
+    stream = f"finetune/{task.name}"
+    torch.manual_seed(derive(job.seed, f"{stream}/head"))
     network = kind.network(encoder, task, config).to(job.device)
+    training = train(network, ready, config, seed=job.seed, stream=stream, device=job.device)
 
     def judge(encoded: Encoded, *, labelled: bool) -> SplitResult:
         outputs = read_outputs(network, encoded.examples, job.device, precision=config.precision)
         return kind.judge(outputs, encoded, task, config, labelled=labelled)
 
-    def finish(training: Training) -> Solved:
-        record = _record(training, len(source.rows), len(ready), config) | beyond
-        files: dict[str, Any] = {}
-        for (split, wide), examples in zip(held_out.items(), narrowed, strict=True):
-            labelled = split in scored or all(row.get(kind.label) is not None for row in wide.rows)
-            judged = judge(dataclasses.replace(wide, examples=examples), labelled=labelled)
-            left = judged.files | (judged.ensemble if job.candidates else {})
-            files |= {f"{split}{suffix}": content for suffix, content in left.items()}
-            suffix = split.removeprefix(scored[0]) if split in scored else f"_{split}"  # "", "_mismatched" or "_test"
-            record["metrics"] |= {f"{name}{suffix}": value for name, value in judged.scores.items()}
-            if split == scored[0]:
-                record["dev_rows"] = len(wide.rows)
-                record["failed"] = judged.fault if training.finite and judged.finite else NOT_FINITE
-                if kind.scores_training:  # as many rows as are scored: whether it has learned them at all
-                    seen = dataclasses.replace(source, examples=ready).first(len(wide.rows))
-                    record["train_metrics"] = judge(seen, labelled=True).scores
-        return Solved(record, files, network, widen)
-
-    return Prepared(network, ready, finish)
+    record = _record(training, len(source.rows), len(ready), config) | beyond
+    files: dict[str, Any] = {}
+    for (split, wide), examples in zip(held_out.items(), narrowed, strict=True):
+        labelled = split in scored or all(row.get(kind.label) is not None for row in wide.rows)
+        judged = judge(dataclasses.replace(wide, examples=examples), labelled=labelled)
+        left = judged.files | (judged.ensemble if job.candidates else {})
+        files |= {f"{split}{suffix}": content for suffix, content in left.items()}
+        suffix = split.removeprefix(scored[0]) if split in scored else f"_{split}"  # "", "_mismatched" or "_test"
+        record["metrics"] |= {f"{name}{suffix}": value for name, value in judged.scores.items()}
+        if split == scored[0]:
+            record["dev_rows"] = len(wide.rows)
+            record["failed"] = judged.fault if training.finite and judged.finite else NOT_FINITE
+            if kind.scores_training:  # as many rows as are scored: whether it has learned them at all
+                seen = dataclasses.replace(source, examples=ready).first(len(wide.rows))
+                record["train_metrics"] = judge(seen, labelled=True).scores
+    return Solved(record, files, network, widen)
 
 
 def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, Any]]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from electra.finetuning.batches import PackedBatch
 from electra.finetuning.heads import Network
 from electra.finetuning.tasks import SquadConfig
-from electra.finetuning.unpadded import hidden, linear
+from electra.finetuning.unpadded import hidden
 from electra.nn.encoder import Encoder
 
 _MLP = 512
@@ -141,11 +141,11 @@ class _Pair(nn.Module):
 
     def first(self, a_H: Tensor) -> Tensor:
         """(..., H) to (..., M), the bias included."""
-        return linear(a_H, self.both.weight[..., : a_H.shape[-1]], self.both.bias)
+        return F.linear(a_H, self.both.weight[:, : a_H.shape[-1]], self.both.bias)
 
     def second(self, b_H: Tensor) -> Tensor:
         """(..., H) to (..., M)."""
-        return linear(b_H, self.both.weight[..., b_H.shape[-1] :])
+        return F.linear(b_H, self.both.weight[:, b_H.shape[-1] :])
 
     def join(self, first_M: Tensor, second_M: Tensor) -> Tensor:
         """Both halves to one number for each pair (..., 1)."""

@@ -64,8 +64,8 @@ def train(mode: Mode, size: Size, *, rate: float, seeds: list[int]) -> list[floa
     optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
     set_rate(optimizer, rate)
     recorder = mode.record() if mode.record else None
-    world = World(0, 1, device, "ddp")
-    update = Step(model, optimizer, world, clip=1.0, precision=mode.precision, record=recorder)
+    world = World(0, 1, device)
+    update = Step(model, optimizer, world, precision=mode.precision, record=recorder)
     rows = MadeUpRows(BATCHES * config.pretrain.batch, config.pretrain.length, size.vocab_size)
     feed = Feed(rows, config, CPU, "noise")
     batches = [moved(feed.batch(number), device) for number in range(BATCHES)]

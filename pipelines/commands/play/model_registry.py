@@ -15,8 +15,6 @@ from typing import Any
 from tokenizers import decoders
 
 import electra
-from electra.answering import answer
-from electra.asking import Asked, as_row
 from electra.data.word_cache import CONTINUATION
 from electra.errors import BadInput
 from electra.files import read_json
@@ -25,7 +23,7 @@ from electra.finetuning.reading import read_rows
 from electra.finetuning.task_kind import Row
 from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import GLUE, SQUAD
-from electra.inference import Model
+from electra.inference import InputSchema, Model, answer, as_row
 from pipelines.config.params import load
 from pipelines.report.examples import LABELS
 from pipelines.sources import asked
@@ -109,7 +107,7 @@ class ModelRegistry:
         return found
 
 
-def form_of(model: Model) -> Asked:
+def form_of(model: Model) -> InputSchema:
     """The columns of a fine-tuned model's rows."""
     assert model.ready is not None
     return asked.of(model.ready.task)
@@ -155,7 +153,7 @@ def _texts(path: Path, model: Model) -> list[str]:
     return [decoders.WordPiece(prefix=CONTINUATION).decode(pieces) for pieces in rows if pieces]
 
 
-def _examples(tuned: Tuned, form: Asked) -> Iterable[Row]:
+def _examples(tuned: Tuned, form: InputSchema) -> Iterable[Row]:
     """Rows of the dev split by column name, with their labels; none if the split is not there."""
     path = tuned.rows / "dev.jsonl" if tuned.rows else None
     if path is None or not path.is_file():

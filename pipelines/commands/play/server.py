@@ -7,7 +7,7 @@
 | POST /propose {text, token} | the generator's proposals for one token |
 | POST /corrupt {text, rate, seed} | the text with tokens replaced by samples, and what is detected in it |
 | POST /task {task} | the input form of a fine-tuned model, with examples |
-| POST /ask {task, row} | its answer (electra/answering.py) |
+| POST /ask {task, row} | its answer (electra/inference.py) |
 
 Other sites in the same browser are refused: the Host header must name this machine (against DNS rebinding), and a body
 must be JSON, which a browser sends to another origin only after a CORS preflight, never granted.

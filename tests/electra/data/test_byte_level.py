@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, pre_tokenizers
 
-from electra.corrupting import write
 from electra.data.tokenizer import load, save
 from electra.errors import BadInput
 from electra.finetuning.squad import windows
+from electra.generation import write
 from tests.electra.byte_level import NAMES, TEXTS, write_byte_level
 
 

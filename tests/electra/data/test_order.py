@@ -23,19 +23,9 @@ def test_a_step_is_a_function_of_seed_and_step() -> None:
     assert row_indices(1, 0, 5, 1000).tolist() == [698, 769, 917, 321, 313]
 
 
-def test_a_batch_may_be_larger_than_the_rows() -> None:
-    indices = row_indices(1, 0, 25, 10)
-    assert np.bincount(indices[:20], minlength=10).tolist() == [2] * 10
-
-
 @pytest.mark.parametrize("batch", [1, 7, 128, 20_000])
 def test_working_ahead_changes_nothing(batch: int) -> None:
     for step in (0, 1, 3000 // batch + 5, 128):
         positions = np.arange(step * batch, (step + 1) * batch)
         plain = [permute(np.array([p % 4999]), 4999, derive(9, "order", p // 4999))[0] for p in positions.tolist()[:50]]
         assert row_indices(9, step, batch, 4999)[:50].tolist() == plain
-
-
-def test_a_large_set_costs_no_memory() -> None:
-    indices = row_indices(1, 10**6, 128, 10**9)
-    assert indices.dtype == np.int64 and len(set(indices.tolist())) == 128 and indices.max() < 10**9

@@ -128,18 +128,6 @@ def test_special_tokens_and_bounds(tokenizer: Tokenizer, config: PackingConfig) 
             assert [SEP, SEP] not in [real[i : i + 2] for i in range(total)] and real[1] != SEP
 
 
-def test_packed_rows_are_full_but_for_the_last(tokenizer: Tokenizer) -> None:
-    _, bounds, _ = pack(tokenizer, documents(5, count=100), 64, PackingConfig(rule="packed"))
-    assert (bounds[:-1, 1] >= 62).all() and (bounds[:-1, 1] == 64).mean() > 0.9
-
-
-def test_carried_overflow_keeps_the_order_of_a_single_segment(tokenizer: Tokenizer) -> None:
-    line = [5 + i for i in range(250)]
-    config = PackingConfig(overflow="carry", single_segment_rate=1.0, short_rate=0.0)
-    ids, bounds, _ = pack(tokenizer, [[line]], 32, config)
-    assert [i for row, (_, total) in zip(ids, bounds, strict=True) for i in row[1 : total - 1].tolist()] == line
-
-
 def test_short_rows_occur_at_their_rate(tokenizer: Tokenizer) -> None:
     texts = [[[5 + i % 300 for i in range(j, j + 4)] for j in range(40_000)]]
     _, bounds, counts = pack(tokenizer, texts, 64, PackingConfig())
@@ -147,12 +135,6 @@ def test_short_rows_occur_at_their_rate(tokenizer: Tokenizer) -> None:
     assert 0.03 < short < 0.06
     assert 0.08 < (bounds[:, 0] == bounds[:, 1]).mean() < 0.13
     assert counts["tokens_discarded"] > 0
-
-
-def test_a_row_never_spans_two_documents(tokenizer: Tokenizer) -> None:
-    texts = [[[5 + d] * 7] * 9 for d in range(200)]
-    ids, _, _ = pack(tokenizer, texts, 32, PackingConfig(overflow="carry"))
-    assert all(len(set(row[row > 4].tolist())) == 1 for row in ids)
 
 
 def test_impossible_settings_name_the_key() -> None:
@@ -169,3 +151,21 @@ def test_impossible_settings_name_the_key() -> None:
     ]:
         with pytest.raises(BadConfig, match=key.replace(".", r"\.")):
             build(TokensConfig, {**good, **change}, "tokens.x")
+
+
+def test_packed_rows_are_full_but_for_the_last(tokenizer: Tokenizer) -> None:
+    _, bounds, _ = pack(tokenizer, documents(5, count=100), 64, PackingConfig(rule="packed"))
+    assert (bounds[:-1, 1] >= 62).all() and (bounds[:-1, 1] == 64).mean() > 0.9
+
+
+def test_carried_overflow_keeps_the_order_of_a_single_segment(tokenizer: Tokenizer) -> None:
+    line = [5 + i for i in range(250)]
+    config = PackingConfig(overflow="carry", single_segment_rate=1.0, short_rate=0.0)
+    ids, bounds, _ = pack(tokenizer, [[line]], 32, config)
+    assert [i for row, (_, total) in zip(ids, bounds, strict=True) for i in row[1 : total - 1].tolist()] == line
+
+
+def test_a_row_never_spans_two_documents(tokenizer: Tokenizer) -> None:
+    texts = [[[5 + d] * 7] * 9 for d in range(200)]
+    ids, _, _ = pack(tokenizer, texts, 32, PackingConfig(overflow="carry"))
+    assert all(len(set(row[row > 4].tolist())) == 1 for row in ids)

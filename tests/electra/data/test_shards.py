@@ -92,11 +92,3 @@ def test_wrong_uses_have_their_sentences(tmp_path: Path) -> None:
         Rows.open(tmp_path / "rows", "valid")
     with pytest.raises(BadInput, match="run the tokens stage"):
         Rows.open(tmp_path / "nowhere", "train")
-
-
-def test_an_id_beyond_the_vocabulary_is_never_written(tmp_path: Path) -> None:
-    with (
-        RowWriter(tmp_path, "train", LENGTH, tokenizer_of(300)) as writer,
-        pytest.raises(AssertionError, match="beyond the vocabulary"),
-    ):
-        writer.write(np.full((1, LENGTH), 300), np.array([[2, 3]]))

@@ -21,27 +21,8 @@ DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 PUBLISHED = DATA / "vocab" / "bert-base-uncased-vocab.txt"
 needs_data = pytest.mark.skipif(not PUBLISHED.exists(), reason="the folder shared/data is not beside this checkout")
 
-WORDS = [
-    "the",
-    "quick",
-    "brown",
-    "fox",
-    "jumps",
-    "over",
-    "a",
-    "lazy",
-    "dog",
-    "while",
-    "naïve",
-    "Ångström",
-    "café",
-    "owners",
-    "in",
-    "Zürich",
-    "sell",
-    "日本",
-    "words",
-]
+TEXT = "the quick brown fox jumps over a lazy dog while naïve Ångström café owners in Zürich sell 日本 words"
+WORDS = TEXT.split()
 
 
 def made_up_lines(seed: int, count: int = 300) -> list[str]:
@@ -132,21 +113,10 @@ def test_case_and_accents_are_settings(lowercase: bool, strip_accents: bool | No
     assert ids_of(tokenizer, ["Café"]) == tokenizer.encode_lines(["Café"])
 
 
-def test_rare_letters_do_not_fill_the_vocabulary() -> None:
-    lines = ["fox dog"] * 50 + [chr(0x4E00 + i) for i in range(500)]
-    tokenizer = wordpiece.train_wordpiece(lines, 60, alphabet=20)
-    assert tokenizer.vocab_size <= 60
-    assert tokenizer.encode_lines(["\u4fff"])[0] == [tokenizer.unk_id]
-
-
 def test_saved_and_loaded_is_the_same_tokenizer(trained: Tokenizer, tmp_path: Path) -> None:
     wordpiece.save(trained, tmp_path)
-    for again in (
-        wordpiece.load(tmp_path),
-        wordpiece.load(tmp_path / "tokenizer.json"),
-        wordpiece.from_vocab(tmp_path / "vocab.txt"),
-    ):
-        assert again.identity == trained.identity
+    read = [wordpiece.load(tmp_path), wordpiece.load(tmp_path / "tokenizer.json")]
+    assert {each.identity for each in [*read, wordpiece.from_vocab(tmp_path / "vocab.txt")]} == {trained.identity}
 
 
 @pytest.mark.parametrize(("content", "sentence"), [
@@ -231,3 +201,10 @@ def test_rules_of_a_published_json_are_kept_or_refused(tmp_path):
         BadInput, match=r"no\.json: there is no such file; expected a tokenizer\.json; set tokenizer\.file"
     ):
         wordpiece.published(tmp_path / "no.json")
+
+
+def test_rare_letters_do_not_fill_the_vocabulary() -> None:
+    lines = ["fox dog"] * 50 + [chr(0x4E00 + i) for i in range(500)]
+    tokenizer = wordpiece.train_wordpiece(lines, 60, alphabet=20)
+    assert tokenizer.vocab_size <= 60
+    assert tokenizer.encode_lines(["\u4fff"])[0] == [tokenizer.unk_id]

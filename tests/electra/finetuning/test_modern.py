@@ -25,10 +25,8 @@ from electra.nn.kinds import initialise, make_encoder
 from electra.nn.pretrained import architecture, network_tensors
 from electra.nn.scratch_init import add_fresh_layers
 from electra.nn.weights import TOKENIZER_FILES, config_json, load_encoder, write_folder
-from electra.pretraining.discriminator import Discriminator
-from electra.pretraining.generator import Generator
+from electra.pretraining.networks import Discriminator, Generator
 
-from . import test_stacked as stacked
 from . import test_unpadded as unpadded
 from .conftest import MODERN, glue_rows, padded, squad_rows
 from .test_folder import CHUNKS, CONFIG, peer, tagged_rows
@@ -58,14 +56,10 @@ def encoder_of(config):
     return encoder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["attention", "elsewhere"])
 def test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where):
     unpadded.test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where)
-
-
-@pytest.mark.parametrize("kind", ["mnli", "mnli-max", "tags", "squad"])
-def test_each_seed_of_a_stack_learns_what_it_learns_alone(kind, modern_model, tokenizer, monkeypatch):
-    stacked.test_each_seed_learns_what_it_learns_alone(kind, 2**17, modern_model, tokenizer, monkeypatch)
 
 
 def test_each_layer_has_its_share_of_the_rate(modern_model):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from electra.finetuning import batches, training
+from electra.finetuning import batches
+from electra.finetuning import step as step_module
 from electra.finetuning.batches import steps_per_epoch, training_order
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier, narrow
@@ -68,7 +69,7 @@ def test_training_equals_the_published_rules_written_out(model, examples, expone
     On padded rows, whole batches at once; ours has no padding, and parts of at most `tokens` tokens.
     """
     limited = lambda rows, lengths, _: batches.parts(rows, lengths, tokens)  # noqa: E731
-    monkeypatch.setattr(training, "parts", limited)
+    monkeypatch.setattr(step_module, "parts", limited)
     config = dataclasses.replace(CONFIG, layer_decay_exponent=exponent, weight_decay=0.01)
     ours, theirs = classifier(model), classifier(model)
     train(ours, examples, config, seed=1, stream="t")

@@ -145,6 +145,7 @@ def test_attention_dropout_has_the_gradient_of_what_it_did(model, examples):
     assert float((above - below) / 2) == pytest.approx(float((grad * step).sum()), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["attention", "elsewhere"])
 def test_dropout_disturbs_as_much_as_the_padded_encoders(model, examples, where):
     """Over many draws the hidden states have the same mean, to within its error, and the same variance."""

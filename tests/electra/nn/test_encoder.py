@@ -9,8 +9,7 @@ from electra.files import write_json
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder, initialise
 from electra.nn.weights import config_json, read_config
-from electra.pretraining.discriminator import Discriminator
-from electra.pretraining.generator import Generator
+from electra.pretraining.networks import Discriminator, Generator
 
 SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 1024, "embedding": 128}
 

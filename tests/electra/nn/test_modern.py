@@ -14,9 +14,8 @@ from electra.nn.kinds import initialise, make_encoder
 from electra.nn.modern import turn
 from electra.nn.pretrained import load_networks, network_tensors
 from electra.nn.weights import config_json, encoder_tensors, load_encoder, read_config
-from electra.pretraining.discriminator import Discriminator
-from electra.pretraining.generator import Generator
 from electra.pretraining.model import Pretraining
+from electra.pretraining.networks import Discriminator, Generator
 from electra.pretraining.objectives import masked_token_loss
 from electra.storage.tensors import read_tensors, write_tensors
 from tests.electra.helpers import MODERN, SPECIAL, VOCAB, config

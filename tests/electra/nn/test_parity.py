@@ -8,8 +8,7 @@ from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder, initialise
 from electra.nn.pretrained import network_tensors
 from electra.nn.weights import config_json, encoder_tensors, load_encoder_tensors
-from electra.pretraining.discriminator import Discriminator
-from electra.pretraining.generator import Generator
+from electra.pretraining.networks import Discriminator, Generator
 from electra.pretraining.objectives import masked_token_loss, replaced_token_losses
 
 SHAPES = {

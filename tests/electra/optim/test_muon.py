@@ -32,23 +32,6 @@ def test_products_are_those_of_torch(shape):
         assert torch.allclose(left.T @ ours @ right.T, torch.diag(torch.diag(left.T @ ours @ right.T)), atol=1e-4)
 
 
-@pytest.mark.parametrize("shape", [(8, 8), (24, 8), (8, 20)])
-def test_a_run_of_updates_is_torchs(shape):
-    torch.manual_seed(0)
-    ours = nn.Parameter(torch.randn(shape))
-    theirs = nn.Parameter(ours.detach().clone())
-    optimizer = built({"layers.0.expand.weight": ours})
-    peer = torch.optim.Muon([theirs], lr=1e-2, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw")
-    for _ in range(5):
-        ours.grad = torch.randn(shape)
-        theirs.grad = ours.grad.clone()
-        set_rate(optimizer, 1e-2)
-        optimizer.step()
-        peer.step()
-    size = 5 * 1e-2 * 0.2 * math.sqrt(max(shape))  # of all updates; theirs are rounded to bf16
-    assert (ours - theirs).abs().max() < 0.02 * size
-
-
 def test_updates_follow_the_equation_in_float64():
     torch.manual_seed(0)
     weight = nn.Parameter(torch.randn(6, 4))

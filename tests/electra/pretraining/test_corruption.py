@@ -50,23 +50,8 @@ def test_masking_never_touches_specials_or_padding_and_chooses_k(faithful):
     for row in range(len(ids)):
         chosen = found.positions_BN[row][found.weights_BN[row] > 0]
         assert all(0 < p < lengths[row] - 1 for p in chosen.tolist())
-        if not faithful:
-            assert len(set(chosen.tolist())) == len(chosen)
-
-
-def test_faithful_masking_draws_with_replacement():
-    ids, lengths = rows(length=128)
-    found = masked(ObjectiveConfig(faithful_masking=True), ids, lengths)
-    repeats = sum(
-        len(p) - len(set(p))
-        for p in (
-            [q for q, w in zip(a, b, strict=True) if w]
-            for a, b in zip(found.positions_BN.tolist(), found.weights_BN.tolist(), strict=True)
-        )
-    )
-    assert (
-        0.04 < repeats / found.weights_BN.sum().item() < 0.12
-    )  # about 7 % at length 128 (simulated in the literature)
+        assert faithful or len(set(chosen.tolist())) == len(chosen)
+    assert faithful == any(len(set(row)) < len(row) for row in found.positions_BN[found.weights_BN.all(1)].tolist())
 
 
 @pytest.mark.parametrize(
@@ -87,16 +72,6 @@ def test_shares_of_mask_kept_and_random(changes, mask_share, random_share):
     assert abs((at == SPECIAL.mask).float().mean().item() - mask_share) < spread
     other = ((at != SPECIAL.mask) & (at != original)).float().mean().item()
     assert abs(other - random_share * (1 - 2 / VOCAB)) < spread
-
-
-def test_every_candidate_is_chosen_equally_often():
-    ids, lengths = torch.full((1, 12), 9), torch.tensor([12])
-    ids[0, 0], ids[0, -1] = SPECIAL.cls, SPECIAL.sep
-    ids, lengths = ids.repeat(4000, 1), lengths.repeat(4000)
-    found = masked(ObjectiveConfig(mask_rate=0.25), ids, lengths)
-    counts = torch.bincount(found.positions_BN[found.weights_BN > 0], minlength=12)[1:-1].float()
-    expected = found.weights_BN.sum() / 10
-    assert (counts - expected).abs().max() < 5 * expected.sqrt()
 
 
 def test_sampling_follows_the_softmax():

@@ -60,20 +60,7 @@ def test_a_warm_up_fits_into_each_stage_of_two_stage_training():
     values["pretrain"]["warmup"] = 101
     with pytest.raises(BadConfig, match=r"here.pretrain.warmup: is 101; expected at most half of steps \(100\)"):
         build(ElectraConfig, values, "here")
-    values["pretrain"]["steps"] = {
-        "flops": 200
-        * step_flops(build(ElectraConfig, values | {"pretrain": values["pretrain"] | {"steps": 1000}}, "here"), VOCAB)
-    }
-    with pytest.raises(
-        BadConfig, match=r"pays for 200 steps; expected at least the 101 of pretrain.warmup in each stage"
-    ):
+    longer = values | {"pretrain": values["pretrain"] | {"steps": 1000}}
+    values["pretrain"]["steps"] = {"flops": 200 * step_flops(build(ElectraConfig, longer, "here"), VOCAB)}
+    with pytest.raises(BadConfig, match=r"pays for 200 steps; expected at least the 101 of .*warmup in each stage"):
         training_steps(build(ElectraConfig, values, "here"), VOCAB)
-
-
-def test_all_tokens_costs_more_than_replace_and_that_more_than_electra():
-    cost = {
-        name: step_flops(config("small", name=name), VOCAB)
-        for name in ("electra", "replace_mlm", "all_tokens_mlm", "mlm")
-    }
-    assert cost["mlm"] < cost["replace_mlm"] < cost["all_tokens_mlm"]
-    assert cost["electra"] < cost["replace_mlm"]

@@ -105,8 +105,9 @@ def test_all_batches_are_those_of_the_phase(tmp_path, monkeypatch):
     assert looked == {(4, 24)}  # the last phase's rows, from the first evaluation on
 
 
-@pytest.mark.parametrize("stop", [3, 6, 7, 8, 11])
-@pytest.mark.parametrize("schedule", ["one", "each"])
+@pytest.mark.parametrize(
+    ("schedule", "stop"), [("one", 6), ("one", 7), ("one", 8), ("each", 3), ("each", 7), ("each", 11)]
+)
 def test_stopped_before_at_and_after_the_change_it_ends_with_the_same_bytes(tmp_path, stop, schedule):
     settings = phased(pretrain__phase_schedule=schedule)
     settings = dataclasses.replace(settings, pretrain=dataclasses.replace(settings.pretrain, log_every=1))
@@ -120,24 +121,6 @@ def test_stopped_before_at_and_after_the_change_it_ends_with_the_same_bytes(tmp_
         train(tmp_path / "cut", settings, end)
     assert checkpoint.steps(tmp_path / "cut")[-1] == stop
     train(tmp_path / "cut", settings)
-    assert state(tmp_path / "cut") == state(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("killed", [4, 7, 8, 10])
-def test_killed_around_the_change_it_ends_with_the_same_bytes(tmp_path, killed):
-    """SIGKILL: it goes on from the checkpoint before, at step 3, 6 or 9, in one phase or the other."""
-    import multiprocessing
-
-    def die(step, numbers):
-        if step >= killed:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    process = multiprocessing.get_context("fork").Process(target=train, args=(tmp_path / "cut", phased(), die))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    train(tmp_path / "cut")
-    train(tmp_path / "whole")
     assert state(tmp_path / "cut") == state(tmp_path / "whole")
 
 
@@ -156,11 +139,6 @@ def test_one_schedule_spans_all_phases_and_each_has_its_own_where_asked_for():
 def test_positions_are_those_that_were_read_so_far():
     assert [positions(phased().pretrain, step, 12) for step in (1, 7, 8, 12)] == [12, 12, 24, 24]
     assert positions(config().pretrain, 20, 20) == 24
-
-
-def test_settings_of_a_run_with_phases_can_be_written_and_read_again():
-    for settings in (phased(), phased(*({"length": n, "share": 0.5} for n in (12, 24)), steps=10)):
-        assert build(ElectraConfig, plain(settings), "again") == settings
 
 
 @pytest.mark.parametrize(

@@ -21,19 +21,19 @@ def slow_steps(monkeypatch):
 
 
 def train(run, **settings):
-    return pretrain(config(pretrain__keep=10, **settings), data(), run, {}, log=lambda step, numbers: None)
+    return pretrain(config(pretrain__keep_checkpoints=10, **settings), data(), run, {}, log=lambda step, numbers: None)
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(0, [6, 12, 18, 20]), (0.75, [12, 20])])
 def test_checkpoints_are_minutes_apart(minutes, expected, tmp_path):
-    train(tmp_path, pretrain__save_minutes=minutes)
+    train(tmp_path, pretrain__min_save_interval_minutes=minutes)
     assert checkpoint.steps(tmp_path) == expected
 
 
 def test_evaluations_are_minutes_apart_and_bear_on_no_weight(tmp_path):
     """The curve has other points; shared ones, the networks and all that a resume reads are the same to the byte."""
     often = train(tmp_path / "often", pretrain__eval_every=3)
-    rare = train(tmp_path / "rare", pretrain__eval_every=3, pretrain__eval_minutes=0.5)
+    rare = train(tmp_path / "rare", pretrain__eval_every=3, pretrain__min_eval_interval_minutes=0.5)
     found = [{record.pop("step"): record for record in run.history} for run in (often, rare)]
     assert list(found[0]) == [0, 3, 6, 9, 12, 15, 18, 20] and list(found[1]) == [0, 9, 18, 20]
     for step, record in found[1].items():

@@ -2,8 +2,9 @@
 
 import dataclasses
 
+from electra.config import original_names
 from electra.pretraining.config import NO_BEARING, PretrainConfig, of_config
-from electra.storage.fingerprint import describe, differences, of_code
+from electra.storage.fingerprint import changed_files, describe, differences, of_code
 from tests.electra.helpers import config
 
 BEARING = {
@@ -24,14 +25,15 @@ BEARING = {
         "eps",
         "bias_correction",
     ),
-    *("generator_rate", "schedule", "clip", "accumulate", "seed", "precision", "eval_every", "eval_batches"),
+    *("generator_lr_scale", "schedule", "clip", "accumulate", "seed", "precision", "eval_every", "eval_batches"),
 }
 
 
 def test_every_setting_of_pre_training_is_classified():
+    names = original_names(PretrainConfig)
     fields = {field.name for field in dataclasses.fields(PretrainConfig)}
     assert fields == BEARING | NO_BEARING and not BEARING & NO_BEARING
-    assert set(of_config(config())["pretrain"]) == BEARING
+    assert set(of_config(config())["pretrain"]) == {names.get(key, key) for key in BEARING}
     assert set(of_config(config())) == {"encoder", "generator", "objective", "pretrain"}
 
 
@@ -52,7 +54,7 @@ def test_comments_docstrings_and_layout_are_no_code(tmp_path):
     def digest(text):
         (tmp_path / "room").mkdir(exist_ok=True)
         (tmp_path / "room" / "a.py").write_text(text)
-        return of_code(tmp_path, ["room"])["room"]
+        return of_code(tmp_path, ["room"])["room/a.py"]
 
     first = digest(SOURCE)
     assert digest(SOURCE.replace("A thing.", "Another thing.").replace("what for", "paths")) == first
@@ -60,25 +62,33 @@ def test_comments_docstrings_and_layout_are_no_code(tmp_path):
     assert digest(SOURCE.replace('(["a", "b"])', "(\n            ['a', 'b']\n        )")) == first
     for old, new in (("= 1", "= 2"), ("None", "a"), ('"b"', '"c"'), ("if a", "if not a"), ("answer(", "answers(")):
         assert digest(SOURCE.replace(old, new)) != first, new
+    assert digest(SOURCE.replace("        return", "        print(a)\n        return")) == digest(
+        SOURCE.replace("        return", "        print('a', a)\n        return")
+    )
+    refusals = [
+        SOURCE.replace("        return", f"        if a > 2:\n            raise {error}\n        return")
+        for error in ("A('x')", "B('y')")
+    ]
+    assert digest(refusals[0]) == digest(refusals[1]) != first
     digest(SOURCE)
     (tmp_path / "room" / "b.py").write_text("")
-    assert of_code(tmp_path, ["room"])["room"] != first
+    code = of_code(tmp_path, ["room", "room/a.py"])
+    assert list(code) == ["room/a.py", "room/b.py"] and code["room/a.py"] == first
+
+
+def test_changed_files_are_named():
+    old = {f"{name}.py": name for name in "abcdef"}
+    assert changed_files(old, old) == "" == changed_files({}, {})
+    assert changed_files(old, {**old, "a.py": "x", "g.py": "g"}) == "a.py, g.py"
+    assert changed_files(old, {"a.py": "a"}) == "b.py, c.py, d.py, e.py and 1 more"
+    assert changed_files({"electra/nn": "1"}, old) == "that of a version which recorded no files"
 
 
 def test_differences_are_read_as_dotted_keys():
-    old = {
-        "config": {"pretrain": {"steps": 800, "steps_": {}}, "x": None},
-        "code": {"electra/nn": "1", "gone.py": "2"},
-    }
-    new = {"config": {"pretrain": {"steps": {"flops": 1.5}, "steps_": {}}, "x": None}, "code": {"electra/nn": "3"}}
+    old = {"config": {"pretrain": {"steps": 800, "steps_": {}}, "x": None}, "train": "1"}
+    new = {"config": {"pretrain": {"steps": {"flops": 1.5}, "steps_": {}}, "x": None}, "train": "2"}
     changes = differences(old, new)
-    assert changes == {
-        "pretrain.steps": [800, None],
-        "code.electra/nn": ["1", "3"],
-        "code.gone.py": ["2", None],
-        "pretrain.steps.flops": [None, 1.5],
-    }
-    said = describe(changes)
-    assert said == "pretrain.steps 800 -> none, pretrain.steps.flops none -> 1.5, other code in electra/nn, gone.py"
+    assert changes == {"pretrain.steps": [800, None], "train": ["1", "2"], "pretrain.steps.flops": [None, 1.5]}
+    assert describe(changes) == "pretrain.steps 800 -> none, train 1 -> 2, pretrain.steps.flops none -> 1.5"
     assert differences(old, old) == {}
     assert describe({"train": ["0" * 64, "1" * 64]}) == f"train {'0' * 12}… -> {'1' * 12}…"

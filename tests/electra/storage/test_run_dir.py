@@ -1,21 +1,24 @@
-"""Whose a run is: changed settings set it aside and bring it back, `origin` continues it, foreign or bad is kept."""
+"""A run's folder: named by settings and data, what may change under it, foreign and bad checkpoints."""
 
 import dataclasses
 import errno
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
 
+from electra.config import digest
 from electra.errors import BadInput, CorruptFile, UserError
-from electra.files import lock_folder, read_json, sha256_file, write_json
+from electra.files import read_json, sha256_file, write_json
 from electra.pretraining.config import of_config
 from electra.pretraining.trainer import Launch, pretrain
 from electra.storage import checkpoint, manifest, run_dir
-from electra.storage.manifest import write_manifest, write_sealed
+from electra.storage.manifest import write_manifest
 from tests.electra.helpers import config, data
 
+CODE, OTHER = {"a.py": "1", "b.py": "2"}, {"a.py": "1", "b.py": "3", "c.py": "4"}
 SHORT = {"pretrain__steps": 4, "pretrain__save_every": 2, "pretrain__eval_every": 2}
 
 
@@ -24,16 +27,11 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-def train(run, origin="", of=None, **changes):
+def train(run, origin=None, of=None, code=CODE, until=None, **changes):
     settings = config(**SHORT | changes)
-    return pretrain(
-        settings,
-        data(),
-        run,
-        {"config": of_config(settings)} | (of or {}),
-        log=lambda *_: None,
-        launch=Launch(origin=origin),
-    )
+    fingerprint = {"config": of_config(settings)} | (of or {})
+    launch = Launch(origin=origin, code=code, until=until)
+    return pretrain(settings, data(), run, fingerprint, log=lambda *_: None, launch=launch)
 
 
 def names(folder, pattern="*"):
@@ -66,73 +64,95 @@ def run(made, tmp_path):
 
 def test_what_bears_on_no_result_may_change_in_mid_run(run, capsys):
     before = bytes_of(run)
-    changes = {"log_every": 3, "keep": 5, "save_every": 1, "threads": 2, "compile": "off", "parallel": "fsdp"}
+    changes = {"log_every": 3, "keep_checkpoints": 5, "save_every": 1, "threads": 2, "compile": "off"}
     train(run, **{f"pretrain__{key}": value for key, value in changes.items()})
     assert bytes_of(run) == before and names(run.parent) == ["run"]
     assert "resuming at step 4 of 4" in capsys.readouterr().err
 
 
-def test_changed_settings_set_a_run_aside_and_the_old_ones_take_it_up_again(run, capsys):
+def test_a_folder_is_named_by_settings_and_data_alone():
+    one, other = ({"config": {"steps": steps}, "train": "1f"} for steps in (4, 5))
+    assert run_dir.folder_of("pretrain", one) == Path("runs/pretrain") / digest(one)[:8]
+    assert run_dir.folder_of("pretrain", digest(one)) == run_dir.folder_of("pretrain", one)
+    assert run_dir.folder_of("pretrain", other) != run_dir.folder_of("pretrain", one)
+
+
+def test_a_folder_that_two_runs_would_share_is_refused(tmp_path):
+    run_dir.name_run(tmp_path, "tiny", {"config": {"steps": 4}})
+    run_dir.name_run(tmp_path, "tiny", {"config": {"steps": 4}})
+    assert run_dir.entry_of(tmp_path) == "tiny"
+    with pytest.raises(CorruptFile, match=r"folder of another run: .*steps 4 -> 5"):
+        run_dir.name_run(tmp_path, "tiny", {"config": {"steps": 5}})
+
+
+def test_a_run_continues_under_changed_code_and_records_both_versions(run, capsys):
+    shutil.rmtree(run / "step-4")
+    done = train(run, code=OTHER)
+    said = capsys.readouterr().err
+    assert said.count("the code has changed at step 2 (b.py, c.py); `--restart` would begin anew") == 1
+    assert done.code == [[0, CODE], [2, OTHER]] and names(run.parent) == ["run"]
+    assert checkpoint.read_progress(run / "step-4")["code"] == done.code
+    assert train(run, code=OTHER).code == done.code and "changed" not in capsys.readouterr().err
+
+
+def test_a_finished_run_is_trained_anew_by_changed_code_and_the_old_one_is_kept(run, capsys):
     first = bytes_of(run)
-    train(run, pretrain__learning_rate=1e-3)
-    (aside,) = run_dir.asides(run)
-    told = capsys.readouterr().err
-    assert f"pretrain.learning_rate 0.005 -> 0.001; the run of before, at step 4, is kept as {aside}" in told
-    assert f"--continue {aside.name}" in told and bytes_of(aside) == first
-    second = bytes_of(run)
-    train(run)
-    assert bytes_of(run) == first and "is taken up again" in capsys.readouterr().err
-    train(run, pretrain__learning_rate=1e-3)
-    assert bytes_of(run) == second and names(run.parent) == ["run", aside.name]
+    done = train(run, code=OTHER)
+    old = run.with_name("run.old")
+    assert bytes_of(old) == first and done.code == [[0, OTHER]]
+    assert (
+        f"finished under other code (b.py, c.py), so it is trained anew; the old run is {old}"
+        in capsys.readouterr().err
+    )
+    train(run, code=OTHER)
+    assert names(run.parent) == ["run", "run.old"]
+    train(run, code=CODE)
+    assert names(run.parent) == ["run", "run.old", "run.old-2"]
 
 
-def test_a_run_set_aside_overwrites_no_other(run):
-    for rate in (1e-3, 2e-3):
-        train(run, pretrain__learning_rate=rate)
-    one, two = run_dir.asides(run)
-    shutil.copytree(two, run.parent / "copy")
-    with run_dir.RunFolder(run) as held:
-        owner = run_dir.owner(one)
-        assert held.set_aside(owner).name == f"{one.name}-2" and run.is_dir()
+def test_a_launch_that_names_no_code_changes_none(run, capsys):
+    assert train(run, code={}).code == [[0, CODE]] and names(run.parent) == ["run"]
+    assert "code" not in capsys.readouterr().err
 
 
-def test_another_code_or_tokenizer_is_named(run, capsys):
-    train(run, of={"code": {"electra/nn": "1"}, "tokenizer": "x"})
-    assert "tokenizer none -> x, other code in electra/nn; the run of before" in capsys.readouterr().err
+def test_what_an_earlier_version_left_is_found_and_continues(run, tmp_path, capsys):
+    """Before 0.3 a run was `runs/pretrain-M`, or `.aside-…` of it, and its fingerprint held hashes of code."""
+    shutil.rmtree(run / "step-4")
+    progress = {key: value for key, value in read_json(run / "step-2/progress.json").items() if key != "code"}
+    fingerprint = progress["fingerprint"]
+    progress["fingerprint"] = fingerprint | {"code": {"electra/nn": "5e1f", "electra/optim": "77aa"}}
+    write_json(run / "step-2/progress.json", progress)
+    write_manifest(run / "step-2", step=2)
+    earlier = run.rename(tmp_path / "pretrain-tiny.aside-1f0c52d3")
+    new = tmp_path / "pretrain" / "1a2b3c4d"
+    run_dir.adopt(new, {"config": {"other": 1}}, [tmp_path / "pretrain-tiny", earlier])
+    assert not new.exists()
+    run_dir.adopt(new, fingerprint, [tmp_path / "pretrain-tiny", earlier])
+    assert checkpoint.steps(new) == [2] and not earlier.exists()
+    done = train(new)
+    said = capsys.readouterr().err
+    assert "the code has changed at step 2 (that of a version which recorded no files)" in said
+    assert done.code == [[0, {"electra/nn": "5e1f", "electra/optim": "77aa"}], [2, CODE]] and done.steps == 4
 
 
-def test_a_run_is_continued_under_other_settings_and_remembers_it(run, capsys):
-    done = train(run, "run", pretrain__steps=6, pretrain__batch=16, pretrain__save_every=1)
-    (aside,) = run_dir.asides(run)
-    assert f"goes on with {aside.name} from step 4" in capsys.readouterr().err
+def test_a_run_is_continued_under_other_settings_and_remembers_it(run, tmp_path, capsys):
+    new, before = tmp_path / "new", bytes_of(run)
+    more = {"pretrain__steps": 6, "pretrain__batch": 16, "pretrain__save_every": 1}
+    done = train(new, run, **more)
+    assert "continues run from step 4, with pretrain.batch 8 -> 16, pretrain.steps 4 -> 6" in capsys.readouterr().err
     (change,) = done.continued
-    assert change["step"] == 4 and change["run"] == aside.name
+    assert change["step"] == 4 and change["run"] == "run"
     assert change["changed"] == {"pretrain.batch": [8, 16], "pretrain.steps": [4, 6]}
     assert [record["step"] for record in done.history] == [0, 2, 4, 6]
     assert done.history[-1]["tokens"] == (4 * 8 + 2 * 16) * 24
     flops = [record["flops"] for record in done.history]
     assert flops[-1] - flops[-2] == pytest.approx(2 * (flops[-2] - flops[-3]))
-    # a kill, then the same command with and without the wish: the run goes on as the one it is
-    shutil.rmtree(run / "step-6")
-    for origin in ("run", aside.name, ""):
-        again = train(run, origin, pretrain__steps=6, pretrain__batch=16, pretrain__save_every=1)
+    # a kill, then the same command with and without the wish: the run continues as the one it is
+    shutil.rmtree(new / "step-6")
+    for origin in (run, None):
+        again = train(new, origin, **more)
         assert again.continued == done.continued and again.history == done.history
-    # and the run that it came from has lost nothing
-    train(run)
-    assert checkpoint.steps(run) == [2, 4] and len(run_dir.asides(run)) == 1
-
-
-def test_a_run_set_aside_is_continued_by_its_name(run, capsys):
-    train(run, pretrain__steps=6)
-    (aside,) = run_dir.asides(run)
-    with pytest.raises(BadInput, match=f"is of these very settings already; .*{aside.name}"):
-        train(run, "run", pretrain__steps=6)
-    done = train(run, aside.name, pretrain__steps=6)
-    assert done.continued[0]["run"] == aside.name and len(run_dir.asides(run)) == 2
-    with pytest.raises(BadInput, match="is no run to continue"):
-        train(run, "run.aside-nothing", pretrain__steps=6)
-    with pytest.raises(BadInput, match="is no run to continue"):
-        train(run, "../run", pretrain__steps=6)
+    assert bytes_of(run) == before
 
 
 @pytest.mark.parametrize(
@@ -144,11 +164,19 @@ def test_a_run_set_aside_is_continued_by_its_name(run, capsys):
         ({"pretrain__steps": 6, "pretrain__bias_correction": True}, {}, "under another pretrain.bias_correction"),
     ],
 )
-def test_what_cannot_be_continued_is_a_sentence_and_nothing_has_moved(run, changes, of, error):
+def test_what_cannot_be_continued_is_a_sentence_and_nothing_has_moved(run, tmp_path, changes, of, error):
     before = bytes_of(run)
     with pytest.raises(UserError, match=error):
-        train(run, "run", of, **changes)
-    assert bytes_of(run) == before and names(run.parent) == ["run"]
+        train(tmp_path / "new", run, of, **changes)
+    assert bytes_of(run) == before and not names(tmp_path / "new", "[!.]*")
+
+
+def test_a_run_that_has_begun_is_not_continued_from_another(run, made, tmp_path):
+    train(tmp_path / "new", pretrain__steps=6, until=2)
+    with pytest.raises(BadInput, match=r"holds a run of these settings, at step 2; .*--restart"):
+        train(tmp_path / "new", run, pretrain__steps=6)
+    with pytest.raises(BadInput, match="holds no checkpoint"):
+        train(tmp_path / "newer", tmp_path / "nothing", pretrain__steps=6)
 
 
 def test_a_checkpoint_of_another_seed_is_kept_and_not_taken(run, made, capsys):
@@ -213,24 +241,16 @@ def test_bad_checkpoints_of_one_step_are_all_kept(run):
     assert names(run, "bad-*") == ["bad-step-4", "bad-step-4-2"]
 
 
-def test_checkpoints_of_an_older_version_are_set_aside_with_a_sentence(run, capsys):
+def test_checkpoints_without_a_fingerprint_are_kept_and_not_taken(run, tmp_path, capsys):
     for step in (2, 4):
         progress = read_json(run / f"step-{step}" / "progress.json")
         write_json(run / f"step-{step}" / "progress.json", {key: progress[key] for key in ("step", "precision")})
         write_manifest(run / f"step-{step}", step=step)
+    with pytest.raises(BadInput, match="of a version without fingerprints"):
+        train(tmp_path / "new", run, pretrain__steps=6)
     train(run)
-    (aside,) = run_dir.asides(run)
-    assert checkpoint.steps(aside) == checkpoint.steps(run) == [2, 4]
-    assert "made by an older version of this project, without a fingerprint" in capsys.readouterr().err
-    with pytest.raises(BadInput, match="of an older version"):
-        train(run, aside.name, pretrain__steps=6)
-
-
-def test_a_refused_step_before_the_first_checkpoint_is_set_aside_with_its_settings(tmp_path):
-    write_sealed(tmp_path / "run" / "nonfinite-step-1.json", {"step": 1, "fingerprint": {"config": {"old": 1}}})
-    train(tmp_path / "run")
-    (aside,) = run_dir.asides(tmp_path / "run")
-    assert names(aside, "nonfinite*") and not names(tmp_path / "run", "nonfinite*")
+    assert names(run, "*step-*") == ["foreign-step-2", "foreign-step-4", "step-2", "step-4"]
+    assert "it has no fingerprint" in capsys.readouterr().err
 
 
 def test_what_killed_processes_left_is_swept(run):
@@ -239,14 +259,6 @@ def test_what_killed_processes_left_is_swept(run):
     (run / ".step-9.tmp-999999999").mkdir()
     train(run)
     assert names(run, ".*") == [".lock"]
-
-
-def test_a_run_set_aside_that_is_in_use_is_not_taken_up(run):
-    train(run, pretrain__steps=6)
-    (aside,) = run_dir.asides(run)
-    with lock_folder(aside), pytest.raises(UserError, match="is in use"):
-        train(run)
-    assert [checkpoint.steps(one) for one in sorted(run_dir.asides(run), key=aside.__ne__)] == [[2, 4], [4, 6]]
 
 
 def test_with_every_checkpoint_of_other_settings_damaged_nothing_begins_by_itself(run):

@@ -96,7 +96,9 @@ def test_a_name_says_all_of_its_trainings_and_what_is_not_there(here: Path, caps
     assert main(["estimate", "absent"]) == 64
 
 
-def test_arms_of_an_earlier_ablation_and_finished_ones_take_nothing(here: Path) -> None:
+def test_arms_of_an_earlier_ablation_and_finished_ones_take_nothing(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def rows(*names: str) -> list[list[str]]:
         return [line.split(" | ") for line in estimate.ablations(names, params).splitlines()[2:]]
 
@@ -105,8 +107,9 @@ def test_arms_of_an_earlier_ablation_and_finished_ones_take_nothing(here: Path) 
     assert objectives[1:4] == ["4", "0", "0"] and weights[1:4] == ["4", "0", "2"]
     (alone,) = rows("weights")
     assert float(alone[4]) > float(weights[4]) > 0
+    monkeypatch.setattr(estimate, "arm_folder", lambda arm, params: here / "runs" / arm.key)
     for arm in plan_arms("weights", params, 200):
-        write_json(arm.folder / "a" / "arm.json", {})
-        (arm.folder / "a" / "tasks" / "1" / "cola").mkdir(parents=True)
+        write_json(here / "runs" / arm.key / "arm.json", {})
+        write_json(here / "runs" / arm.key / "tasks/1/a/MANIFEST.json", {"entry": "cola-pretrained-seed1"})
     (finished,) = rows("weights")
     assert finished[1:5] == ["4", "4", "0", "0"]

@@ -148,6 +148,7 @@ def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, 
     assert "is a folder; expected a file" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("closed", "code"), [("| head -0; exit ${PIPESTATUS[0]}", 141), (">&-", 65), ("<&- ", 65)])
 def test_what_reads_or_writes_may_be_closed(folders, tmp_path, closed, code) -> None:
     command = f"{sys.executable} -m pipelines predict {folders / 'cola'} {closed}"

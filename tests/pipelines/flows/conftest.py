@@ -21,23 +21,23 @@ ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace("ablations: []", "abl
 
 
 class Dvc:
-    """Stands where DVC stands: notes targets, answers, and fails as it is told."""
+    """In place of DVC: records targets, answers, and fails as it is set to: stage -> its next failures."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, bool]] = []
+        self.calls: list[str] = []
         self.parents: list[str | None] = []
         self.processes: list[dict[str, str]] = []
-        self.failures: list[StageFailed] = []
+        self.failures: dict[str, list[StageFailed]] = {}
 
-    def repro(self, *targets: str, place: Any, single: bool, pull: bool, log: Any, seconds: float | None) -> Outcome:
+    def repro(self, target: str, place: Any, log: Any, seconds: float | None) -> Outcome:
         environment = place.variables
-        name = targets[0].rpartition(":")[2]
-        self.calls.append((name, single))
+        name = target.rpartition(":")[2]
+        self.calls.append(name)
         self.parents.append(environment.get(tracking.PARENT))
         self.processes.append({key: value for key, value in environment.items() if key.startswith("PET_")})
         log(f"Running stage '{name}':")
-        if self.failures:
-            raise self.failures.pop(0)
+        if left := self.failures.get(name):
+            raise left.pop(0)
         return Outcome(ran=[name])
 
 

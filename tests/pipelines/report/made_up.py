@@ -5,6 +5,7 @@ import math
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from electra.files import write_json, write_jsonl
@@ -27,7 +28,6 @@ GAIN = dict(zip(GLUE, (25.0, 14.2, 0.4, 41.0, 9.3, 12.6, 15.8, 7.0, -0.6), stric
 
 ENCODER = EncoderConfig(layers=4, hidden=128, heads=2, ffn=512, embedding=128)
 PRETRAIN = PretrainConfig(length=128, batch=32, steps=1200, learning_rate=1e-3, warmup=100)
-OBJECTIVE = ObjectiveConfig()
 
 
 @dataclass(frozen=True)
@@ -35,26 +35,13 @@ class Model:
     tokens: str = "sample_world"
     encoder: EncoderConfig = ENCODER
     pretrain: PretrainConfig = PRETRAIN
-    objective: ObjectiveConfig = OBJECTIVE
-
-
-@dataclass(frozen=True)
-class Finetuning:
-    model: str = "tiny"
-    tasks: str = "sample_world"
-    recipe: str = "tiny"
+    objective: ObjectiveConfig = ObjectiveConfig()
 
 
 @dataclass(frozen=True)
 class Named:
     kind: str = "sample"
     corpus: str = "sample_world"
-
-
-@dataclass(frozen=True)
-class Finetune:
-    def resolve(self, task: str, changes: dict[str, Any], *, own: tuple[str, ...]) -> dict[str, Any]:
-        return changes
 
 
 def ablation() -> AblationConfig:
@@ -78,8 +65,8 @@ class Params:
     tokens: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
     tasks: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
     ablations: dict[str, AblationConfig] = field(default_factory=lambda: {"table5": ablation()})
-    finetunings: dict[str, Finetuning] = field(default_factory=lambda: {"tiny": Finetuning(), "mini": Finetuning()})
-    finetune: Finetune = Finetune()
+    finetunings = dict.fromkeys(("tiny", "mini"), SimpleNamespace(tasks="sample_world"))
+    finetune = SimpleNamespace(resolve=lambda task, changes, *, own: changes)
 
     def recipe(self, name: str) -> dict[str, Any]:
         return {}
@@ -94,35 +81,20 @@ def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3,
     write_pretraining(root, model, flops)
     tasks = {}
     for name, task in GLUE.items():
-        arms = {
-            "pretrained": [SCRATCH[name] + lift * GAIN[name] + chance.gauss(0, 0.9) for _ in range(seeds)],
-            "scratch": [SCRATCH[name] + chance.gauss(0, 1.1) for _ in range(seeds)],
-        }
-        tasks[name] = {"metric": task.metrics[0], "train_rows": 3000, "dev_rows": 500} | {
-            arm: {
-                "scores": scores,
-                "mean": sum(scores) / len(scores),
-                "failed": [],
-                "all": dict.fromkeys(task.metrics, scores),
-                "train": [score + 2 for score in scores],
-            }
-            for arm, scores in arms.items()
-        }
+        low, gain = SCRATCH[name], lift * GAIN[name]
+        tasks[name] = {"metric": task.metrics[0], "train_rows": 3000, "dev_rows": 500}
+        for arm, middle, width in (("pretrained", low + gain, 0.9), ("scratch", low, 1.1)):
+            scores = [middle + chance.gauss(0, width) for _ in range(seeds)]
+            tasks[name][arm] = {"scores": scores, "mean": sum(scores) / seeds, "failed": []}
+            tasks[name][arm] |= {"all": dict.fromkeys(task.metrics, scores), "train": [score + 2 for score in scores]}
         tasks[name]["baselines"] = {"chance": 41.25, "majority": 42.25, "bag_of_words": 43.25, "word_overlap": 44.25}
         tasks[name]["baselines"]["replaced_tokens"] = 61.75
-    average = {
-        arm: {"scores": [sum(tasks[name][arm]["scores"][seed] for name in GLUE) / len(GLUE) for seed in range(seeds)]}
-        for arm in ("pretrained", "scratch")
-    }
-    write_json(
-        root / f"results/{model}/glue.json",
-        {
-            "source": "sample_world",
-            "label": "sample world",
-            "tasks": tasks,
-            "average": {"name": "mean over nine tasks (sample world)", **average},
-        },
-    )
+    average: dict[str, Any] = {"name": "mean over nine tasks (sample world)"}
+    for arm in ("pretrained", "scratch"):
+        by_seed = zip(*(tasks[name][arm]["scores"] for name in GLUE), strict=True)
+        average[arm] = {"scores": [sum(scores) / len(GLUE) for scores in by_seed]}
+    glue = {"source": "sample_world", "label": "sample world", "tasks": tasks, "average": average}
+    write_json(root / f"results/{model}/glue.json", glue)
     squad = {
         arm: {
             "exact": {"scores": [low + chance.gauss(0, 0.8) for _ in range(seeds)]},
@@ -131,10 +103,8 @@ def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3,
         }
         for arm, low in (("pretrained", 61.0), ("scratch", 49.5))
     }
-    write_json(
-        root / f"results/{model}/squad.json",
-        {"label": "sample world", "versions": {"2.0": {**squad, "never_answering": 33.25}}},
-    )
+    versions = {"2.0": {**squad, "never_answering": 33.25}}
+    write_json(root / f"results/{model}/squad.json", {"label": "sample world", "versions": versions})
     write_data(root)
     write_predictions(root, model)
     write_examples(root, model)
@@ -144,27 +114,12 @@ def write_pretraining(root: Path, model: str, flops: float) -> None:
     rows = []
     for step in range(0, 1201, 100):
         t = step / 1200
-        rate = 0.142 - 0.075 * (1 - math.exp(-3 * t))
-        mlm = 6.6 - 4.4 * (1 - math.exp(-3 * t))
-        disc = 0.29 - 0.13 * (1 - math.exp(-2.5 * t))
-        row = {
-            "step": step,
-            "flops": flops * t,
-            "loss": mlm + 50 * disc,
-            "mlm_loss": mlm,
-            "mlm_accuracy": 0.05 + 0.5 * (1 - math.exp(-3 * t)),
-            "sample_accuracy": 0.03 + 0.42 * (1 - math.exp(-3 * t)),
-            "replaced_rate": rate,
-            "disc_loss": disc,
-            "disc_auc": 0.5 + 0.41 * (1 - math.exp(-3 * t)),
-            "disc_precision": 0.83 * (1 - math.exp(-6 * t)),
-            "disc_recall": 0.44 * (1 - math.exp(-3 * t)),
-            "disc_accuracy": 1 - rate + 0.03 * t,
-            "disc_majority": 1 - rate,
-        }
-        if step:
-            row["train_loss"] = row["loss"] * 1.03
-        rows.append(row)
+        grown = 1 - math.exp(-3 * t)
+        rate, mlm, disc = 0.142 - 0.075 * grown, 6.6 - 4.4 * grown, 0.29 - 0.13 * grown
+        row = {"step": step, "flops": flops * t, "loss": mlm + 50 * disc, "mlm_loss": mlm, "disc_loss": disc}
+        row |= {"mlm_accuracy": 0.05 + 0.5 * grown, "sample_accuracy": 0.03 + 0.42 * grown, "replaced_rate": rate}
+        row |= {"disc_auc": 0.5 + 0.41 * grown, "disc_precision": 0.83 * grown, "disc_recall": 0.44 * grown}
+        rows.append(row | ({"train_loss": row["loss"] * 1.03} if step else {}))
     path = root / f"results/{model}/pretrain.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
@@ -180,40 +135,20 @@ def write_ablation(root: Path, seeds: int = 3, failed: str = "") -> None:
     chance = random.Random("table5")
     arms = {}
     for name, (label, middle) in ARMS.items():
-        tasks = {
-            task: [SCRATCH[task] + GAIN[task] * (middle - 56) / 15 + chance.gauss(0, 0.8) for _ in range(seeds)]
-            for task in GLUE
-        }
+        means = {task: SCRATCH[task] + GAIN[task] * (middle - 56) / 15 for task in GLUE}
+        tasks = {task: [mean + chance.gauss(0, 0.8) for _ in range(seeds)] for task, mean in means.items()}
         scores = [sum(tasks[task][seed] for task in GLUE) / len(GLUE) for seed in range(seeds)]
-        arms[name] = {
-            "label": label,
-            "settings": {"objective.name": name},
-            "flops": 2.1e14,
-            "steps": 1200,
-            "pretrain": {"mlm_loss": 2.2},
-            "curve": [],
-            "glue": tasks,
-            "average": {"scores": scores},
-            "status": "ok",
-        }
+        arms[name] = {"label": label, "settings": {"objective.name": name}}
         if name == failed:
-            arms[name] = {
-                "label": label,
-                "settings": {"objective.name": name},
-                "status": "failed: loss was not finite at step 310",
-            }
+            arms[name]["status"] = "failed: loss was not finite at step 310"
+        else:
+            arms[name] |= {"status": "ok", "flops": 2.1e14, "steps": 1200, "glue": tasks, "average": {"scores": scores}}
     write_json(root / "results/ablations/table5.json", {"name": "table5", "model": "tiny", "arms": arms})
 
 
 def write_data(root: Path) -> None:
-    facts = {
-        "documents": 5200,
-        "lines": 31_000,
-        "bytes": 4_100_000,
-        "quarantined": 2,
-        "reasons": {"not UTF-8": 2},
-        "dropped": {"short": 12},
-    }
+    facts = {"documents": 5200, "lines": 31_000, "bytes": 4_100_000, "dropped": {"short": 12}}
+    facts |= {"quarantined": 2, "reasons": {"not UTF-8": 2}}
     write_json(root / "results/corpus/sample_world.json", facts)
     split = {"rows": 8160, "tokens": 912_823, "padding": 0.126}
     rows = {"128": {"train": split, "valid": {"rows": 172, "tokens": 19_189, "padding": 0.128}}}
@@ -224,89 +159,33 @@ def write_data(root: Path) -> None:
 
 def write_examples(root: Path, model: str) -> None:
     chance = random.Random("examples")
-    text = [
-        "[CLS]",
-        "the",
-        "old",
-        "bak",
-        "##er",
-        "of",
-        "mar",
-        "##low",
-        "sold",
-        "warm",
-        "bread",
-        "to",
-        "every",
-        "child",
-        "in",
-        "the",
-        "square",
-        "before",
-        "the",
-        "bells",
-        "rang",
-        ".",
-        "[SEP]",
-        "she",
-        "never",
-        "asked",
-        "a",
-        "coin",
-        "of",
-        "the",
-        "widow",
-        "mar",
-        "##en",
-        ",",
-        "who",
-        "kept",
-        "two",
-        "grey",
-        "goats",
-        "behind",
-        "the",
-        "mill",
-        ".",
-        "[SEP]",
-    ]
+    first = "the old bak ##er of mar ##low sold warm bread to every child in the square before the bells rang ."
+    second = "she never asked a coin of the widow mar ##en , who kept two grey goats behind the mill ."
+    text = f"[CLS] {first} [SEP] {second} [SEP]".split()
     others = ["miller", "stone", "green", "winter", "ships", "<b>", "kept", "three"]
     rows = []
     for _ in range(8):
-        row: dict[str, list[Any]] = {"tokens": [], "original": [], "replaced": [], "probability": []}
-        for token in text:
-            replaced = token[0] not in "[#" and chance.random() < 0.11
-            row["tokens"].append(chance.choice(others) if replaced else token)
-            row["original"].append(token)
-            row["replaced"].append(replaced)
-            row["probability"].append(round(chance.betavariate(5, 2) if replaced else chance.betavariate(0.5, 12), 4))
-        places = [place for place, replaced in enumerate(row["replaced"]) if replaced]
+        replaced = [token[0] not in "[#" and chance.random() < 0.11 for token in text]
+        tokens = [chance.choice(others) if new else token for token, new in zip(text, replaced, strict=True)]
+        sure = [round(chance.betavariate(5, 2) if new else chance.betavariate(0.5, 12), 4) for new in replaced]
         likely = {"pieces": ["<b>", "kept"], "probability": [0.375, 0.25]}
-        rows.append(row | {"proposals": [{"place": place} | likely for place in places]})
+        proposals = [{"place": place} | likely for place, new in enumerate(replaced) if new]
+        row = {"tokens": tokens, "original": text, "replaced": replaced, "probability": sure}
+        rows.append(row | {"proposals": proposals})
     write_json(root / f"build/models/{model}/examples.json", rows)
     write_manifest(root / f"build/models/{model}", name=model)
 
 
 def write_predictions(root: Path, model: str) -> None:
     chance = random.Random("predictions")
-    context = (
-        "Marlow lies on the river Ash. " * 4
-        + "Maren the weaver keeps two grey goats behind the mill, and she sells their milk at the market. "
-        + "The bells of Marlow ring at dawn. " * 5
-    )
+    middle = "Maren the weaver keeps two grey goats behind the mill, and she sells their milk at the market. "
+    context = "Marlow lies on the river Ash. " * 4 + middle + "The bells of Marlow ring at dawn. " * 5
     questions, answers = [], {}
     for index in range(24):
         gold = [] if index % 3 == 0 else [{"text": "two grey goats", "start": context.index("two grey goats")}]
-        questions.append(
-            {
-                "id": f"q{index}",
-                "title": "Marlow",
-                "question": f"What does Maren keep behind the mill ({index})?",
-                "context": context,
-                "answers": gold,
-                "impossible": not gold,
-            }
-        )
+        question = f"What does Maren keep behind the mill ({index})?"
+        row = {"id": f"q{index}", "title": "Marlow", "question": question, "context": context}
+        questions.append(row | {"answers": gold, "impossible": not gold})
         answers[f"q{index}"] = chance.choice(["", "two grey goats", "the market", "grey goats"])
     write_jsonl(root / "build/tasks/sample_world/squad2/dev.jsonl", questions)
     write_json(root / f"build/squad/{model}/2.0/pretrained-seed1.json", answers)
@@ -316,18 +195,11 @@ def write_predictions(root: Path, model: str) -> None:
         for index in range(40):
             label: Any = round(chance.uniform(0, 5), 1) if task.regression else chance.choice(task.labels)
             pair = name not in {"cola", "sst2"}
-            rows.append(
-                {
-                    "id": f"{index}",
-                    "a": f"The weaver of <Marlow> sold bread {index}.",
-                    "b": "A baker & a goat." if pair else None,
-                    "label": label,
-                }
-            )
+            texts = {"a": f"The weaver of <Marlow> sold bread {index}.", "b": "A baker & a goat." if pair else None}
+            rows.append({"id": f"{index}", **texts, "label": label})
             for arm, skill in (("pretrained", 0.8), ("scratch", 0.6)):
-                guess: Any = (
-                    label if chance.random() < skill else (2.5 if task.regression else chance.choice(task.labels))
-                )
+                other: Any = 2.5 if task.regression else chance.choice(task.labels)
+                guess = label if chance.random() < skill else other
                 logits = [2.5 * (of == guess) + chance.random() for of in task.labels] or [guess]
                 said[arm].append({"id": f"{index}", "prediction": guess, "label": label, "logits": logits})
         write_jsonl(root / f"build/tasks/sample_world/{name}/dev.jsonl", rows)

@@ -36,6 +36,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["figures", "tables"])
 def test_figures_and_tables_are_up_to_date(drawn: Path, part: str) -> None:
     here, there = ({path.name: path.read_bytes() for path in (root / part).iterdir()} for root in (drawn, COMMITTED))

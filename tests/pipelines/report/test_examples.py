@@ -1,6 +1,6 @@
 from types import SimpleNamespace
 
-from pipelines.report.examples import sentences, words
+from pipelines.report.examples import counts, sentences, words
 
 EXAMPLE = {
     "tokens": ["[CLS]", "the", "bak", "##es", "ate", "##n", "[SEP]", "##x", "[SEP]"],
@@ -19,12 +19,11 @@ def test_wordpieces_are_joined_and_judged_as_words():
 
 
 def test_a_row_says_what_the_generator_proposed_for_its_first_replaced_word():
-    def shown(**more):
-        return sentences(SimpleNamespace(examples=[EXAMPLE | more]))
-
     likely = {"pieces": ["<s>", "##er"], "probability": [0.375, 0.2]}
     unchanged = {"place": 1, "pieces": ["the"], "probability": [1.0]}
-    said = shown(proposals=[unchanged, {"place": 3} | likely, {"place": 4} | likely])
-    assert said.count("class=proposed") == 1
-    assert "For <i>##er</i> the generator proposed &lt;s&gt; 38 %, ##er 20 %; it drew <i>##es</i>." in said
-    assert "class=proposed" not in shown() + shown(proposals=[unchanged])
+    more = ([unchanged, {"place": 3} | likely, {"place": 4} | likely], [unchanged])
+    rows = sentences(SimpleNamespace(examples=[EXAMPLE, *(EXAMPLE | {"proposals": each} for each in more)]))
+    none, found, nothing = (proposal for _, proposal in rows)
+    assert (found.original, found.drawn, found.likely) == ("##er", "##es", [("<s>", 0.375), ("##er", 0.2)])
+    assert none is nothing is None
+    assert counts(rows) == {"words": 18, "caught": 3, "missed": 3, "alarm": 3}

@@ -42,27 +42,26 @@ def test_same_inputs_same_bytes(root, tmp_path):
         shutil.copytree(root / part, tmp_path / part)
     report.build(made_up.Params(), tmp_path / "results/report", tmp_path)
     first, second = content(root / "results/report"), content(tmp_path / "results/report")
-    assert first.pop("run.js") != second.pop("run.js")
+    clock = first.pop("run.js").decode()
+    assert clock != second.pop("run.js").decode()
+    run = json.loads(clock.removeprefix("window.electraRun = ").rstrip().removesuffix(";"))
+    assert run["durations"] == {"pretrain-tiny": 61.0} and "CPU cores" in run["machine"]
     assert set(first) == set(second)
     assert [name for name in first if first[name] != second[name]] == []
     assert {Path(name).suffix for name in first} == {".html", ".md", ".svg", ".csv"}
 
 
-def test_the_page_needs_nothing_but_itself(page):
+def test_the_page_needs_nothing_but_itself_and_escapes_text(page):
     used = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert [address for address in used if not address.startswith("#")] == ["http://127.0.0.1:8008/", "run.js"]
     assert "@import" not in page and "url(http" not in page
     assert "not recorded" in page
-
-
-def test_ids_are_unique_and_links_lead_somewhere(page):
     ids = re.findall(r'\bid="([^"]*)"', page)
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'href="#([^"]*)"', page)) <= set(ids)
-
-
-def test_text_from_data_is_escaped(page):
     assert "&lt;Marlow&gt;" in page and "<Marlow>" not in page
+    assert "</i> the generator proposed &lt;b&gt; 38 %, kept 25 %; it drew <i>" in page
+    assert page.count("A difference counts when") == 1  # a note is shown once
 
 
 def test_no_html_of_a_name_reaches_the_markdown(tmp_path, monkeypatch):
@@ -75,7 +74,7 @@ def test_no_html_of_a_name_reaches_the_markdown(tmp_path, monkeypatch):
     assert written.count("&lt;img src=x") >= 2 and "<img" not in written
 
 
-def test_sample_world_is_named_wherever_a_table_or_figure_holds_a_number_of_it(page, root):
+def test_sample_world_is_named_wherever_a_table_or_figure_holds_a_number_of_it(page):
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", page)
     scores = [caption for caption in captions if re.search(r"task|score|answering|mean", caption.lower())]
     assert len(scores) > 6
@@ -84,17 +83,13 @@ def test_sample_world_is_named_wherever_a_table_or_figure_holds_a_number_of_it(p
     assert "they are not GLUE or SQuAD scores" in page
 
 
-def test_a_failed_arm_is_shown_as_failed(page):
-    shown = text(page)
-    assert "failed: loss was not finite at step 310" in shown
-    assert "ablation table5, Replace MLM: failed" in shown
-
-
-def test_noise_is_not_called_a_win(page, root):
+def test_noise_is_not_called_a_win_and_a_failed_arm_is_shown_as_failed(page):
     row = text(re.search(r"<tr><th scope=row[^>]*>WNLI.*?</tr>", page)[0])
     assert "inside the noise" in row and "higher" not in row
     assert "no difference that stands out of the noise on MRPC, WNLI" in text(page)
     assert "too close, would need" in page
+    assert "failed: loss was not finite at step 310" in text(page)
+    assert "ablation table5, Replace MLM: failed" in text(page)
 
 
 def test_beside_each_score_stands_the_ground_it_stands_on(root, page):
@@ -110,73 +105,45 @@ def test_beside_each_score_stands_the_ground_it_stands_on(root, page):
     assert page.index("44.2 overlap") > page.index("beside chance (SQuAD: never answering)") > 0
 
 
-def test_the_first_picture_is_this_runs_own(page, root):
+def test_the_page_begins_with_this_runs_own_picture_and_a_sentence_that_counts_what_moved(page, root):
     """Each task of the model, above every section; no ablation's mean over other tasks."""
     hero = page.index("<figure>", page.index('class="hero"'))
     assert hero < page.index("each task from scratch and pre-trained") < page.index("<section>")
-    lines = (root / "results/report/report.md").read_text().splitlines()
-    pictures = [line for line in lines if line.startswith("![")]
-    assert "each task from scratch and pre-trained" in pictures[0]
-    assert lines.index(pictures[0]) < lines.index("**tiny: tasks, both arms, points on dev (sample world)**")
-    assert len(pictures) == 1
-
-
-def test_the_first_sentence_counts_what_moved(page):
+    above, _, below = (root / "results/report/report.md").read_text().partition("**tiny: tasks, both arms")
+    assert above.count("![") == 1 and "![" not in below
     said = re.search(r'<p class="say">(.*?)</p>', page)[1]
-    assert said.startswith(
-        "Pre-training lifts 7 of 9 tasks beyond the noise by 7.1 to 40.1 points. "
-        "The mean over nine tasks (sample world)"
-    )
+    assert said.startswith("Pre-training lifts 7 of 9 tasks beyond the noise by 7.1 to 40.1 points. The mean over nine")
     assert "SQuAD 2.0 F1 from" in said and said.endswith("(never answering: 33.2).")
 
 
 def test_several_pretrainings_of_a_record_have_a_column_of_their_own(tmp_path):
     made_up.write(tmp_path)
     part = {"pretrained": {"scores": [80.0, 82.0, 84.0]}}
-    marks = {
-        "tasks": {"cola": {**part, "metric": "matthews"}, "squad2": {**part, "metric": "f1"}},
-        "mean_of_nine": part,
-    }
-    write_json(tmp_path / "benchmarks/results/tiny-marks.json", marks)
+    tasks = {"cola": {**part, "metric": "matthews"}, "squad2": {**part, "metric": "f1"}}
+    write_json(tmp_path / "benchmarks/results/tiny-marks.json", {"tasks": tasks, "mean_of_nine": part})
     report.build(made_up.Params(), tmp_path / "out", tmp_path)
-    rows = {
-        (row["task"], row["metric"]): row
-        for row in csv.DictReader((tmp_path / "out/tables/tiny-tasks.csv").read_text().splitlines())
-    }
-    told = {
-        key: row["a record, 3 pre-trainings mean"] for key, row in rows.items() if row["a record, 3 pre-trainings mean"]
-    }
-    assert [task for task, _ in told] == ["CoLA", "mean over nine tasks (sample world)", "SQuAD 2.0"]
-    assert set(told.values()) == {"82"} and rows["CoLA", "Matthews correlation"]["a record, 3 pre-trainings sd"] == "2"
+    rows = csv.DictReader((tmp_path / "out/tables/tiny-tasks.csv").read_text().splitlines())
+    column = "a record, 3 pre-trainings"
+    marks = [(row["task"], row["metric"], row[f"{column} mean"], row[f"{column} sd"]) for row in rows]
+    assert [mark for mark in marks if mark[2]] == [
+        ("CoLA", "Matthews correlation", "82", "2"),
+        ("mean over nine tasks (sample world)", "", "82", "2"),
+        ("SQuAD 2.0", "F1, chance: never answering", "82", "2"),
+    ]
 
 
-def test_paper_and_ours_stand_in_columns_of_their_own(root):
+def test_tables_count_what_was_left_out_and_set_the_paper_apart(page, root):
     head, electra, *_ = (root / "results/report/tables/ablation-table5.csv").read_text(encoding="utf-8").splitlines()
     assert head.startswith('arm,"paper, Table 5 GLUE dev","ours, tiny, sample world mean of the tasks mean"')
     assert electra.startswith("ELECTRA,85,")
-
-
-def test_what_was_left_out_is_counted(page, root):
-    shown = text(page)
-    assert "12 short" in shown and "2 (2 not UTF-8)" in shown
-    cola = next(
-        line
-        for line in (root / "results/report/tables/data-tasks-sample_world.csv").read_text().splitlines()
-        if "CoLA" in line
-    )
-    assert cola == "CoLA,999,400,1"
-
-
-def test_run_js_holds_clock_and_machine(root):
-    source = (root / "results/report/run.js").read_text(encoding="utf-8")
-    run = json.loads(source.removeprefix("window.electraRun = ").rstrip().removesuffix(";"))
-    assert run["durations"] == {"pretrain-tiny": 61.0}
-    assert "CPU cores" in run["machine"]
+    assert "12 short" in text(page) and "2 (2 not UTF-8)" in text(page)
+    lines = (root / "results/report/tables/data-tasks-sample_world.csv").read_text().splitlines()
+    assert "CoLA,999,400,1" in lines
 
 
 def test_nothing_measured_still_gives_a_page_that_says_so(tmp_path):
-    index = report.build(made_up.Params(), tmp_path / "results/report", tmp_path)
-    shown = text(index.read_text(encoding="utf-8"))
+    report.build(made_up.Params(), tmp_path / "results/report", tmp_path)
+    shown = text((tmp_path / "results/report/index.html").read_text(encoding="utf-8"))
     assert "No fine-tuning results yet" in shown
     for path in ("results/tiny/glue.json", "results/ablations/table5.json", "results/tiny/pretrain.csv"):
         assert f"{path}: there is no such file" in shown
@@ -192,8 +159,8 @@ def test_failed_seeds_broken_files_and_a_missing_arm_are_named(tmp_path):
     write_json(tmp_path / "results/tiny/glue.json", glue)
     (tmp_path / "results/tiny/squad.json").write_text("{")
     (tmp_path / "results/tiny/pretrain.csv").unlink()
-    index = report.build(made_up.Params(run=made_up.Run(ablations=())), tmp_path / "results/report", tmp_path)
-    shown = text(index.read_text(encoding="utf-8"))
+    report.build(made_up.Params(run=made_up.Run(ablations=())), tmp_path / "results/report", tmp_path)
+    shown = text((tmp_path / "results/report/index.html").read_text(encoding="utf-8"))
     assert "tiny, CoLA, pre-trained: failed, seed 2: loss was not finite" in shown
     assert "tiny, RTE, from scratch: no scores" in shown
     assert "results/tiny/squad.json: is not JSON" in shown

@@ -1,7 +1,5 @@
 """The store when it fails: one sentence with what to do, whatever carries the bytes. In flows: test_checkouts.py."""
 
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +8,7 @@ import pytest
 
 from electra.errors import SourceUnreachable
 from pipelines.runtime import dvc_store
-from tests.conftest import copy_project, environment
-from tests.pipelines.stages.test_corpus import bytes_of
+from tests.conftest import copy_project, files_of, run
 from tests.s3_server import S3
 
 
@@ -72,12 +69,9 @@ def test_what_ran_on_one_machine_is_taken_from_s3_on_another(tmp_path: Path, s3:
         folder = copy_project(tmp_path / name)
         settings = """[core]\n    no_scm = true\n    remote = s\n['remote "s"']\n    url = s3://team/store\n"""
         (folder / ".dvc" / "config.local").write_text(settings)
-        for words in (["dvc", "repro", "--pull", target], ["pipelines.runtime.dvc_store", str(folder), target]):
-            command = [sys.executable, "-m", *words]
-            done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
-            assert done.returncode == 0, done.stdout + done.stderr
-            said.append(done.stdout)
+        for words in (("dvc", "repro", "--pull", target), ("pipelines.runtime.dvc_store", str(folder), target)):
+            said.append(run(folder, "-m", *words).stdout)
     assert f"{target} is in the store s" in said[1]
     assert "is cached - skipping run" in said[2] and "Running stage 'pipelines/dvc.yaml:corpus@smoke'" not in said[2]
-    made = [bytes_of(tmp_path / name / "build/corpus/smoke") for name in ("first", "second")]
+    made = [files_of(tmp_path / name / "build/corpus/smoke") for name in ("first", "second")]
     assert made[0] == made[1] and len(made[0]) > 2

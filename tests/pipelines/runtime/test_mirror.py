@@ -14,7 +14,7 @@ import torch
 from electra.storage import checkpoint
 from pipelines.runtime import mirror
 from pipelines.runtime.mirror import Mirror, mirrored
-from tests.conftest import SMOKE, copy_project, environment
+from tests.conftest import SMOKE, copy_project, environment, files_of, until
 from tests.s3_server import S3, forget
 
 PRINT = {"config": {"steps": 9}}
@@ -27,7 +27,9 @@ def save(run: Path, step: int, value: float = 0.0, fingerprint: object = PRINT) 
 
 
 def there() -> list[str]:
-    return sorted(path.partition("/pretrain-x-")[2][9:] for path in fsspec.filesystem("s3").find("team/electra"))
+    return sorted(
+        path.partition("/runs/x")[2].partition("/")[2] for path in fsspec.filesystem("s3").find("team/electra")
+    )
 
 
 def whole(*steps: int) -> list[str]:
@@ -37,13 +39,13 @@ def whole(*steps: int) -> list[str]:
 
 @pytest.fixture
 def sender(tmp_path: Path, s3: S3) -> Mirror:
-    return Mirror(URL, tmp_path / "runs/pretrain-x", PRINT)
+    return Mirror(URL, tmp_path / "runs/x", PRINT)
 
 
 def bring(folder: Path) -> list[int]:
     """The steps that another machine finds."""
-    Mirror(URL, folder / "pretrain-x", PRINT).bring()
-    return checkpoint.steps(folder / "pretrain-x")
+    Mirror(URL, folder / "runs/x", PRINT).bring()
+    return checkpoint.steps(folder / "runs/x")
 
 
 def test_the_newest_two_are_kept_and_the_newest_is_brought(tmp_path: Path, sender: Mirror, s3: S3) -> None:
@@ -54,10 +56,10 @@ def test_the_newest_two_are_kept_and_the_newest_is_brought(tmp_path: Path, sende
     sent = [path.rpartition("/")[2] for path in s3.asked if path.startswith("PUT") and "step-30/" in path]
     assert sent[-1] == "MANIFEST.json" and len(sent) == 3
     assert bring(tmp_path / "another") == [30]
-    step, groups, progress = checkpoint.load(tmp_path / "another/pretrain-x/step-30")
+    step, groups, progress = checkpoint.load(tmp_path / "another/runs/x/step-30")
     assert torch.equal(groups["model"]["weight"], torch.full((1000,), 30.0)) and progress["fingerprint"] == PRINT
     assert bring(tmp_path / "another") == [30]
-    Mirror(URL, tmp_path / "third/pretrain-x", {"config": {"steps": 10}}).bring()
+    Mirror(URL, tmp_path / "third/runs/y", {"config": {"steps": 10}}).bring()
     assert not (tmp_path / "third").exists()
 
 
@@ -65,7 +67,7 @@ def test_a_machine_that_is_behind_takes_nothing_away(tmp_path: Path, sender: Mir
     for step in (20, 30):
         save(sender.run, step)
         sender.send()
-    behind = Mirror(URL, tmp_path / "behind/pretrain-x", PRINT)
+    behind = Mirror(URL, tmp_path / "behind/runs/x", PRINT)
     save(behind.run, 10)
     behind.send()
     assert there() == whole(20, 30)
@@ -73,25 +75,23 @@ def test_a_machine_that_is_behind_takes_nothing_away(tmp_path: Path, sender: Mir
     assert checkpoint.steps(behind.run) == [10, 30]
 
 
-def test_a_folder_that_holds_another_run_keeps_it(tmp_path: Path, sender: Mirror) -> None:
-    save(sender.run, 20)
-    sender.send()
-    run = tmp_path / "another/pretrain-x"
-    save(run, 50, fingerprint={"config": {"steps": 99}})
-    Mirror(URL, run, PRINT).bring()
-    assert checkpoint.steps(run) == [50]
-    (aside,) = run.parent.glob("pretrain-x.aside-*")
-    assert checkpoint.steps(aside) == [20]  # where training looks for a run of these very settings
-
-
-def test_a_run_is_sent_where_one_of_more_steps_lay_when_it_began(tmp_path: Path, sender: Mirror) -> None:
+def test_a_checkpoint_of_another_run_is_not_sent(sender: Mirror) -> None:
     save(sender.run, 50, fingerprint={"config": {"steps": 99}})
     sender.send()
     assert not there()
-    sender.run.rename(tmp_path / "runs/pretrain-x.aside-1")
-    save(sender.run, 10)
-    sender.send()
-    assert there() == whole(10)
+
+
+def test_what_an_earlier_version_sent_is_found(tmp_path: Path, sender: Mirror, s3: S3) -> None:
+    """Before 0.3 its place was named by the model, and the fingerprint held hashes of code."""
+    old = tmp_path / "old"
+    for step, code in ((20, "1"), (30, "1")):
+        save(old, step, fingerprint=PRINT | {"code": {"electra/nn": code}})
+    system = fsspec.filesystem("s3")
+    for path in sorted(old.rglob("*")):
+        if path.is_file():
+            system.put_file(str(path), f"team/electra/pretrain-x-5e1f77aa/{path.relative_to(old)}")
+    system.put_file(str(old / "step-30/progress.json"), "team/electra/pretrain-y-00000000/step-30/progress.json")
+    assert bring(tmp_path / "another") == [30]
 
 
 def test_a_damaged_checkpoint_is_kept_and_the_mirrors_good_one_is_brought(tmp_path: Path, sender: Mirror) -> None:
@@ -106,7 +106,7 @@ def test_a_damaged_checkpoint_is_kept_and_the_mirrors_good_one_is_brought(tmp_pa
 def test_a_continued_run_is_not_given_checkpoints_of_a_fresh_one(tmp_path: Path, sender: Mirror) -> None:
     save(sender.run, 30)
     sender.send()
-    other = Mirror(URL, tmp_path / "another/pretrain-x", PRINT)
+    other = Mirror(URL, tmp_path / "another/runs/x", PRINT)
     for step in (10, 20):
         progress = {"step": step, "fingerprint": PRINT, "continued": [{"step": 5}]}
         checkpoint.save(other.run, step, {"model": {"weight": torch.zeros(10)}}, progress, keep=2)
@@ -155,7 +155,7 @@ def test_a_mirror_that_is_down_stops_nothing_is_told_once_and_tried_again(
     for name, seconds in (("EVERY", 0.05), ("AGAIN", 0.1)):
         monkeypatch.setattr(mirror, name, seconds)
     monkeypatch.setenv(mirror.VARIABLE, f"{URL}/")
-    run = tmp_path / "runs/pretrain-x"
+    run = tmp_path / "runs/x"
     with monkeypatch.context() as patch:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patch.delenv(name)
@@ -185,12 +185,8 @@ def test_another_machine_ends_a_killed_run_with_the_same_bytes(
     from pipelines.cli import main
 
     first = copy_project(tmp_path / "first")
-    text = SMOKE.replace(
-        "steps: 20, warmup: 2, learning_rate: 1.0e-3, threads", "steps: 4000, warmup: 2, learning_rate: 1.0e-3, threads"
-    )
-    (first / "params.yaml").write_text(
-        text.replace("eval_every: 10", "eval_every: 1000").replace("save_every: 5}", "save_every: 200}")
-    )
+    text = SMOKE.replace("steps: 20", "steps: 2000").replace("save_every: 5}", "save_every: 100}")
+    (first / "params.yaml").write_text(text.replace("eval_every: 10", "eval_every: 1000"))
     with monkeypatch.context() as patch:
         patch.chdir(first)
         for stage in ("corpus", "tokens"):
@@ -199,21 +195,19 @@ def test_another_machine_ends_a_killed_run_with_the_same_bytes(
     for folder in (second, alone):
         shutil.copytree(first, folder)
     killed = train(first, ELECTRA_MIRROR=URL)
-    deadline = time.monotonic() + 120
     system = fsspec.filesystem("s3")
-    while not any(path.endswith("MANIFEST.json") for path in system.find("team/electra")):
-        assert killed.poll() is None and time.monotonic() < deadline
+
+    def sent() -> bool:
         system.invalidate_cache()
-        time.sleep(0.1)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
+        return any(path.endswith("/MANIFEST.json") for path in system.find("team/electra"))
+
+    until(lambda: killed.poll() is not None or sent())
+    killed.kill()
+    assert killed.communicate() and killed.returncode == -signal.SIGKILL
     shutil.rmtree(first)
     processes = [train(second, ELECTRA_MIRROR=URL), train(alone)]
     told, _ = (process.communicate()[1] for process in processes)
     assert [process.returncode for process in processes] == [0, 0], told
-    assert "is taken from s3://team/electra/pretrain-smoke-" in told and "resuming at step" in told
-    made, expected = (
-        {path.relative_to(folder): path.read_bytes() for path in (folder / "build/models").rglob("*.safetensors")}
-        for folder in (second, alone)
-    )
-    assert made == expected and len(made) == 3
+    assert "is taken from s3://team/electra/pretrain/" in told and "resuming at step" in told
+    made, expected = (files_of(folder / "build/models") for folder in (second, alone))
+    assert made == expected and len(made) > 3

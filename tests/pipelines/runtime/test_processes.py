@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import shlex
 import subprocess
 import sys
 import time
@@ -16,31 +15,35 @@ import pytest
 from electra.errors import BadConfig, NonFinite, Stopped, UserError
 from pipelines.cli import main
 from pipelines.runtime import processes
-from pipelines.runtime.processes import Layout
+from pipelines.runtime.processes import several, torchrun_variables
 from tests.conftest import ROOT, environment
 from tests.electra.pretraining.test_distributed import free_port
 from tests.test_docs import commands
 
 
-def test_the_layout_comes_from_options_then_from_torchruns_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not Layout.read({}).several
+def test_torchruns_variables_come_from_options_then_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert torchrun_variables({}) == {} and not several({"PET_MAX_RESTARTS": "1"})
     monkeypatch.setenv("PET_NPROC_PER_NODE", "4")
-    assert Layout.read({"nproc_per_node": None}) == Layout(nproc_per_node=4)
-    assert Layout.read({"nproc_per_node": "2"}).nproc_per_node == 2
-    with pytest.raises(BadConfig, match="rdzv-endpoint"):
-        Layout.read({"nnodes": "2"})
-    with pytest.raises(BadConfig, match="--nproc-per-node: is 'many'"):
-        Layout.read({"nproc_per_node": "many"})
-
-
-def test_a_layout_goes_through_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Layout().variables() == {}
-    layout = Layout(nproc_per_node=8, nnodes=4, rdzv_endpoint="node1:29400", max_restarts=3)
-    for name, value in layout.variables().items():
+    assert torchrun_variables({"nproc_per_node": None}) == {"PET_NPROC_PER_NODE": "4"}
+    given = {"nproc_per_node": 8, "nnodes": "4", "rdzv_endpoint": "node1:29400", "max_restarts": 3}
+    variables = torchrun_variables(given)
+    assert variables["PET_NPROC_PER_NODE"] == "8" and several(variables)
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert Layout.read({}) == layout
-    with pytest.raises(BadConfig, match="--max-restarts: is '-1'"):
-        Layout.read({"max_restarts": "-1"})
+    assert torchrun_variables({}) == variables, "as they pass through DVC"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("nnodes", "2", "--rdzv-endpoint: is missing"),
+        ("nproc_per_node", "many", "--nproc-per-node: is 'many'"),
+        ("max_restarts", "-1", "--max-restarts: is '-1'"),
+    ],
+)
+def test_a_number_of_processes_that_is_none_is_refused(option: str, value: str, sentence: str) -> None:
+    with pytest.raises(BadConfig, match=sentence):
+        torchrun_variables({option: value})
 
 
 def failure(code: int, sentence: str = "") -> Any:
@@ -85,20 +88,6 @@ def test_a_process_tells_its_mistake_to_the_launcher(
     assert capsys.readouterr().err == ""
 
 
-def test_the_launcher_says_the_mistake_as_one_process_would(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
-
-    error = BadConfig("pretrain.batch", "is 64", "a multiple of 3")
-    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
-    launched(monkeypatch)
-    processes.report(error)
-    failed = ProcessFailure(local_rank=1, pid=1, exitcode=error.exit_code, error_file=str(tmp_path / "error.json"))
-    assert processes.explain({1: failed}, "pretrain-x") == error.exit_code
-    assert capsys.readouterr().err == f"error: {error}\n"
-
-
 @pytest.mark.parametrize(("error", "code"), [(BadConfig("x", "is 64"), 64), (Stopped("x", "another has ended"), 0)])
 def test_a_mistake_is_told_again_after_a_restart_and_a_stop_is_not(
     error: UserError, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -106,82 +95,67 @@ def test_a_mistake_is_told_again_after_a_restart_and_a_stop_is_not(
     launched(monkeypatch)
     attempts = [tmp_path / f"attempt_{number}" / "1" / "error.json" for number in range(2)]
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(attempts[0]))
-    assert processes.told_before() == 0
+    assert processes.earlier_mistake() == 0
     processes.report(error)
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(attempts[1]))
-    assert main(["pretrain", "smoke"]) == code if code else processes.told_before() == 0
+    assert main(["pretrain", "smoke"]) == code if code else processes.earlier_mistake() == 0
     assert attempts[1].exists() == bool(code)
 
 
-def tiny(command: str, port: str) -> list[str]:
-    """A documented command with the smoke model, and two processes at most."""
-    words = shlex.split(command)
-    after = {"--nproc-per-node": "1" if "--nnodes" in words else "2", "--nnodes": "2"}
-    after["--rdzv-endpoint"] = f"127.0.0.1:{port}"
-    return [sys.executable, "-m", "pipelines", "pretrain", "smoke"] + [
-        word for name, value in after.items() if name in words for word in (name, value)
-    ]
-
-
-@pytest.mark.slow
-def test_the_documented_commands_one_machine_with_a_dead_process_then_two(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, several = (line for line in commands(ROOT / "docs" / "many-gpus.md") if line.startswith("python "))
+@pytest.fixture
+def ready(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose rows are made; its model takes 60 steps."""
     monkeypatch.chdir(project)
     assert main(["corpus", "smoke"]) == main(["tokens", "smoke"]) == 0
     (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("steps: 20", "steps: 60", 1))
-    port = free_port()
+    return project
 
-    def start(command: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            tiny(command, port), cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True
-        )
 
-    process = start(one)
-    curve = project / "runs" / "pretrain-smoke" / "metrics.jsonl"
+def start(project: Path, *options: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "pipelines", "pretrain", "smoke", *options]
+    return subprocess.Popen(words, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True)
+
+
+def kill_second(process: subprocess.Popen[str], runs: Path, after: str) -> list[psutil.Process]:
+    """Kill the second process of a run once a file of it is there; returns all of them."""
     deadline = time.monotonic() + 120
-    while not (curve.exists() and curve.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    while not list(runs.glob(after)) and time.monotonic() < deadline:
+        time.sleep(0.05)
     workers = [child for child in psutil.Process(process.pid).children(recursive=True) if rank(child)]
     next(child for child in workers if rank(child) == "1").kill()
-    told = process.communicate(timeout=120)[1]
-    assert process.returncode == 75 and "process 1 was ended by SIGKILL; run the same command" in told, told
-    assert not psutil.wait_procs(workers, timeout=10)[1]
-
-    agents = [start(several) for _ in range(2)]
-    for agent in agents:
-        told = agent.communicate(timeout=240)[1]
-        assert agent.returncode == 0, told
-    done = json.loads((project / "results" / "smoke" / "pretrain.json").read_text())
-    assert done["step"] == 60 and (project / "build" / "models" / "smoke" / "generator").is_dir()
-
-
-@pytest.mark.slow
-def test_a_death_is_restarted_from_the_last_checkpoint_and_a_mistake_is_not(project: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(project)
-    assert main(["corpus", "smoke"]) == main(["tokens", "smoke"]) == 0
-    (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("steps: 20", "steps: 60", 1))
-
-    def start(count: int) -> subprocess.Popen[str]:
-        words = [sys.executable, "-m", "pipelines", "pretrain", "smoke", "--nproc-per-node", str(count)]
-        words += ["--max-restarts", "1"]
-        return subprocess.Popen(words, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True)
-
-    three = start(3)
-    told = three.communicate(timeout=240)[1]
-    assert three.returncode == 64 and told.count("error: pretrain.batch: is 8, which 3 processes") == 1, told
-
-    process, run = start(2), project / "runs" / "pretrain-smoke"
-    deadline = time.monotonic() + 120
-    while not (run / "step-5").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    next(child for child in psutil.Process(process.pid).children(recursive=True) if rank(child) == "1").kill()
-    told = process.communicate(timeout=240)[1]
-    assert process.returncode == 0 and "resuming at step" in told, told
+    return workers
 
 
 def rank(process: psutil.Process) -> str:
     with contextlib.suppress(psutil.Error):
         return process.environ().get("RANK", "") if "pretrain" in process.cmdline() else ""
     return ""
+
+
+@pytest.mark.slow
+def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready: Path) -> None:
+    one, several = (line.split() for line in commands(ROOT / "docs" / "many-gpus.md") if line.startswith("python "))
+    assert "--nproc-per-node" in one and {"--nnodes", "--nproc-per-node", "--rdzv-endpoint"} < {*several}
+    process = start(ready, "--nproc-per-node", "2")
+    workers = kill_second(process, ready / "runs" / "pretrain", "*/metrics.jsonl")
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 75 and "process 1 was ended by SIGKILL; run the same command" in said, said
+    assert not psutil.wait_procs(workers, timeout=10)[1]
+
+    meet = ("--nproc-per-node", "1", "--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}")
+    for agent in [start(ready, *meet) for _ in range(2)]:
+        said = agent.communicate(timeout=240)[1]
+        assert agent.returncode == 0, said
+    done = json.loads((ready / "results" / "smoke" / "pretrain.json").read_text())
+    assert done["step"] == 60 and (ready / "build" / "models" / "smoke" / "generator").is_dir()
+
+
+@pytest.mark.slow
+def test_a_death_is_restarted_from_the_last_checkpoint_and_a_mistake_is_not(ready: Path) -> None:
+    three = start(ready, "--max-restarts", "1", "--nproc-per-node", "3")
+    said = three.communicate(timeout=240)[1]
+    assert three.returncode == 64 and said.count("error: pretrain.batch: is 8, which 3 processes") == 1, said
+    process = start(ready, "--max-restarts", "1", "--nproc-per-node", "2")
+    kill_second(process, ready / "runs" / "pretrain", "*/step-5")
+    said = process.communicate(timeout=240)[1]
+    assert process.returncode == 0 and "resuming at step" in said, said

@@ -17,8 +17,8 @@ from pipelines.runtime import remote_files
 from pipelines.sources import OwnTasks, at_hand, check
 from pipelines.stages import inputs, tasks
 from pipelines.stages.corpus import gather
-from tests.conftest import SMOKE
-from tests.pipelines.stages.test_corpus import bytes_of, config, write
+from tests.conftest import SMOKE, files_of
+from tests.pipelines.stages.test_corpus import config, write
 from tests.s3_server import S3, forget
 
 URL = "s3://team/wiki/**/*.jsonl"
@@ -27,7 +27,6 @@ URL = "s3://team/wiki/**/*.jsonl"
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ELECTRA_WORKERS", "1")
 
 
 def put(**files: bytes | str) -> None:
@@ -46,7 +45,7 @@ def objects(tmp_path: Path) -> None:
 def read(tmp_path: Path, name: str, *files: str) -> dict[str, bytes]:
     sources = [{"kind": "local", "files": list(files)}]
     gather(config(tmp_path, sources=sources), "corpora.x", tmp_path / name, tmp_path / f"work-{name}")
-    return bytes_of(tmp_path / name)
+    return files_of(tmp_path / name)
 
 
 def test_a_url_is_read_as_the_files_it_names_and_once(

@@ -1,6 +1,7 @@
-"""A run's own checkout, with real git, DVC and stages: two clones as two machines, one folder as their store."""
+"""A run's own working tree, with real git, DVC and stages: two clones as two machines, one folder as their store."""
 
 import json
+import shutil
 import subprocess
 import threading
 import time
@@ -9,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from electra.errors import BadConfig
 from electra.files import lock_folder
 from pipelines.config.settings_file import read
-from pipelines.runtime import dvc_runner, workspace
+from pipelines.runtime import workspace
 from pipelines.runtime.dvc_runner import StageFailed
 from pipelines.runtime.workspace import Request
-from tests.conftest import environment, git_project
+from tests.conftest import commit, environment, git, git_project
 
 ARMS = """
 ablations:
@@ -49,20 +51,13 @@ def on(monkeypatch: pytest.MonkeyPatch) -> On:
     from pipelines.flows import steps
 
     def here(machine: Path) -> None:
-        for module in (workspace, dvc_runner, steps):
+        for module in (workspace, steps):
             monkeypatch.setattr(module, "ROOT", machine)
         for key, value in environment(machine).items():
             if key in {"PATH", "PYTHONPATH", "OMP_NUM_THREADS"}:
                 monkeypatch.setenv(key, value)
 
-    monkeypatch.setattr(workspace, "EVERY", 0.05)
     return here
-
-
-def git(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def experiments(folder: Path) -> dict[str, str]:
@@ -70,16 +65,15 @@ def experiments(folder: Path) -> dict[str, str]:
     return {line.split()[0].rpartition("/")[2]: line.split()[1] for line in lines if "/exec/" not in line}
 
 
-@pytest.mark.slow
-def test_what_one_machine_has_trained_another_takes_from_the_store(
+def test_a_flow_trains_in_a_working_tree_of_its_own_and_leaves_an_experiment(
     prefect_server: None, machines: tuple[Path, Path], on: On
 ) -> None:
-    from pipelines.flows.pretrain import pretrain
+    from pipelines.flows.training import pretrain
 
-    a, b = machines
+    a, _ = machines
     before = git(a, "rev-parse", "HEAD")
     on(a)
-    assert pretrain("smoke", settings=STEPS) == "ran"
+    assert pretrain("smoke", settings=STEPS) == {"pretrain@smoke": "ran"}
     request = Request.read("smoke", "HEAD", STEPS)
     assert request.commit == before and str(request) == f"smoke {before[:8]} steps=10"
     for repository in (a, a.parent / "origin"):  # at home, and where the others see it
@@ -87,19 +81,31 @@ def test_what_one_machine_has_trained_another_takes_from_the_store(
         assert git(repository, "rev-parse", f"{commit}^") == before
         changed = git(repository, "diff", "--name-only", before, commit).splitlines()
         assert changed == [
-            ".dvc/tmp/repro.dat",  # DVC's own, in every experiment
             *("params.yaml", "pipelines/dvc.lock", "results/corpus/smoke.json", "results/smoke/pretrain.csv"),
             *("results/smoke/pretrain.json", "results/tokens/smoke.json"),
         ]
         assert '"steps": 10,' in git(repository, "show", f"{commit}:results/smoke/pretrain.json")
     assert git(a, "status", "--porcelain") == "" and not (a / "build").exists(), "the checkout is as it was"
-    assert [path.name for path in (a / "runs" / "flows").iterdir()] == [".locks"], "the run's checkout is gone"
+    assert [path.name for path in (a / "runs" / "flows").iterdir()] == [".locks"], "the run's folder is gone"
+    assert len(git(a, "worktree", "list").splitlines()) == 1
 
+
+@pytest.mark.slow
+def test_what_one_machine_has_trained_another_takes_from_the_store(
+    prefect_server: None, machines: tuple[Path, Path], on: On
+) -> None:
+    from pipelines.flows.training import pretrain
+
+    a, b = machines
+    on(a)
+    pretrain("smoke", settings=STEPS)
+    request = Request.read("smoke", "HEAD", STEPS)
     on(b)
-    assert pretrain("smoke", settings=STEPS) == "cached"
-    trained = git(b, "show", f"{experiments(b)[request.name]}:pipelines/dvc.lock")
-    assert trained == git(a, "show", f"{experiments(a)[request.name]}:pipelines/dvc.lock")
-    assert pretrain("smoke", settings={"models.smoke.pretrain.steps": 12}) == "ran", "other settings are another run"
+    assert pretrain("smoke", settings=STEPS) == {"pretrain@smoke": "cached"}
+    locks = [git(each, "show", f"{experiments(each)[request.name]}:pipelines/dvc.lock") for each in (a, b)]
+    assert YAML(typ="safe").load(locks[0]) == YAML(typ="safe").load(locks[1]), "in whichever order stages ran"
+    other = pretrain("smoke", settings={"models.smoke.pretrain.steps": 12})
+    assert other == {"pretrain@smoke": "ran"}, "other settings are another run"
 
     clone = a.parent / "clone"  # of somebody who runs no worker, and takes over what has been found (docs/team.md)
     git(a.parent, "clone", "--quiet", str(a.parent / "origin"), str(clone))
@@ -123,14 +129,14 @@ def test_what_one_machine_has_trained_another_takes_from_the_store(
 def test_an_ablation_finds_the_arms_that_ran_on_other_machines(
     prefect_server: None, machines: tuple[Path, Path], on: On, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from pipelines.flows.part import part
+    from pipelines.flows.training import part
 
     origin = machines[0].parent / "origin"
     git(origin, "checkout", "--quiet", "-b", "arms")
     params = origin / "params.yaml"
     text = params.read_text().replace("ablations: {}\n", ARMS).replace("ablations: []", "ablations: [a]")
     params.write_text(text.replace("  paper: {}\n", "  paper: {defaults: {}, tasks: {}}\n"))
-    git(origin, "-c", "user.name=T", "-c", "user.email=t@example.com", "commit", "--quiet", "-am", "Arms")
+    commit(origin, "Arms")
     git(origin, "checkout", "--quiet", "main")
     done: dict[str, dict[str, str]] = {}
     for machine, arm in zip(machines, ("one-seed1", "two-seed1"), strict=True):
@@ -156,7 +162,7 @@ def test_an_ablation_finds_the_arms_that_ran_on_other_machines(
 def test_a_wrong_setting_is_refused_before_anything_starts(
     prefect_server: None, machines: tuple[Path, Path], on: On
 ) -> None:
-    from pipelines.flows.pretrain import pretrain
+    from pipelines.flows.training import pretrain
 
     on(machines[0])
     refs = experiments(machines[0])
@@ -168,14 +174,14 @@ def test_a_wrong_setting_is_refused_before_anything_starts(
 
 def test_settings_ask_for_a_commit_and_for_names_that_dvc_can_set(machines: tuple[Path, Path], on: On) -> None:
     on(machines[0])
-    for settings, commit, words in (
+    for settings, revision, words in (
         (STEPS, "", "in the checkout as it stands"),
         ({"models.mini++.pretrain.steps": 1}, "HEAD", r"mini\+\+.*no name that DVC can set"),
         ({}, "nowhere", "'nowhere', which is not known here"),
         ({}, "--upload-pack=x", "not known here"),
     ):
         with pytest.raises(BadConfig, match=words):
-            Request.read("smoke", commit, settings)
+            Request.read("smoke", revision, settings)
     assert Request.read("smoke", "HEAD", {}).name == Request.read("smoke", "HEAD", None).name
     assert Request.read("smoke", "HEAD", {}).name != Request.read("smoke", "HEAD", STEPS).name
 
@@ -233,7 +239,7 @@ def test_the_same_run_waits_and_says_for_whom(machines: tuple[Path, Path], on: O
         assert time.monotonic() - began >= 0.4
         assert (place.folder / "params.yaml").is_file()
     thread.join()
-    assert len(said) == 1 and "waits for the same run, which in use by pid" in said[0].replace("is in", "in")
+    assert len(said) == 1 and "waits for the same run, which is in use by pid" in said[0]
     assert not place.folder.exists()
 
 
@@ -245,12 +251,14 @@ def test_a_run_that_fails_keeps_its_folder_and_your_own_files_are_linked(machine
     request = Request.read("smoke", "HEAD", {})
     with pytest.raises(RuntimeError), workspace.opened(request, print) as place:
         values: Any = {"files": ["mine/*.txt", "text/*.txt", "/etc/hostname", "../x", "build/x", "absent/x", "a\nb"]}
-        workspace.own_files(values, place.folder)
+        workspace.link_own_files(values, place.folder)
         (place.folder / "runs").mkdir()
         (place.folder / "runs" / "checkpoint").touch()
         raise RuntimeError
     assert (place.folder / "mine" / "a.txt").read_text() == "text of mine"
     assert {path.name for path in place.folder.iterdir() if path.is_symlink()} == {"mine"}
+    shutil.rmtree(a / ".git" / "worktrees")  # as in a new container, whose clone is new
     with workspace.opened(request, print) as again:
         assert (again.folder / "runs" / "checkpoint").exists()
+        assert git(again.folder, "status", "--porcelain", "--untracked-files=no") == ""
     assert not again.folder.exists() and (a / "mine" / "a.txt").exists()

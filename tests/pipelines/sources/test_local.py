@@ -203,6 +203,7 @@ def test_a_parquet_string_that_is_not_utf8_costs_its_row_alone(tmp_path: Path) -
     assert (second.where, second.reason) == (f"{path}:2", "invalid UTF-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])
 def test_a_decompression_bomb_is_refused(tmp_path: Path, compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "SMALL", 100_000)

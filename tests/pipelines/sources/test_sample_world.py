@@ -111,6 +111,7 @@ def test_reviews_praise_or_blame_throughout() -> None:
         assert sum(bool(words & {*PRAISE, *BLAME}) for words in said) >= 2
 
 
+@pytest.mark.slow
 def test_no_article_says_what_a_dev_or_test_row_says(tmp_path: Path) -> None:
     """Neither all texts of a pair nor a sentence to be judged; without the redrawing hundreds of rows are there."""
     sample_world.write_articles(tmp_path, seed=1)

@@ -41,15 +41,15 @@ def test_an_ablation_finds_what_others_have_made_and_keeps_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for arm, key in (("a-seed1", "k1"), ("b-seed1", "k2")):
-        made = Path("build/arms/x-or-another") / arm / key / "made-of"
+    for arm, run in (("a-seed1", "1a2b3c4d"), ("b-seed1", "5e6f7a8b")):
+        made = Path("build/arms/x-or-another") / arm / run
         (made / "point-1").mkdir(parents=True)
         (made / "arm.json").write_text(arm)
         (made / "point-1/model.safetensors").write_text("weights")
-    own = Path("runs/arms/k2/made-of")
+    own = Path("runs/arm/5e6f7a8b")
     own.mkdir(parents=True)
     (own / "arm.json").write_text("its own")
     for _ in range(2):
         arm_stages.adopt()
-    assert Path("runs/arms/k1/made-of/point-1/model.safetensors").read_text() == "weights"
+    assert Path("runs/arm/1a2b3c4d/point-1/model.safetensors").read_text() == "weights"
     assert (own / "arm.json").read_text() == "its own" and len(list(own.iterdir())) == 1

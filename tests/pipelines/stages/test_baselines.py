@@ -15,7 +15,7 @@ from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.pretrained import load_networks, network_tensors
 from electra.nn.weights import config_json, write_folder
-from electra.pretraining.discriminator import Discriminator
+from electra.pretraining.networks import Discriminator
 from pipelines.stages import baselines
 
 WORDS = ["red", "blue", "green", "cat", "dog", "bird", "runs", "sleeps"]

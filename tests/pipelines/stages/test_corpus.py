@@ -1,7 +1,6 @@
 """The corpus stage: everything accounted for, the same bytes however it was run, nothing half-written."""
 
 import json
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +9,22 @@ import pytest
 from electra.config import build
 from electra.data import duplicates
 from electra.errors import BadConfig, BadInput, OutOfRoom, SourceUnreachable
+from electra.files import read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest
 from electra.workers import VARIABLE
 from pipelines.sources import CorpusConfig, file_index, sample_world
 from pipelines.stages import corpus
 from pipelines.stages.corpus import gather
+from tests.conftest import files_of, largest_file
 
 
 @pytest.fixture(autouse=True)
-def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starting workers takes seconds; the tests that are about them ask for more."""
-    monkeypatch.setenv(VARIABLE, "1")
-    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)  # every file a unit
+def every_file_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)
 
 
 def documents(folder: Path) -> list[dict[str, str]]:
-    files = sorted(folder.glob("documents-*.jsonl"))
-    return [json.loads(line) for file in files for line in file.open(encoding="utf-8")]
+    return [row for file in sorted(folder.glob("documents-*.jsonl")) for row in read_jsonl(file)]
 
 
 def write(folder: Path, files: int = 5, rows: int = 40) -> None:
@@ -45,10 +43,6 @@ def run(tmp_path: Path, settings: CorpusConfig, name: str = "out") -> dict[str, 
     return gather(settings, "corpora.x", tmp_path / name, tmp_path / f"work-{name}")
 
 
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
-
-
 def test_documents_in_order_and_numbers_that_add_up(tmp_path: Path) -> None:
     write(tmp_path / "text")
     (tmp_path / "text/0.jsonl").open("a").write('\n{"text": "  "}\n{"text": "no id"}\n[]')
@@ -62,7 +56,7 @@ def test_documents_in_order_and_numbers_that_add_up(tmp_path: Path) -> None:
     assert metrics["quarantined"] == 1 and metrics["reasons"] == {"not a JSON object": 1}
     assert metrics["rows"] == metrics["documents"] + metrics["quarantined"] + sum(metrics["dropped"].values())
     assert metrics["bytes"] == sum(len(row["text"].encode()) for row in found)
-    (entry,) = [json.loads(line) for line in (tmp_path / "out/quarantine.jsonl").open()]
+    (entry,) = read_jsonl(tmp_path / "out/quarantine.jsonl")
     assert entry == {"where": f"{tmp_path}/text/0.jsonl:43", "reason": "not a JSON object", "excerpt": "[]", "lines": 1}
     verify_manifest(tmp_path / "out")
     assert not (tmp_path / "work-out").exists()
@@ -74,7 +68,7 @@ def test_the_same_bytes_from_one_and_three_workers(tmp_path: Path, monkeypatch: 
     results = []
     for workers in (1, 3):
         monkeypatch.setenv(VARIABLE, str(workers))
-        results.append((run(tmp_path, settings, f"w{workers}"), bytes_of(tmp_path / f"w{workers}")))
+        results.append((run(tmp_path, settings, f"w{workers}"), files_of(tmp_path / f"w{workers}")))
     assert results[0] == results[1]
 
 
@@ -110,11 +104,8 @@ def test_repeated_paragraphs_are_dropped_wherever_they_are(tmp_path: Path, monke
         texts.append([f"Page {i} has its own words.", boiler, "Short.", f"And {i % 10} ends are shared by three."])
     texts += [[boiler], [boiler, "Short."], list(texts[3])]
     for i in range(3):
-        rows = [
-            json.dumps({"id": f"{i}-{j}", "text": "\n".join(text)})
-            for j, text in enumerate(texts[i * 11 : i * 11 + 11])
-        ]
-        (tmp_path / f"text/{i}.jsonl").write_text("\n".join(rows))
+        rows = [{"id": f"{i}-{j}", "text": "\n".join(text)} for j, text in enumerate(texts[i * 11 : i * 11 + 11])]
+        write_jsonl(tmp_path / f"text/{i}.jsonl", rows)
     cleaning = {"duplicate_paragraphs": "drop", "shortest_paragraph": 10, "duplicate_documents": "drop"}
     metrics = run(tmp_path, config(tmp_path, cleaning=cleaning))
     seen, expected = set(), []
@@ -146,7 +137,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.
     assert not (tmp_path / "out").exists()
     assert run(tmp_path, config(tmp_path)) == expected
     assert calls == ["0.jsonl", "1.jsonl", "2.jsonl", "3.jsonl", "3.jsonl", "4.jsonl"]
-    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
 
 
 def test_a_changed_file_or_setting_starts_afresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,25 +160,12 @@ def test_the_sample_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_every_line_of_a_broken_wikiextractor_file_is_somewhere(tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
-    lines = [
-        '<doc id="1">',
-        "one",
-        "two",
-        "</doc>",
-        "",
-        '<doc id="2">',
-        "three",
-        "four",
-        '<doc id="3">',
-        "five",
-        "</doc>",
-        "six",
-    ]
-    (tmp_path / "text/wiki_00").write_text("\n".join(lines))
+    text = '<doc id="1">\none\ntwo\n</doc>\n\n<doc id="2">\nthree\nfour\n<doc id="3">\nfive\n</doc>\nsix'
+    (tmp_path / "text/wiki_00").write_text(text)
     metrics = run(tmp_path, config(tmp_path))
     assert (metrics["rows"], metrics["documents"], metrics["quarantined"]) == (4, 2, 2)
     assert metrics["quarantined_lines"] == 4, "the unclosed <doc> with its two lines, and the line outside"
-    filled, tags = sum(map(bool, lines)), 2 * metrics["documents"]
+    filled, tags = sum(map(bool, text.split("\n"))), 2 * metrics["documents"]
     assert filled == metrics["lines_read"] + tags + metrics["quarantined_lines"]
 
 
@@ -233,16 +211,12 @@ def test_no_space_left_is_a_sentence_and_the_next_run_goes_on(tmp_path: Path) ->
     write(tmp_path / "text", rows=400)
     settings = config(tmp_path, cleaning={"duplicate_paragraphs": "drop"})
     whole = run(tmp_path, settings, "whole")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     for most in (500, 3000, 12_000):
-        try:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
-            with pytest.raises(OutOfRoom, match=r"cannot be written \(File too large, [\d,]+ bytes free\)"):
-                run(tmp_path, settings)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        sentence = r"cannot be written \(File too large, [\d,]+ bytes free\)"
+        with largest_file(most), pytest.raises(OutOfRoom, match=sentence):
+            run(tmp_path, settings)
         assert not (tmp_path / "out").exists() and not list(tmp_path.rglob(".*tmp-*"))
-    assert run(tmp_path, settings) == whole and bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+    assert run(tmp_path, settings) == whole and files_of(tmp_path / "out") == files_of(tmp_path / "whole")
 
 
 def test_one_large_file_is_shared_by_all_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

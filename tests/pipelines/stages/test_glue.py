@@ -16,6 +16,7 @@ from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, TASKS
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import load
 from pipelines.stages import glue
+from tests.conftest import files_of
 from tests.electra.made_up_models import write_base
 
 WORDS = ["red", "blue", "green", "cat", "dog", "bird", "runs", "sleeps"]
@@ -89,8 +90,8 @@ def workspace(tmp_path: Path, monkeypatch) -> Path:
     return tmp_path
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def made() -> list[dict[str, bytes]]:
+    return [files_of(folder) for folder in ("build/glue", "results")]
 
 
 def test_the_stage_leaves_predictions_a_summary_and_a_record(workspace):
@@ -148,15 +149,15 @@ def test_positions_that_pre_training_has_not_seen_are_told_once_a_task(monkeypat
 
 def test_a_second_start_computes_nothing_and_leaves_the_same_bytes(workspace, monkeypatch):
     glue.run("small", load(), Notes())
-    before = contents(Path("build/glue")), contents(Path("results"))
+    before = made()
     monkeypatch.setattr(plan, "solve", lambda *_: pytest.fail("was computed again"))
     glue.run("small", load(), Notes())
-    assert (contents(Path("build/glue")), contents(Path("results"))) == before
+    assert made() == before
 
 
 def test_an_interrupted_stage_goes_on_where_it_was(workspace, monkeypatch):
     glue.run("small", load(), Notes())
-    whole = contents(Path("build/glue")), contents(Path("results"))
+    whole = made()
     for folder in ("build/glue", "results", "runs"):
         glue_folder = Path(folder)
         glue_folder.rename(f"{folder}-before")
@@ -175,7 +176,7 @@ def test_an_interrupted_stage_goes_on_where_it_was(workspace, monkeypatch):
     assert not Path("build/glue").exists() and not Path("results").exists()
     glue.run("small", load(), Notes())
     assert count == 5 + 14 - 4  # fourteen jobs, four of which were done
-    assert (contents(Path("build/glue")), contents(Path("results"))) == whole
+    assert made() == whole
 
 
 @pytest.mark.parametrize(

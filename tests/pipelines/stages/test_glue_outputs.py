@@ -15,7 +15,7 @@ from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.stages import glue, published, squad, tasks
 from pipelines.tracking import Tracker
-from tests.pipelines.stages.test_glue import contents, workspace  # noqa: F401
+from tests.pipelines.stages.test_glue import made, workspace  # noqa: F401
 
 ROWS = Path("build/tasks/made_up")
 
@@ -76,21 +76,6 @@ def test_the_first_seeds_model_is_kept_and_answers(workspace) -> None:  # noqa: 
     assert load_model(Path("build/glue/small/cola/pretrained-seed1")).task.name == "cola"
 
 
-def test_seeds_in_one_stack_leave_what_single_runs_leave(workspace) -> None:  # noqa: F811
-    change("run: [cola, mnli, mrpc, stsb]", "run: [cola, stsb]")
-    glue.run("small", load(), Tracker(None))
-    alone, files = json.loads(Path("results/small/glue.json").read_text()), set(contents(Path("build/glue")))
-    change("  paper:\n", "  paper:\n    stack: on\n")
-    glue.run("small", load(), Tracker(None))
-    result = json.loads(Path("results/small/glue.json").read_text())
-    assert result["provenance"].pop("stacked") is True and "stacked" not in alone["provenance"]
-    assert result["provenance"] == alone["provenance"] and set(contents(Path("build/glue"))) == files
-    assert result["tasks"]["stsb"].keys() == alone["tasks"]["stsb"].keys()
-    change("stack: on", "stack: sometimes")
-    with pytest.raises(BadConfig, match=r"recipes\.paper\.stack: is 'sometimes'"):
-        load()
-
-
 def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
     change("run: [cola, mnli, mrpc, stsb]", "run: [mrpc, mnli]")
     glue.run("small", load(), Tracker(None))
@@ -102,9 +87,10 @@ def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
     lines = read_jsonl(Path("build/glue/small/mrpc/pretrained-seed2.jsonl"))
     assert len(lines) == 20 and Path("build/glue/small/mnli/pretrained-seed2/model.safetensors").is_file()
     configs, encoder = glue.configs_of("small", load()), Path("build/models/small/encoder")
-    jobs = glue.plan_glue(configs, ROWS, encoder, Path("runs/glue-small"))
+    jobs = glue.plan_glue(configs, ROWS, encoder, Path("runs/finetune"))
     job = next(job for job in jobs if (job.task.name, job.arm, job.seed) == ("mrpc", "pretrained", 2))
-    assert str(job.weights).startswith("runs/glue-small/mnli/pretrained-seed2-") and job.weights.name == "model"
+    assert job.start is not None and (job.start.task.name, job.start.seed) == ("mnli", 2)
+    assert job.weights == Path("runs/finetune") / job.start.fingerprint[:8] / "model"
     change("run: [mrpc, mnli]", "run: [mrpc]")
     with pytest.raises(BadConfig, match=r"tasks\.mrpc\.start: is 'mnli'; expected a task that is run as well"):
         load()
@@ -147,14 +133,12 @@ def _stage(folder: str) -> None:
     glue.run("small", load(), Tracker(None))
 
 
-@pytest.mark.parametrize("stack", ["off", "on"])
-def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspace, stack) -> None:  # noqa: F811
+def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspace) -> None:  # noqa: F811
     add_test_sets()
-    change("  paper:\n", f"  paper:\n    stack: {stack}\n")
     change("seeds: [1, 2],", "seeds: [1, 2], test: true,")
     change("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli]")
     glue.run("small", load(), Tracker(None))
-    whole = contents(Path("build/glue")), contents(Path("results"))
+    whole = made()
     for name in ("build/glue", "results", "runs"):
         Path(name).rename(f"{name}-before")
     context = multiprocessing.get_context("forkserver")
@@ -170,6 +154,6 @@ def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspa
             kills += 1
     assert kills
     glue.run("small", load(), Tracker(None))
-    assert (contents(Path("build/glue")), contents(Path("results"))) == whole
-    left = [path for path in Path("runs").rglob(".*") if path.name != ".lock"]
+    assert made() == whole
+    left = [path for path in Path("runs").rglob(".*") if path.name not in {".lock", ".glue-small"}]
     assert left == []

@@ -25,6 +25,13 @@ OWN = (
 )
 
 
+def look() -> None:
+    params = load()
+    for section in ("corpora", "tokens", "tasks"):
+        for name in getattr(params, section):
+            inputs.record(section, name, params)
+
+
 def noted() -> dict[str, list]:
     return {f"{path.parent.name}/{path.stem}": read_json(path) for path in sorted(Path("build/inputs").rglob("*.json"))}
 
@@ -35,14 +42,14 @@ def test_a_changed_file_changes_the_entries_that_name_it(tmp_path: Path, monkeyp
     for name in ("text/a.txt", "text/b.txt", "t.tsv", "build/tokens/other/vocab.txt"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("one")
-    inputs.survey(load())
+    look()
     before = noted()
     assert [name for name, _ in before["corpora/smoke"]] == ["a.txt", "b.txt"] and before["corpora/absent"] == []
     assert before["tasks/smoke"][1] == ["d.tsv", None] and before["tokens/absent"][0][0] == "vocab.txt"
     hashed: list[Path] = []
     hash_file = inputs.sha256_file
     monkeypatch.setattr(inputs, "sha256_file", lambda path: hashed.append(path) or hash_file(path))
-    inputs.survey(load())
+    look()
     assert noted() == before and hashed == []
     for name, entry in (
         ("text/b.txt", "corpora/smoke"),
@@ -50,7 +57,7 @@ def test_a_changed_file_changes_the_entries_that_name_it(tmp_path: Path, monkeyp
         ("build/tokens/other/vocab.txt", "tokens/absent"),
     ):
         Path(name).write_text("two")
-        inputs.survey(load())
+        look()
         after = noted()
         assert {key for key in after if after[key] != before[key]} == {entry}
         before = after
@@ -62,10 +69,10 @@ def test_damaged_notes_are_not_believed(tmp_path: Path, monkeypatch: pytest.Monk
     Path("params.yaml").write_text(OWN)
     Path("text").mkdir()
     Path("text/a.txt").write_text("one")
-    inputs.survey(load())
+    look()
     before, ((_, sha256),) = noted(), noted()["corpora/smoke"]
     notes = inputs.NOTES.read_text()
     for damaged in (notes.replace(sha256, sha256[::-1]), notes[:-9], "[]"):
         inputs.NOTES.write_text(damaged)
-        inputs.survey(load())
+        look()
         assert noted() == before

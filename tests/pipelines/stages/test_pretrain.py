@@ -17,9 +17,10 @@ from electra.pretraining.flops import training_flops
 from electra.pretraining.model import Pretraining
 from electra.pretraining.step import compile_parts
 from electra.storage.manifest import read_sealed, write_sealed
+from electra.storage.run_dir import entry_of
 from pipelines.cli import main
 from pipelines.config.params import load
-from pipelines.stages.pretrain import ModelRows, examples
+from pipelines.stages.pretrain import ModelRows, examples, run_folder
 from tests.conftest import SMOKE, copy_project
 
 BUDGET = 4.0e8  # operations: a few steps
@@ -95,11 +96,20 @@ def test_transformers_loads_all_three_folders_whole(trained: Path) -> None:
         assert f"{uses[part]}(" in card and electra.load(folder).kind == part
 
 
+def folder(name: str) -> Path:
+    return run_folder(name, load())
+
+
+def bytes_below(run: Path) -> dict[str, bytes]:
+    files = (path for path in run.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
 def test_a_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(trained: Path) -> None:
     before = json.loads(Path("results/smoke/pretrain.json").read_text())
     assert main(["pretrain", "more"]) == 0
     after = json.loads(Path("results/more/pretrain.json").read_text())
-    first = json.loads(Path("runs/pretrain-more/metrics.jsonl").read_text().splitlines()[0])
+    first = json.loads((folder("more") / "metrics.jsonl").read_text().splitlines()[0])
     assert first["step"] == 0
     assert {name: first[name] for name in ("loss", "disc_auc", "mlm_loss")} == {
         name: before[name]
@@ -119,21 +129,22 @@ def test_a_refused_step_is_replayed_from_its_bundle(
     wild = before.replace("1.0e-3, threads", "1.0e+30, threads", 1).replace("save_every: 5", "save_every: 1", 1)
     Path("params.yaml").write_text(wild)
     assert main(["pretrain", "smoke"]) == 70
-    (bundle,) = Path("runs/pretrain-smoke").glob("nonfinite-step-*.json")
+    run = folder("smoke")
+    (bundle,) = run.glob("nonfinite-step-*.json")
     step = json.loads(bundle.read_text())["step"]
-    files = sorted(Path("runs/pretrain-smoke").rglob("*"))
+    files = sorted(run.rglob("*"))
     capsys.readouterr()
     assert main(["replay", "smoke"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["step"], told["checkpoint"], len(told["rows"])) == (step, step - 1, 8)
     assert told["loss"] == json.loads(bundle.read_text())["loss"]
-    assert sorted(Path("runs/pretrain-smoke").rglob("*")) == files
+    assert sorted(run.rglob("*")) == files
 
     facts = read_sealed(bundle)
     facts["config"]["pretrain"]["weight_decay"] = 0.02
     write_sealed(bundle, facts)
     assert main(["replay", "smoke"]) == 65
-    assert "other settings, data or code" in capsys.readouterr().err
+    assert "other settings or data" in capsys.readouterr().err
     for damage in (
         lambda text: text.replace('"slices"', '"slides"'),
         lambda text: text.replace("0.02", "0.03"),
@@ -212,34 +223,53 @@ def test_weights_that_do_not_fit_are_one_sentence(trained: Path, capsys: pytest.
     assert "start/generator: there is no such folder" in refused(capsys)
 
 
+def test_settings_have_runs_of_their_own_and_find_them_again(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    longer = PARAMS.replace("steps: 20", "steps: 22", 1)
+    Path("params.yaml").write_text(PARAMS)
+    assert main(["pretrain", "smoke"]) == 0
+    first, before = folder("smoke"), bytes_below(folder("smoke"))
+    Path("params.yaml").write_text(longer)
+    assert main(["pretrain", "smoke"]) == 0
+    assert folder("smoke") != first and bytes_below(first) == before
+    Path("params.yaml").write_text(PARAMS)
+    capsys.readouterr()
+    assert main(["pretrain", "smoke"]) == 0
+    assert bytes_below(first) == before and "resuming at step 20 of 20" in capsys.readouterr().err
+    assert main(["pretrain", "smoke", "--restart"]) == 0
+    assert f"{first}: begins anew; the old run is {first}.old" in capsys.readouterr().err
+    assert bytes_below(first.with_name(f"{first.name}.old")) == before == bytes_below(first)
+
+
 def test_a_run_is_continued_under_new_settings_which_its_record_tells(
     trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ELECTRA_CONTINUE", "")  # the command line sets it
+    for run in Path("runs/pretrain").iterdir():
+        if entry_of(run) == "smoke":
+            shutil.rmtree(run)
     Path("params.yaml").write_text(PARAMS)
     assert main(["pretrain", "smoke"]) == 0
-    for kept in Path("runs").glob("pretrain-smoke.aside-*"):
-        shutil.rmtree(kept)
+    first, more = folder("smoke"), folder("more")
     longer = PARAMS.replace("steps: 20", "steps: 22", 1)
     Path("params.yaml").write_text(longer)
-    assert main(["pretrain", "smoke", "--continue", "pretrain-more"]) == 64
-    assert "pretrain-smoke, or a run that was set aside from it" in capsys.readouterr().err
+    assert main(["pretrain", "smoke", "--continue", more.name]) == 64
+    assert f"expected a run of smoke: {first.name}" in capsys.readouterr().err
     assert main(["pretrain", "smoke", "--continue"]) == 0
-    (aside,) = Path("runs").glob("pretrain-smoke.aside-*")
     told = json.loads(Path("results/smoke/pretrain.json").read_text())
     (change,) = told["continued"]
-    assert (change["step"], change["run"], change["changed"]) == (20, aside.name, {"pretrain.steps": [20, 22]})
+    assert (change["step"], change["run"], change["changed"]) == (20, first.name, {"pretrain.steps": [20, 22]})
     assert told["step"] == 22
 
     Path("params.yaml").write_text(PARAMS)
-    monkeypatch.setenv("ELECTRA_CONTINUE", "pretrain-nobody")
+    monkeypatch.setenv("ELECTRA_CONTINUE", "nobody")
     assert main(["pretrain", "smoke"]) == 64
-    monkeypatch.setenv("ELECTRA_CONTINUE", "pretrain-more")  # of another model: no concern of this one
+    monkeypatch.setenv("ELECTRA_CONTINUE", more.name)  # of another model: no concern of this one
     assert main(["pretrain", "smoke"]) == 0
-    assert "is taken up again" in capsys.readouterr().err
     told = json.loads(Path("results/smoke/pretrain.json").read_text())
     assert "continued" not in told and told["step"] == 20
     Path("params.yaml").write_text(longer)
-    monkeypatch.setenv("ELECTRA_CONTINUE", "pretrain-smoke")  # as with DVC; the run that was continued goes on
-    assert main(["pretrain", "smoke"]) == 0
+    for wish in (first.name, "smoke", ""):  # as with DVC; the run that was continued goes on
+        monkeypatch.setenv("ELECTRA_CONTINUE", wish)
+        assert main(["pretrain", "smoke"]) == 0
+        assert json.loads(Path("results/smoke/pretrain.json").read_text())["continued"] == [change]
     Path("params.yaml").write_text(PARAMS)

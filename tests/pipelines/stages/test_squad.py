@@ -11,6 +11,7 @@ from electra.storage.manifest import write_manifest
 from pipelines.config.params import load
 from pipelines.stages import squad
 from pipelines.tracking import Tracker
+from tests.conftest import files_of
 from tests.electra.made_up_models import write_base
 
 WORDS = ["the", "cat", "dog", "bird", "is", "red", "blue", "green", ".", "?"]
@@ -67,10 +68,6 @@ def workspace(tmp_path: Path, monkeypatch) -> Path:
     return tmp_path
 
 
-def contents(folder: str) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
-
-
 def test_the_stage_leaves_official_answers_that_score_what_it_says(workspace):
     squad.run("small", load(), Tracker(None))
     result = json.loads(Path("results/small/squad.json").read_text())
@@ -100,22 +97,22 @@ def test_the_stage_leaves_official_answers_that_score_what_it_says(workspace):
 
 def test_the_same_bytes_again_from_nothing(workspace):
     squad.run("small", load(), Tracker(None))
-    first = contents("build/squad") | contents("results")
+    first = files_of("build/squad") | files_of("results")
     for folder in ("build/squad", "results", "runs"):
         Path(folder).rename(f"{folder}-before")
     squad.run("small", load(), Tracker(None))
-    assert contents("build/squad") | contents("results") == first
+    assert files_of("build/squad") | files_of("results") == first
 
 
 def test_seeds_answer_together(workspace):
     squad.run("small", load(), Tracker(None))
     alone = json.loads(Path("results/small/squad.json").read_text())
-    files = contents("build/squad")
+    files = files_of("build/squad")
     params = Path("params.yaml")
     params.write_text(params.read_text().replace("seeds: [1, 2],", "seeds: [1, 2], ensemble: true,"))
     squad.run("small", load(), Tracker(None))
     result = json.loads(Path("results/small/squad.json").read_text())
-    made = contents("build/squad")
+    made = files_of("build/squad")
     assert {name: made[name] for name in files if "MANIFEST" not in name} == {
         name: data for name, data in files.items() if "MANIFEST" not in name
     }
@@ -130,6 +127,6 @@ def test_seeds_answer_together(workspace):
             scores = question_scores(rows, answers, version)
             assert figures["f1"] == pytest.approx(100 * sum(pair[1] for pair in scores.values()) / len(rows), abs=1e-4)
             assert Path(f"build/squad/small/{version}/{arm}-ensemble-nbest.json").is_file()
-    before = contents("build/squad") | contents("results")
+    before = files_of("build/squad") | files_of("results")
     squad.run("small", load(), Tracker(None))
-    assert contents("build/squad") | contents("results") == before
+    assert files_of("build/squad") | files_of("results") == before

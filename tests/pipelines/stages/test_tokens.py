@@ -1,13 +1,8 @@
 """The tokens stage: rows of every length from one reading, no leak between splits, the same bytes however run."""
 
-import json
-import os
 import re
-import resource
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,20 +17,15 @@ from electra.data.packing import TokensConfig
 from electra.data.shards import Rows
 from electra.data.tokenizer import SPECIALS
 from electra.errors import BadInput, CorruptFile, OutOfRoom
-from electra.files import read_json, write_jsonl
+from electra.files import read_json, read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest, write_manifest
 from electra.workers import VARIABLE
 from pipelines.stages import tokens
 from pipelines.stages.tokens import make_rows, source_copies, split_of
 from pipelines.tracking import Tracker
+from tests.conftest import ROOT, environment, files_of, largest_file, until
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "klmnrst"]
-
-
-@pytest.fixture(autouse=True)
-def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starting workers takes seconds; the tests that are about them ask for more."""
-    monkeypatch.setenv(VARIABLE, "1")
 
 
 def write_corpus(folder: Path, shards: int = 4, documents: int = 30, weights: list[float | None] | None = None) -> Path:
@@ -46,41 +36,30 @@ def write_corpus(folder: Path, shards: int = 4, documents: int = 30, weights: li
     for shard in range(shards):
         rows = []
         for i in range(documents):
-            lines = [
-                " ".join(numbers.choice(WORDS, numbers.integers(1, 30))) + "." for _ in range(numbers.integers(1, 8))
-            ]
+            lengths = [numbers.integers(1, 30) for _ in range(numbers.integers(1, 8))]
+            lines = [" ".join(numbers.choice(WORDS, length)) + "." for length in lengths]
             rows.append({"id": f"{shard}-{i}", "text": "\n".join(lines)})
-        write_jsonl(folder / f"documents-{shard:05d}.jsonl", rows)
-        facts.append(
-            {"file": f"documents-{shard:05d}.jsonl", "source": min(shard, sources - 1), "documents": documents}
-        )
+        name = f"documents-{shard:05d}.jsonl"
+        write_jsonl(folder / name, rows)
+        facts.append({"file": name, "source": min(shard, sources - 1), "documents": documents})
     write_manifest(folder, kind="corpus", name="x", shards=facts, weights=weights or [None])
     return folder
 
 
 def config(**settings: Any) -> TokensConfig:
-    base = {
-        "corpus": "x",
-        "tokenizer": {"kind": "train", "vocab_size": 150},
-        "lengths": [32, 64],
-        "valid_fraction": 0.1,
-    }
-    return build(TokensConfig, {**base, **settings}, "tokens.x")
+    base = {"corpus": "x", "tokenizer": {"kind": "train", "vocab_size": 150}, "lengths": [32, 64]}
+    return build(TokensConfig, {**base, "valid_fraction": 0.1, **settings}, "tokens.x")
 
 
 def run(tmp_path: Path, corpus: Path, name: str = "out", **settings: Any) -> dict[str, Any]:
     return make_rows(config(**settings), "tokens.x", corpus, tmp_path / name, tmp_path / f"work-{name}")
 
 
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
-
-
 def test_rows_hold_the_corpus_and_nothing_else(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     metrics = run(tmp_path, corpus, packing={"overflow": "carry"})
     tokenizer = wordpiece.load(tmp_path / "out")
-    texts = [json.loads(line)["text"] for file in sorted(corpus.glob("*.jsonl")) for line in file.open()]
+    texts = [row["text"] for file in sorted(corpus.glob("*.jsonl")) for row in read_jsonl(file)]
     given = {split: Counter[int]() for split in ("train", "valid")}
     for text in texts:
         for ids in tokenizer.encode_lines(text.split("\n")):
@@ -139,7 +118,7 @@ def test_the_same_bytes_from_one_and_three_workers(tmp_path: Path, monkeypatch: 
     results = []
     for workers in (1, 3):
         monkeypatch.setenv(VARIABLE, str(workers))
-        results.append((run(tmp_path, corpus, f"w{workers}"), bytes_of(tmp_path / f"w{workers}")))
+        results.append((run(tmp_path, corpus, f"w{workers}"), files_of(tmp_path / f"w{workers}")))
     assert results[0] == results[1]
     assert len(results[0][1]) == 4 + 2 * 5
 
@@ -165,18 +144,14 @@ tokens.make_rows(t.config(), "tokens.x", folder / "corpus", folder / "out", fold
 def test_kill_9_and_run_again_gives_the_same_bytes(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     run(tmp_path, corpus, "whole")
-    root = Path(__file__).resolve().parents[3]
-    program = PROGRAM.format(tests=str(Path(__file__).parent), folder=str(tmp_path))
-    environment = {**os.environ, "PYTHONPATH": str(root), VARIABLE: "1"}
-    with subprocess.Popen([sys.executable, "-c", program], env=environment, stderr=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "work-out/unit-00001").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
+    program = [sys.executable, "-c", PROGRAM.format(tests=str(Path(__file__).parent), folder=str(tmp_path))]
+    with subprocess.Popen(program, env=environment(ROOT), stderr=subprocess.DEVNULL) as process:
+        until((tmp_path / "work-out/unit-00001").exists)
+        process.kill()
     finished = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "work-out").glob("unit-*")}
     assert "unit-00001" in finished and "unit-00003" not in finished and not (tmp_path / "out").exists()
     run(tmp_path, corpus)
-    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
 
 
 def test_finished_shards_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +228,7 @@ def test_a_corpus_too_small_is_a_sentence(tmp_path: Path) -> None:
 
 
 def seed_that_splits(corpus: Path) -> int:
-    texts = [json.loads(line)["text"] for line in (corpus / "documents-00000.jsonl").open()]
+    texts = [row["text"] for row in read_jsonl(corpus / "documents-00000.jsonl")]
     return next(seed for seed in range(99) if len({split_of(text, seed, 0.5) for text in texts}) == 2)
 
 
@@ -272,16 +247,11 @@ def test_a_missing_or_damaged_corpus_is_a_sentence(tmp_path: Path) -> None:
 def test_no_space_left_is_a_sentence_and_the_next_run_goes_on(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", shards=2)
     whole = run(tmp_path, corpus, "whole")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     for most in (500, 3000, 6000):
-        try:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
-            with pytest.raises(OutOfRoom, match="cannot be written"):
-                run(tmp_path, corpus)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        with largest_file(most), pytest.raises(OutOfRoom, match="cannot be written"):
+            run(tmp_path, corpus)
         assert not (tmp_path / "out").exists() and not list(tmp_path.rglob(".*tmp-*"))
-    assert run(tmp_path, corpus) == whole and bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+    assert run(tmp_path, corpus) == whole and files_of(tmp_path / "out") == files_of(tmp_path / "whole")
 
 
 def test_a_vocabulary_beyond_two_bytes(tmp_path: Path) -> None:
@@ -294,14 +264,7 @@ def test_a_vocabulary_beyond_two_bytes(tmp_path: Path) -> None:
     rows = Rows.open(tmp_path / "out/rows-32", "train")
     assert metrics["vocab_size"] == len(pieces) > 66_000 and rows.ids.dtype == np.dtype("<u4")
     tokenizer = wordpiece.load(tmp_path / "out")
-    first = next(
-        text
-        for text in tokens.read_texts(corpus / "documents-00000.jsonl", sha(corpus))
-        if split_of(text, 1, 0.1) == "train"
-    )
+    texts = [row["text"] for row in read_jsonl(corpus / "documents-00000.jsonl")]
+    first = next(text for text in texts if split_of(text, 1, 0.1) == "train")
     ids = [i for line in tokenizer.encode_lines(first.split("\n")) for i in line]
     assert min(ids) > 65_535 and rows.ids[0, 1:10].tolist() == ids[:9]
-
-
-def sha(corpus: Path) -> str:
-    return str(read_json(corpus / "MANIFEST.json")["files"]["documents-00000.jsonl"]["sha256"])

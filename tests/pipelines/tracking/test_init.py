@@ -15,7 +15,7 @@ from electra.errors import Stopped
 from electra.stopping import Interrupted
 from pipelines import tracking
 from pipelines.tracking import Start, Tracker, flatten, lineage, open_run, uploader
-from tests.conftest import ROOT, environment
+from tests.conftest import ROOT, environment, until
 from tests.pipelines.tracking.events import points, runs
 
 
@@ -120,13 +120,13 @@ def test_a_stage_that_is_killed_is_recorded_as_killed(store: Any, tmp_path: Path
     process.stdout.readline()
     process.send_signal(signal.SIGKILL)
     process.wait()
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
+
+    def ended() -> str:
         uploader.sync(tmp_path / "runs" / "tracking")  # what its own uploader had no time for
-        if (run := runs(store).get("pretrain@x")) and run.info.status != "RUNNING":
-            break
-        time.sleep(0.3)
-    assert run.info.status == "KILLED"
+        run = runs(store).get("pretrain@x")
+        return run.info.status if run and run.info.status != "RUNNING" else ""
+
+    assert until(ended) == "KILLED"
 
 
 def test_a_workflow_is_the_dvc_that_runs_or_the_day() -> None:

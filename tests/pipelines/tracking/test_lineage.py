@@ -1,8 +1,6 @@
 """DVC's hashes of what a run reads and writes."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,7 @@ import pytest
 
 from pipelines import tracking
 from pipelines.tracking import lineage, uploader
-from tests.conftest import copy_project, environment
+from tests.conftest import copy_project, run
 from tests.pipelines.tracking.events import CLOSE, opening, runs, send
 
 
@@ -22,18 +20,13 @@ def test_what_a_stage_reads_is_tagged_with_dvcs_hashes(
     assert runs(store)["pretrain@tiny"].data.tags["dvc.in.build/tokens/x"] == "123.dir"
 
 
-@pytest.mark.slow
 def test_a_run_of_dvc_says_what_it_depends_on(store: Any, tmp_path: Path) -> None:
     """Through the real command line: what docs/operate.md promises of a run's tags."""
     folder = copy_project(tmp_path / "project")
     params = folder / "params.yaml"
     params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
-    values = environment(
-        folder, MLFLOW_TRACKING_URI=os.environ["MLFLOW_TRACKING_URI"], ELECTRA_TAGS='{"mlflow.user": "anna"}'
-    )
-    command = [sys.executable, "-m", "dvc", "repro", "pipelines/dvc.yaml:pretrain@smoke"]
-    done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    values = {"MLFLOW_TRACKING_URI": os.environ["MLFLOW_TRACKING_URI"], "ELECTRA_TAGS": '{"mlflow.user": "anna"}'}
+    run(folder, "-m", "dvc", "repro", "pipelines/dvc.yaml:pretrain@smoke", **values)
     uploader.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
     found = runs(store)
     stage, above = found["pretrain@smoke"], found["dvc repro pretrain@smoke"]

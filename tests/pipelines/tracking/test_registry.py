@@ -1,11 +1,12 @@
 """Registered models, through the real command line: versions that name bytes, answer rows, and refuse other bytes."""
 
+import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from pipelines import tracking
 from pipelines.tracking import lineage, recorder, registry, uploader
-from tests.conftest import SMOKE, environment, git_project
+from tests.conftest import SMOKE, environment, git_project, run, until
 
 ONE_TASK = (
     SMOKE.replace("tracking: none", "tracking: mlflow")
@@ -24,30 +25,22 @@ ONE_TASK = (
 )
 ASK = """
 import json, sys, mlflow
-name, rows = sys.argv[1], json.loads(sys.argv[2])
-print(json.dumps(mlflow.pyfunc.load_model(f"models:/{name}@current").predict(rows)))
+for name, rows in json.loads(sys.argv[1]).items():
+    print(json.dumps(mlflow.pyfunc.load_model(f"models:/{name}@current").predict(rows)))
 """
 ROWS = [{"a": "the old miller keeps a cat", "b": "the miller keeps bread"}, {"a": "a town", "b": "a river"}]
 
 
-def ask(folder: Path, values: dict[str, str], name: str, rows: Any) -> subprocess.CompletedProcess[str]:
-    """What a person does in the checkout, with nothing but the name of a registered model."""
-    command = [sys.executable, "-c", ASK, name, json.dumps(rows)]
-    return subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=300, check=False)
-
-
 @pytest.mark.slow
 def test_networks_are_registered_answer_rows_and_refuse_other_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    migrated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = git_project(tmp_path / "project")
     (folder / "params.yaml").write_text(ONE_TASK)
-    values = environment(folder, MLFLOW_TRACKING_URI=f"sqlite:///{folder / 'mlflow.db'}")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", values["MLFLOW_TRACKING_URI"])
-    command = [sys.executable, "-m", "dvc", "repro", "pipelines/dvc.yaml:glue@smoke"]
-    done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=500, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Warning" not in done.stderr
+    shutil.copy(migrated, folder / "mlflow.db")
+    store = {"MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store["MLFLOW_TRACKING_URI"])
+    assert "Warning" not in run(folder, "-m", "dvc", "repro", "pipelines/dvc.yaml:glue@smoke", **store).stderr
     uploader.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
     mlflow, experiment = recorder.client()
     runs = {run.info.run_name: run for run in mlflow.search_runs([experiment])}
@@ -71,18 +64,15 @@ def test_networks_are_registered_answer_rows_and_refuse_other_bytes(
         kept = Path(version.source.removeprefix("file://"))
         assert kept.is_relative_to(folder / "mlruns") and sum(file.stat().st_size for file in kept.iterdir()) < 20_000
 
-    told = ask(folder, values, "smoke-rte-pretrained-seed1", ROWS)
-    assert told.returncode == 0, told.stderr
-    answers = json.loads(told.stdout.splitlines()[-1])
+    text = {"smoke-discriminator": ["the old cat"]}  # a registered model's name, and rows
+    told = run(folder, "-c", ASK, json.dumps({"smoke-rte-pretrained-seed1": ROWS} | text), **store)
+    answers, (judged,) = map(json.loads, told.stdout.splitlines()[-2:])
     assert [set(answer) for answer in answers] == [{"id", "prediction", "probabilities"}] * 2
-    assert answers == served(folder, values, "smoke-rte-pretrained-seed1", ROWS)
-    (judged,) = json.loads(ask(folder, values, "smoke-discriminator", ["the old cat"]).stdout.splitlines()[-1])
+    assert answers == served(folder, environment(folder, **store), "smoke-rte-pretrained-seed1", ROWS)
     assert len(judged["tokens"]) == len(judged["replaced"]) >= 3
 
     (folder / "build/models/smoke/more.txt").write_text("other bytes")
-    refused = ask(folder, values, "smoke-discriminator", ["the old cat"])
-    assert refused.returncode == 1
-    last = refused.stderr.strip().splitlines()[-1]
+    last = run(folder, "-c", ASK, json.dumps(text), code=1, **store).stderr.strip().splitlines()[-1]
     assert f"{lock['pretrain@smoke']['build/models/smoke']}, which was registered" in last and "dvc pull" in last
 
 
@@ -95,16 +85,15 @@ def served(folder: Path, values: dict[str, str], name: str, rows: Any) -> Any:
     command += ["--env-manager", "local", "--port", str(port), "--workers", "1"]
     server = subprocess.Popen(command, cwd=folder, env=values, start_new_session=True)
     url, body = f"http://127.0.0.1:{port}/invocations", json.dumps({"dataframe_records": rows}).encode()
-    deadline = time.monotonic() + 300
+
+    def answer() -> Any:
+        assert server.poll() is None
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+        with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=60) as answered:
+            return json.load(answered)["predictions"]
+
     try:
-        while True:
-            try:
-                request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-                with urllib.request.urlopen(request, timeout=60) as answer:
-                    return json.load(answer)["predictions"]
-            except OSError:
-                assert server.poll() is None and time.monotonic() < deadline
-                time.sleep(0.5)
+        return until(answer)
     finally:
         os.killpg(server.pid, 9)
         server.wait()

@@ -14,7 +14,7 @@ import pytest
 
 from pipelines.tracking import recorder, uploader
 from pipelines.tracking.event_log import EventLog
-from tests.conftest import ROOT, environment
+from tests.conftest import ROOT, environment, until
 from tests.pipelines.tracking.events import CLOSE, append, metric, opening, send
 
 OPEN = opening(uri="fake", parent="p", workflow=None)
@@ -101,13 +101,6 @@ class Stage:
         self.ended.set()
         self.thread.join(60)
         return self.answer[0]
-
-
-def until(fact: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def has_every_point(store: Store, count: int) -> bool:

@@ -1,0 +1,97 @@
+"""What a stage leaves on Prefect's pages: bars while it runs, for an ablation a table that grows, then its numbers."""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+
+from electra.errors import UserError
+from electra.files import read_json
+from pipelines.flows import shutdown
+from pipelines.stages.summary import headline
+
+Rows = list[dict[str, Any]]
+SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)  # as pipelines/runtime/progress_bar.py writes it
+EVERY = 5.0  # seconds between two updates of a bar
+LONGEST = 60  # rows of a page; the table has all of them
+
+
+def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> None:
+    """A page and a table of a stage's result file, if it has one. `word`: ran or cached; `origin`: Markdown."""
+    kind, _, name = stage.partition("@")
+    path = f"results/ablations/{name}.json" if kind == "ablation" else f"results/{name}/{kind}.json"
+    if kind in {"pretrain", "glue", "squad", "ablation"} and (folder / path).exists():
+        values = read_json(folder / path)
+        rows, key = number_rows(values), _key(f"{kind}-{name}")
+        first = ["", *_markdown(number_rows(headline(kind, values))), ""]
+        lines = [f"# {stage}: {word}", *first, *origin, f"- all numbers: `{path}`", "", *_markdown(rows[:LONGEST])]
+        shutdown.send(create_table_artifact, key=f"{key}-numbers", table=rows, description=f"`{path}`")
+        text = "\n".join(lines)
+        shutdown.send(create_markdown_artifact, key=key, markdown=text, description=f"{kind} of {name}")
+
+
+def number_rows(values: Any, prefix: str = "") -> Rows:
+    """The scalars of a result file as rows with dotted names; lists (seeds, curves) are left out."""
+    rows: Rows = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            rows += number_rows(value, f"{prefix}{key}.")
+        elif isinstance(value, int | float | str):
+            rows.append(
+                {"number": f"{prefix}{key}", "value": f"{value:.4g}" if isinstance(value, float) else str(value)}
+            )
+    return rows
+
+
+def _markdown(rows: Rows) -> list[str]:
+    return ["| | |", "|-|-|", *(f"| {row['number']} | {row['value']} |" for row in rows)]
+
+
+def _key(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())
+
+
+def show_progress(stage: str, log: Callable[[str], None], folder: Path) -> Callable[[str], None]:
+    """A `log` that also moves a bar `<what>-progress` for each progress line, and renews an ablation's table."""
+    kind, _, name = stage.partition("@")
+    file = folder / "runs" / f"ablation-{name}" / "progress.json"
+    arms = _arms(file)
+    bars: dict[str, Any] = {}
+    moved: dict[str, float] = {}
+
+    def move(what: str, share: float) -> None:
+        if what in bars:
+            update_progress_artifact(bars[what], progress=share)
+        else:
+            bars[what] = create_progress_artifact(progress=share, key=_key(f"{what}-progress"), description=what)
+
+    def spoken(lines: str) -> None:
+        nonlocal arms
+        log(lines)
+        for what, share in dict(SHARE.findall(lines)).items():
+            if share == "100" or time.monotonic() - moved.get(what, -EVERY) >= EVERY:
+                moved[what] = time.monotonic()
+                shutdown.send(move, what, float(share))
+        if kind == "ablation" and (found := _arms(file)) and found != arms:
+            arms = found
+            rows = [{**row, "score": "" if row["score"] is None else f"{row['score']:.1f}"} for row in found]
+            ended = f"{sum(row['status'] != 'waiting or running' for row in rows)} of {len(rows)} runs have ended"
+            key = _key(f"ablation-{name}-progress")
+            shutdown.send(create_table_artifact, key=key, table=rows, description=f"{name}: {ended}")
+
+    return spoken
+
+
+def _arms(file: Path) -> Any:
+    try:
+        return read_json(file)
+    except UserError:
+        return None

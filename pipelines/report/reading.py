@@ -1,0 +1,327 @@
+"""Results files to records; what is absent or broken becomes a sentence, never a gap without a word.
+
+    results/M/{pretrain.json, pretrain.csv, glue.json, squad.json}  one model
+    results/ablations/A.json                                        one ablation that params.yaml: run selects
+    benchmarks/results/ablations/A.json                             the others, as recorded (record_ablations.py)
+    benchmarks/results/M-marks.json                                 one model over several pre-trainings, as recorded
+    benchmarks/results/*.json                                       recorded runs of other models; timings are skipped
+    results/{corpus,tokens,tasks}/N.json                            the data
+    build/models/M/examples.json                                    what the generator wrote
+
+Of the stages' results only what `run` selects is read: the page depends on nothing that its DVC stage does not name.
+"""
+
+import csv
+import math
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from electra.errors import UserError
+from electra.files import as_written, read_json
+from electra.finetuning.tasks import GLUE, SQUAD
+from electra.storage.manifest import MANIFEST, verify_manifest
+from pipelines import again
+from pipelines.config.params import settings_digest
+from pipelines.report import paper
+from pipelines.report.records import ARMS, Ablation, Arm, Inputs, Measured, ModelResults, Point, RecordedRun, number
+from pipelines.report.table import integer
+
+RECORDS = "benchmarks/results"
+ABLATION_RECORDS = f"{RECORDS}/ablations"
+
+
+@as_written("results")
+def load(params: Any, root: Path = Path()) -> Inputs:
+    """Read what `params.run` selects from the results below `root`; CorruptFile where a record has another shape."""
+    reader = Reader(root)
+    models = tuple(_model(reader, name, params) for name in params.run.models)
+    ablations = _ablations(reader, params)
+    ablated = [params.ablations[name] for name in params.run.ablations]
+    names = {
+        "tokens": [*(params.models[name].tokens for name in params.run.models), *(one.tokens for one in ablated)],
+        "tasks": [*(params.finetunings[name].tasks for name in params.run.models), *(one.data for one in ablated)],
+    }
+    names["corpus"] = [params.tokens[name].corpus for name in names["tokens"]]
+    data = {
+        kind: {name: reader.json(f"results/{kind}/{name}.json") for name in dict.fromkeys(names[kind])}
+        for kind in ("tokens", "corpus", "tasks")
+    }
+    return Inputs(
+        models=models,
+        ablations=ablations,
+        corpora=data["corpus"],
+        tokens=data["tokens"],
+        tasks=data["tasks"],
+        records=recorded_runs(root, params.models),
+        missing=tuple(reader.missing),
+        unrun=tuple(reader.unrun),
+    )
+
+
+class Reader:
+    """Reads files below a root and collects a sentence for each that is absent or broken."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.missing: list[str] = []
+        self.unrun: list[str] = []
+
+    def json(self, path: str, *, optional: bool = False) -> Any:
+        """The file's value; {} if it cannot be read, which is noted unless it is absent and `optional`."""
+        if optional and not (self.root / path).exists():
+            return {}
+        try:
+            if path.startswith("build/") and (self.root / path).exists():
+                check(self.root / path)
+            return read_json(self.root / path)
+        except UserError as error:
+            self.missing.append(f"{path}: {error.found}")
+            return {}
+
+    def curve(self, path: str) -> dict[str, list[float]]:
+        """A CSV of numbers by column; an empty cell is NaN."""
+        try:
+            with (self.root / path).open(encoding="utf-8", newline="") as file:
+                rows = list(csv.DictReader(file))
+        except FileNotFoundError:
+            self.missing.append(f"{path}: there is no such file")
+            return {}
+        except (OSError, ValueError, csv.Error) as error:
+            self.missing.append(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})")
+            return {}
+        return {column: [_float(row.get(column)) for row in rows] for column in (rows[0] if rows else {})}
+
+
+def check(path: Path) -> None:
+    """Verify a file in build/<kind>/<name> against that folder's manifest; CorruptFile if it does not match."""
+    folder = next((parent for parent in path.parents if (parent / MANIFEST).exists()), path.parent)
+    stage = "pretrain" if folder.parent.name == "models" else folder.parent.name
+    verify_manifest(folder, only=[str(path.relative_to(folder))], do=again(stage, folder.name), name=folder.name)
+
+
+def _model(reader: Reader, name: str, params: Any) -> ModelResults:
+    config, source = params.models[name], params.finetunings[name].tasks
+    glue, squad = (reader.json(f"results/{name}/{stage}.json") for stage in ("glue", "squad"))
+    examples = reader.json(f"build/models/{name}/examples.json")
+    tasks, answers = measured_tasks(glue), measured_squad(squad)
+    for row in tasks:
+        reader.missing += _faults(f"{name}, {row.title}", row)
+    pretrain, curve = reader.json(f"results/{name}/pretrain.json"), reader.curve(f"results/{name}/pretrain.csv")
+    for row in answers[::2]:  # exact match and F1 come from the same runs
+        reader.missing += _faults(f"{name}, {row.title}", row)
+    return ModelResults(
+        name=name,
+        data=_label(source, params, subset=any(row.subset for row in tasks)),
+        sample=params.tasks[source].kind == "sample",
+        corpus=params.tokens[config.tokens].corpus,
+        tasks_source=source,
+        discriminator_weight=config.objective.discriminator_weight,
+        pretrain=pretrain,
+        curve=curve,
+        tasks=tasks,
+        average=measured_average(glue),
+        squad=answers,
+        examples=examples if isinstance(examples, list) else [],
+        recorded=_marks(reader, name),
+    )
+
+
+def measured_tasks(glue: dict[str, Any]) -> tuple[Measured, ...]:
+    """Each task of a glue.json by the metric that counts, GLUE's own tasks first and in GLUE's order."""
+    known = list(GLUE)
+    names = sorted(glue.get("tasks", {}), key=lambda task: known.index(task) if task in GLUE else 99)
+    return tuple(
+        _measured(task, GLUE[task].title if task in GLUE else task, glue["tasks"][task].get("metric", ""), values)
+        for task, values in ((task, glue["tasks"][task]) for task in names)
+    )
+
+
+def measured_average(glue: dict[str, Any]) -> Measured | None:
+    """The mean over the tasks of a glue.json by its exact name, unless that lists the tasks: the table does so."""
+    average = glue.get("average")
+    if not average:
+        return None
+    name = str(average.get("name", "mean"))
+    title = name if len(name) < 60 else f"mean over {len(average.get('tasks') or [])} tasks"
+    return _measured("average", title, "", average)
+
+
+def measured_squad(squad: dict[str, Any]) -> tuple[Measured, ...]:
+    """Exact match and F1 of each version of a squad.json."""
+    return tuple(
+        _measured(f"squad {version}", f"SQuAD {version}", metric, values, key=metric)
+        for version, values in sorted(squad.get("versions", {}).items())
+        for metric in ("exact", "f1")
+    )
+
+
+def _measured(name: str, title: str, metric: str, values: dict[str, Any], key: str = "") -> Measured:
+    """The scores of both arms; `key` picks a metric where the arms hold several."""
+    scores, failed, others, on_train = {}, {}, dict[str, dict[str, tuple[float, ...]]](), {}
+    for arm in ARMS:
+        part = values.get(arm) or {}
+        chosen = (part.get(key) or {}) if key else part
+        scores[arm] = tuple(float(score) for score in chosen.get("scores", []) if score is not None)
+        failed[arm] = tuple(map(str, [*part.get("failed", []), *(chosen.get("failed", []) if key else [])]))
+        for other, found in ({} if key else part.get("all") or {}).items():
+            others.setdefault(other, {})[arm] = tuple(map(float, found))
+        learned = part.get("train") or ()
+        on_train[arm] = tuple(map(float, learned.get(key, ()) if isinstance(learned, dict) else learned))
+    ground = dict(values.get("baselines") or {})
+    if key and isinstance(values.get("never_answering"), int | float):
+        ground["chance"] = float(values["never_answering"])
+    rows = values.get("train_rows"), values.get("dev_rows")
+    return Measured(name, title, str(metric), scores, failed, *rows, others, ground, on_train)
+
+
+def _faults(where: str, row: Measured) -> Iterator[str]:
+    for arm, title in ARMS.items():
+        if row.failed[arm]:
+            yield f"{where}, {title}: failed, {'; '.join(row.failed[arm])}"
+        elif not row.scores[arm]:
+            yield f"{where}, {title}: no scores"
+
+
+def _label(source: str, params: Any, *, subset: bool = False) -> str:
+    """What data a task source's numbers are measured on, in a few words."""
+    kind = str(params.tasks[source].kind)
+    if kind in {"sample", "own"}:
+        return {"sample": "sample world", "own": "own tasks"}[kind]
+    return f"GLUE and SQuAD, {kind}" + (" subsets" if subset else "")
+
+
+def _marks(reader: Reader, name: str) -> dict[tuple[str, str], tuple[float, ...]]:
+    """The pre-trained arm over several pre-trainings, from the record of that model, if there is one."""
+    values = reader.json(f"{RECORDS}/{name}-marks.json", optional=True)
+    rows = {**values.get("tasks", {}), "average": values.get("mean_of_nine")}
+    names = {task: (f"squad {version}", "f1") for version, task in SQUAD.items()} | {"average": ("average", "")}
+    return {
+        names.get(task, (task, row.get("metric", ""))): tuple(map(float, row["pretrained"]["scores"]))
+        for task, row in rows.items()
+        if row
+    }
+
+
+def _ablations(reader: Reader, params: Any) -> tuple[Ablation, ...]:
+    """Every ablation with a result: selected ones from this run, the others from their records."""
+    ablations, absent = [], []
+    for name, config in params.ablations.items():
+        selected = name in params.run.ablations
+        path = f"results/ablations/{name}.json" if selected else f"{ABLATION_RECORDS}/{name}.json"
+        values = reader.json(path, optional=not selected)
+        if values:
+            rows = values.get("train_rows") or {}
+            subset = any(rows[task] < GLUE[task].train_rows for task in rows if task in GLUE)
+            settings = (values.get("provenance") or {}).get("settings_digest")
+            if values.get("record") and settings and settings != settings_digest(name, params):
+                values["record"]["other_settings"] = True
+            data = _label(config.data, params, subset=subset)
+            ablations.append(_ablation(reader, name, config, values, data, path))
+        elif not selected:
+            absent.append(f"ablation {name}: {config.title}: not run")
+    reader.unrun += absent
+    return tuple(ablations)
+
+
+def _ablation(reader: Reader, name: str, config: Any, values: dict[str, Any], data: str, path: str) -> Ablation:
+    order = list(config.settings)
+    if not config.grid and (beside := paper.beside(config.settings)):
+        best_first = list(beside.arms)
+        order.sort(key=lambda arm: best_first.index(arm) if arm in best_first else len(best_first))
+    parts = values.get("arms", {})
+    names = sorted(parts, key=lambda arm: order.index(arm) if arm in order else len(order))
+    arms = tuple(_arm(arm, parts[arm], config.settings.get(arm, {})) for arm in names)
+    gaps = reader.unrun if values.get("record") else reader.missing  # what a record lacks is not missing here
+    for arm in arms:
+        if arm.failed:
+            gaps.append(f"ablation {name}, {arm.label}: {arm.status}")
+        faults = parts[arm.name].get("failed") or []
+        gaps += [f"ablation {name}, {arm.label}: failed {fault}" for fault in faults if fault not in arm.status]
+    gaps += [f"ablation {name}: the arm {arm} has no result" for arm in order if arm not in parts]
+    return Ablation(
+        name=name,
+        title=config.title,
+        model=config.model,
+        data=data,
+        arms=arms,
+        axes=tuple(tuple(config.axis(axis)) for axis in config.grid),
+        axis_names=tuple(axis.rpartition(".")[2].replace("_", " ") for axis in config.grid),
+        labels=config.labels,
+        compared=str(values.get("reference", "")),
+        budget=str(values.get("budget", "equal_flops")),
+        record=values.get("record") or {},
+        provenance={key: values[key] for key in ("rows_sha256", "seeds", "budget") if key in values}
+        | (values.get("provenance") or {}),
+        path=path,
+    )
+
+
+def _arm(name: str, part: dict[str, Any], settings: dict[str, Any]) -> Arm:
+    return Arm(
+        name=name,
+        label=str(part.get("label", name)),
+        status=str(part.get("status", "ok")),
+        flops=number(part, "flops"),
+        steps=part.get("steps"),
+        scores=tuple(map(float, (part.get("average") or {}).get("scores", []))),
+        tasks={task: tuple(map(float, scores)) for task, scores in (part.get("glue") or {}).items()},
+        settings=part.get("settings", settings),
+        values=tuple(part.get("values") or ()),
+        points=tuple(
+            Point(float(point["fraction"]), float(point["flops"]), tuple(map(float, point["scores"])))
+            for point in part.get("points") or []
+        ),
+        parameters=part.get("parameters", {}).get("discriminator"),
+    )
+
+
+def recorded_runs(root: Path, models: Collection[str]) -> tuple[RecordedRun, ...]:
+    """Every recorded run of a model below `root`, by name; `models` are those that params.yaml has today."""
+    runs = []
+    for path in sorted((root / RECORDS).glob("*.json")):
+        try:
+            values = read_json(path)
+        except UserError:
+            continue
+        if isinstance(values, dict) and (run := _recorded_run(path.stem, values, path.stem in models)):
+            runs.append(run)
+    return tuple(runs)
+
+
+def _recorded_run(name: str, values: dict[str, Any], known: bool) -> RecordedRun | None:
+    parts, pretrain = values.get("tasks") or (values.get("glue") or {}).get("tasks"), values.get("pretrain")
+    if not isinstance(parts, dict) or not isinstance(pretrain, dict):
+        return None
+    tasks = tuple(_recorded_task(task, parts[task]) for task in GLUE if isinstance(parts.get(task), dict))
+    data = text = str(pretrain.get("label", "")).replace("_", " ")
+    if text != "sample world":
+        data = f"GLUE subsets, pre-trained on {text}" if any(row.subset for row in tasks) else f"GLUE, {text}"
+    auc, recall = pretrain.get("disc_auc"), pretrain.get("disc_recall")
+    details = {
+        "status": values.get("status"),
+        "settings": "" if known else "of an earlier params.yaml, which had an entry of this name",
+        "data": values["data"] if isinstance(values.get("data"), str) else "",
+        "pre-training": f"{integer(pretrain.get('steps'))} steps, {integer(pretrain.get('tokens'))} tokens",
+        "discriminator": f"AUC {auc:.3f}, recall {recall:.3f} on held-out text" if None not in (auc, recall) else "",
+        "recorded": f"{values.get('recorded', '')}, {RECORDS}/{name}.json",
+    }
+    facts = tuple((key, str(value)) for key, value in details.items() if value)
+    return RecordedRun(name, data, facts, tasks) if tasks else None
+
+
+def _recorded_task(task: str, part: dict[str, Any]) -> Measured:
+    """One task of a record; an arm has scores, or the metrics of a single run."""
+    metric = GLUE[task].metrics[0]
+    arms = {arm: dict(part[arm]) for arm in ARMS if isinstance(part.get(arm), dict)}
+    for arm in arms.values():
+        arm.setdefault("scores", [(arm.get("metrics") or {}).get(metric)])
+    rows = part.get("train_rows") or next((arm.get("train_rows") for arm in arms.values()), None)
+    return _measured(task, GLUE[task].title, metric, {**arms, "train_rows": rows})
+
+
+def _float(text: str | None) -> float:
+    try:
+        return float(text) if text else math.nan
+    except ValueError:
+        return math.nan

@@ -1,0 +1,17 @@
+const box = document.getElementById("run"), run = window.electraRun;
+if (run) {
+  const minutes = s => s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${(s / 60).toFixed(1)} min` : `${(s / 3600).toFixed(1)} h`;
+  const stages = Object.entries(run.durations || {});
+  const total = stages.reduce((sum, [, s]) => sum + (s || 0), 0);
+  const rows = [["drawn", run.date], ["commit", run.commit || "not in a git checkout"], ["machine", run.machine],
+    ["stages took", stages.length ? minutes(total) + " in all: " + stages.map(([k, s]) => `${k} ${minutes(s || 0)}`).join(", ") : "not recorded"],
+    ["versions", Object.entries(run.versions || {}).map(([k, v]) => `${k} ${v}`).join(", ")]];
+  const list = document.createElement("dl");
+  list.className = "facts";
+  for (const [key, value] of rows) for (const [tag, text] of [["dt", key], ["dd", value]]) {
+    const cell = document.createElement(tag);
+    cell.textContent = text;
+    list.append(cell);
+  }
+  box.replaceChildren(list);
+}

@@ -1,0 +1,57 @@
+"""Which code each stage's bytes depend on: the one table behind DVC's `deps` and what is recorded with every result.
+
+Left out is what only reads settings, keeps, tells or draws; it stands elsewhere: the files at the top of `electra` (but
+seeds.py), `electra/storage`, and all of `pipelines` but the readers of text and the stages named here.
+`tests/pipelines/runtime/test_code_deps.py` follows the imports of each stage and holds the table to them, and
+pipelines/dvc.yaml to the table. DVC hashes files as they are and runs a stage again for a comment, too; what is
+recorded does without comments, so the stage then finds its run finished.
+"""
+
+import functools
+
+from electra.config import digest
+from electra.storage.fingerprint import Code, of_code
+from pipelines import ROOT
+
+TOKENIZER = ("electra/data/byte_level.py", "electra/data/tokenizer.py", "electra/data/word_cache.py")
+NETWORKS = ("electra/nn", "electra/seeds.py")
+FINETUNING = (*NETWORKS, *TOKENIZER, "electra/finetuning", "electra/optim")
+PRETRAINING = (
+    *NETWORKS,
+    *TOKENIZER,
+    "electra/data/order.py",
+    "electra/data/shards.py",
+    "electra/optim",
+    "electra/pretraining",
+)
+TEXT = ("electra/data/text.py", "electra/seeds.py", "pipelines/sources")
+LABELS = tuple(f"electra/finetuning/{name}.py" for name in ("labels", "spans", "tasks"))
+
+
+def _stages(*names: str) -> tuple[str, ...]:
+    return tuple(f"pipelines/stages/{name}.py" for name in names)
+
+
+DEPS = {
+    "corpus": (*TEXT, "electra/data/duplicates.py", *_stages("collecting", "corpus")),
+    "tasks": (*TEXT, *LABELS, *_stages("tasks")),
+    "tokens": ("electra/data", "electra/seeds.py", *_stages("tokens")),
+    "pretrain": (*PRETRAINING, *_stages("pretrain")),
+    "published": (*NETWORKS[:1], *TOKENIZER, *_stages("published")),
+    "glue": (*FINETUNING, *_stages("baselines", "glue")),
+    "squad": (*FINETUNING, *_stages("baselines", "glue", "squad")),
+    "ablation": (*dict.fromkeys((*PRETRAINING, *FINETUNING)), *_stages("ablation", "arms", "pretrain")),
+}
+# What the results of one unit of a stage's work are a function of: a run's code. A stage's file only exports them.
+RUNS = {"corpus": DEPS["corpus"], "tokens": DEPS["tokens"], "pretrain": PRETRAINING, "finetune": FINETUNING}
+
+
+@functools.cache
+def code(kind: str) -> Code:
+    """The hash of each file that a run of this kind computes with."""
+    return of_code(ROOT, RUNS[kind])
+
+
+def version(kind: str) -> str:
+    """One hash for all of them, as results record it."""
+    return digest(code(kind))

@@ -1,0 +1,40 @@
+"""What benchmarks share: turns, ratios, records; and the count of code lines."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import apart, in_turns, provenance, ratios, spread, write_record
+from benchmarks.lines import code_lines
+from electra.files import read_json
+
+
+def test_arms_take_turns_and_ratios_are_of_one_round(capsys: pytest.CaptureFixture[str]) -> None:
+    order: list[str] = []
+    arms = {arm: lambda arm=arm: (order.append(arm), float(len(order)))[1] for arm in ("a", "b")}
+    found = in_turns(arms, 2)
+    assert order == ["a", "b", "a", "b"] and found == {"a": [1.0, 3.0], "b": [2.0, 4.0]}
+    assert "round 2, b: 4.0" in capsys.readouterr().out
+    assert ratios(found["b"], found["a"]) == {"median": 1.667, "lowest": 1.333, "highest": 2.0}
+    assert spread([1234567.0], 3) == {"median": 1230000.0, "lowest": 1230000.0, "highest": 1230000.0}
+
+
+def test_a_record_says_where_it_comes_from(tmp_path: Path) -> None:
+    write_record(tmp_path / "x.json", {"ratio": 2}, provenance("torch"))
+    found = read_json(tmp_path / "x.json")
+    assert found["ratio"] == 2 and len(found["commit"].split()[0]) == 40 and found["versions"]["torch"]
+    assert {"command", "machine", "recorded"} <= found.keys()
+
+
+def test_a_process_that_fails_says_its_last_line(tmp_path: Path) -> None:
+    script = tmp_path / "one.py"
+    script.write_text("import sys; print('note'); print('[1]') if sys.argv[1] == 'well' else sys.exit('a\\nreason')")
+    assert apart(str(script), ["well"]) == [1]
+    with pytest.raises(RuntimeError, match=r"^reason$"):
+        apart(str(script), ["ill"])
+
+
+def test_comments_docstrings_and_blanks_are_no_code() -> None:
+    text = '"""Two\nlines."""\n\n# A comment.\nx = (1,\n     2)  # both\n'
+    text += '\n\ndef f():\n    """One."""\n    return """a\nb"""\n'
+    assert code_lines(text) == 2 + 1 + 2

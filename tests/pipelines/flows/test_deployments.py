@@ -1,0 +1,44 @@
+"""What `make deploy` registers: deployments of this project's params.yaml."""
+
+import subprocess
+import sys
+
+from prefect.events.schemas.automations import AutomationCore
+
+from pipelines.config.params import load
+from pipelines.config.settings_file import read
+from pipelines.flows import deployments
+from pipelines.flows.team import PART
+from tests.conftest import ROOT, environment
+
+
+def test_every_model_has_its_flows_on_the_queue_that_it_is_made_for() -> None:
+    params = load(ROOT / "params.yaml")
+    made = {f"{each.flow_name}/{each.name}": each for each in deployments.deployments(params)}
+    for model in params.models:
+        for flow in ("pretrain", "finetune", "workflow"):
+            each = made[f"{flow}/electra-{model}"]
+            assert each.work_pool_name == "electra" and each.parameters == {"model": model}
+            assert each.work_queue_name == ("cpu" if model in {"tiny", "mini_plus"} else "gpu")
+            assert each.tags == [f"flow:{flow}", f"model:{model}"], "by which Prefect's list is filtered"
+            assert each.entrypoint == f"pipelines.flows.training.{flow}" and each.concurrency_limit == 4
+        team = made[f"team/electra-{model}"]
+        assert team.work_pool_name == "electra-lead", "what only waits takes no worker from its parts"
+        assert team.parameters["queue"] == each.work_queue_name and team.entrypoint == "pipelines.flows.team.team"
+    ablations = {name for name in made if name.startswith("ablations/")}
+    assert ablations == {f"ablations/electra-{each.model}" for each in params.ablations.values()}
+    assert made[PART].work_pool_name == "electra" and made[PART].enforce_parameter_schema
+    assert len(made) == 4 * len(params.models) + len(ablations) + 1
+
+
+def test_the_automations_are_prefects() -> None:
+    files = list((ROOT / "deploy" / "automations").glob("*.yaml"))
+    assert {AutomationCore.model_validate(read(file)).name for file in files} == {file.stem for file in files} != set()
+
+
+def test_a_server_that_does_not_answer_is_a_sentence() -> None:
+    values = environment(ROOT, PREFECT_API_URL="http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES="0")
+    command = [sys.executable, "-m", "pipelines.flows.deployments"]
+    done = subprocess.run(command, env=values, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 69 and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("error: http://127.0.0.1:9/api: no Prefect server answers; start it")

@@ -1,0 +1,157 @@
+"""Ablations in the report: grids and points drawn, claims judged by the rule, and each that was not run named."""
+
+from dataclasses import field, make_dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from electra.config import build, digest, written
+from electra.files import write_json
+from pipelines import report
+from pipelines.config.ablation_config import AblationConfig
+from pipelines.config.params import settings_digest
+from pipelines.report import claims, figures, paper, reading
+from tests.pipelines.report import made_up
+
+BASE = {"model": "tiny", "tokens": "sample_world", "data": "sample_world", "recipe": "tiny"}
+AXES = {
+    "objective": {"electra": {}, "mlm": {"objective.name": "mlm"}},
+    "size": {"h64": {"encoder.hidden": 64}, "h128": {}},
+}
+LABELS = {"electra": "ELECTRA", "mlm": "BERT", "h64": "64 wide", "h128": "128 wide"}
+GRID = {"title": "Sizes", **BASE, "grid": AXES, "labels": LABELS, "reference": "mlm-h128", "points": [0.5]}
+SCORES = {"electra-h64": [50.0, 50.4], "electra-h128": [52.0, 52.2], "mlm-h64": [40.0, 40.2], "mlm-h128": [51.9, 52.5]}
+
+
+def write(root: Path, name: str, config: dict, scores: dict[str, list[float]], **facts) -> made_up.Params:
+    """A record of an ablation whose arms have these scores."""
+    made = build(AblationConfig, config, name)
+    arms = {}
+    for arm, settings in made.settings.items():
+        part = {"label": made.label(arm), "settings": settings, "values": list(made.values(arm)), "failed": []}
+        arms[arm] = part | {"status": "failed: seed 1: loss nan"}
+        if of := scores.get(arm):
+            points = [{"fraction": f, "flops": f * 1e12, "scores": [f * score for score in of]} for f in (0.5, 1.0)]
+            size = {"discriminator": 10_000 * int("h128" in arm) + 5_000}
+            arms[arm] = part | {"status": "ok", "steps": 10, "flops": 1e12, "parameters": size, "glue": {"cola": of}}
+            arms[arm] |= {"points": points if config.get("points") else [], "average": {"scores": of}}
+    record = {"recorded": "2026-01-02", "commit": "abc", "seconds": 120.0, "machine": "two cores"}
+    values = {"name": name, "arms": arms, "reference": made.compared, "record": record, **facts}
+    write_json(root / f"benchmarks/results/ablations/{name}.json", values)
+    return made_up.Params(run=made_up.Run(models=(), ablations=()), ablations={name: made})
+
+
+def only(root: Path, made: made_up.Params):
+    (found,) = reading.load(made, root).ablations
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changed", "place", "said"),
+    [
+        ({}, 0, "ELECTRA, 64 wide above BERT, 64 wide (Figures 1, 4): came out"),
+        ({}, 1, "ELECTRA, 128 wide above BERT, 128 wide (Figures 1, 4): too close, would need"),
+        ({}, 2, "gain over BERT, 64 wide above 128 wide (Figure 4): came out (+10.2 points"),
+        ({"electra-h64": [45.0, 55.0], "electra-h128": [57.0, 58.0]}, 2, "128 wide (Figure 4): too close"),
+        ({"electra-h64": [50.0]}, 0, "cannot be judged from one seed"),
+        ({"electra-h128": [40.0, 40.2]}, 1, "reversed"),
+    ],
+)
+def test_a_pair_is_judged_by_its_interval(tmp_path, changed, place, said):
+    assert said in claims.orders(only(tmp_path, write(tmp_path, "sizes", GRID, SCORES | changed)))[place]
+
+
+@pytest.mark.parametrize(
+    ("hot", "expected"),
+    [([50.0, 50.2], "reversed"), ([40.0, 40.4], "nothing says otherwise"), ([30.0, 30.2], "came out")],
+)
+def test_what_should_not_help_is_called_reversed_when_it_does(tmp_path, hot, expected):
+    config = {"title": "Negatives", **BASE, "arms": {"electra": {}, "hot": {"objective.temperature": 2.0}}}
+    made = write(tmp_path, "negatives", config, {"electra": [40.1, 40.3], "hot": hot})
+    assert expected in claims.orders(only(tmp_path, made))[0]
+
+
+def test_points_and_lines_are_drawn(tmp_path):
+    ((name, _, figure),) = figures.of_ablation(only(tmp_path, write(tmp_path, "a", GRID, SCORES)))
+    assert name == "ablation-a-points" and len(figure.axes[0].containers) == 4
+    flat = only(tmp_path, write(tmp_path, "b", {**GRID, "points": []}, SCORES))
+    ((name, _, figure),) = figures.of_ablation(flat)
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["ELECTRA", "BERT"]
+    assert [pytest.approx(list(of.lines[0].get_ydata())) for of in axes.containers] == [[50.2, 40.1], [52.1, 52.2]]
+
+
+def test_the_page_shows_records_failures_and_what_is_not_run(tmp_path):
+    made = write(tmp_path, "sizes", GRID, {arm: SCORES[arm] for arm in ("electra-h64", "electra-h128", "mlm-h64")})
+    made.ablations["other"] = build(AblationConfig, {**GRID, "title": "Not yet"}, "other")
+    report.build(made, tmp_path / "out", tmp_path)
+    page = (tmp_path / "out/index.html").read_text(encoding="utf-8")
+    assert "Recorded 2026-01-02 at commit abc in 2 minutes, on two cores." in page
+    assert "ablation sizes, BERT, 128 wide: failed: seed 1: loss nan" in page
+    assert "ablation other: Not yet: not run" in page
+    assert 'id="ablation-other"' not in page
+    header, *rows = (tmp_path / "out/tables/paper-1.csv").read_text().splitlines()
+    assert "GLUE dev" in header
+    assert not [row for row in rows if "(ours)" in row]  # its mean is over other tasks than a model's
+
+
+def test_a_record_of_other_settings_is_called_so(tmp_path):
+    made = write(tmp_path, "sizes", GRID, SCORES)
+    for settings, other in ((None, False), ("of another day", True), (settings_digest("sizes", made), False)):
+        made = write(tmp_path, "sizes", GRID, SCORES, provenance={"settings_digest": settings} if settings else {})
+        report.build(made, tmp_path / "out", tmp_path)
+        page, lines = ((tmp_path / "out" / name).read_text("utf-8") for name in ("index.html", "report.md"))
+        assert ("Its settings were others" in page) is other, settings
+        said = "sample world, recorded with other settings" if other else "sample world, recorded"
+        assert f"**Sizes: each task ({said})**" in (tmp_path / "out/tables/ablation-sizes-tasks.md").read_text("utf-8")
+        assert f"- Sizes: {said}; 4 arms of 2 seeds; 2 of 3 claims decided" in lines
+
+
+def test_one_table_holds_all_statements_and_never_mixes_data_or_tasks(tmp_path):
+    """A mean over nine tasks of the sample world and one over other tasks have columns of their own."""
+    sample = only(tmp_path, write(tmp_path, "sizes", GRID, SCORES))
+    this = replace(sample, record={})
+    real = replace(sample, data="GLUE", arms=tuple(replace(arm, scores=arm.scores[:1]) for arm in sample.arms))
+    pair = replace(real, arms=tuple(replace(arm, tasks={"sst2": (), "own": (), "cola": ()}) for arm in real.arms))
+    same_runs = replace(sample, arms=tuple(replace(arm, label=f"{arm.label} again") for arm in sample.arms))
+    old = replace(sample, record={**sample.record, "other_settings": True})
+    table = claims.table([this, sample, same_runs, real, pair, old])
+    assert [column.title for column in table.columns] == [
+        *("claim", "paper", "this run: sample world (CoLA)", "recorded: sample world (CoLA)"),
+        *("recorded: GLUE (CoLA)", "recorded: GLUE (CoLA, SST-2, own)"),
+        "recorded with other settings: sample world (CoLA)",
+    ]
+    rows = {row[0]: row[1:] for row in table.rows}
+    twice, once = "−0.1 to +10.1: came out 1×, too close 1×", "+0.1 to +10.0: one seed 2×"
+    assert rows["ELECTRA above BERT"] == ("Figures 1, 4", twice, twice, once, once, twice)
+    assert "5.7 standard deviations with 2 seeds an arm" in table.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "expected"),
+    [
+        ({"cola": 8551}, "local", "GLUE and SQuAD, local"),
+        ({"cola": 8551, "sst2": 8000}, "local", "GLUE and SQuAD, local subsets"),
+        ({"sst2": 8000}, "sample", "sample world"),
+    ],
+)
+def test_subsets_are_called_subsets_and_the_sample_world_stays_itself(tmp_path, rows, kind, expected):
+    made = write(tmp_path, "sizes", GRID, SCORES, train_rows=rows)
+    made.tasks["sample_world"] = made_up.Named(kind=kind)
+    assert only(tmp_path, made).data == expected
+
+
+def test_the_paper_is_set_beside_its_own_arms_only():
+    table = paper.beside({"a": {"x": 1}, "b": {"x": 1, "objective.name": "mlm"}, "c": {"x": 1, "encoder.hidden": 64}})
+    assert table and table.arms == {"a": ("ELECTRA", 85.0), "b": ("BERT", 82.2)}
+    assert paper.beside({"a": {}, "b": {"objective.name": "mlm", "encoder.hidden": 64}}) is None
+
+
+def test_a_setting_that_is_added_later_makes_no_record_one_of_other_settings():
+    before = make_dataclass("Before", [("width", int), ("parts", tuple)])
+    after = make_dataclass("After", [("width", int), ("parts", tuple), ("phases", tuple, ()), ("kind", str, "bert")])
+    part = make_dataclass("Part", [("size", int, 1), ("rows", dict, field(default_factory=dict))])
+    old, new = before(3, (part(2),)), after(3, (part(2),))
+    assert written(new) == written(old) == {"width": 3, "parts": [{"size": 2}]}
+    assert written(after(3, (part(2),), kind="modern")) == {**written(old), "kind": "modern"}
+    assert digest(written(old)) == digest(written(new)) != digest(written(before(4, (part(2),))))
