@@ -9,7 +9,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from electra import errors
-from pipelines.arguments import parser
+from pipelines.cli import parser
 from pipelines.runtime.processes import torchrun_variables
 from tests.conftest import ROOT
 

@@ -19,9 +19,8 @@ from electra.files import read_json
 from electra.finetuning.tasks import GLUE
 from electra.nn.hf_names import config_json
 from electra.pretraining.phases import phases_of
-from pipelines.arguments import parser
-from pipelines.commands.budget import PEAKS, PUBLISHED_VOCABULARY, budget
-from pipelines.commands.tuning_budget import tuning_budget
+from pipelines.cli import parser
+from pipelines.commands.estimate import PEAKS, PUBLISHED_VOCABULARY, finetuning, pretraining
 from pipelines.config.params import Params, PublishedConfig, load, read
 from pipelines.report.comparison import decided, difference
 from pipelines.report.table import signed
@@ -206,7 +205,7 @@ def test_what_pages_say_of_cost_is_what_estimate_says(tmp_path: Path) -> None:
         name: (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
         for name in ("many-gpus", "published", "ablations", "team")
     }
-    base, small = (budget(name, params) for name in ("base", "small"))
+    base, small = (pretraining(name, params) for name in ("base", "small"))
     quoted = re.search(r"^```text\n(.*?)^```", pages["many-gpus"], re.M | re.S)
     assert quoted and quoted[1] in base
     for said in ("47 hours", "62.4 GB", "107.3 GB"):
@@ -220,7 +219,7 @@ def test_what_pages_say_of_cost_is_what_estimate_says(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps(settings))
         there = {f"electra-{name}": PublishedConfig(folder=str(tmp_path / name))}
-        told = tuning_budget(f"electra-{name}", dataclasses.replace(params, published={**params.published, **there}))
+        told = finetuning(f"electra-{name}", dataclasses.replace(params, published={**params.published, **there}))
         cards = ", ".join(f"{card} {each}" for card, each in zip(PEAKS, hours, strict=True))
         assert f"peak: {cards}\nmemory: {memory} of the GPU" in told and f"disk: {disk} for" in told
 

@@ -31,7 +31,7 @@ from benchmarks.reliability import disk
 from electra import errors, stopping
 from electra.files import sha256_file
 from electra.workers import VARIABLE
-from pipelines.__main__ import main
+from pipelines.cli import main
 
 PARAMS = """
 run: {models: [micro], ablations: [pair]}

@@ -1,1 +1,108 @@
-"""The commands beside the stages: check, estimate, new, predict, compare, runs, replay, play and gpu-check."""
+"""The commands beside the stages, one file each, and the table that `pipelines/cli.py` fills with all of them.
+
+@command("use", Argument("model", help="a folder"))
+def play(options):
+    \"""Try a model in the browser.\"""      its name and its line in --help
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import electra
+
+DESCRIPTION = "Pre-train and fine-tune ELECTRA; one command for each stage and question."
+GROUPS = ("set up", "train", "use", "maintain")
+# A shell function that lists the names in sections of the params.yaml at hand: Python would take longer to start.
+NAMES = """\
+_electra_names() {
+  [ -r params.yaml ] && awk -v wanted=" $* " '
+    /^[^ #]/ { section = $1; sub(/:.*/, "", section) }
+    /^  [^ #-]/ && index(wanted, " " section " ") { name = $1; sub(/:.*/, "", name); print name }' params.yaml
+}"""
+
+
+class Argument:
+    """An argument of a command, as argparse takes it.
+
+    `offers` is what a shell completes it to: the words that a shell command prints, or `file`.
+    """
+
+    def __init__(self, *names: str, offers: str = "", **settings: Any) -> None:
+        self.names, self.offers, self.settings = names, offers, settings
+
+
+def entry(sections: str, **settings: Any) -> Argument:
+    """The argument `name`: an entry of one of these sections of params.yaml."""
+    *first, last = sections.split()
+    where = f"{', '.join(first)} or {last}" if first else last
+    return Argument("name", help=f"a name under {where}", offers=f"_electra_names {sections}", **settings)
+
+
+Run = Callable[[argparse.Namespace], int | None]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command; `prints` where standard output is its result.
+
+    `section` of params.yaml holds the names of a stage: "" for a stage without names, None for other commands.
+    """
+
+    group: str
+    help: str
+    run: Run
+    arguments: tuple[Argument, ...]
+    prints: bool = False
+    section: str | None = None
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def command(group: str, *arguments: Argument, prints: bool = False) -> Callable[[Run], Run]:
+    """Add the decorated function as a command, under its name and with the first line of its docstring as help."""
+
+    def add(run: Run) -> Run:
+        help = (run.__doc__ or "").partition("\n")[0].removesuffix(".")
+        COMMANDS[run.__name__.replace("_", "-")] = Command(group, help, run, arguments, prints)
+        return run
+
+    return add
+
+
+def parser(prog: str | None = None) -> argparse.ArgumentParser:
+    """The argument parser of all commands; `prog` is the program's name in usage lines."""
+    prog = prog or ("electra" if Path(sys.argv[0]).name == "electra" else "python -m pipelines")
+    result = argparse.ArgumentParser(prog=prog, description=DESCRIPTION)
+    result.add_argument("--version", action="version", version=f"electra {electra.__version__}")
+    commands = result.add_subparsers(dest="command", required=True, metavar="command", title="commands")
+    for name, each in COMMANDS.items():
+        sub = commands.add_parser(
+            name, help=each.help[0].lower() + each.help[1:], description=f"{each.help[0].upper()}{each.help[1:]}."
+        )
+        sub.set_defaults(name="")
+        for argument in each.arguments:
+            action = sub.add_argument(*argument.names, **argument.settings)
+            if argument.offers:
+                vars(action)["complete"] = _completion(argument.offers)  # for shtab
+        sub.add_argument("--debug", action="store_true", help="show the traceback of a user's mistake too")
+    lines = {action.dest: action for action in commands._get_subactions()}
+    for group in GROUPS:  # argparse itself lists all commands below one title
+        names = (name for name, each in COMMANDS.items() if each.group == group)
+        result.add_argument_group(group)._group_actions.extend(lines[name] for name in names)
+    assert result._subparsers is not None
+    result._subparsers._group_actions.clear()
+    return result
+
+
+def _completion(offers: str) -> Any:
+    if offers == "file":
+        return offers
+    function = f"_electra_{re.sub(r'[^a-z]+', '_', offers)}"
+    bash = f'{function}() {{ compgen -W "$({offers})" -- "$1"; }}'
+    return {"bash": function, "zsh": f"{{compadd -- \\$({offers})}}", "preamble": {"bash": bash}}

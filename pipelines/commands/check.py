@@ -1,7 +1,6 @@
-"""`check NAME`: what any stage of a model or ablation would refuse later, asked in a second, before anything runs.
+"""`electra check NAME`: whether the files of a model or ablation are there and begin as their stages expect.
 
-Settings are checked as they are read (pipelines/config). Here the files are asked: whether they are there, and
-whether the beginning of each holds what its stage expects. Small corpora and tasks are read whole.
+Settings are checked whenever they are read (pipelines/config). Small corpora and tasks are read whole.
 """
 
 from collections.abc import Iterator
@@ -29,14 +28,10 @@ ROWS = 2000  # of each file of a task that are read
 
 
 def check(name: str, params: Params) -> Iterator[str]:
-    """Lines to print: hints, and that all is there; raises the error that a stage would, with its sentence."""
-    if name in params.ablations:
-        encoder, finetunings = params.ablations[name].model, params.of_model(params.ablations[name].model)
-    elif name in params.finetunings:
-        encoder, finetunings = params.finetunings[name].model, (name,)
-    else:
-        encoder, finetunings = name, params.of_model(name)
-    for each in finetunings:
+    """Yield hints, and that all is there; raises the error that a stage would raise later."""
+    found = params.ablations.get(name) or params.finetunings.get(name)
+    encoder = found.model if found else name
+    for each in (name,) if name in params.finetunings else params.finetunings_of(encoder):
         check_tasks(params, each)
         tasks = params.finetunings[each].tasks
         source = params.tasks[tasks]
@@ -58,8 +53,8 @@ def check(name: str, params: Params) -> Iterator[str]:
 
 
 def check_published(folder: Path, where: str) -> None:
-    """Raise BadInput or SourceUnreachable unless the folder holds an ELECTRA's settings and a tokenizer."""
-    from electra.nn.huggingface import read_config  # torch takes seconds, and nothing else here needs it
+    """Raise BadInput or SourceUnreachable unless the folder has an ELECTRA's config and a tokenizer."""
+    from electra.nn.huggingface import read_config  # here, since importing torch takes seconds
 
     read_config(require_folder(folder, where))
     wordpiece.load(folder)
@@ -74,11 +69,11 @@ def check_text(model: ModelConfig, params: Params) -> Iterator[str]:
     check_room(corpus, where, Path("build/corpus") / tokens.corpus)
     seen = preview.look(corpus, where)
     yield from (f"hint: {hint}" for hint in seen.hints)
-    for each in seen.bad:
-        if each.bad == each.rows:
-            do = "set `text` to the field that holds it" if each.first.reason.startswith("no field") else ""
-            raise BadInput(each.first.where, f"{each.first.reason}: {each.first.excerpt[:80]!r}", "a document", do)
-        yield f"hint: {each.first.where}: {each.first.reason} ({each.bad:,} bad rows among the first {each.rows:,})"
+    for rows, bad, first in seen.bad:
+        if bad == rows:
+            do = "set `text` to the field that holds it" if first.reason.startswith("no field") else ""
+            raise BadInput(first.where, f"{first.reason}: {first.excerpt[:80]!r}", "a document", do)
+        yield f"hint: {first.where}: {first.reason} ({bad:,} bad rows among the first {rows:,})"
     check_tokens(tokens, f"tokens.{model.tokens}", seen)
     start = model.pretrain.init_from
     if start and not (Path(start).is_dir() or Path(start) in {Path("build/models") / name for name in params.models}):
@@ -104,22 +99,20 @@ def check_tokens(tokens: TokensConfig, where: str, seen: preview.Look) -> None:
 
 
 def check_rows(source: OwnTasks, where: str) -> Iterator[str]:
-    """The beginning of every file of one's own tasks: columns, labels, ids."""
+    """Check the beginning of every file of the user's own tasks: columns, labels, ids."""
     for task, each in sources.at_hand(source, where).tasks.items():
         for split, name in (("train", each.train), ("dev", each.dev), ("test", each.test)):
             if not name:
                 continue
             rows = list(islice(own.read_rows(Path(name), each, task, labelled=split != "test"), ROWS + 1))
-            kept, bad = (
-                [row for row in rows if isinstance(row, dict)],
-                [row for row in rows if isinstance(row, Rejected)],
-            )
-            if len(rows) <= ROWS or not kept:
-                check_split(task, split, kept, [asdict(row) for row in bad], where, source.quarantine)
+            good = [row for row in rows if isinstance(row, dict)]
+            bad = [row for row in rows if isinstance(row, Rejected)]
+            if len(rows) <= ROWS or not good:
+                check_split(task, split, good, [asdict(row) for row in bad], where, source.quarantine)
             elif bad:
                 among = f"{len(bad):,} bad rows among the first {ROWS:,} of {task} {split}"
                 yield f"hint: {bad[0].where}: {bad[0].reason} ({among})"
             if split == "train" and each.kind == "classification":
-                absent = [label for label in each.labels if label not in {row["label"] for row in kept}]
+                absent = [label for label in each.labels if label not in {row["label"] for row in good}]
                 if absent:
                     yield f"hint: {where}.tasks.{task}: no row of {name} has the label {', '.join(map(str, absent))}"

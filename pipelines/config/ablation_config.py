@@ -21,7 +21,7 @@ OWN = {"pretrain.seed": "leave it to `seeds`", "pretrain.threads": "arms train w
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol(Checked):
-    """How arms are trained and judged: what the ablations of a model share, and each may change.
+    """How arms are trained and scored: shared by the ablations of a model, and changed by each.
 
     The budget is what the unchanged model spends in `steps` steps (null: its own): with `equal_flops` every arm trains
     until it has spent as much, with `equal_steps` for as many steps, with `own` for its own `pretrain.steps`.
@@ -43,22 +43,38 @@ class Protocol(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AblationConfig(Protocol):
-    """One model pre-trained and fine-tuned in several arms, by a protocol.
+class Base:
+    """What the arms change: a model, its `tokens` (again, so that dvc.yaml can name the files), the source of the tasks
+    (`data`), and how they are fine-tuned."""
 
-    `tokens` repeats the model's; `data` is the source of the tasks and `recipe` how they are fine-tuned, changed by
-    `finetune`. `reference` is the arm that the others are compared with.
-    """
-
-    title: str
     model: str
     tokens: str
     data: str
     recipe: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variants:
+    """The arms, written out or as a grid; `reference` is the arm that the others are compared with."""
+
+    title: str
     arms: dict[str, Settings] = field(default_factory=dict)
     grid: dict[str, dict[str, Settings] | tuple[Any, ...]] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     reference: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry(Variants):
+    """An ablation as it is written in params.yaml."""
+
+    base: Base
+    protocol: Protocol = field(default_factory=Protocol)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationConfig(Protocol, Base, Variants):
+    """One model pre-trained and fine-tuned in several arms, by the protocol of the model and its own."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

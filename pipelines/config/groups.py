@@ -1,65 +1,33 @@
-"""What params.yaml says once, under a name, put where it is used.
+"""Named groups of params.yaml, inserted where they are used.
 
-models.M.encoder: E       what stands in encoders.E
-tokens.T.tokenizer: Z     what stands in tokenizers.Z
-ablations.A               its `base` spread out; over protocols.M of its model, its own `protocol`
+models.M.encoder: E       the contents of encoders.E
+tokens.T.tokenizer: Z     the contents of tokenizers.Z
+ablations.A               `base` flattened; protocols.M of its model, overridden by its own `protocol`
 label                     of an arm, or of a grid's value: an entry of `labels`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from electra.config import build, merge, nearest
 from electra.data.tokenizer import HubTokenizer, TrainTokenizer, VocabTokenizer
 from electra.errors import BadConfig, shown
-from electra.nn.config import AnyEncoderConfig
-from pipelines.config.ablation_config import Protocol, Settings
+from pipelines.config.ablation_config import Entry
 
 AnyTokenizer = TrainTokenizer | VocabTokenizer | HubTokenizer
 NAMED = {"models": ("encoder", "encoders"), "tokens": ("tokenizer", "tokenizers")}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Groups:
-    """The sections that others name."""
-
-    encoders: dict[str, AnyEncoderConfig] = field(default_factory=dict)
-    tokenizers: dict[str, AnyTokenizer] = field(default_factory=dict)
-    protocols: dict[str, Protocol] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Base:
-    """What the arms of an ablation change: `tokens` repeats the model's, so that dvc.yaml can name the files."""
-
-    model: str
-    tokens: str
-    data: str
-    recipe: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """An ablation as params.yaml has it; `AblationConfig` documents the keys."""
-
-    title: str
-    base: Base
-    protocol: Protocol = field(default_factory=Protocol)
-    arms: dict[str, Settings] = field(default_factory=dict)
-    grid: dict[str, dict[str, Settings] | tuple[Any, ...]] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    reference: str = ""
-
-
 def with_groups(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of params.yaml with what they name in the place of its name; BadConfig names the place as written."""
+    """The values of params.yaml with every name of a group replaced by its contents.
+
+    Groups come first, so that a mistake within one is reported there. Raises BadConfig for a name that is not there.
+    """
     groups = {key: values[key] for key in ("encoders", "tokenizers", "protocols") if key in values}
-    build(Groups, groups, "")
-    resolved = dict(values)
+    resolved = groups | {key: value for key, value in values.items() if key not in groups}
     for section, (key, group) in NAMED.items():
-        if isinstance(entries := values.get(section), dict):
-            of = groups.get(group, {})
+        entries, of = values.get(section), groups.get(group, {})
+        if isinstance(entries, dict) and isinstance(of, dict):
             resolved[section] = {name: _named(entry, key, of, f"{section}.{name}") for name, entry in entries.items()}
     if isinstance(ablations := values.get("ablations"), dict):
         for name, entry in ablations.items():
@@ -69,11 +37,12 @@ def with_groups(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spread(ablation: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """An ablation with its base, its model's protocol and its labels in one section."""
-    base: dict[str, Any] = ablation.get("base", {})
-    shared = values.get("protocols", {}).get(base.get("model"), {})
+    """An ablation (a valid `Entry`) with its base, its model's protocol and its labels in one section."""
+    base: dict[str, Any] = ablation["base"]
+    protocols = values.get("protocols")
+    shared = protocols.get(base["model"]) if isinstance(protocols, dict) else None
     flat = {key: value for key, value in ablation.items() if key not in {"base", "protocol"}} | base
-    flat |= merge(shared, ablation.get("protocol", {}))
+    flat |= merge(shared if isinstance(shared, dict) else {}, ablation.get("protocol", {}))
     labels: dict[str, Any] = {}
     grid = flat.get("grid", {}).items()
     axes = {axis: _unlabelled(of, labels) if isinstance(of, dict) else of for axis, of in grid}

@@ -4,6 +4,7 @@ Unknown and duplicate keys are refused with the nearest valid one, and every nam
 (model -> tokens -> corpus, model -> encoder, fine-tuning -> model, tasks and recipe) must exist.
 """
 
+import dataclasses
 import functools
 import re
 from collections.abc import Iterable
@@ -55,9 +56,7 @@ class ModelConfig:
 
     def electra(self) -> ElectraConfig:
         """The part that defines the pre-training."""
-        return ElectraConfig(
-            encoder=self.encoder, pretrain=self.pretrain, generator=self.generator, objective=self.objective
-        )
+        return ElectraConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ElectraConfig)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +101,7 @@ class Params:
         for section in (*SECTIONS, "ablations", "tokenizers"):
             for name in getattr(self, section):
                 fits = NAME.fullmatch(name) is not None
-                require(fits, f"{section}.{name}", name, "a name of letters, digits, _ and -", renamed(name))
+                require(fits, f"{section}.{name}", name, "a name of letters, digits, _ and -")
         for name, tokens in self.tokens.items():
             self.require("corpora", tokens.corpus, f"tokens.{name}.corpus")
         for name, model in self.models.items():
@@ -176,11 +175,10 @@ class Params:
     def require_room(self, where: str, changes: dict[str, Any], tasks: Iterable[str], own: Names, longest: int) -> None:
         """Raise BadConfig where a task has rows beyond the encoder's positions, or SQuAD windows that skip text."""
         for task in tasks:
-            squad = task.startswith("squad")
-            resolved = self.finetune.resolve_squad(changes, where) if squad else None
-            length = (resolved or self.finetune.resolve(task, changes, where, own)).length
-            expected = f"at most the encoder's positions ({longest})"
+            squad = self.finetune.resolve_squad(changes, where) if task.startswith("squad") else None
+            length = (squad or self.finetune.resolve(task, changes, where, own)).length
             if length > longest:
+                expected = f"at most the encoder's positions ({longest})"
                 raise BadConfig(where, f"has rows of {length} tokens for {task}", expected)
 
     def own_tasks(self, source: str) -> tuple[str, ...]:
@@ -196,16 +194,12 @@ class Params:
             return ()
         return self.finetune.resolve_squad(self.changes(finetuning), f"recipes.{config.recipe}").versions
 
-    def of_model(self, model: str) -> tuple[str, ...]:
-        """The fine-tunings of a model."""
-        return tuple(name for name, config in self.finetunings.items() if config.model == model)
-
     def require(self, section: str, name: str, where: str = "") -> None:
         """Raise BadConfig unless `name` stands in a section."""
         names = getattr(self, section)
         if name not in names:
             expected = f"one of {', '.join(names)}" if names else f"a name under {section}"
-            raise BadConfig(where or section, f"has no {name!r}", expected, renamed(name) or nearest(name, names))
+            raise BadConfig(where or section, f"has no {name!r}", expected, nearest(name, names))
 
     def arm(self, ablation: str, arm: str) -> ModelConfig:
         """The model of one arm: the ablation's model with the arm's settings."""
@@ -257,16 +251,24 @@ class Params:
             stages.update(dict.fromkeys(self.ancestors(*key.split("@", 1))))
         return tuple(stages)
 
-    def told(self, name: str) -> dict[str, Any]:
-        """All that params.yaml says of a name: its pre-training or its folder, and each of its fine-tunings."""
-        kinds = (self.models, self.published)
-        shown: dict[str, Any] = next((plain(kind[name]) for kind in kinds if name in kind), {})
-        of = dict.fromkeys((*self.of_model(name), *([name] if name in self.finetunings else [])))
-        finetunings = {each: plain(self.finetunings[each]) | {"changes": self.changes(each)} for each in of}
-        return shown | ({"finetunings": finetunings} if finetunings else {})
+    def finetunings_of(self, name: str) -> tuple[str, ...]:
+        """The fine-tunings of a model, and the one with this name."""
+        return tuple(key for key, config in self.finetunings.items() if name in {key, config.model})
+
+    def shown(self, name: str) -> dict[str, Any]:
+        """All settings of a name: every arm of an ablation; else a pre-training or folder, and its fine-tunings."""
+        if name in self.ablations:
+            return {arm: plain(self.arm(name, arm)) for arm in self.ablations[name].settings}
+        if name not in {*self.published, *self.finetunings}:
+            self.require("models", name)
+        found: dict[str, Any] = next((plain(kind[name]) for kind in (self.models, self.published) if name in kind), {})
+        finetunings = {
+            each: plain(self.finetunings[each]) | {"changes": self.changes(each)} for each in self.finetunings_of(name)
+        }
+        return found | ({"finetunings": finetunings} if finetunings else {})
 
     def facts(self, stage: str, section: str, name: str) -> dict[str, Any]:
-        """What a stage was asked to do, for its record; `section` is where its name stands."""
+        """The settings of a stage, for its record; its name is in `section`."""
         values: dict[str, Any] = plain(getattr(self, section)[name]) if section else plain(self.run)
         if stage in {"glue", "squad"}:
             return values | {"finetune": plain(self.finetune), "changes": self.changes(name)}
@@ -274,12 +276,12 @@ class Params:
 
 
 def settings_digest(ablation: str, params: Params) -> str:
-    """One hash of all settings that an ablation's record stands on, wherever they are written; names are none."""
+    """One hash of all settings that an ablation's results depend on; where they are written and names do not count."""
     config = params.ablations[ablation]
     changes, own = merge(params.recipe(config.recipe), config.finetune), params.own_tasks(config.data)
     tasks = {task: written(params.finetune.resolve(task, changes, own=own)) for task in config.tasks}
-    beside = {"recipe", "finetune", "title", "labels", "reference"}
-    settings = {key: value for key, value in written(config).items() if key not in beside}
+    others = {"recipe", "finetune", "title", "labels", "reference"}
+    settings = {key: value for key, value in written(config).items() if key not in others}
     return digest(settings, written(params.models[config.model]), tasks)
 
 
@@ -293,9 +295,3 @@ def load(path: Path = FILE, over: Path | None = None) -> Params:
     except BadConfig as error:
         where = one_line(error.where.removeprefix(path.name).removeprefix("."))
         raise BadConfig(f"{file}: {where}", *map(one_line, (error.found, error.expected, error.do))) from None
-
-
-def renamed(name: object) -> str:
-    """What to type for a name of before: DVC's `-S` cannot set a key with a plus in it."""
-    plain = str(name).replace("++", "_plus")
-    return f"what was {name} is {plain} now" if plain != name else ""

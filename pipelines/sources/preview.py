@@ -1,7 +1,6 @@
-"""The beginning of a corpus of local files, read as its stage will read it: what is refused later, or likely a mistake.
+"""The beginning of a corpus of the user's own files, read as its stage will read it, to find mistakes early.
 
-A few thousand documents are read, which takes a second. What is certain of the whole corpus from them is an error; what
-is likely is a hint: a line that says what was seen and the setting to look at.
+A few thousand documents are read, which takes a second. A hint says what was seen there and which setting to look at.
 """
 
 import sys
@@ -35,22 +34,15 @@ FEW = 10  # documents: too few to hold some back
 
 @dataclass(frozen=True)
 class Look:
-    """The clean texts at a corpus's beginning, whether they are all of it, what was noticed, what is unreadable."""
+    """The clean texts at a corpus's beginning, whether they are all of it, and hints.
+
+    `bad` has (rows read, bad ones among them, the first of these) for each source with bad rows.
+    """
 
     texts: list[str]
     whole: bool
     hints: list[str]
-    bad: list["Unreadable"]
-
-
-@dataclass(frozen=True)
-class Unreadable:
-    """Of the first `rows` rows of a source, so many are `bad`."""
-
-    where: str
-    rows: int
-    bad: int
-    first: Rejected
+    bad: list[tuple[int, int, Rejected]]
 
 
 def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
@@ -75,17 +67,17 @@ def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> Non
 
 def look(corpus: CorpusConfig, where: str) -> Look:
     """Read the beginning of every local source; raises what is wrong with a file as a whole."""
-    texts, hints, bad, whole = list[str](), list[str](), list[Unreadable](), True
+    texts, hints, bad, whole = list[str](), list[str](), list[tuple[int, int, Rejected]](), True
     for number, source in enumerate(corpus.sources):
         if not isinstance(source, LocalCorpus) or any(map(remote_files.is_url, source.files)):
-            whole = False  # what URLs name is copied by the stage, not for a look
+            whole = False  # files behind URLs are copied by the stage
             continue
         place = f"{where}.sources[{number}]"
         paths = local.find_files(source.files, place)
         found = list(islice(_items(paths, source), DOCUMENTS + 1))
         documents = [item for item in found if isinstance(item, Document)]
         if rejected := [item for item in found if isinstance(item, Rejected)]:
-            bad.append(Unreadable(place, len(found), len(rejected), rejected[0]))
+            bad.append((len(found), len(rejected), rejected[0]))
         hints += (f"{place}: {hint}" for hint in _notice(source, paths, documents, corpus.cleaning.markup))
         texts += filter(None, (clean(item.text, corpus.cleaning, Counter()) for item in documents))
         whole &= len(found) <= DOCUMENTS and sum(len(item.text) for item in documents) < CHARACTERS
@@ -110,29 +102,28 @@ def _items(paths: list[Path], source: LocalCorpus) -> Iterator[Document | Reject
 
 
 def hints(source: LocalCorpus, paths: list[Path], markup: bool) -> list[str]:
-    """What is likely a mistake in one source's settings."""
+    """Hints for one source."""
     found = list(islice(_items(paths, source), DOCUMENTS))
     return list(_notice(source, paths, [item for item in found if isinstance(item, Document)], markup))
 
 
 def _notice(source: LocalCorpus, paths: list[Path], documents: list[Document], markup: bool) -> Iterator[str]:
-    """Hints, with the setting to look at."""
     texts = [document.text for document in documents]
     if local.format_of(paths[0], source) == "text":
         lines = [line for text in texts for line in text.split("\n") if line.strip()][:20_000]
         headings = sum(HEADING.fullmatch(line) is not None for line in lines)
         if source.documents == "file" and headings > 2:
-            yield f"{headings:,} lines are headings as ` = Title = `; `documents: headings` makes articles documents"
+            yield f"{headings:,} lines are headings as ` = Title = `; `documents: headings` splits it into articles"
         elif source.documents == "file" and _too_few(texts):
             longest = max(texts, key=len)
             way = "blank_lines" if "\n\n" in longest else "lines"
-            yield f"a file is one document of {len(longest):,} characters; `documents: {way}` parts it"
+            yield f"a file is one document of {len(longest):,} characters; `documents: {way}` splits it"
         if not source.hard_wrapped and source.documents != "lines" and _wrapped(lines):
             yield "lines seem to be wrapped at a fixed width; `hard_wrapped: true` joins paragraphs again"
     marked = sum(map(looks_marked_up, texts))
     if not markup and marked > max(2, len(texts) // 100):
         where = f"{marked:,} of the first {len(texts):,} documents"
-        yield f"{where} hold HTML, as &amp; or <br>; `cleaning: {{markup: true}}` removes it"
+        yield f"{where} contain HTML such as &amp; or <br>; `cleaning: {{markup: true}}` removes it"
 
 
 def _too_few(texts: list[str]) -> bool:

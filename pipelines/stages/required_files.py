@@ -1,4 +1,4 @@
-"""Which files of a folder of official tasks the fine-tunings will need, so that they are asked for at once."""
+"""The files in a folder of official tasks that fine-tunings need, checked for before anything is read."""
 
 import sys
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from pipelines.sources.squad import FILES
 
 
 def needed(params: Params, source: str, only: str = "") -> dict[str, str]:
-    """Task -> the key that asks for it, of all fine-tunings that take their tasks from a source (or of one of them)."""
+    """Task -> the key that selects it, for all fine-tunings on a source of tasks, or for the `only` one."""
     keys: dict[str, str] = {}
     for name, config in params.finetunings.items():
         if config.tasks == source and only in {"", name}:
@@ -27,7 +27,7 @@ def needed(params: Params, source: str, only: str = "") -> dict[str, str]:
 
 
 def check_tasks(params: Params, finetuning: str) -> None:
-    """Ask whether every file is there that is fine-tuned on; raises SourceUnreachable or BadInput if not."""
+    """Raise SourceUnreachable or BadInput unless every file that a fine-tuning needs is there."""
     name = params.finetunings[finetuning].tasks
     source, where = params.tasks[name], f"tasks.{name}"
     preview.check(source, where)
@@ -36,7 +36,7 @@ def check_tasks(params: Params, finetuning: str) -> None:
 
 
 def require_files(source: LocalTasks, tasks: dict[str, str], where: str) -> None:
-    """Raise SourceUnreachable for the first missing file; MNLI does without its second dev set, with a warning."""
+    """Raise SourceUnreachable for the first missing file; a warning is enough for MNLI's second dev set."""
     for task, key in tasks.items():
         for split, path in _files(source, task):
             if path.is_file():

@@ -1,13 +1,8 @@
-"""What happened in a run, told to MLflow: the stage's side.
+"""What happened in a run, for MLflow: the stage's side.
 
-A stage speaks to a `Tracker`; the tracker appends JSON lines to a file (`spool.py`); a recorder process
-(`recorder.py`, the only file that imports mlflow) reads behind it, batches the metrics and calls MLflow. So
-mlflow's seconds of import, a slow database or a dead server cost the stage nothing and the record no point: what
-could not be sent stays in the file.
-
-    workflow (parent: made by a flow, or found by the `dvc repro` that started the stage)
-    └── stage (one run; its id stands beside the file, so a resumed stage goes on in its own run)
-        └── task, arm, seed (child runs)
+A stage reports to a `Tracker`, which appends events to a log on disk (event_log.py). A process behind it (uploader.py)
+sends them to MLflow (recorder.py). So mlflow's seconds of import, a slow database or a dead server cost the stage
+nothing and the record no point: what could not be sent stays in the log.
 """
 
 import contextlib
@@ -27,20 +22,20 @@ from electra.config import digest
 from electra.errors import Stopped
 from electra.stopping import Interrupted
 from pipelines import ROOT
-from pipelines.tracking.event_log import Spool
+from pipelines.tracking.event_log import Event, EventLog
 
-FOLDER = "tracking"  # in runs/: what the store has not got yet
+FOLDER = "tracking"  # in runs/: logs that MLflow does not have yet
 PARENT = "ELECTRA_MLFLOW_PARENT"  # environment variable: the run id of the workflow
-WORKFLOW_SECONDS = 20.0  # that a flow waits for its own end to be told; the rest of its time is Prefect's
-TAGS = "ELECTRA_TAGS"  # environment variable: what a flow says of each of its runs, a JSON object
-CLOSE_SECONDS = 90.0  # only a recorder that does not even start takes so long; it gives a store a few seconds
+TAGS = "ELECTRA_TAGS"  # environment variable: a flow's tags for each of its runs, a JSON object
+WORKFLOW_SECONDS = 20.0  # that a flow waits for its end to be sent; the rest of its time is Prefect's
+CLOSE_SECONDS = 60.0  # that a stage waits for its events to be sent
 
 
 class Tracker:
-    """One run as a stage sees it. No method raises or waits; without a pipe (`tracking: none`) they do nothing."""
+    """One run as a stage sees it. No method raises or waits; without a sender (`tracking: none`) they do nothing."""
 
-    def __init__(self, pipe: "Pipe | None", path: str = "") -> None:
-        self._pipe, self._path = pipe, path
+    def __init__(self, sender: "Sender | None", path: str = "") -> None:
+        self._sender, self._path = sender, path
 
     def metrics(self, step: int, values: dict[str, float]) -> None:
         """Points of curves. Steps that a resumed run has logged before are skipped."""
@@ -70,7 +65,7 @@ class Tracker:
     def child(self, name: str, params: dict[str, Any]) -> Iterator["Tracker"]:
         """A run nested in this one: a task, an arm, a seed."""
         path = f"{self._path}/{name}".lstrip("/")
-        nested = Tracker(self._pipe, path)
+        nested = Tracker(self._sender, path)
         nested._send("open", name=name, params=flatten(params))
         try:
             yield nested
@@ -80,61 +75,65 @@ class Tracker:
         nested._send("close", status="FINISHED")
 
     def _send(self, what: str, **facts: Any) -> None:
-        if self._pipe is not None:
-            self._pipe.send({"what": what, "run": self._path, **facts})
+        if self._sender is not None:
+            self._sender.send({"what": what, "run": self._path, **facts})
 
 
-class Pipe:
-    """A run's spool, and the recorder that reads behind it until this end of its standard input is closed."""
+class Sender:
+    """Appends events to a run's log, and runs the uploader behind it until this end of its standard input is closed."""
 
-    def __init__(self, spool: Spool) -> None:
-        self._spool, self._owner, self._warned = spool, os.getpid(), False
+    def __init__(self, folder: Path) -> None:
+        self._log, self._owner, self._warned = EventLog(folder), os.getpid(), False
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Keep one message, and start the recorder at the first; a forked worker's messages are ignored."""
+    def send(self, event: Event) -> None:
+        """Append an event, and start the uploader at the first; a forked worker's events are ignored."""
         if os.getpid() != self._owner:
             return
         try:
             with self._lock:
-                self._spool.append(message)
+                self._log.append(event)
                 if self._process is None and not self._warned:
-                    self._process = _record(self._spool.folder)
+                    self._process = _uploader(self._log.folder)
         except (OSError, ValueError, TypeError) as error:
-            self.warn(error)
+            self._warn(error)
 
     def close(self) -> None:
-        """Wait until the record is complete or the recorder has given up, which it does within seconds."""
+        """Wait until MLflow has all events or does not answer; an uploader that takes too long is killed."""
         try:
             self.leave(CLOSE_SECONDS)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            self.warn(error)
+        except (OSError, subprocess.TimeoutExpired):
+            self._warn(f"MLflow did not answer in time; `python -m pipelines sync` sends {self._log.folder}")
             assert self._process is not None
             self._process.kill()
             self._process.wait()
 
     def leave(self, seconds: float) -> None:
-        """Close this end and wait for the recorder's; one that is too slow raises TimeoutExpired and ends by itself."""
+        """Close this end and wait for the uploader's; one that is too slow raises TimeoutExpired and goes on."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process.wait(seconds)
 
-    def warn(self, error: object) -> None:
-        """Say once that tracking fails."""
+    def _warn(self, error: object) -> None:
         if not self._warned:
             warn(f"{error}; the stage goes on without it")
         self._warned = True
 
 
 def warn(error: object) -> None:
-    """One line on stderr; the stage goes on."""
-    print(f"warning: tracking: {' '.join(str(error).split())[:400]}", file=sys.stderr, flush=True)
+    """One line on stderr."""
+    print(f"warning: tracking: {short(error)}", file=sys.stderr, flush=True)
+
+
+def short(error: object) -> str:
+    """An error on one line of at most 400 characters."""
+    return " ".join(str(error).split())[:400]
 
 
 @dataclass(frozen=True)
 class Start:
-    """What is known of a stage's run when it begins; `upstream` are the stages whose outs it reads."""
+    """A stage's run as it starts; `upstream` are the stages whose outs it reads."""
 
     stage: str
     name: str
@@ -147,15 +146,15 @@ class Start:
 def open_run(start: Start, *, tracking: str, run_folder: Path) -> Iterator[Tracker]:
     """Track a stage: `mlflow` or `none`. The run ends FINISHED, KILLED when stopped, FAILED when the block raises.
 
-    Messages wait in `tracking/` beside `run_folder`, under a name of their own for other settings or another store.
+    The log is in `tracking/` beside `run_folder`, with a name of its own for other settings or another store.
     """
     stage, name = start.stage, start.name
     key = f"{stage}@{name}" if name else stage
     store = uri()
     fingerprint = digest(stage, name, store, json.loads(json.dumps(start.params, default=str)))
     folder = run_folder.absolute().parent / FOLDER / f"{run_folder.name}-{fingerprint[:12]}"
-    pipe = Pipe(Spool(folder)) if tracking == "mlflow" else None
-    tracker = Tracker(pipe)
+    sender = Sender(folder) if tracking == "mlflow" else None
+    tracker = Tracker(sender)
     source = {"mlflow.source.name": " ".join(filter(None, ["python -m pipelines", stage, name]))}
     dvc = {"dvc.stage": os.environ["DVC_STAGE"]} if "DVC_STAGE" in os.environ else {}
     tracker._send(
@@ -176,24 +175,24 @@ def open_run(start: Start, *, tracking: str, run_folder: Path) -> Iterator[Track
     else:
         tracker._send("close", status="FINISHED")
     finally:
-        if pipe is not None:
-            pipe.close()
+        if sender is not None:
+            sender.close()
 
 
 def end_workflow(run_id: str, status: str, folder: Path | None = None, stages: Sequence[str] | None = None) -> None:
-    """End a workflow's run and tag it with the hashes of its stages' outs; `sync` does it where no store answers.
+    """End a workflow's run and tag its stages with the hashes of their outs; `sync` does it if MLflow does not answer.
 
-    A part of a workflow tells of its own `stages` alone, and with the status "" it leaves the run to whoever began it.
+    A part of a workflow names its own `stages`, and with the status "" it leaves the run open.
     """
     from pipelines.tracking.lineage import here
 
     known = here(folder or ROOT)
     if stages is not None:
         known["hashes"] = {stage: outs for stage, outs in known["hashes"].items() if stage in stages}
-    pipe = Pipe(Spool((folder or Path()).absolute() / "runs" / FOLDER / f"workflow-{run_id}"))
-    pipe.send({"what": "end", "run": "", "workflow": run_id, "status": status, "uri": uri(), **known})
+    sender = Sender((folder or Path()).absolute() / "runs" / FOLDER / f"workflow-{run_id}")
+    sender.send({"what": "end", "run": "", "workflow": run_id, "status": status, "uri": uri(), **known})
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        pipe.leave(WORKFLOW_SECONDS)
+        sender.leave(WORKFLOW_SECONDS)
 
 
 def uri() -> str:
@@ -205,8 +204,8 @@ def _status(error: BaseException) -> str:
     return "KILLED" if isinstance(error, Stopped | Interrupted | KeyboardInterrupt) else "FAILED"
 
 
-def _record(folder: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "pipelines.tracking.recorder", str(folder)]
+def _uploader(folder: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "pipelines.tracking.uploader", str(folder)]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment)

@@ -19,7 +19,7 @@ from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
 from electra.nn.huggingface import load_encoder
-from pipelines.__main__ import main
+from pipelines.cli import main
 from tests.electra.made_up_models import write_base
 
 CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True, columns=("tokens",))

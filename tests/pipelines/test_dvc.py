@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from pipelines.arguments import STAGES
+from pipelines.cli import COMMANDS
 from pipelines.config.params import load
 from tests.conftest import ROOT, copy_project, environment, files_of, run, until
 
 EVERY = YAML(typ="safe").load((ROOT / "pipelines" / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+STAGES = {name: each.section for name, each in COMMANDS.items() if each.section is not None}
 PIPELINE = {name: definition for name, definition in EVERY.items() if name != "inputs"}  # by name of params.yaml
 SELECTION = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 

@@ -1,4 +1,4 @@
-"""The command: the three checks one after the other, a table of what they found, one JSON, and an exit code."""
+"""The command: the three checks one after the other, their results as a table and JSON, and an exit code."""
 
 import argparse
 import importlib.util
@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,12 @@ from electra.errors import BadDevice
 from electra.files import read_json, write_json
 from electra.pretraining.step import lacks_to_compile
 from pipelines import ROOT
+from pipelines.commands.gpu_check.sample import record
 from pipelines.tracking.lineage import printed
 
 FAILED, PATIENCE = 1, 600  # exit code of a check that failed; seconds that one may take
 BENCHMARK = ROOT / "benchmarks" / "pretrain_step.py"
-LATE = "stopped at the deadline"  # what it says of a part that it had no time for
+LATE = "stopped at the deadline"  # how the benchmark reports a part that it had no time for
 # Arms, rows and lengths of the speed check: on a GPU the benchmark's own rows, which every arm holds on 80 GB.
 SPEED = {
     "cuda": ["--models", "small", "base", "large", "--blocks", "2", "--steps", "10"],
@@ -41,19 +41,16 @@ def run(options: argparse.Namespace) -> int:
         caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton"}
         environment = os.environ | caches | ({"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {})
         out = Path(folder) / "out.json"
-        parts: dict[str, Callable[[], Records]] = {
-            "losses": lambda: numbers("losses", device, out, environment),
-            "resume": lambda: numbers("resume", device, out, environment),
-            "speed": lambda: speed(device, out, environment, options.seconds - (time.monotonic() - begun)),
-        }
-        for name, part in parts.items():
-            print(f"gpu-check: {name} ...", file=sys.stderr, flush=True)
-            result["checks"] += part()
+        for part in ("losses", "resume", "speed"):
+            print(f"gpu-check: {part} ...", file=sys.stderr, flush=True)
+            left = options.seconds - (time.monotonic() - begun)
+            arguments = (device, out, environment)
+            result["checks"] += speed(*arguments, left) if part == "speed" else numbers(part, *arguments)
             result["seconds"] = round(time.monotonic() - begun, 1)
             write_json(Path(options.output), result)
     show(result)
     print(f"written: {options.output}", file=sys.stderr)
-    return FAILED if any(record["verdict"] == "FAILED" for record in result["checks"]) else 0
+    return FAILED if any(row["verdict"] == "FAILED" for row in result["checks"]) else 0
 
 
 def choose(asked: str | None) -> str:
@@ -69,7 +66,7 @@ def choose(asked: str | None) -> str:
 
 
 def facts(device: str) -> dict[str, Any]:
-    """What the figures stand on."""
+    """The machine and its software."""
     machine: dict[str, Any] = {"device": device, "torch": torch.__version__, "python": platform.python_version()}
     machine["git"] = printed("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12")
     machine["recorded"] = time.strftime("%Y-%m-%d", time.gmtime())
@@ -82,7 +79,7 @@ def facts(device: str) -> dict[str, Any]:
 
 
 def headline(machine: dict[str, Any]) -> str:
-    """One line of that."""
+    """The machine on one line."""
     if machine["device"] == "cpu":
         return f"gpu-check on the CPU, at a small size (torch {machine['torch']})"
     lacking = machine["lacks to compile"]
@@ -93,9 +90,9 @@ def headline(machine: dict[str, Any]) -> str:
 
 def numbers(part: str, device: str, out: Path, environment: dict[str, str]) -> Records:
     """The records of a part that is a module of this package."""
-    command = [sys.executable, "-m", "pipelines.commands.gpu_check", part, "--device", device, "--out", str(out)]
+    command = [sys.executable, "-m", "pipelines.commands.gpu_check", part, device, str(out)]
     if wrong := call(command, environment, PATIENCE):
-        return [{"name": part, "found": wrong, "expected": "an end", "verdict": "FAILED"}]
+        return [record(part, wrong, "an end", "FAILED")]
     records: Records = read_json(out)
     return records
 
@@ -103,16 +100,17 @@ def numbers(part: str, device: str, out: Path, environment: dict[str, str]) -> R
 def speed(device: str, out: Path, environment: dict[str, str], seconds: float) -> Records:
     """Ours beside transformers' modules; what is not reached in time is skipped, what cannot be run has failed."""
     if not BENCHMARK.is_file():
-        return [skipped("speed", f"{BENCHMARK} is not here")]
+        return [record("speed", f"{BENCHMARK} is not here", "", "skipped")]
     precision = "bf16" if device == "cuda" else "fp32"
     peer = importlib.util.find_spec("transformers") is not None
     arms = [f"ours-{precision}", *([f"peer-{precision}"] if peer else [])]
     command = [sys.executable, str(BENCHMARK), *SPEED[device], "--arms", *arms, "--rounds", "1", "--out", str(out)]
     seconds = max(seconds, 60)
     if wrong := call([*command, "--seconds", str(seconds)], environment, PATIENCE + seconds):
-        return [{"name": "speed", "found": wrong, "expected": "an end", "verdict": "FAILED"}]
+        return [record("speed", wrong, "an end", "FAILED")]
     records = [rate(name, found, *arms) for name, found in read_json(out)["models"].items()]
-    return records if peer else [*records, skipped("speed: transformers", "not installed: `pip install transformers`")]
+    absent = record("speed: transformers", "not installed: `pip install transformers`", "", "skipped")
+    return records if peer else [*records, absent]
 
 
 def rate(name: str, found: dict[str, Any], ours: str, peer: str = "") -> dict[str, Any]:
@@ -120,29 +118,20 @@ def rate(name: str, found: dict[str, Any], ours: str, peer: str = "") -> dict[st
     first = found.get("loss at step 0", {})
     errors = found.get("errors", {}) | ({"losses": first["error"]} if "error" in first else {})
     if wrong := [f"{part}: {why}" for part, why in errors.items() if why != LATE]:
-        return {"name": f"speed: {name}", "found": "; ".join(wrong), "expected": "an end", "verdict": "FAILED"}
-    if ours not in found.get("arms", {}):
-        return skipped(f"speed: {name}", "the time was over: give more --seconds")
-    arms = found["arms"]
-    mine = arms[ours]
-    speed, memory = f"{mine['tokens per second']:,.0f} tokens/s", f"{mine['peak bytes'] / 2**30:.1f} GiB"
-    told = f"{speed}, {memory}, first step {mine['first step seconds']:.0f} s"
-    beside = "no peer in the time"
-    if peer in arms:
-        theirs = arms[peer]
-        beside = f"transformers: {theirs['tokens per second']:,.0f}, {theirs['peak bytes'] / 2**30:.1f} GiB"
-    settings = found["settings"]["pretrain"]
-    title = f"speed: {name}, {found['rows']} × {settings['length']}"
-    return {"name": title, "found": told, "expected": beside, "verdict": "measured", "arms": arms}
-
-
-def skipped(name: str, why: str) -> dict[str, Any]:
-    """A row of what was not done."""
-    return {"name": name, "found": why, "expected": "", "verdict": "skipped"}
+        return record(f"speed: {name}", "; ".join(wrong), "an end", "FAILED")
+    arms = found.get("arms", {})
+    if ours not in arms:
+        return record(f"speed: {name}", "out of time: give more --seconds", "", "skipped")
+    speed, memory = ({arm: arms[arm][key] for arm in arms} for key in ("tokens per second", "peak bytes"))
+    first_step = f"first step {arms[ours]['first step seconds']:.0f} s"
+    mine = f"{speed[ours]:,.0f} tokens/s, {memory[ours] / 2**30:.1f} GiB, {first_step}"
+    theirs = f"transformers: {speed[peer]:,.0f}, {memory[peer] / 2**30:.1f} GiB" if peer in arms else "out of time"
+    title = f"speed: {name}, {found['rows']} × {found['settings']['pretrain']['length']}"
+    return record(title, mine, theirs, "measured", arms=arms)
 
 
 def call(command: list[str], environment: dict[str, str], seconds: float) -> str:
-    """Run to the end; returns what went wrong, in a line, and shows what was said of it on stderr."""
+    """Run to the end; returns what went wrong in one line ("" for nothing), and copies its stderr then."""
     try:
         done = subprocess.run(
             command, cwd=ROOT, env=environment, timeout=seconds, capture_output=True, text=True, check=False
@@ -157,7 +146,7 @@ def call(command: list[str], environment: dict[str, str], seconds: float) -> str
 
 
 def show(result: dict[str, Any]) -> None:
-    """The table."""
+    """Print the table."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -166,7 +155,7 @@ def show(result: dict[str, Any]) -> None:
     for column in ("check", "found", "expected, or beside it", ""):
         table.add_column(column, overflow="fold")
     colours = {"ok": "green", "FAILED": "bold red", "measured": "cyan", "skipped": "yellow"}
-    for record in result["checks"]:
-        cells, verdict = (escape(record[key]) for key in ("name", "found", "expected")), record["verdict"]
+    for row in result["checks"]:
+        cells, verdict = (escape(row[key]) for key in ("name", "found", "expected")), row["verdict"]
         table.add_row(*cells, f"[{colours[verdict]}]{verdict}[/]")
     Console(width=None if sys.stdout and sys.stdout.isatty() else 150).print(table)

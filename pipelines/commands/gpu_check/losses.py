@@ -19,7 +19,7 @@ from electra.pretraining.dataloader import Feed
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.step import WARM_UP, Step, compile_parts, lacks_to_compile
-from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows, Size, size, without_dropout
+from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows, Size, record, size, without_dropout
 
 STEPS, RATE, BATCHES = WARM_UP + 5, 2e-4, 2
 CPU = torch.device("cpu")
@@ -63,14 +63,14 @@ def train(mode: Mode, size: Size, *, rate: float, seeds: list[int]) -> list[floa
         compile_parts(model, **({"backend": "aot_eager"} if device.type == "cpu" else {}))
     optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
     set_rate(optimizer, rate)
-    record = mode.record() if mode.record else None
+    recorder = mode.record() if mode.record else None
     world = World(0, 1, device)
-    update = Step(model, optimizer, world, precision=mode.precision, record=record)
+    update = Step(model, optimizer, world, precision=mode.precision, record=recorder)
     rows = MadeUpRows(BATCHES * config.pretrain.batch, config.pretrain.length, size.vocab_size)
     feed = Feed(rows, config, CPU, "noise")
     batches = [moved(feed.batch(number), device) for number in range(BATCHES)]
     sums = [update([batches[at % BATCHES]], [seed], "joint")[0]["loss"].clone() for at, seed in enumerate(seeds)]
-    if record is not None and update.record is None:
+    if recorder is not None and update.record is None:
         raise RuntimeError("the step was not recorded; the warning above says why")
     return [loss.item() for loss in sums]
 
@@ -117,8 +117,3 @@ def dropout(device: torch.device, shape: Size, compiled: bool) -> dict[str, Any]
     name = " ".join(["dropout:", device.type, *(["compiled"] if compiled else []), "recorded"])
     found = f"differs by {at_any:.1e} from unrecorded, by {new:.1e} from seed to seed"
     return record(name, found, "1e-05, more than 1e-05", at_any <= 1e-5 < new, losses=ours)
-
-
-def record(name: str, found: str, expected: str, right: bool, **more: Any) -> dict[str, Any]:
-    """One row of the table."""
-    return {"name": name, "found": found, "expected": expected, "verdict": "ok" if right else "FAILED", **more}

@@ -13,18 +13,18 @@ from typing import Any
 import torch
 
 from electra.files import read_json, sha256_file
-from electra.pretraining.config import ElectraConfig
 from electra.pretraining.dataloader import Data
 from electra.pretraining.trainer import Launch, pretrain
-from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows, size
+from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows, record, size
 
-SAVED, KILLED, CLOSE = 20, 30, 0.02  # steps; and how far apart two runs may end whose sums are not in one order
+SAVED, KILLED, CLOSE = 20, 30, 0.02  # steps; and by how much losses may differ where sums have no fixed order
 
 
-def train(folder: Path, device: torch.device, *, deterministic: bool, die: bool) -> None:
-    """The run, to its end or to its death."""
+def train(folder: Path, device: torch.device, *, deterministic: bool = False, die: bool = False) -> None:
+    """The run, to its end or until it kills itself."""
     shape = size(device)
-    config = settings(shape.config, deterministic)
+    often: dict[str, Any] = {"save_every": SAVED, "log_every": KILLED - SAVED, "eval_every": KILLED, "eval_batches": 2}
+    config = replace(shape.config, pretrain=replace(shape.config.pretrain, **often, deterministic=deterministic))
 
     def log(step: int, numbers: dict[str, float]) -> None:
         if die and step == KILLED:
@@ -36,16 +36,10 @@ def train(folder: Path, device: torch.device, *, deterministic: bool, die: bool)
 
 
 def wait_for(path: Path, seconds: float = 60) -> None:
-    """On a GPU checkpoints are written aside, by another thread."""
+    """On a GPU checkpoints are written by another thread."""
     end = time.monotonic() + seconds
     while not path.exists() and time.monotonic() < end:
         time.sleep(0.01)
-
-
-def settings(config: ElectraConfig, deterministic: bool) -> ElectraConfig:
-    """Saves before the kill, a log line at it."""
-    often: dict[str, Any] = {"save_every": SAVED, "log_every": KILLED - SAVED, "eval_every": KILLED, "eval_batches": 2}
-    return replace(config, pretrain=replace(config.pretrain, **often, deterministic=deterministic))
 
 
 def check(device: torch.device, folder: Path) -> list[dict[str, Any]]:
@@ -57,9 +51,9 @@ def check(device: torch.device, folder: Path) -> list[dict[str, Any]]:
 
 def compare(device: torch.device, folder: Path, *, deterministic: bool, exact: bool) -> dict[str, Any]:
     """Kill and resume beside an undisturbed run; `exact`: bytes must be equal."""
-    more = ["--deterministic"] if deterministic else []
+    more = ["deterministic"] if deterministic else []
     start(device, folder / "whole", more)
-    start(device, folder / "killed", [*more, "--die"], code=-signal.SIGKILL)
+    start(device, folder / "killed", [*more, "die"], code=-signal.SIGKILL)
     reached = max((int(path.name.removeprefix("step-")) for path in (folder / "killed").glob("step-*")), default=0)
     start(device, folder / "killed", more)
     newest = f"step-{size(device).config.pretrain.steps}"
@@ -68,27 +62,16 @@ def compare(device: torch.device, folder: Path, *, deterministic: bool, exact: b
     equal = all(len({sha256_file(end / file) for end in ends}) == 1 for file in files)
     whole, killed = (read_json(end / "progress.json")["history"][-1]["loss"] for end in ends)
     apart = abs(whole - killed) / max(abs(whole), 1e-9)
-    return {
-        "name": f"resume: {device.type}{' deterministic' if deterministic else ''}",
-        "found": f"went on at step {reached}; {'the same bytes' if equal else f'held-out loss differs by {apart:.1e}'}",
-        "expected": f"step {SAVED}; {'the same bytes' if exact else f'at most {CLOSE:.0e}'}",
-        "verdict": "ok" if reached == SAVED and (equal if exact else apart <= CLOSE) else "FAILED",
-        "losses": [whole, killed],
-    }
+    found = f"resumed at step {reached}; {'the same bytes' if equal else f'held-out loss differs by {apart:.1e}'}"
+    expected = f"step {SAVED}; {'the same bytes' if exact else f'at most {CLOSE:.0e}'}"
+    right = reached == SAVED and (equal if exact else apart <= CLOSE)
+    name = " ".join(["resume:", device.type, *more])
+    return record(name, found, expected, right, losses=[whole, killed])
 
 
 def start(device: torch.device, folder: Path, more: Sequence[str], code: int = 0) -> None:
     """One process of the run, which must end with this code."""
-    command = [
-        sys.executable,
-        "-m",
-        "pipelines.commands.gpu_check",
-        "train",
-        "--device",
-        device.type,
-        "--folder",
-        str(folder),
-    ]
-    done = subprocess.run([*command, *more], stderr=subprocess.PIPE, text=True, check=False)
+    command = [sys.executable, "-m", "pipelines.commands.gpu_check", "train", device.type, str(folder), *more]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != code:
         raise RuntimeError(f"a run ended with {done.returncode}, not {code}: {done.stderr.strip()[-500:]}")

@@ -1,6 +1,7 @@
-"""What the checks train on: made-up rows, and the small preset's widths in two layers."""
+"""What the checks train (made-up rows, the small preset's widths in two layers), and the rows of their table."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ SPECIAL, SHORT = SpecialIds(pad=0, cls=101, sep=102, mask=103), 0.05
 
 
 class MadeUpRows:
-    """Rows [CLS] A [SEP] B [SEP] of random pieces; a twentieth is short and padded, as the builder makes them."""
+    """Rows [CLS] A [SEP] B [SEP] of random tokens; a twentieth is short and padded, as the builder makes them."""
 
     def __init__(self, count: int, length: int, vocab_size: int) -> None:
         numbers = np.random.default_rng(0)
@@ -31,7 +32,7 @@ class MadeUpRows:
 
 @dataclass(frozen=True)
 class Size:
-    """A network and a batch, and how many pieces there are."""
+    """A network and a batch, and the size of the vocabulary."""
 
     config: ElectraConfig
     vocab_size: int
@@ -48,5 +49,11 @@ def size(device: torch.device) -> Size:
 
 
 def without_dropout(config: ElectraConfig) -> ElectraConfig:
-    """The same without what differs between devices and compilers: their streams of random numbers."""
+    """The same without dropout, whose random numbers differ between devices and compilers."""
     return replace(config, encoder=replace(config.encoder, dropout=0.0, attention_dropout=0.0))
+
+
+def record(name: str, found: str, expected: str, right: bool | str, **more: Any) -> dict[str, Any]:
+    """A row of the table; `right` is its verdict, or whether it is as expected."""
+    verdict = right if isinstance(right, str) else "ok" if right else "FAILED"
+    return {"name": name, "found": found, "expected": expected, "verdict": verdict, **more}

@@ -1,10 +1,10 @@
-"""`electra play`: a page in the browser on which words are hidden, replaced and judged, and fine-tuned models asked.
+"""`electra play`: a page in the browser to mask and replace words, see what is detected, and query fine-tuned models.
 
     electra play            the model that params.yaml `run` names first; or give a name, or a folder of models
     electra play mini_plus --port 0 --host ::1
 
-shelf.py has the models, server.py what the page may ask and who may ask it, page.* what the browser shows. Nothing but
-this process is asked: the page holds no address, and only this machine is listened to unless `--remote` is given.
+model_registry.py finds the models, server.py answers the page's requests, page.* is what the browser shows. The page
+sends requests to this process alone, which listens to this machine alone unless `--remote` is given.
 """
 
 import ipaddress
@@ -13,7 +13,7 @@ import socket
 from typing import Any
 
 from electra.errors import BadConfig, Busy
-from pipelines.commands.play.model_registry import Shelf
+from pipelines.commands.play.model_registry import ModelRegistry
 
 
 def run(model: str | None, host: str, port: int, *, remote: bool = False) -> None:
@@ -26,14 +26,14 @@ def run(model: str | None, host: str, port: int, *, remote: bool = False) -> Non
     if not (loopback or remote):
         do = "give 127.0.0.1, or --remote if all who reach this machine may use the model: there is no password"
         raise BadConfig("--host", f"is {host}, which others can reach", "an address of this machine alone", do)
-    shelf = Shelf.open(model)
+    registry = ModelRegistry.open(model)
     listening = listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     names = ("127.0.0.1", "localhost", "[::1]", "::1", host, shown) if loopback else ("*",)
     limits: dict[str, Any] = {"timeout_graceful_shutdown": 2, "limit_concurrency": 64}
-    config = uvicorn.Config(application(shelf, names), log_level="warning", server_header=False, **limits)
+    config = uvicorn.Config(application(registry, names), log_level="warning", server_header=False, **limits)
     url = f"http://{shown}:{listening.getsockname()[1]}/"
-    print(f"{shelf.name}: {url} shows it in a browser; Ctrl-C ends it", flush=True)
+    print(f"{registry.name}: {url} shows it in a browser; Ctrl-C ends it", flush=True)
     with listening:
         uvicorn.Server(config).run(sockets=[listening])
 

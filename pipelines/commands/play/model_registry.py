@@ -1,7 +1,7 @@
-"""What can be played with: a generator, a discriminator and fine-tuned models, as the stages of a model have left them.
+"""The models of the page: a generator, a discriminator and fine-tuned models, by a name of params.yaml or a folder.
 
-A name of params.yaml stands for its folders under build/, a folder for itself or the models in it. What pre-training
-left is loaded at once, so that damage is told where the command was typed; fine-tuned models when they are first asked.
+A name stands for what its stages wrote under build/, a folder for itself or the models in it. Pre-trained networks are
+loaded at once, so that damage is an error of the command; fine-tuned models at their first request.
 """
 
 import re
@@ -33,7 +33,7 @@ FIRST_SEED = "pretrained-seed*/config.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """A fine-tuned model, and where rows of its task's dev split may lie."""
+    """A fine-tuned model, and the folder of its task's rows if there may be one."""
 
     title: str
     folder: Path
@@ -41,22 +41,22 @@ class Tuned:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shelf:
+class ModelRegistry:
     """The models that the page may use, and some held-out texts."""
 
     name: str
     data: str  # what they were trained on
-    models: dict[str, Model]  # discriminator and generator, as far as they are there
+    models: dict[str, Model]  # discriminator and generator, those that exist
     tuned: dict[str, Tuned]
     texts: Sequence[str] = ()
     load: Any = field(default_factory=lambda: lru_cache(maxsize=4)(electra.load), repr=False)
 
     @staticmethod
-    def open(wanted: str | None) -> "Shelf":
-        """The shelf of a name in params.yaml (without one, of the first that a run covers), or of a folder."""
+    def open(wanted: str | None) -> "ModelRegistry":
+        """The models of a name in params.yaml (by default the first of `run.models`), or of a folder."""
         if wanted is not None and (folder := Path(wanted)).is_dir():
             folders = [folder] if (folder / "config.json").is_file() else _folders(folder, "*/config.json")
-            return _shelf(folder.absolute().name, "", folders, {})
+            return _registry(folder.absolute().name, "", folders, {})
         params = load()
         name = wanted or next(iter(params.run.models), "tiny")
         params.require("finetunings", name)
@@ -75,7 +75,7 @@ class Shelf:
             stage = "published" if name in params.published else "pretrain"
             do = f"`dvc repro pipelines/dvc.yaml:{stage}@{name}` makes it"
             raise BadInput(pretrained, "there is no such model", "what a stage has left there", do)
-        return _shelf(name, data, folders, tuned)
+        return _registry(name, data, folders, tuned)
 
     def need(self, kind: str) -> Model:
         """The discriminator or the generator."""
@@ -91,7 +91,7 @@ class Shelf:
         return self.tuned[title]
 
     def about(self, tuned: Tuned) -> Row:
-        """What a fine-tuned model is asked, and examples of it with the answers that are wanted."""
+        """The input form of a fine-tuned model, and examples with their labels."""
         form = form_of(self.load(tuned.folder))
         fields, task = form.names[0], form.task
         labels = {each: named(task.name, each) for each in task.labels}
@@ -107,7 +107,7 @@ class Shelf:
 
 
 def form_of(model: Model) -> InputSchema:
-    """What the texts of a row are called."""
+    """The columns of a fine-tuned model's rows."""
     assert model.ready is not None
     return asked.of(model.ready.task)
 
@@ -126,7 +126,7 @@ def _folders(root: Path, pattern: str) -> list[Path]:
     return sorted((path.parent for path in root.glob(pattern)), key=order)
 
 
-def _shelf(name: str, data: str, folders: Iterable[Path], tuned: dict[str, Tuned]) -> Shelf:
+def _registry(name: str, data: str, folders: Iterable[Path], tuned: dict[str, Tuned]) -> ModelRegistry:
     models: dict[str, Model] = {}
     texts: Sequence[str] = ()
     for folder in folders:
@@ -140,11 +140,11 @@ def _shelf(name: str, data: str, folders: Iterable[Path], tuned: dict[str, Tuned
     if not models and not tuned:
         expected = "a discriminator, a generator or a fine-tuned model"
         raise BadInput(name, "holds nothing to play with", expected, "give the name of a model, or the folder of one")
-    return Shelf(name=name, data=data, models=models, tuned=tuned, texts=texts)
+    return ModelRegistry(name=name, data=data, models=models, tuned=tuned, texts=texts)
 
 
 def _texts(path: Path, model: Model) -> list[str]:
-    """The held-out texts that pre-training has kept as examples, put together from their pieces."""
+    """The held-out texts that pre-training saved as examples, joined from their tokens."""
     if not path.is_file():
         return []
     special = {"[CLS]", "[SEP]", "[PAD]"}
@@ -153,7 +153,7 @@ def _texts(path: Path, model: Model) -> list[str]:
 
 
 def _examples(tuned: Tuned, form: InputSchema) -> Iterable[Row]:
-    """Rows of the dev split by the names of their columns, with the wanted answer; none if they are not there."""
+    """Rows of the dev split by column name, with their labels; none if the split is not there."""
     path = tuned.rows / "dev.jsonl" if tuned.rows else None
     if path is None or not path.is_file():
         return

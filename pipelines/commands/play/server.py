@@ -1,17 +1,16 @@
-"""What the page may ask, as JSON over HTTP, and who may ask it.
+"""The requests of the page, as JSON over HTTP, and who may send them.
 
 | request | answer |
 |---|---|
-| GET /models | the models' name and data, what they can do, held-out texts, titles of fine-tuned ones |
-| POST /read {text} | its tokens with the discriminator's suspicion; each `[MASK]` filled, and the proposals |
+| GET /models | name and training data, which networks there are, held-out texts, titles of fine-tuned models |
+| POST /read {text} | its tokens with the probability that each was replaced; each `[MASK]` filled, and the proposals |
 | POST /propose {text, token} | the generator's proposals for one token |
-| POST /corrupt {text, rate, seed} | the text with tokens replaced by samples, and what is suspected in it |
-| POST /task {task} | what a fine-tuned model is asked, with examples |
+| POST /corrupt {text, rate, seed} | the text with tokens replaced by samples, and what is detected in it |
+| POST /task {task} | the input form of a fine-tuned model, with examples |
 | POST /ask {task, row} | its answer (electra/inference.py) |
 
-Another site that the browser shows can ask nothing: the Host header must name this machine (a name that
-is made to point here does not help), and a body must be JSON, which a browser sends to a strange address
-only with leave, never given.
+Other sites in the same browser are refused: the Host header must name this machine (against DNS rebinding), and a body
+must be JSON, which a browser sends to another origin only after a CORS preflight, never granted.
 """
 
 import json
@@ -34,10 +33,10 @@ import electra
 from electra.data.tokenizer import MASK
 from electra.errors import BadConfig, BadInput, UserError, shown
 from electra.files import encodes
-from pipelines.commands.play.model_registry import Shelf
+from pipelines.commands.play.model_registry import ModelRegistry
 
 ROOM = 1 << 16  # bytes of a request
-MASKS = 20  # each is a look at the whole text
+MASKS = 20  # each is a forward pass over the whole text
 PROPOSALS = 10
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -50,14 +49,14 @@ HEADERS = {
 Body = dict[str, Any]
 
 
-def application(shelf: Shelf, hosts: Sequence[str]) -> Starlette:
-    """The page and its six questions, for requests to one of the `hosts`."""
+def application(registry: ModelRegistry, hosts: Sequence[str]) -> Starlette:
+    """The page and its six requests, answered for one of the `hosts`."""
     one_at_a_time = threading.Lock()  # torch has the cores to itself
 
-    def question(answer: Callable[[Shelf, Body], Any]) -> Route:
+    def question(answer: Callable[[ModelRegistry, Body], Any]) -> Route:
         def work(body: Body) -> Any:
             with one_at_a_time:
-                return answer(shelf, body)
+                return answer(registry, body)
 
         async def endpoint(request: Request) -> Response:
             return JSONResponse(await run_in_threadpool(work, await _body(request)))
@@ -65,8 +64,13 @@ def application(shelf: Shelf, hosts: Sequence[str]) -> Starlette:
         return Route(f"/{answer.__name__}", endpoint, methods=["POST"])
 
     async def models(request: Request) -> Response:
-        titles = {"name": shelf.name, "data": shelf.data, "texts": list(shelf.texts), "tasks": list(shelf.tuned)}
-        return JSONResponse(titles | {kind: kind in shelf.models for kind in ("discriminator", "generator")})
+        titles = {
+            "name": registry.name,
+            "data": registry.data,
+            "texts": list(registry.texts),
+            "tasks": list(registry.tuned),
+        }
+        return JSONResponse(titles | {kind: kind in registry.models for kind in ("discriminator", "generator")})
 
     def file(path: str, name: str) -> Route:
         return Route(path, lambda request: FileResponse(Path(__file__).with_name(name)))
@@ -87,52 +91,52 @@ def application(shelf: Shelf, hosts: Sequence[str]) -> Starlette:
     )
 
 
-def read(shelf: Shelf, body: Body) -> Body:
-    """A text judged; hidden words are filled from left to right, each in view of those before it."""
+def read(registry: ModelRegistry, body: Body) -> Body:
+    """Detect replaced tokens; masks are filled from left to right, each after those before it."""
     text = _text(body)
     if text.count(MASK) > MASKS:
         raise BadInput("text", f"has {text.count(MASK)} times {MASK}", f"at most {MASKS}")
     masks, places = [], []
     for _ in range(text.count(MASK)):
-        first, *_ = electra.propose(text, shelf.need("generator"), count=PROPOSALS)
+        first, *_ = electra.propose(text, registry.need("generator"), count=PROPOSALS)
         before, _, after = text.partition(MASK)
         text = first.texts[0]
         masks.append({"shares": _shares(first.pieces, first.probability)})
         places.append((len(before.rstrip()), len(text) - len(after)))
-    return {**_judged(shelf, text, places), "masks": masks}
+    return {**_judged(registry, text, places), "masks": masks}
 
 
-def propose(shelf: Shelf, body: Body) -> Body:
-    """What the generator would write in place of one token, and the text with each."""
+def propose(registry: ModelRegistry, body: Body) -> Body:
+    """The generator's proposals for one token, and the text with each."""
     text, token = _text(body), body.get("token")
     if type(token) is not int:
         raise BadInput("token", f"is {shown(token)}", "the number of a token")
-    (filled,) = electra.propose(text.replace(MASK, ""), shelf.need("generator"), hide=[token], count=PROPOSALS)
+    (filled,) = electra.propose(text.replace(MASK, ""), registry.need("generator"), hide=[token], count=PROPOSALS)
     return {"shares": _shares(filled.pieces, filled.probability), "texts": filled.texts, "original": filled.original}
 
 
-def corrupt(shelf: Shelf, body: Body) -> Body:
-    """A text as the discriminator meets it in training."""
+def corrupt(registry: ModelRegistry, body: Body) -> Body:
+    """A text corrupted as in pre-training."""
     rate, seed = body.get("rate", 0.15), body.get("seed", 0)
     if type(seed) is not int or not 0 <= seed < 2**31:
         raise BadInput("seed", f"is {shown(seed)}", "a whole number, 0 to 2147483647")
-    corrupted = electra.corrupt(_text(body), shelf.need("generator"), mask_rate=rate, seed=seed)
+    corrupted = electra.corrupt(_text(body), registry.need("generator"), mask_rate=rate, seed=seed)
     changed = [number for number, replaced in enumerate(corrupted.replaced) if replaced]
     originals = [corrupted.original[slice(*corrupted.offsets[number])] for number in changed]
-    return _judged(shelf, corrupted.text, [tuple(corrupted.places[number]) for number in changed], originals)
+    return _judged(registry, corrupted.text, [tuple(corrupted.places[number]) for number in changed], originals)
 
 
-def task(shelf: Shelf, body: Body) -> Body:
-    """What a fine-tuned model is asked."""
-    return shelf.about(shelf.chosen(body.get("task")))
+def task(registry: ModelRegistry, body: Body) -> Body:
+    """The input form of a fine-tuned model."""
+    return registry.about(registry.chosen(body.get("task")))
 
 
-def ask(shelf: Shelf, body: Body) -> Body:
+def ask(registry: ModelRegistry, body: Body) -> Body:
     """A fine-tuned model's answer to one row."""
     row = body.get("row")
     if not isinstance(row, dict):
         raise BadInput("row", f"is {shown(row)}", "texts by the names of their columns")
-    return shelf.answer(shelf.chosen(body.get("task")), row)
+    return registry.answer(registry.chosen(body.get("task")), row)
 
 
 def _text(body: Body) -> str:
@@ -146,14 +150,16 @@ def _shares(pieces: Sequence[str], probability: Iterable[float]) -> list[tuple[s
     return [(piece, float(share)) for piece, share in zip(pieces, probability, strict=True)]
 
 
-def _judged(shelf: Shelf, text: str, places: Sequence[tuple[int, int]], originals: Sequence[str] = ()) -> Body:
-    """The tokens of a text: place, suspicion, and whether one of the `places` that were written in lies there."""
-    if "discriminator" in shelf.models:
-        (judged,) = shelf.models["discriminator"].replaced([text])
+def _judged(
+    registry: ModelRegistry, text: str, places: Sequence[tuple[int, int]], originals: Sequence[str] = ()
+) -> Body:
+    """The tokens of a text: place, probability of replacement, and whether one of the replaced `places` overlaps."""
+    if "discriminator" in registry.models:
+        (judged,) = registry.models["discriminator"].replaced([text])
         shares: list[float | None] = judged.probability.tolist()
         found: Iterable[tuple[Any, float | None]] = zip(judged.offsets.tolist(), shares, strict=True)
     else:
-        encoding = shelf.need("generator").tokenizer.raw.encode(text, add_special_tokens=False)
+        encoding = registry.need("generator").tokenizer.raw.encode(text, add_special_tokens=False)
         found = ((place, None) for place in encoding.offsets)
     tokens = []
     for (start, end), share in found:
@@ -196,7 +202,7 @@ def _bug(request: Request, error: Exception) -> Response:
 
 
 class _WithHeaders:
-    """Every answer tells the browser to load nothing from elsewhere."""
+    """Adds headers by which the browser loads nothing from elsewhere."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.__main__ import main
+from pipelines.cli import main
 from tests.conftest import SMOKE
 
 TEXT = "\n\n".join(f"Text number {number} of the smoke corpus." for number in range(60))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.__main__ import main
+from pipelines.cli import main
 from pipelines.config.params import load
 from tests.conftest import ROOT
 

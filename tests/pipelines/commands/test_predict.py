@@ -18,7 +18,7 @@ from electra.config import plain
 from electra.files import dump_line, write_json, write_jsonl
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.storage.manifest import write_manifest
-from pipelines.__main__ import main
+from pipelines.cli import main
 from tests.conftest import ROOT, environment
 from tests.pipelines import bad_predict
 

@@ -8,7 +8,7 @@ import pytest
 
 from electra.files import lock_folder
 from electra.storage.run_dir import name_run
-from pipelines.__main__ import main
+from pipelines.cli import main
 
 
 @pytest.fixture(autouse=True)

@@ -45,7 +45,6 @@ CASES = {
     ),
     "unknown recipe": ("recipe: smoke", "recipe: smoko", ["finetunings.smoke.recipe", "did you mean smoke?"]),
     "unknown model": ("{model: smoke", "{model: smoko", ["finetunings.smoke.model", "did you mean smoke?"]),
-    "a name of before": ("models: [smoke]", "models: [mini++]", ["run.models", "what was mini++ is mini_plus now"]),
     "a plus in a name": ("  absent: {sources", "  a+b: {sources", ["corpora.a+b", "letters, digits, _ and -"]),
     "no recipe to change": ("  paper: {}\n", "", ["recipes", "paper among them"]),
     "unknown run": ("models: [smoke]", "models: [smokey]", ["run.models", "did you mean smoke?"]),

@@ -182,7 +182,7 @@ def train(folder: Path, **more: str) -> "subprocess.Popen[str]":
 def test_another_machine_ends_a_killed_run_with_the_same_bytes(
     tmp_path: Path, s3: S3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines.__main__ import main
+    from pipelines.cli import main
 
     first = copy_project(tmp_path / "first")
     text = SMOKE.replace("steps: 20", "steps: 2000").replace("save_every: 5}", "save_every: 100}")

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from electra.errors import BadConfig, NonFinite, Stopped, UserError
-from pipelines.__main__ import main
+from pipelines.cli import main
 from pipelines.runtime import processes
 from pipelines.runtime.processes import several, torchrun_variables
 from tests.conftest import ROOT, environment

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.__main__ import main
+from pipelines.cli import main
 from pipelines.runtime import restore_outputs
 from tests.conftest import SMOKE
 

@@ -17,7 +17,6 @@ from electra.pretraining.flops import step_flops, training_flops
 from electra.pretraining.phases import phases_of
 from electra.storage.manifest import write_manifest, write_sealed
 from pipelines import tracking
-from pipelines.commands import estimate
 from pipelines.config.params import Params, load
 from pipelines.stages import ablation, arms, corpus, tokens
 from pipelines.stages.pretrain import ModelRows
@@ -303,17 +302,3 @@ def test_two_experiments_do_not_train_one_arm_at_once(
         assert not entered.wait(0.5)
     assert entered.wait(60)
     waiting.join(60)
-
-
-def test_the_estimate_knows_what_is_finished_and_what_is_shared(params: Params) -> None:
-    row, other = estimate.cost(["objectives", "weights"], params)
-    assert (row.runs, row.finished, row.shared, other.shared) == (4, 0, 0, 1)
-    assert row.pretrain > 0
-    assert row.finetune > other.finetune > 0
-    vocab_size = ModelRows(params, "smoke", params.models["smoke"].electra()).tokenizer.vocab_size
-    for arm in ablation.plan_arms("weights", params, vocab_size):
-        write_json(arm.folder / "a" / "arm.json", {})
-        (arm.folder / "a" / "tasks" / "1" / "cola").mkdir(parents=True)
-    (row,) = estimate.cost(["weights"], params)
-    assert (row.finished, row.pretrain, row.finetune) == (2, 0.0, 0.0)
-    assert "minutes with 1 at a time" in estimate.estimate(["weights"], params)

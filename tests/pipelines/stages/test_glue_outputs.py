@@ -11,7 +11,7 @@ from electra.errors import BadConfig
 from electra.files import read_jsonl, write_jsonl
 from electra.finetuning.folder import load_model
 from electra.storage.manifest import write_manifest
-from pipelines.__main__ import main
+from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.stages import glue, published, squad, tasks
 from pipelines.tracking import Tracker

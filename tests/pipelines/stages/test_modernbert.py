@@ -10,7 +10,7 @@ import transformers
 
 import electra
 from electra.errors import BadInput
-from pipelines.__main__ import main
+from pipelines.cli import main
 from tests.conftest import SMOKE, copy_project
 from tests.electra.byte_level import write_byte_level
 

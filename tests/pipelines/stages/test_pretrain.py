@@ -18,7 +18,7 @@ from electra.pretraining.model import Pretraining
 from electra.pretraining.step import compile_parts
 from electra.storage.manifest import read_sealed, write_sealed
 from electra.storage.run_dir import entry_of
-from pipelines.__main__ import main
+from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.stages.pretrain import ModelRows, examples, run_folder
 from tests.conftest import SMOKE, copy_project

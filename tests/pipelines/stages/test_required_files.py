@@ -6,7 +6,7 @@ import pytest
 
 from electra.errors import SourceUnreachable
 from electra.finetuning.tasks import GLUE
-from pipelines.__main__ import main
+from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.sources.glue import LAYOUTS
 from pipelines.stages import tasks

@@ -13,7 +13,7 @@ from electra.errors import CorruptFile
 from electra.storage import manifest as manifests
 from electra.storage.manifest import verify_manifest, write_manifest
 from pipelines import tracking
-from pipelines.__main__ import main
+from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.stages import glue, tokens, verified
 from pipelines.stages.pretrain import ModelRows

@@ -1,4 +1,4 @@
-"""What a run stands on: the hashes of DVC that it reads and writes."""
+"""DVC's hashes of what a run reads and writes."""
 
 import os
 from pathlib import Path
@@ -7,27 +7,27 @@ from typing import Any
 import pytest
 
 from pipelines import tracking
-from pipelines.tracking import lineage, recorder
+from pipelines.tracking import lineage, uploader
 from tests.conftest import copy_project, run
-from tests.pipelines.tracking.told import CLOSE, opening, runs, told
+from tests.pipelines.tracking.events import CLOSE, opening, runs, send
 
 
 def test_what_a_stage_reads_is_tagged_with_dvcs_hashes(
     store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lineage, "dvc_hashes", lambda folder: {"tokens@x": {"build/tokens/x": "123.dir"}})
-    told([opening(upstream=["tokens@x", "tasks@y"]), CLOSE], tmp_path / "spool")
+    send(tmp_path / "log", opening(upstream=["tokens@x", "tasks@y"]), CLOSE)
     assert runs(store)["pretrain@tiny"].data.tags["dvc.in.build/tokens/x"] == "123.dir"
 
 
-def test_a_run_of_dvc_tells_what_it_stands_on(store: Any, tmp_path: Path) -> None:
+def test_a_run_of_dvc_says_what_it_depends_on(store: Any, tmp_path: Path) -> None:
     """Through the real command line: what docs/operate.md promises of a run's tags."""
     folder = copy_project(tmp_path / "project")
     params = folder / "params.yaml"
     params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
     values = {"MLFLOW_TRACKING_URI": os.environ["MLFLOW_TRACKING_URI"], "ELECTRA_TAGS": '{"mlflow.user": "anna"}'}
     run(folder, "-m", "dvc", "repro", "pipelines/dvc.yaml:pretrain@smoke", **values)
-    recorder.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
+    uploader.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
     found = runs(store)
     stage, above = found["pretrain@smoke"], found["dvc repro pretrain@smoke"]
     lock = lineage.dvc_hashes(folder)

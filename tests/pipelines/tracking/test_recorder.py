@@ -7,28 +7,25 @@ from typing import Any
 import pytest
 
 from pipelines import tracking
-from pipelines.tracking import PARENT, lineage, recorder
-from pipelines.tracking.event_log import Spool
-from tests.pipelines.tracking.told import CLOSE, metric, opening, points, runs, told
+from pipelines.tracking import PARENT, lineage, recorder, uploader
+from tests.pipelines.tracking.events import CLOSE, append, metric, opening, points, runs, send
 
 
 def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
     (tmp_path / "curve.csv").write_text("step,loss\n")
-    told(
-        [
-            opening(),
-            metric(1, loss=2.0),
-            metric(2, loss=1.0),
-            {"what": "dataset", "run": "", "name": "rows", "digest": "a" * 64, "context": "train"},
-            {"what": "artifact", "run": "", "file": str(tmp_path / "curve.csv"), "folder": ""},
-            {"what": "open", "run": "cola", "name": "cola", "params": {"rate": "0.1"}},
-            metric(None, run="cola", **{"score, %": 0.5}),
-            metric(None, auc=0.75),
-            {"what": "tags", "run": "cola", "values": {"status": "ok"}},
-            {"what": "close", "run": "cola", "status": "FINISHED"},
-            CLOSE,
-        ],
-        tmp_path / "spool",
+    send(
+        tmp_path / "log",
+        opening(),
+        metric(1, loss=2.0),
+        metric(2, loss=1.0),
+        {"what": "dataset", "run": "", "name": "rows", "digest": "a" * 64, "context": "train"},
+        {"what": "artifact", "run": "", "file": str(tmp_path / "curve.csv"), "folder": ""},
+        {"what": "open", "run": "cola", "name": "cola", "params": {"rate": "0.1"}},
+        metric(None, run="cola", **{"score, %": 0.5}),
+        metric(None, auc=0.75),
+        {"what": "tags", "run": "cola", "values": {"status": "ok"}},
+        {"what": "close", "run": "cola", "status": "FINISHED"},
+        CLOSE,
     )
     found = runs(store)
     assert set(found) == {"dvc repro", "pretrain@tiny", "cola"}
@@ -54,7 +51,7 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("stage", ["tokens", "arm"])
 def test_the_counts_of_data_are_no_headline_of_their_workflow(store: Any, tmp_path: Path, stage: str) -> None:
     """Nor is a single arm, of which there are several."""
-    told([opening(tags={"stage": stage, "name": "tiny"}), metric(None, rows=60), CLOSE], tmp_path / "spool")
+    send(tmp_path / "log", opening(tags={"stage": stage, "name": "tiny"}), metric(None, rows=60), CLOSE)
     found = runs(store)
     assert found["pretrain@tiny"].data.metrics == {"rows": 60} and found["dvc repro"].data.metrics == {}
 
@@ -62,7 +59,7 @@ def test_the_counts_of_data_are_no_headline_of_their_workflow(store: Any, tmp_pa
 def test_the_average_of_an_arm_is_a_headline(store: Any, tmp_path: Path) -> None:
     arm = {"what": "open", "run": "wide", "name": "wide", "params": {}}
     numbers = [metric(None, run="wide", cola=40.0), metric(None, run="wide", average=50.0)]
-    told([opening(tags={"stage": "ablation", "name": "size"}), arm, *numbers, CLOSE], tmp_path / "spool")
+    send(tmp_path / "log", opening(tags={"stage": "ablation", "name": "size"}), arm, *numbers, CLOSE)
     assert runs(store)["dvc repro"].data.metrics == {"ablation/size/wide/average": 50.0}
 
 
@@ -72,16 +69,16 @@ def test_the_experiment_is_marked_as_one_of_model_training(store: Any) -> None:
 
 
 def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(store: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "spool"
+    folder = tmp_path / "log"
     child = {"what": "open", "run": "cola", "name": "cola", "params": {}}
     first = [opening(), child, metric(1, run="cola", score=1.0), *(metric(step, loss=1.0) for step in range(5))]
-    assert told(first, folder)
+    assert send(folder, *first)
     assert runs(store)["pretrain@tiny"].info.status == "KILLED"
     error = {**CLOSE, "status": "FAILED", "error": "OSError: no"}
-    assert told([opening(workflow=["test-2", "dvc repro again"]), error], folder)
+    assert send(folder, opening(workflow=["test-2", "dvc repro again"]), error)
     assert runs(store)["pretrain@tiny"].data.tags["error"] == "OSError: no"
     again = [opening(workflow=["test-3", "the third"]), child, metric(2, run="cola", score=2.0)]
-    assert told([*again, *(metric(step, loss=2.0) for step in range(3, 8)), CLOSE], folder)
+    assert send(folder, *again, *(metric(step, loss=2.0) for step in range(3, 8)), CLOSE)
     found = runs(store)
     assert set(found) == {"dvc repro", "dvc repro again", "the third", "pretrain@tiny", "cola"}
     stage = found["pretrain@tiny"]
@@ -94,7 +91,7 @@ def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(store: Any, tm
 
 def test_a_stage_that_ended_begins_a_new_run(store: Any, tmp_path: Path) -> None:
     for _ in range(2):
-        assert told([opening(), CLOSE], tmp_path / "spool")
+        assert send(tmp_path / "log", opening(), CLOSE)
     assert [run.info.run_name for run in store[0].search_runs([store[1]])].count("pretrain@tiny") == 2
 
 
@@ -104,7 +101,7 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(
     parent = recorder.open_parent("pretrain tiny", {"model": "tiny"}, "prefect-1", store)
     assert recorder.open_parent("pretrain tiny", {}, "prefect-1", store) == parent
     monkeypatch.setenv(PARENT, parent)
-    told([opening(), CLOSE], tmp_path / "spool")
+    send(tmp_path / "log", opening(), CLOSE)
     found = runs(store)
     assert set(found) == {"pretrain tiny", "pretrain@tiny"}
     assert found["pretrain tiny"].info.status == "RUNNING"
@@ -112,11 +109,11 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(
     monkeypatch.setattr(lineage, "dvc_hashes", lambda folder: hashes)
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as away:
-        away.setattr(tracking, "_record", lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE))
+        away.setattr(tracking, "_uploader", lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE))
         tracking.end_workflow(parent, "FINISHED")  # the store does not answer
     assert runs(store)["pretrain tiny"].info.status == "RUNNING"
     monkeypatch.setattr(lineage, "dvc_hashes", lambda folder: {})  # by then another commit is checked out
-    assert recorder.sync(tmp_path / "runs" / tracking.FOLDER) == []
+    assert uploader.sync(tmp_path / "runs" / tracking.FOLDER) == []
     assert not list((tmp_path / "runs" / tracking.FOLDER).iterdir())
     found = runs(store)
     assert found["pretrain tiny"].info.status == "FINISHED"
@@ -127,29 +124,27 @@ def test_what_the_store_refuses_costs_one_line_and_nothing_else(
     store: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = {"what": "artifact", "run": "", "file": str(tmp_path / "absent.png"), "folder": "figures"}
-    assert told([opening(), broken, metric(1, loss=1.0), broken, CLOSE], tmp_path / "spool")
+    assert send(tmp_path / "log", opening(), broken, metric(1, loss=1.0), broken, CLOSE)
     assert runs(store)["pretrain@tiny"].data.metrics == {"loss": 1.0}
     assert capsys.readouterr().err.count("warning: tracking: left out") == 1
 
 
 def test_a_run_that_was_deleted_is_not_gone_on_in(store: Any, tmp_path: Path) -> None:
-    told([opening()], tmp_path / "spool")
+    send(tmp_path / "log", opening())
     store[0].delete_run(runs(store)["pretrain@tiny"].info.run_id)
-    told([opening(), CLOSE], tmp_path / "spool")
+    send(tmp_path / "log", opening(), CLOSE)
     assert runs(store)["pretrain@tiny"].info.status == "FINISHED"
 
 
-def test_an_answer_that_was_lost_doubles_neither_runs_nor_points(store: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "spool"
-    said = [opening(), *(metric(step, loss=1.0) for step in range(5)), metric(None, score=0.5)]
-    assert told(said, folder)
-    state = Spool(folder).state()
-    for forgotten in (
-        {"offset": 0},
-        {"offset": 0, "runs": {}},
-    ):  # the store has it all, the recorder was killed before it knew
-        Spool(folder).save(state | forgotten)
-        assert told([], folder)
-    stage = runs(store)["pretrain@tiny"]
-    assert points(store, stage, "loss") == [(step, 1.0) for step in range(5)]
-    assert points(store, stage, "score") == [(0, 0.5)]
+def test_what_is_sent_again_doubles_neither_runs_nor_points(store: Any, tmp_path: Path) -> None:
+    """As after an uploader was killed before it saved how far it got."""
+    folder = tmp_path / "log"
+    events = [opening(), *(metric(step, loss=1.0) for step in range(5)), metric(None, score=0.5)]
+    assert send(folder, *events)
+    log = append(folder)
+    for forgotten in ({"offset": 0}, {"offset": 0, "runs": {}}):
+        log.save(log.state() | forgotten)
+        assert send(folder)
+    (run,) = [run for name, run in runs(store).items() if name == "pretrain@tiny"]
+    assert points(store, run, "loss") == [(step, 1.0) for step in range(5)]
+    assert points(store, run, "score") == [(0, 0.5)]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipelines import tracking
-from pipelines.tracking import lineage, recorder, registry
+from pipelines.tracking import lineage, recorder, registry, uploader
 from tests.conftest import SMOKE, environment, git_project, run, until
 
 ONE_TASK = (
@@ -41,13 +41,13 @@ def test_networks_are_registered_answer_rows_and_refuse_other_bytes(
     store = {"MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store["MLFLOW_TRACKING_URI"])
     assert "Warning" not in run(folder, "-m", "dvc", "repro", "pipelines/dvc.yaml:glue@smoke", **store).stderr
-    recorder.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
+    uploader.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
     mlflow, experiment = recorder.client()
     runs = {run.info.run_name: run for run in mlflow.search_runs([experiment])}
     parent = runs["pretrain@smoke"].data.tags["mlflow.parentRunId"]
     for _ in range(2):  # what has been told once is told again after a crash
         tracking.end_workflow(parent, "FINISHED", folder)
-        recorder.sync(folder / "runs" / tracking.FOLDER)
+        uploader.sync(folder / "runs" / tracking.FOLDER)
 
     lock = lineage.dvc_hashes(folder)
     pretrained = {
@@ -64,9 +64,7 @@ def test_networks_are_registered_answer_rows_and_refuse_other_bytes(
         kept = Path(version.source.removeprefix("file://"))
         assert kept.is_relative_to(folder / "mlruns") and sum(file.stat().st_size for file in kept.iterdir()) < 20_000
 
-    text = {
-        "smoke-discriminator": ["the old cat"]
-    }  # what a person has: a registered model's name, and something to ask
+    text = {"smoke-discriminator": ["the old cat"]}  # a registered model's name, and rows
     told = run(folder, "-c", ASK, json.dumps({"smoke-rte-pretrained-seed1": ROWS} | text), **store)
     answers, (judged,) = map(json.loads, told.stdout.splitlines()[-2:])
     assert [set(answer) for answer in answers] == [{"id", "prediction", "probabilities"}] * 2

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import pretrain_step
 from electra.files import write_json
-from pipelines.__main__ import main
+from pipelines.cli import main
 from pipelines.commands.gpu_check import command
 
 
@@ -44,7 +44,10 @@ def parts(monkeypatch: pytest.MonkeyPatch, answers: dict[str, str]) -> list[list
         arm = {"tokens per second": 5.0, "peak bytes": 1, "first step seconds": 1.0}
         model = {"arms": {"ours-fp32": arm}, "settings": {"pretrain": {"length": 32}}, "rows": 4, "loss at step 0": {}}
         row = {"name": "losses", "found": "", "expected": "", "verdict": "ok"}
-        write_json(Path(words[words.index("--out") + 1]), {"models": {"tiny": model}} if "--arms" in words else [row])
+        row_of_check, models = "--arms" not in words, {"models": {"tiny": model}}
+        write_json(
+            Path(words[-1] if row_of_check else words[words.index("--out") + 1]), [row] if row_of_check else models
+        )
         return ""
 
     monkeypatch.setattr(command, "call", call)

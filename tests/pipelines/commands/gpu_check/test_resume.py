@@ -52,4 +52,4 @@ def test_a_run_that_begins_anew_has_not_resumed(tmp_path: Path, monkeypatch: pyt
 
 def test_a_run_that_ends_otherwise_than_it_should_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="ended with"):
-        resume.start(CPU, tmp_path / "run", ["--no-such-option"])
+        resume.start(CPU, tmp_path / "run", ["no_such_option"])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.__main__ import main
+from pipelines.cli import main
 from tests.conftest import ROOT, environment
 
 

@@ -5,26 +5,26 @@ from pathlib import Path
 import pytest
 
 from electra.errors import BadConfig, BadInput
-from pipelines.commands.play.model_registry import Shelf
+from pipelines.commands.play.model_registry import ModelRegistry
 
 
 def test_a_name_is_what_its_stages_left(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(checkout)
-    shelf = Shelf.open(None)
-    assert (shelf.name, shelf.data) == ("smoke", "sample world + smoke")
-    assert set(shelf.models) == {"discriminator", "generator"} and shelf.texts == ["the cat,s"]
-    assert {title: str(each.folder) for title, each in shelf.tuned.items()} == {
+    registry = ModelRegistry.open(None)
+    assert (registry.name, registry.data) == ("smoke", "sample world + smoke")
+    assert set(registry.models) == {"discriminator", "generator"} and registry.texts == ["the cat,s"]
+    assert {title: str(each.folder) for title, each in registry.tuned.items()} == {
         "RTE": "build/glue/smoke/rte/pretrained-seed2",
         "SQuAD 2.0": "build/squad/smoke/2.0/pretrained-seed1",
     }
     row = {"sentence1": "the cat is red.", "sentence2": "the cat is black."}
-    assert shelf.about(shelf.tuned["RTE"]) == {
+    assert registry.about(registry.tuned["RTE"]) == {
         "kind": "classes",
         "fields": ("sentence1", "sentence2"),
         "labels": {"entailment": "entailed", "not_entailment": "not entailed"},
         "examples": [{"row": row, "wanted": "not entailed"}],
     }
-    (example,) = shelf.about(shelf.tuned["SQuAD 2.0"])["examples"]
+    (example,) = registry.about(registry.tuned["SQuAD 2.0"])["examples"]
     assert example["wanted"] == "corn" and set(example["row"]) == {"question", "context"}
 
 
@@ -33,12 +33,12 @@ def test_what_is_not_there(checkout: Path, tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(
         BadInput, match=r"build/models/base: there is no such model; .*dvc repro pipelines/dvc.yaml:pretrain@base"
     ):
-        Shelf.open("base")
+        ModelRegistry.open("base")
     with pytest.raises(BadConfig, match=r"did you mean smoke?"):
-        Shelf.open("smok")
+        ModelRegistry.open("smok")
     with pytest.raises(BadInput, match="holds nothing to play with"):
-        Shelf.open(str(tmp_path))
+        ModelRegistry.open(str(tmp_path))
     with pytest.raises(BadInput, match="holds nothing to play with"):
-        Shelf.open("made/encoder")
-    tuned = Shelf.open("made/rte")
+        ModelRegistry.open("made/encoder")
+    tuned = ModelRegistry.open("made/rte")
     assert list(tuned.tuned) == ["rte"] and not tuned.models

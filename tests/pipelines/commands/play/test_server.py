@@ -10,20 +10,20 @@ from starlette.testclient import TestClient
 
 import electra
 from pipelines.commands.play import server
-from pipelines.commands.play.model_registry import Shelf
+from pipelines.commands.play.model_registry import ModelRegistry
 from tests.pipelines.commands.play.conftest import CONTEXT, TEXT
 
 HERE = "http://127.0.0.1:8008"
 
 
 @pytest.fixture(scope="module")
-def shelf(checkout: Path) -> Shelf:
-    return Shelf.open(str(checkout / "made"))
+def registry(checkout: Path) -> ModelRegistry:
+    return ModelRegistry.open(str(checkout / "made"))
 
 
 @pytest.fixture(scope="module")
-def client(shelf: Shelf) -> TestClient:
-    return TestClient(server.application(shelf, ("127.0.0.1", "localhost", "[::1]", "::1")), base_url=HERE)
+def client(registry: ModelRegistry) -> TestClient:
+    return TestClient(server.application(registry, ("127.0.0.1", "localhost", "[::1]", "::1")), base_url=HERE)
 
 
 def ask(client: TestClient, question: str, **body: Any) -> dict[str, Any]:
@@ -191,13 +191,13 @@ def test_the_files_of_the_page_are_served_and_no_others(client: TestClient) -> N
         assert client.get(path).status_code == 404
 
 
-def test_a_bug_is_no_silence(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(shelf: Shelf, body: dict[str, Any]) -> None:
+def test_a_bug_is_no_silence(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(registry: ModelRegistry, body: dict[str, Any]) -> None:
         raise RuntimeError("made up")
 
     broken.__name__ = "read"
     monkeypatch.setattr(server, "read", broken)
-    client = TestClient(server.application(shelf, ("127.0.0.1",)), base_url=HERE, raise_server_exceptions=False)
+    client = TestClient(server.application(registry, ("127.0.0.1",)), base_url=HERE, raise_server_exceptions=False)
     reply = client.post("/read", json={"text": "a"})
     assert reply.status_code == 500 and "the terminal" in reply.json()["error"]
     assert reply.headers["x-content-type-options"] == "nosniff"
@@ -205,11 +205,13 @@ def test_a_bug_is_no_silence(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_without_one_of_the_two(checkout: Path) -> None:
     judge = TestClient(
-        server.application(Shelf.open(str(checkout / "made/discriminator")), ("127.0.0.1",)), base_url=HERE
+        server.application(ModelRegistry.open(str(checkout / "made/discriminator")), ("127.0.0.1",)), base_url=HERE
     )
     assert len(ask(judge, "read", text=TEXT)["tokens"]) > 8
     reply = judge.post("/read", json={"text": "a [MASK]"})
     assert reply.status_code == 400 and reply.json()["error"].startswith("discriminator: has no generator; expected")
-    writer = TestClient(server.application(Shelf.open(str(checkout / "made/generator")), ("127.0.0.1",)), base_url=HERE)
+    writer = TestClient(
+        server.application(ModelRegistry.open(str(checkout / "made/generator")), ("127.0.0.1",)), base_url=HERE
+    )
     assert {each["share"] for each in ask(writer, "read", text=TEXT)["tokens"]} == {None}
     assert ask(writer, "propose", text=TEXT, token=1)["shares"]

@@ -1,4 +1,4 @@
-"""What tests of tracking say to a recorder, and read back from the store."""
+"""Events as a stage reports them, sent to MLflow in this process, and what MLflow has then."""
 
 import os
 import re
@@ -6,9 +6,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from pipelines.tracking import PARENT, recorder
-from pipelines.tracking.event_log import Spool
-from pipelines.tracking.uploader import Delivery
+from pipelines.tracking import PARENT
+from pipelines.tracking.event_log import EventLog
+from pipelines.tracking.uploader import upload
+
+CLOSE = {"what": "close", "run": "", "status": "FINISHED"}
 
 
 def runs(store: Any) -> dict[str, Any]:
@@ -21,13 +23,18 @@ def points(store: Any, run: Any, key: str) -> list[tuple[int, float]]:
     return [(point.step, point.value) for point in store[0].get_metric_history(run.info.run_id, key)]
 
 
-def told(messages: list[dict[str, Any]], folder: Path) -> bool:
-    """What a stage says until its end, and a recorder that begins then; whether everything arrived."""
-    spool, ended = Spool(folder), threading.Event()
-    for message in messages:
-        spool.append(message)
+def append(folder: Path, *events: dict[str, Any]) -> EventLog:
+    log = EventLog(folder)
+    for event in events:
+        log.append(event)
+    return log
+
+
+def send(folder: Path, *events: dict[str, Any]) -> bool:
+    """Append events and send them as after the stage's end; whether MLflow has everything."""
+    ended = threading.Event()
     ended.set()
-    return Delivery(spool, recorder.Recorder, ended, git=recorder.about).run()
+    return upload(append(folder, *events), ended)
 
 
 def opening(**more: Any) -> dict[str, Any]:
@@ -46,7 +53,4 @@ def opening(**more: Any) -> dict[str, Any]:
 
 
 def metric(step: int | None, run: str = "", **values: float) -> dict[str, Any]:
-    return {"what": "metrics", "run": run, "step": step, "values": values, "time": 1.0}
-
-
-CLOSE = {"what": "close", "run": "", "status": "FINISHED"}
+    return {"what": "metrics", "run": run, "step": step, "values": values, "time": float(step or 0)}

@@ -43,12 +43,8 @@ def test_the_published_models_carry_all_of_their_published_settings() -> None:
         size = (encoder.layers, encoder.hidden, encoder.heads, encoder.ffn, encoder.embedding)
         recipe = (pretrain.length, pretrain.batch, pretrain.steps, pretrain.learning_rate, pretrain.warmup)
         assert (*size, generator.width, objective.mask_rate, *recipe) == pytest.approx(values, rel=1e-4), name
-        assert (encoder.dropout, encoder.attention_dropout, encoder.init_std, encoder.init) == (
-            0.1,
-            0.1,
-            0.02,
-            "published",
-        )
+        assert (encoder.dropout, encoder.attention_dropout, encoder.init_std) == (0.1, 0.1, 0.02)
+        assert encoder.init == "published"
         adam = (pretrain.beta1, pretrain.beta2, pretrain.eps, pretrain.weight_decay, pretrain.clip)
         assert adam == (0.9, 0.999, 1e-6, 0.01, 1.0) and not pretrain.bias_correction and pretrain.schedule == "product"
         assert (objective.name, objective.sharing, objective.training) == ("electra", "embeddings", "joint")
@@ -73,35 +69,6 @@ def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alo
         assert isinstance(ours.encoder, ModernConfig)
         longer = dataclasses.replace(ours.electra().pretrain, length=1024)
         assert dataclasses.replace(ours.electra(), pretrain=longer).encoder.positions == 1024
-
-
-def test_the_shipped_file_states_every_section_that_dvc_reads() -> None:
-    """DVC refuses to run where a parameter that a stage names is missing, even one that has a default.
-
-    It takes a model as one parameter, so `generator` and `objective` need not be there.
-    """
-    values = YAML(typ="safe").load(SHIPPED.read_text(encoding="utf-8"))
-    for name, model in values["models"].items():
-        assert {"tokens", "encoder", "pretrain"} <= set(model), name
-        assert isinstance(model["encoder"], str), name
-    for name, tokens in values["tokens"].items():
-        assert isinstance(tokens["tokenizer"], str), name
-    for name, finetuning in values["finetunings"].items():
-        assert {"model", "tasks", "recipe"} <= set(finetuning), name
-    assert {"defaults", "tasks", "squad"} <= set(values["recipes"]["paper"])
-    assert {"models", "ablations"} <= set(values["run"])
-
-
-def test_a_model_need_not_say_what_is_as_published(tmp_path: Path) -> None:
-    text = SHIPPED.read_text(encoding="utf-8")
-    shorter = text.replace("    objective: {name: electra}\n", "").replace("    generator: {width: 0.25}\n", "")
-    assert len(shorter) < len(text) - 100
-    (tmp_path / "params.yaml").write_text(shorter)
-    params, shipped = load(tmp_path / "params.yaml"), load(SHIPPED)
-    assert params.models == shipped.models
-    assert [settings_digest(name, params) for name in params.ablations] == [
-        settings_digest(name, shipped) for name in shipped.ablations
-    ]
 
 
 def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path: Path) -> None:
@@ -139,7 +106,7 @@ def changed(before: str, after: str) -> list[str]:
 def test_an_override_changes_the_line_of_its_key_and_no_other(tmp_path: Path) -> None:
     """DVC writes all lists anew, so one that it would write otherwise shows up beside every setting that is tried."""
     text = SHIPPED.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 350
+    assert len(text.splitlines()) <= 310
     assert overridden(text, "tracking=mlflow", tmp_path) == text
     (line,) = changed(text, overridden(text, "models.tiny.pretrain.steps=600", tmp_path))
     assert "steps: 600" in line
@@ -170,10 +137,6 @@ def test_every_number_of_every_model_may_be_longer_or_shorter_on_its_line() -> N
                 assert len(changed(before, dumps_yaml({"models": {name: model}}))) == 1, f"{name}, {key}: {other}"
             section[key] = number
     assert tried > 100
-
-
-def test_the_shipped_file_is_short_enough_to_read() -> None:
-    assert len(SHIPPED.read_text(encoding="utf-8").splitlines()) <= 310
 
 
 def test_the_shipped_file_has_no_anchors() -> None:

@@ -1,0 +1,349 @@
+"""The command line: `electra <command> [name]`, or `python -m pipelines` where nothing is installed.
+
+Each command is a function below its group and arguments; its docstring is its help. Heavy imports wait until it runs.
+A user's mistake is one sentence on stderr and an exit code; a bug keeps its traceback.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from electra import stopping
+from electra.errors import BadInput, Refused, SourceUnreachable, Stopped, UserError
+from electra.files import room
+from pipelines.commands import COMMANDS, NAMES, Argument, Command, command, entry, parser
+from pipelines.runtime import processes
+
+if TYPE_CHECKING:
+    from pipelines.config.params import Params
+
+BUG = 70  # exit code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command (of the process's own arguments by default) and return its exit code."""
+    if arguments is None:
+        stopping.leave_at_once()
+    options = parser().parse_args(arguments)
+    chosen = COMMANDS[options.command]
+    if chosen.section is None:
+        stopping.stay_as_usual()
+    try:
+        if sys.stdout is None and chosen.prints and not vars(options).get("output"):
+            do = "leave it open or send it to a file"
+            raise BadInput("standard output", "is closed", "somewhere to write to", do)
+        code = chosen.run(options) or 0
+        if sys.stdout is not None:  # None: it was closed before the start
+            with room(Path("standard output")):
+                sys.stdout.flush()
+        return code
+    except stopping.Interrupted as error:
+        processes.report(stopped := Stopped(options.command, str(error)))
+        return stopped.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of the output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except (UserError, OSError, MemoryError) as error:
+        if options.debug:
+            traceback.print_exc()
+        refused = error if isinstance(error, UserError) else _refusal(options.command, error)
+        processes.report(refused)
+        return refused.exit_code
+    except Exception:
+        traceback.print_exc()
+        print("error: this is a bug; the lines above say where", file=sys.stderr)
+        return BUG
+
+
+def _refusal(command: str, error: OSError | MemoryError) -> Refused:
+    """The operating system's error as a sentence."""
+    where = getattr(error, "filename", None) or command
+    found = getattr(error, "strerror", None) or str(error) or "out of memory"
+    return Refused(where, f"the system says: {found}", do="fix that and run the same command again")
+
+
+def _params() -> "Params":
+    from pipelines.config.params import load
+
+    return load()
+
+
+ANY = "models ablations published finetunings"
+
+# ---------------------------------------------------------------------------------------------------------- set up
+
+
+@command(
+    "set up",
+    Argument("name", help="name of the new entries"),
+    Argument("--text", nargs="+", default=[], metavar="FILES", help="text to pre-train on: paths, folders, globs"),
+    Argument("--task", nargs="+", default=[], metavar="FILE", help="labelled rows: train, dev and perhaps test"),
+    Argument("--a", default="", metavar="COLUMN", help="column of the text"),
+    Argument("--b", default="", metavar="COLUMN", help="column of the second text of a pair"),
+    Argument("--label", default="", metavar="COLUMN", help="column of the label"),
+    Argument("--encoder", default="small", help="to pre-train: a name under encoders (default: small)"),
+    Argument("--model", default="tiny", help="to fine-tune without --text: under models or published (default: tiny)"),
+    prints=True,
+)
+def new(options: argparse.Namespace) -> None:
+    """Add your own text or labelled task to params.yaml."""
+    from pipelines.commands.new import new
+
+    columns = {key: getattr(options, key) for key in ("a", "b", "label")}
+    print(new(options.name, options.text, options.task, columns, options.encoder, options.model), end="")
+
+
+@command("set up", entry(ANY, nargs="?", default=""), prints=True)
+def params(options: argparse.Namespace) -> None:
+    """Check params.yaml and print every setting, defaults filled in."""
+    from electra.config import plain
+
+    params = _params()
+    shown = params.shown(options.name) if options.name else plain(params)
+    print(json.dumps(shown, indent=2, ensure_ascii=False))
+
+
+@command("set up", entry(ANY), prints=True)
+def check(options: argparse.Namespace) -> None:
+    """Check in a second that every file of a model or ablation can be read."""
+    from pipelines.commands.check import check
+
+    for line in check(options.name, _params()):
+        print(line, file=sys.stderr if line.startswith("hint: ") else sys.stdout)
+
+
+@command("set up", entry(ANY), prints=True)
+def estimate(options: argparse.Namespace) -> None:
+    """Estimate time, memory and disk of a model or ablation from its settings."""
+    from pipelines.commands.estimate import estimate
+
+    print(estimate(options.name, _params()), end="")
+
+
+@command(
+    "set up",
+    Argument("--device", choices=["cpu", "cuda"], help="default: the GPU if there is one, else the CPU"),
+    Argument("--output", default="runs/gpu-check.json", help="default: runs/gpu-check.json"),
+    Argument("--seconds", type=float, default=180, help="start no further check after so long (default: 180)"),
+    prints=True,
+)
+def gpu_check(options: argparse.Namespace) -> int:
+    """Check that the GPU computes correctly, and how fast; takes three minutes."""
+    from pipelines.commands.gpu_check import command
+
+    return command.run(options)
+
+
+@command("set up", Argument("shell", choices=["bash", "zsh"]), prints=True)
+def completion(options: argparse.Namespace) -> None:
+    """Print a completion script for the shell: source <(electra completion bash)."""
+    import shtab
+
+    print(shtab.complete(parser("electra"), options.shell, preamble=NAMES))
+
+
+# ----------------------------------------------------------------------------------------------------------- train
+
+
+def _stage(name: str, section: str, help: str, *more: Argument) -> None:
+    def run(options: argparse.Namespace) -> int:
+        from pipelines.commands.stage import run
+
+        return run(section, options)
+
+    arguments = (*([entry(section)] if section else []), *more)
+    COMMANDS[name] = Command("train", help, run, arguments, section=section)
+
+
+_RESTART = Argument("--restart", action="store_true", help="archive what this run has saved, and begin anew")
+_stage("corpus", "corpora", "collect, clean and deduplicate the documents of a corpus", _RESTART)
+_stage("tasks", "tasks", "read GLUE, SQuAD or your own tasks from a source")
+_stage("tokens", "tokens", "train or load a tokenizer and pack a corpus into rows of tokens", _RESTART)
+_stage(
+    "pretrain",
+    "models",
+    "pre-train a model",
+    Argument("--nproc-per-node", metavar="N", help="processes on this machine, one for each GPU"),
+    Argument("--nnodes", metavar="K", help="number of machines; run the same command on each"),
+    Argument("--rdzv-endpoint", metavar="HOST:PORT", help="address and free port of the first machine"),
+    Argument("--max-restarts", metavar="N", help="restarts of all processes after one has died"),
+    Argument(
+        "--continue",
+        dest="origin",
+        nargs="?",
+        const="",
+        metavar="RUN",
+        help="start from the newest checkpoint of this model's other run, or of the run RUN, with these settings",
+    ),
+    _RESTART,
+)
+_stage("published", "published", "load a model that was pre-trained elsewhere")
+_stage("glue", "finetunings", "fine-tune a model on the GLUE tasks or your own")
+_stage("squad", "finetunings", "fine-tune a model on SQuAD")
+_stage(
+    "ablation",
+    "ablations",
+    "pre-train and fine-tune every arm of an ablation",
+    Argument(
+        "--only", default="", metavar="ARM", help="one arm with one seed, such as electra-seed1; others elsewhere"
+    ),
+)
+_stage("report", "", "draw the report on what `run` in params.yaml selects")
+
+
+@command(
+    "train",
+    Argument("flow", choices=["pretrain", "finetune", "ablations", "workflow"]),
+    entry("models"),
+    Argument("--settings", metavar="FILE", offers="file", help="YAML laid over params.yaml, in a checkout of its own"),
+)
+def flow(options: argparse.Namespace) -> int:
+    """Run a Prefect flow in this process."""
+    from pipelines import flows
+    from pipelines.config.params import load
+    from pipelines.config.settings_file import read
+
+    over = Path(options.settings) if options.settings else None
+    load(over=over).require("models", options.name)
+    return flows.start(options.flow, options.name, read(over) if over else {})
+
+
+@command("train")
+def serve(options: argparse.Namespace) -> int:
+    """Serve the Prefect flows of tiny as deployments from this process."""
+    from pipelines import flows
+
+    return flows.serve()
+
+
+# ------------------------------------------------------------------------------------------------------------- use
+
+
+@command(
+    "use",
+    Argument("model", offers="file", help="folder of a fine-tuned model, of this project or of transformers"),
+    Argument("files", nargs="*", default=["-"], offers="file", help="TSV, JSONL or text files; - is standard input"),
+    Argument("--output", offers="file", help="a JSONL file instead of standard output"),
+    prints=True,
+)
+def predict(options: argparse.Namespace) -> None:
+    """Predict with a fine-tuned model, for rows of files or of standard input."""
+    from pipelines.commands.predict import predict
+
+    predict(Path(options.model), options.files, options.output)
+
+
+@command(
+    "use",
+    entry("tasks"),
+    Argument("task", help="one of its tasks: cola, squad2, ..."),
+    Argument("predictions", offers="file", help="JSONL, the leaderboard's TSV or SQuAD's JSON"),
+    Argument("--split", default="dev", help="the split that was predicted (default: dev)"),
+    prints=True,
+)
+def score(options: argparse.Namespace) -> None:
+    """Score a file of predictions on a task."""
+    from pipelines.commands.predict import score
+
+    print(json.dumps(score(Path("build/tasks") / options.name, options.task, Path(options.predictions), options.split)))
+
+
+@command(
+    "use",
+    Argument("model", nargs="?", offers="_electra_names models published", help="a model, or a folder of models"),
+    Argument("--port", type=int, default=8008, help="default: 8008; 0 takes any free port"),
+    Argument("--host", default="127.0.0.1", help="default: 127.0.0.1, for this machine alone"),
+    Argument("--remote", action="store_true", help="allow a --host that other machines can reach"),
+)
+def play(options: argparse.Namespace) -> None:
+    """Try a model in the browser: replaced tokens, proposals, answers."""
+    from pipelines.commands.play import run
+
+    with contextlib.suppress(KeyboardInterrupt):
+        run(options.model, options.host, options.port, remote=options.remote)
+
+
+_SIDE = {"help": "a model, a folder with its results, or REVISION:MODEL", "offers": f"_electra_names {ANY}"}
+
+
+@command("use", Argument("first", **_SIDE), Argument("second", **_SIDE), prints=True)
+def compare(options: argparse.Namespace) -> None:
+    """Compare two models, or two runs of one."""
+    from pipelines.commands.compare import compare
+
+    print(compare(options.first, options.second), end="")
+
+
+# -------------------------------------------------------------------------------------------------------- maintain
+
+
+@command(
+    "maintain",
+    Argument("action", nargs="?", choices=["list", "remove"], default="list"),
+    Argument("runs", nargs="*", metavar="RUN", offers="ls runs 2>/dev/null", help="names in runs/ to remove"),
+    Argument("--yes", action="store_true", help="remove without asking"),
+)
+def runs(options: argparse.Namespace) -> None:
+    """List the runs in runs/, or remove some."""
+    from pipelines.commands import runs
+
+    if options.action == "remove":
+        runs.delete(options.runs, sure=options.yes)
+    else:
+        print(runs.table(), end="")
+
+
+@command("maintain", Argument("--yes", action="store_true", help="remove without asking"))
+def clean(options: argparse.Namespace) -> None:
+    """Remove the archived runs: finished by earlier code, or begun anew."""
+    from pipelines.commands import runs
+
+    runs.clean(sure=options.yes)
+
+
+@command("maintain", entry("models"), prints=True)
+def replay(options: argparse.Namespace) -> None:
+    """Replay the pre-training step that ended in NaN or infinity."""
+    from pipelines.commands.replay import show
+
+    params = _params()
+    params.require("models", options.name)
+    print(show(options.name, params))
+
+
+@command("maintain")
+def sync(options: argparse.Namespace) -> None:
+    """Send MLflow the records that it has missed."""
+    from pipelines.tracking import FOLDER, uploader
+
+    places = [Path("runs") / FOLDER, *sorted(Path("runs/flows").glob(f"*/runs/{FOLDER}"))]  # of flows' checkouts too
+    if left := [log for place in places for log in uploader.sync(place)]:
+        do = "start it, or set MLFLOW_TRACKING_URI for new runs; nothing is lost"
+        raise SourceUnreachable(left[0], f"MLflow's store does not answer ({len(left)} runs wait)", "", do)
+    print("MLflow has everything")
+
+
+@command("maintain", entry(ANY))
+def summary(options: argparse.Namespace) -> None:
+    """Write the headline numbers of a model or ablation for `dvc metrics`."""
+    from pipelines.stages.summary import summarise
+
+    summarise(options.name, _params())
+
+
+@command("maintain", Argument("section", choices=["corpora", "tokens", "tasks"]), entry("corpora tokens tasks"))
+def inputs(options: argparse.Namespace) -> None:
+    """Record the hashes of your own files that an entry of params.yaml names, for DVC."""
+    from pipelines.stages.inputs import record
+
+    params = _params()
+    params.require(options.section, options.name)
+    record(options.section, options.name, params)

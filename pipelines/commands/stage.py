@@ -1,0 +1,79 @@
+"""A stage as a command: run it under a tracker, in one process or several, and note how long it took.
+
+A stage reads params.yaml and the outputs of earlier stages, and writes its own; it needs neither DVC nor Prefect nor
+MLflow.
+"""
+
+import argparse
+import importlib
+import os
+import platform
+import time
+from pathlib import Path
+
+from electra import stopping
+from electra.storage.manifest import read_notes, write_sealed
+from pipelines import tracking
+from pipelines.commands import runs
+from pipelines.config.params import load
+from pipelines.runtime import processes, restore_outputs
+from pipelines.sources import preview
+
+TIMINGS = Path("runs/timings.json")
+
+
+def run(section: str, options: argparse.Namespace) -> int:
+    """Run the stage `options.command`, whose names are in `section` of params.yaml; returns the exit code."""
+    if code := processes.earlier_mistake():
+        return code
+    params = load()
+    stage, name = options.command, options.name
+    if section:
+        params.require(section, name)
+    key = f"{stage}-{name}" if name else stage
+    if stage == "pretrain" and options.origin is not None:
+        runs.ask_to_continue(options.origin, name)
+    if vars(options).get("restart"):
+        runs.restart(stage, name, params)
+    if stage == "pretrain" and not processes.is_process():
+        variables = processes.torchrun_variables(vars(options))
+        if processes.several(variables):
+            return processes.launch([stage, name, *(["--debug"] if options.debug else [])], variables, key)
+    start = tracking.Start(
+        stage,
+        name,
+        params.facts(stage, section, name),
+        {"data": params.data(stage, name)},
+        params.upstream(stage, name),
+    )
+    work = importlib.import_module(f"pipelines.stages.{stage}").run
+    if stage == "ablation":
+        from pipelines.stages import arm_stages
+
+        arm_stages.adopt()
+        if only := options.only:
+            key, work = f"arm-{name}-{only}", lambda name, *rest: arm_stages.run(name, only, *rest)
+            source = {"mlflow.source.name": f"python -m pipelines ablation {name} --only {only}"}
+            start = tracking.Start(
+                "arm", f"{name}-{only}", arm_stages.settings(name, only, params), start.tags | source, start.upstream
+            )
+    main = processes.is_main()
+    if main:
+        restore_outputs.put_back(stage, name)
+    started = time.monotonic()
+    record = tracking.open_run(start, tracking=params.tracking if main else "none", run_folder=Path("runs") / key)
+    with stopping.interruptible(), record as tracker:
+        if stage == "corpus":
+            preview.print_hints(params.corpora[name], f"corpora.{name}")
+        work(name, params, tracker)
+    if main:
+        note_duration(key, time.monotonic() - started)
+    return 0
+
+
+def note_duration(key: str, seconds: float) -> None:
+    """Add a stage to runs/timings.json, which no stage depends on: no time of day enters anything that is hashed."""
+    timings = read_notes(TIMINGS)
+    machine = f"{platform.machine()}, {os.cpu_count()} CPU cores, Python {platform.python_version()}"
+    timings[key] = {"seconds": round(seconds, 1), "machine": machine, "finished": time.strftime("%Y-%m-%d %H:%M:%S")}
+    write_sealed(TIMINGS, timings)

@@ -1,0 +1,50 @@
+"""A params.yaml that is not settings at all is refused in one sentence."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+
+from electra.errors import BadConfig
+from pipelines.config.params import load
+from tests.pipelines import bad_params
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, "there is no such file"),
+        (b"run: \xff", "is not UTF-8"),
+        (b"a: " + b"1" * 5000, "holds an invalid value (Exceeds the limit (4300 digits)"),
+        (b"a: 2001-99-99", "holds an invalid value (month must be in 1..12)"),
+        (b"a: !!bool perhaps", "holds an invalid value ('perhaps')"),
+        (b'run: {"models\\n": 1}', "params.yaml: run.models: is not a parameter"),
+        (b"1: 2", "params.yaml: [1]: is not a parameter"),
+        (b"run: 2001-01-01", "params.yaml: run: holds datetime.date(2001, 1, 1); expected numbers, text"),
+        (b"run: {a: [x, !!binary eA==]}", "params.yaml: run.a.1: holds b'x'"),
+    ],
+)
+def test_yaml_that_cannot_be_settings_is_one_sentence(content: bytes | None, expected: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "params.yaml").write_bytes(content)
+    with pytest.raises(BadConfig) as caught:
+        load(tmp_path / "params.yaml")
+    assert expected in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_folder_in_the_place_of_the_file_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match=r"cannot be read \(Is a directory\)"):
+        load(tmp_path)
+
+
+@settings(deadline=None, max_examples=100)
+@example(bad_params.whole().encode())
+@given(bad_params.damaged())
+def test_every_damaged_file_is_accepted_or_refused_in_a_sentence(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    """More of them: `python -m benchmarks.reliability --only settings`."""
+    path = tmp_path_factory.getbasetemp() / "params.yaml"
+    path.write_bytes(content)
+    found = bad_params.outcome(path)
+    assert found == "accepted" if content == bad_params.whole().encode() else found in {"accepted", "refused"}

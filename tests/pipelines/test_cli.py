@@ -1,0 +1,364 @@
+"""The command line: a sentence and an exit code for a user, a traceback for a bug, nothing heavy for `--help`."""
+
+import argparse
+import errno
+import importlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+import types
+from pathlib import Path
+
+import pytest
+
+import electra
+from electra import stopping
+from electra.errors import BadConfig, BadInput, Refused, Stopped
+from pipelines import tracking
+from pipelines.cli import COMMANDS, main, parser
+from pipelines.commands import GROUPS, stage
+from tests.conftest import ROOT, SMOKE, environment
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+MODULE = [sys.executable, "-m", "pipelines"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with params.yaml as the working folder."""
+    (tmp_path / "params.yaml").write_text(SMOKE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> list[str]:
+    """The script that pip would write."""
+    module, _, name = PROJECT["project"]["scripts"]["electra"].partition(":")
+    script = tmp_path / "bin" / "electra"
+    script.parent.mkdir()
+    script.write_text(f"import sys\nfrom {module} import {name}\nif __name__ == '__main__':\n    sys.exit({name}())\n")
+    return [sys.executable, str(script)]
+
+
+def run(words: list[str], folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, cwd=folder, env=environment(ROOT), capture_output=True, text=True, check=False)
+
+
+def stage_that(error: BaseException | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Replace the stage `corpus` by one that notes its name and raises."""
+    ran: list[str] = []
+
+    def run(name: str, params: object, tracker: object) -> None:
+        ran.append(name)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(stage.importlib, "import_module", lambda name: types.SimpleNamespace(run=run))
+    return ran
+
+
+def test_help_imports_nothing_heavy_and_lists_every_command() -> None:
+    heavy = ("torch", "mlflow", "datasets", "prefect", "matplotlib", "numpy", "dvc", "shtab")
+    code = (
+        "import sys\nfrom pipelines.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"print('HEAVY', [name for name in {heavy!r} if name in sys.modules])"
+    )
+    done = run([sys.executable, "-c", code])
+    assert done.stdout.endswith("HEAVY []\n"), done.stdout + done.stderr
+    titles = [f"\n{group}:\n" for group in GROUPS]
+    assert sorted(titles, key=done.stdout.index) == titles
+    for command in COMMANDS:
+        assert f"\n  {command} " in done.stdout
+
+
+def test_commands_and_options_are_these_and_no_others() -> None:
+    """The user's surface is frozen: adding to it means editing this list."""
+    choices = next(action.choices for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
+    stages = {"corpus", "tasks", "tokens", "pretrain", "published", "glue", "squad", "ablation", "report"}
+    assert {name for name, command in COMMANDS.items() if command.section is not None} == stages
+    assert set(choices) == stages | {
+        *("params", "summary", "compare", "predict", "score", "estimate", "check", "replay", "runs", "flow", "serve"),
+        *("inputs", "sync", "gpu-check", "completion", "play", "new", "clean"),
+    }
+    more = {
+        "ablation": {"--only"},
+        "pretrain": {"--nproc-per-node", "--nnodes", "--rdzv-endpoint", "--max-restarts", "--continue", "--restart"},
+        "corpus": {"--restart"},
+        "tokens": {"--restart"},
+        "runs": {"--yes"},
+        "clean": {"--yes"},
+        "predict": {"--output"},
+        "score": {"--split"},
+        "gpu-check": {"--device", "--output", "--seconds"},
+        "play": {"--host", "--port", "--remote"},
+        "flow": {"--settings"},
+        "new": {"--text", "--task", "--a", "--b", "--label", "--encoder", "--model"},
+    }
+    for name, sub in choices.items():
+        options = {option for action in sub._actions for option in action.option_strings}
+        assert options == {"-h", "--help", "--debug"} | more.get(name, set())
+    for name in stages:
+        assert (ROOT / "pipelines" / "stages" / f"{name}.py").is_file()
+
+
+def test_the_script_is_the_command_line_under_its_own_name(installed: list[str], here: Path) -> None:
+    assert run([*installed, "--version"]).stdout == f"electra {electra.__version__}\n"
+    assert run([*installed, "params", "--help"]).stdout.startswith("usage: electra params ")
+    assert run([*MODULE, "params", "--help"]).stdout.startswith("usage: python -m pipelines params ")
+    ours, same = (run([*words, "params", "smoke"], here) for words in (installed, MODULE))
+    assert ours.returncode == 0 and ours.stdout == same.stdout != ""
+    wrong = run([*installed, "corpus", "smokey"], here)
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (64, 1) and "did you mean smoke?" in wrong.stderr
+
+
+def test_the_version_is_written_once() -> None:
+    assert PROJECT["project"]["dynamic"] == ["version"] and "version" not in PROJECT["project"]
+    module, _, name = PROJECT["tool"]["setuptools"]["dynamic"]["version"]["attr"].rpartition(".")
+    assert getattr(importlib.import_module(module), name) == electra.__version__
+
+
+def test_a_stage_runs_and_its_duration_is_noted(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = stage_that(None, monkeypatch)
+    assert main(["corpus", "smoke"]) == 0
+    assert ran == ["smoke"]
+    assert json.loads((here / "runs" / "timings.json").read_text())["corpus-smoke"]["seconds"] >= 0
+    (here / "runs" / "timings.json").write_text("broken")
+    assert main(["corpus", "smoke"]) == 0
+
+
+REFUSALS = [(errno.ENAMETOOLONG, "File name too long"), (errno.ENOENT, "No such file or directory")]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (BadConfig("a.b", "is 1"), 64, "a.b: is 1"),
+        (BadInput("file", "is empty"), 65, "file: is empty"),
+        (Stopped("run", "was stopped"), 75, "run: was stopped"),
+        (MemoryError(), 71, "corpus: the system says: out of memory; fix that and run the same command again"),
+        *((OSError(n, text, "a file"), 71, f"a file: the system says: {text}; fix that") for n, text in REFUSALS),
+    ],
+)
+def test_a_mistake_is_one_line_and_its_code(
+    error: Exception, code: int, sentence: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    stage_that(error, monkeypatch)
+    assert main(["corpus", "smoke"]) == code
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {sentence}") and said.count("\n") == 1
+    assert not (here / "runs" / "timings.json").exists()
+    assert main(["corpus", "smoke", "--debug"]) == code
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_bug_keeps_its_traceback(here: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    stage_that(ZeroDivisionError("x"), monkeypatch)
+    assert main(["corpus", "smoke"]) == 70
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "codes", "sentence"),
+    [
+        (["corpus", "smokey"], {64}, "did you mean smoke?"),
+        (["flow", "pretrain", "smoky"], {64}, "models: has no 'smoky'"),
+        (["runs", "remove", "x" * 300], {71}, "File name too long"),
+        (["check", "base"], {65, 69}, "nowhere/*.jsonl"),
+    ],
+)
+def test_a_wrong_name_is_one_line(words: list[str], codes: set[int], sentence: str, here: Path, capsys) -> None:
+    (here / "runs").mkdir()
+    assert main(words) in codes
+    said = capsys.readouterr().err
+    assert sentence in said and said.count("\n") == 1
+
+
+def test_params_shows_what_a_run_would_use(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["params", "smoke"]) == 0
+    assert json.loads(capsys.readouterr().out)["objective"]["discriminator_weight"] == 50.0
+    assert main(["params"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["models"]) == {"smoke", "base"}
+
+
+def test_a_reader_that_stops_early_is_no_bug() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    found = subprocess.run([*MODULE, "params"], stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (found.returncode, found.stderr) == (141, b"")
+
+
+MINE = """
+models:
+  mine: {tokens: smoke, encoder: smoke, pretrain: {length: 16, batch: 8, learning_rate: 1e-3, steps: 9, warmup: 0}}
+"""
+
+
+def test_a_flow_takes_a_file_of_entries_that_are_laid_over_params(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pipelines import flows
+
+    started: list[tuple[object, ...]] = []
+    monkeypatch.setattr(flows, "start", lambda *given: started.append(given) or 0)
+    (here / "mine.yaml").write_text(MINE)
+    assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 0
+    ((flow, model, settings),) = started
+    assert (flow, model) == ("pretrain", "mine") and settings["models"]["mine"]["pretrain"]["steps"] == 9  # type: ignore[index]
+    for text, words in (
+        (MINE.replace("batch", "bach"), "params.yaml with mine.yaml: models.mine.pretrain.bach"),
+        ("- models", "holds no mapping"),
+    ):
+        (here / "mine.yaml").write_text(text)
+        assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 64
+        assert words in capsys.readouterr().err and len(started) == 1
+
+
+def test_signals_are_left_to_others_once_the_command_is_no_stage(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        monkeypatch.setattr(sys, "argv", ["electra", "completion", "bash"])
+        assert main() == 0
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        signal.signal(signal.SIGTERM, ours := lambda number, frame: None)
+        assert main(["completion", "bash"]) == 0
+        assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("module", [False, True], ids=["electra", "python -m pipelines"])
+def test_a_stop_while_it_is_loaded_is_a_sentence(module: bool, installed: list[str], here: Path) -> None:
+    (here / "slow" / "ruamel").mkdir(parents=True)
+    slow = "import time\nprint('here', flush=True)\ntime.sleep(60)\n"
+    (here / "slow" / "ruamel" / "__init__.py").write_text(slow)
+    where = environment(ROOT, PYTHONPATH=f"{here / 'slow'}{os.pathsep}{ROOT}")
+    words = [*(MODULE if module else installed), "corpus", "smoke"]
+    with subprocess.Popen(words, env=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None and started.stdout.readline() == "here\n"
+        time.sleep(0.1)
+        started.send_signal(signal.SIGTERM)
+        _, said = started.communicate(timeout=30)
+    assert (started.returncode, said) == (75, "error: stopped by signal 15; run the same command to go on\n")
+
+
+def offered(code: str, folder: Path, *words: str) -> set[str]:
+    """What bash would offer for the last of the words, asked of the completion script itself."""
+    line = " ".join(f"'{word}'" for word in words)
+    ask = f"COMP_WORDS=({line})\nCOMP_CWORD={len(words) - 1}\n_shtab_electra\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n"
+    done = subprocess.run(["bash", "-c", f"{code}\n{ask}"], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return set(done.stdout.split())
+
+
+def test_the_shell_offers_what_the_command_line_takes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "params.yaml").write_text(SMOKE.replace("published: {}", "published:\n  theirs: {folder: x}"))
+    (here / "runs" / "pretrain-smoke").mkdir(parents=True)
+    assert main(["completion", "bash"]) == 0
+    code = capsys.readouterr().out
+    for words, expected in (
+        ([""], set(COMMANDS)),
+        (["pre"], {"pretrain", "predict"}),
+        (["--v"], {"--version"}),
+        (["pretrain", ""], {"smoke", "base"}),
+        (["pretrain", "--n"], {"--nproc-per-node", "--nnodes"}),
+        (["params", ""], {"smoke", "base", "theirs"}),
+        (["corpus", "a"], {"absent"}),
+        (["flow", ""], {"pretrain", "finetune", "ablations", "workflow"}),
+        (["flow", "pretrain", "s"], {"smoke"}),
+        (["runs", "remove", ""], {"pretrain-smoke"}),
+        (["gpu-check", "--device", ""], {"cpu", "cuda"}),
+        (["predict", "par"], {"params.yaml"}),
+    ):
+        assert offered(code, here, "electra", *words) == expected, words
+    assert main(["completion", "zsh"]) == 0
+    assert r"{compadd -- \$(_electra_names models)}" in capsys.readouterr().out
+
+
+FORK = multiprocessing.get_context("fork")
+
+
+def stop_at(count: int, command: list[str], ended: str) -> None:
+    """Run a command, signal this process at its `count`-th writing operation on files; leave with its exit code."""
+    calls = iter(range(10**6))
+
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        opens = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if (opens or event in {"os.rename", "os.mkdir", "os.remove", "os.rmdir"}) and next(calls) == count:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    stopping.leave_at_once()  # as the program does when it starts
+    sys.addaudithook(watch)
+    code = main(command)
+    if code == 0 and next(calls) <= count:
+        Path(ended).write_text("")
+    os._exit(code)
+
+
+@pytest.mark.parametrize(("stage", "stride"), [("corpus", 9), ("tokens", 11), ("pretrain", 23)])
+def test_a_stage_that_is_stopped_at_any_file_operation_ends_with_75_and_the_same_bytes(
+    stage: str, stride: int, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its first folder to its last output: the stopped stage, run again, leaves what one that was not leaves.
+
+    Its precision is named: the probe behind `auto` may answer otherwise on a busy machine, before the first checkpoint.
+    """
+    import torch
+
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("ELECTRA_WORKERS", "1")
+    torch.set_num_threads(1)
+    shorter = SMOKE.replace("steps: 20", "steps: 4").replace("save_every: 5", "save_every: 2")
+    (project / "params.yaml").write_text(shorter)
+    outs = {"corpus": "build/corpus", "tokens": "build/tokens", "pretrain": "build/models"}
+    for before in list(outs)[: list(outs).index(stage)]:
+        assert main([before, "smoke"]) == 0
+
+    def bytes_of() -> dict[str, bytes]:
+        found = [*Path(outs[stage]).rglob("*"), *Path("results").rglob("*")]
+        return {str(path): path.read_bytes() for path in found if path.is_file()}
+
+    def clear() -> None:
+        for folder in (outs[stage], "results", f"runs/{stage}"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    clear()
+    assert main([stage, "smoke"]) == 0
+    expected, codes = bytes_of(), set()
+    for count in range(stride, 10_000, stride):
+        clear()
+        process = FORK.Process(target=stop_at, args=(count, [stage, "smoke"], "ended"))
+        process.start()
+        process.join()
+        codes.add(process.exitcode)
+        assert main([stage, "smoke"]) == 0
+        assert bytes_of() == expected
+        if Path("ended").exists():
+            break
+    assert codes == {0, 75}
+
+
+def test_an_arms_run_names_the_command_that_does_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    arm = "  a: {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke}, arms: {one: {}}}\n"
+    (project / "params.yaml").write_text(SMOKE.replace("ablations: {}\n", f"ablations:\n{arm}"))
+    starts: list[tracking.Start] = []
+
+    def opened(start: tracking.Start, **_: object) -> None:
+        starts.append(start)
+        raise Refused("here", "ends", "", "")
+
+    monkeypatch.setattr(tracking, "open_run", opened)
+    main(["ablation", "a", "--only", "one-seed1"])
+    assert (starts[0].stage, starts[0].name) == ("arm", "a-one-seed1")
+    assert starts[0].tags["mlflow.source.name"] == "python -m pipelines ablation a --only one-seed1"
