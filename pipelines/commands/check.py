@@ -59,7 +59,7 @@ def check(name: str, params: Params) -> Iterator[str]:
 
 def check_published(folder: Path, where: str) -> None:
     """Raise BadInput or SourceUnreachable unless the folder holds an ELECTRA's settings and a tokenizer."""
-    from electra.nn.weights import read_config  # torch takes seconds, and nothing else here needs it
+    from electra.nn.huggingface import read_config  # torch takes seconds, and nothing else here needs it
 
     read_config(require_folder(folder, where))
     wordpiece.load(folder)

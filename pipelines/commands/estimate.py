@@ -16,8 +16,9 @@ from electra.devices import default_device
 from electra.errors import UserError
 from electra.files import read_jsonl
 from electra.finetuning.runs.plan import Plan, run
-from electra.nn.scratch_init import fresh_encoder
-from electra.nn.weights import config_json, encoder_tensors, write_folder
+from electra.nn.factory import fresh_encoder
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import encoder_tensors, write_folder
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.dataloader import Feed

@@ -11,8 +11,8 @@ import torch
 from electra.errors import UserError
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
 from electra.nn.config import AnyEncoderConfig
-from electra.nn.kinds import make_encoder
-from electra.nn.weights import read_config
+from electra.nn.factory import make_encoder
+from electra.nn.huggingface import read_config
 from electra.pretraining.flops import encoder_flops
 from pipelines.commands.budget import CONTEXT, PEAKS, REACHED, hours, vocabulary
 from pipelines.commands.new.columns import records

@@ -41,7 +41,7 @@ DEPS = {
     "tasks": (*TEXT, *LABELS, *_sources("glue.py", "own.py", "squad.py"), *_stages("tasks")),
     "tokens": ("electra/data", "electra/seeds.py", *_stages("tokens")),
     "pretrain": (*PRETRAINING, *_stages("pretrain")),
-    "published": (*NETWORKS[:1], *TOKENIZER, *_stages("published")),
+    "published": (*NETWORKS, *TOKENIZER, *_stages("published")),
     "glue": (*FINETUNING, *_stages("baselines", "glue")),
     "squad": (*FINETUNING, *_stages("baselines", "glue", "squad")),
     "ablation": (*dict.fromkeys((*PRETRAINING, *FINETUNING)), *_stages("ablation", "arms", "pretrain")),

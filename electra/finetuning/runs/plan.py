@@ -17,7 +17,7 @@ from electra.finetuning.runs.job import MODEL, Job, splits_of
 from electra.finetuning.runs.solve import Record, Solved, solve
 from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task, find
-from electra.nn.weights import read_config, verify_folder
+from electra.nn.huggingface import read_config, verify_folder
 from electra.storage import manifest
 from electra.storage.fingerprint import Code
 from electra.storage.manifest import sha256_once, write_manifest

@@ -21,8 +21,8 @@ from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import FinetuneConfig, SquadConfig
 from electra.finetuning.training import Training, count_steps, read_outputs, train
 from electra.nn.encoder import Encoder
-from electra.nn.scratch_init import add_fresh_layers, fresh_encoder
-from electra.nn.weights import load_encoder, read_config, trained_positions
+from electra.nn.factory import add_fresh_layers, fresh_encoder
+from electra.nn.huggingface import load_encoder, read_config, trained_positions
 from electra.seeds import derive
 from electra.storage.tensors import read_tensors
 

@@ -11,8 +11,9 @@ from electra.data import tokenizer as tokenizers
 from electra.files import write_jsonl
 from electra.finetuning.tasks import GLUE
 from electra.nn.config import EncoderConfig, ModernConfig
-from electra.nn.scratch_init import fresh_encoder
-from electra.nn.weights import config_json, encoder_tensors, write_folder
+from electra.nn.factory import fresh_encoder
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import encoder_tensors, write_folder
 
 WORDS = [
     "red",

@@ -26,8 +26,8 @@ from electra.finetuning.task_registry import TAGGING
 from electra.finetuning.tasks import FACTS, GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
 from electra.finetuning.training import read_outputs
 from electra.finetuning.unpadded import hidden
-from electra.nn.scratch_init import add_fresh_layers
-from electra.nn.weights import FILES, load_encoder
+from electra.nn.factory import add_fresh_layers
+from electra.nn.huggingface import FILES, load_encoder
 from electra.storage.tensors import read_tensors, write_tensors
 from tests.conftest import each_with_some, harm
 

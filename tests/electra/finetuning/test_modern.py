@@ -21,10 +21,9 @@ from electra.finetuning.task_registry import TAGGING
 from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig
 from electra.finetuning.training import optimizer_for, read_outputs
 from electra.finetuning.unpadded import hidden
-from electra.nn.kinds import initialise, make_encoder
-from electra.nn.pretrained import architecture, network_tensors
-from electra.nn.scratch_init import add_fresh_layers
-from electra.nn.weights import TOKENIZER_FILES, config_json, load_encoder, write_folder
+from electra.nn.factory import add_fresh_layers, initialise, make_encoder
+from electra.nn.hf_names import architecture_of, config_json
+from electra.nn.huggingface import TOKENIZER_FILES, load_encoder, network_tensors, write_folder
 from electra.pretraining.networks import Discriminator, Generator
 
 from . import test_unpadded as unpadded
@@ -170,7 +169,7 @@ def test_the_library_reads_its_folders(modern_model, tokenizer, tmp_path):
     for name, kind in (("discriminator", Discriminator), ("generator", Generator)):
         network = kind(make_encoder(MODERN, tokenizer.vocab_size))
         initialise(network, MODERN)
-        settings = config_json(MODERN, tokenizer.vocab_size, architecture(network.head))
+        settings = config_json(MODERN, tokenizer.vocab_size, architecture_of(network.head))
         write_folder(tmp_path / name, network_tensors(network.encoder, network.head), settings, files, "")
         assert electra.load(tmp_path / name).kind == name
     judged = electra.load(tmp_path / "discriminator").replaced(texts)

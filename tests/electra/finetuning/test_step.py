@@ -17,7 +17,7 @@ from electra.finetuning.tagging import Tagger
 from electra.finetuning.task_registry import TAGGING
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
 from electra.finetuning.training import train
-from electra.nn.weights import load_encoder
+from electra.nn.huggingface import load_encoder
 from tests.electra.helpers import Failing, Rerun
 
 from .conftest import glue_rows, squad_rows

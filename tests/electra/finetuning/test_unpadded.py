@@ -11,8 +11,8 @@ from electra.finetuning.tasks import GLUE
 from electra.finetuning.unpadded import compared_hidden, first_hidden, hidden, pooled_hidden
 from electra.nn import varlen
 from electra.nn.config import ModernConfig
-from electra.nn.scratch_init import fresh_encoder
-from electra.nn.weights import load_encoder
+from electra.nn.factory import fresh_encoder
+from electra.nn.huggingface import load_encoder
 from tests.electra.nn.test_varlen import by_rows
 
 from .conftest import glue_rows, padded

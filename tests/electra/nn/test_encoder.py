@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from electra.errors import BadInput
 from electra.files import write_json
 from electra.nn.config import EncoderConfig
-from electra.nn.encoder import Encoder, initialise
-from electra.nn.weights import config_json, read_config
+from electra.nn.encoder import Encoder, View, initialise
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import read_config
 from electra.pretraining.networks import Discriminator, Generator
 
 SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 1024, "embedding": 128}
@@ -72,10 +73,13 @@ def test_a_stream_in_bfloat16_doubles_the_error_of_products_in_bfloat16():
             part.weight.data *= 4
     ids = torch.randint(0, 40, (8, 32))
 
+    def attended(attention, hidden):
+        return attention.out(attention.context(attention.qkv(hidden), View(None)))
+
     def stream_in_fp32():
         hidden = encoder.embeddings(ids, torch.zeros_like(ids))
         for layer in encoder.layers:
-            hidden = layer.attention_norm(hidden + layer.attention(hidden, None).float())
+            hidden = layer.attention_norm(hidden + attended(layer.attention, hidden).float())
             hidden = layer.ffn_norm(hidden + layer.contract(F.gelu(layer.expand(hidden))).float())
         return hidden
 

@@ -10,10 +10,11 @@ import transformers
 from electra.config import build
 from electra.errors import BadConfig, BadInput
 from electra.nn.config import ModernConfig
-from electra.nn.kinds import initialise, make_encoder
-from electra.nn.modern import turn
-from electra.nn.pretrained import load_networks, network_tensors
-from electra.nn.weights import config_json, encoder_tensors, load_encoder, read_config
+from electra.nn.encoder import View, initialise
+from electra.nn.factory import make_encoder
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import encoder_tensors, load_encoder, load_networks, network_tensors, read_config
+from electra.nn.modern import apply_rotary
 from electra.pretraining.model import Pretraining
 from electra.pretraining.networks import Discriminator, Generator
 from electra.pretraining.objectives import masked_token_loss
@@ -159,7 +160,7 @@ def test_scores_of_turned_vectors_depend_on_their_distance_alone():
     torch.manual_seed(0)
     query, key = torch.randn(1, 1, 1, 1, 8).expand(1, 12, 1, 1, 8), torch.randn(1, 1, 1, 1, 8).expand(1, 12, 1, 1, 8)
     angle = torch.arange(12)[:, None] / 100.0 ** (torch.arange(0, 8, 2) / 8)
-    turned = [turn(each, angle.cos(), angle.sin())[0, :, 0, 0] for each in (query, key)]
+    turned = [apply_rotary(each, View(None, angle.cos(), angle.sin()))[0, :, 0, 0] for each in (query, key)]
     scores = turned[0] @ turned[1].T
     for distance in range(-11, 12):
         line = scores.diagonal(distance)

@@ -6,8 +6,8 @@ import transformers
 
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder, initialise
-from electra.nn.pretrained import network_tensors
-from electra.nn.weights import config_json, encoder_tensors, load_encoder_tensors
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import encoder_tensors, load_encoder_tensors, network_tensors
 from electra.pretraining.networks import Discriminator, Generator
 from electra.pretraining.objectives import masked_token_loss, replaced_token_losses
 

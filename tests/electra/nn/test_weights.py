@@ -10,9 +10,17 @@ import transformers
 from electra.errors import BadInput, CorruptFile
 from electra.files import sha256_file
 from electra.nn.encoder import difference
-from electra.nn.pretrained import architecture, extra_tensors, load_networks, network_tensors
+from electra.nn.hf_names import architecture_of, config_json
+from electra.nn.huggingface import (
+    encoder_tensors,
+    extra_tensors,
+    load_encoder,
+    load_networks,
+    network_tensors,
+    verify_folder,
+    write_folder,
+)
 from electra.nn.token_heads import ReplacedTokenHead
-from electra.nn.weights import config_json, encoder_tensors, load_encoder, verify_folder, write_folder
 from electra.pretraining.model import Pretraining
 from electra.storage.tensors import read_tensors, write_tensors
 from tests.electra.helpers import SPECIAL, VOCAB, config
@@ -22,7 +30,7 @@ def export(model, folder):
     encoder, extras = model.discriminator.encoder, model.extras()
     parts = {"encoder": (encoder_tensors(encoder, ""), config_json(encoder.config, VOCAB, "ElectraModel"))}
     for name, (part, head) in model.networks().items():
-        parts[name] = network_tensors(part, head), config_json(part.config, VOCAB, architecture(head))
+        parts[name] = network_tensors(part, head), config_json(part.config, VOCAB, architecture_of(head))
     for name, (tensors, settings) in parts.items():
         beside = extra_tensors(model.networks()[name][0], extras.get(name, {})) if name != "encoder" else {}
         write_folder(folder / name, tensors, settings, {}, "# card\n", beside=beside, model="test", part=name)

@@ -19,7 +19,7 @@ from electra.finetuning.runs.job import MODEL
 from electra.finetuning.runs.plan import Plan, finished, run
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
-from electra.nn.weights import load_encoder
+from electra.nn.huggingface import load_encoder
 from electra.storage.manifest import MANIFEST
 
 CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, seeds=(1,))

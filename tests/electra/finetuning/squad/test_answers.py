@@ -10,7 +10,7 @@ from electra.finetuning.squad.answers import Answers, candidates, choose, mean
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode
 from electra.finetuning.tasks import SquadConfig
-from electra.nn.weights import load_encoder
+from electra.nn.huggingface import load_encoder
 
 from ..conftest import padded
 
