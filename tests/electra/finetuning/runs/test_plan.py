@@ -89,10 +89,10 @@ def test_fresh_layers_go_on_top_of_both_arms_encoders_and_of_what_a_started_task
 def test_the_same_job_leaves_the_same_bytes(task_rows, model, tmp_path):
     for task, config in (("mrpc", CONFIG), ("squad2", SQUAD)):
         folders = []
-        for name in ("one", "two"):
-            for job in Plan(task, config, rows=task_rows / task, model=model, state=tmp_path / name).jobs():
+        for state in (tmp_path / "one" / task, tmp_path / "two" / task):
+            for job in Plan(task, config, rows=task_rows / task, model=model, state=state).jobs():
                 run(job)
-            folders.append(bytes_of(tmp_path / name / task))
+            folders.append(bytes_of(state))
         assert folders[0] == folders[1]
         pretrained, scratch = (raw for name, raw in folders[0].items() if name.endswith("score.json"))
         assert pretrained != scratch
@@ -122,14 +122,6 @@ def test_half_the_precision_gives_much_the_same_losses(task, task_rows, model, t
     assert found["fp32"] != found["bf16"] and found["bf16"] == pytest.approx(found["fp32"], rel=0.05)
 
 
-def test_seeds_differ(task_rows, model, tmp_path):
-    config = dataclasses.replace(CONFIG, seeds=(1, 2), arms=("pretrained",))
-    first, second = (
-        run(job) for job in Plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path).jobs()
-    )
-    assert first["loss"] != second["loss"]
-
-
 def test_the_number_of_workers_bears_on_no_result(task_rows, model, tmp_path):
     for workers in (1, 2):
         jobs = Plan("rte", CONFIG, rows=task_rows / "rte", model=model, state=tmp_path / str(workers)).jobs()
@@ -137,7 +129,7 @@ def test_the_number_of_workers_bears_on_no_result(task_rows, model, tmp_path):
         records = run_all(jobs, workers, lambda job, record, heard=heard: heard.append(job.name))
         assert sorted(heard) == ["rte-pretrained-seed1", "rte-scratch-seed1"]
         assert [record["arm"] for record in records] == ["pretrained", "scratch"]
-    assert bytes_of(tmp_path / "1" / "rte") == bytes_of(tmp_path / "2" / "rte")
+    assert bytes_of(tmp_path / "1") == bytes_of(tmp_path / "2") != {}
 
 
 def test_a_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
