@@ -26,39 +26,8 @@ from electra.nn.hf_names import architecture_of, config_json
 from electra.nn.huggingface import TOKENIZER_FILES, load_encoder, network_tensors, write_folder
 from electra.pretraining.networks import Discriminator, Generator
 
-from . import test_unpadded as unpadded
 from .conftest import MODERN, glue_rows, padded, squad_rows
 from .test_folder import CHUNKS, CONFIG, peer, tagged_rows
-
-
-@pytest.fixture
-def examples(tokenizer):
-    return encode(glue_rows("mnli", 30, 1), GLUE["mnli"], tokenizer, 40)
-
-
-@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
-def test_hidden_states_and_gradients_equal_the_padded_encoders(modern_model, examples, rows):
-    unpadded.test_hidden_states_and_gradients_equal_the_padded_encoders(modern_model, examples, rows)
-
-
-@pytest.mark.parametrize("last", ["global", "local"])
-def test_rows_of_their_own_see_what_the_grid_lets_them_see(modern_model, examples, last, monkeypatch):
-    from_here = dataclasses.replace(MODERN, layers=4 if last == "global" else 3)
-    monkeypatch.setattr(unpadded, "load_encoder", lambda *_, **__: encoder_of(from_here))
-    unpadded.test_rows_of_their_own_see_what_the_grid_lets_them_see(modern_model, examples, [0, 1, 2, 3], monkeypatch)
-
-
-def encoder_of(config):
-    torch.manual_seed(0)
-    encoder = make_encoder(config, 1000).eval()
-    initialise(encoder, config)
-    return encoder
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("where", ["attention", "elsewhere"])
-def test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where):
-    unpadded.test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where)
 
 
 def test_each_layer_has_its_share_of_the_rate(modern_model):
@@ -71,14 +40,7 @@ def test_each_layer_has_its_share_of_the_rate(modern_model):
         for parameter in group["params"]
     }
     shares = {name: share[id(parameter)] for name, parameter in network.named_parameters()}
-    expected = {
-        "embeddings": 0.5**4,
-        "layers.0": 0.5**3,
-        "layers.2": 0.5,
-        "layers.3": 1.0,
-        "final_norm": 1.0,
-        "head": 1.0,
-    }
+    expected = {"embeddings": 0.5**4, "layers.0": 0.5**3, "layers.2": 0.5, "layers.3": 1, "final_norm": 1, "head": 1}
     for part, rate in expected.items():
         found = {value for name, value in shares.items() if part in name}
         assert found == {rate}, part
@@ -91,20 +53,9 @@ def kinds(model, tokenizer):
     rows = encode_questions(squad_rows(9, 1, impossible=True), tokenizer, length=40, stride=12, question_length=10)
     independent = dataclasses.replace(squad, head="independent")
     tagger, tags = Tagger(make(), len(CHUNKS.classes), 40), encode_tags(tokenizer)
-    yield (
-        "classes",
-        Classifier(make(), 3, 0.0),
-        GLUE["mnli"],
-        CONFIG,
-        encode(glue_rows("mnli", 9, 1), GLUE["mnli"], tokenizer, 40),
-    )
-    yield (
-        "number",
-        Classifier(make(), 0, 0.0, "max"),
-        GLUE["stsb"],
-        CONFIG,
-        encode(glue_rows("stsb", 9, 1), GLUE["stsb"], tokenizer, 40),
-    )
+    for name, task, pooling in (("classes", "mnli", "cls"), ("number", "stsb", "max")):
+        examples = encode(glue_rows(task, 9, 1), GLUE[task], tokenizer, 40)
+        yield name, Classifier(make(), len(GLUE[task].labels), 0.0, pooling), GLUE[task], CONFIG, examples
     yield "tags", tagger, CHUNKS, CONFIG, tags
     yield "spans", SpanFinder(make(), squad), SQUAD_2, squad, rows.examples
     yield "ends", SpanFinder(make(), independent), SQUAD_2, independent, rows.examples
