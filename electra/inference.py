@@ -44,8 +44,8 @@ from electra.files import encodes
 from electra.finetuning.batches import PackedBatch, stack
 from electra.finetuning.folder import Ready, is_finetuned, load_model, load_tokenizer
 from electra.finetuning.heads import Network, pooled
+from electra.finetuning.reading import kind_of
 from electra.finetuning.task_kind import Row
-from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import SquadTask, Task, Vector
 from electra.finetuning.training import read_outputs
 from electra.finetuning.unpadded import hidden

@@ -28,7 +28,7 @@ from electra.errors import BadInput
 from electra.files import dump_json, read_object
 from electra.finetuning.checkpoint_head import DO, Stored
 from electra.finetuning.heads import Network
-from electra.finetuning.task_registry import ARCHITECTURES, CLASSIFICATION, SQUAD, kind_of
+from electra.finetuning.reading import ARCHITECTURES, CLASSIFICATION, SQUAD, kind_of
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.encoder import Encoder
 from electra.nn.hf_names import config_json

@@ -11,13 +11,12 @@ import torch
 from electra.finetuning import reading
 from electra.finetuning.batches import Examples
 from electra.finetuning.heads import Network, narrow
-from electra.finetuning.reading import Split
+from electra.finetuning.reading import Split, kind_of
 from electra.finetuning.runs.job import Job, splits_of
 from electra.finetuning.squad.answers import Candidates, mean
 from electra.finetuning.squad.kind import judge as judge_squad
 from electra.finetuning.squad.windows import Reading
 from electra.finetuning.task_kind import Encoded, SplitResult
-from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import FinetuneConfig, SquadConfig
 from electra.finetuning.training import Training, count_steps, read_outputs, train
 from electra.nn.encoder import Encoder

@@ -16,13 +16,13 @@ from electra.finetuning import folder as folders
 from electra.finetuning.classification import encode
 from electra.finetuning.folder import load_model, write_model
 from electra.finetuning.heads import Classifier
+from electra.finetuning.reading import TAGGING
 from electra.finetuning.runs.job import MODEL
 from electra.finetuning.runs.plan import Plan, run
 from electra.finetuning.spans import iob2
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger
-from electra.finetuning.task_registry import TAGGING
 from electra.finetuning.tasks import FACTS, GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
 from electra.finetuning.training import read_outputs
 from electra.finetuning.unpadded import hidden

@@ -13,11 +13,11 @@ from electra.finetuning.batches import stack as examples_of
 from electra.finetuning.classification import encode
 from electra.finetuning.folder import is_finetuned, load_model, write_model
 from electra.finetuning.heads import Classifier
+from electra.finetuning.reading import TAGGING
 from electra.finetuning.runs.plan import Plan, run
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger
-from electra.finetuning.task_registry import TAGGING
 from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig
 from electra.finetuning.training import optimizer_for, read_outputs
 from electra.finetuning.unpadded import hidden
