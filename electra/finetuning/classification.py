@@ -52,7 +52,7 @@ class Classification(TaskKind):
             raise BadInput(where, f"is {row!r:.80}", 'an object with text under "id" and "a"')
         if not isinstance(row.get("b"), str | None):
             raise BadInput(where, f"has b {row['b']!r:.40}", "text or null")
-        label, do = row.get("label"), "mend or remove the row"
+        label, do = row.get("label"), "correct or remove the row"
         if labelled and task.regression:
             number = isinstance(label, int | float) and not isinstance(label, bool) and math.isfinite(label)
             if not number:

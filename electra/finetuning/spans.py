@@ -77,10 +77,10 @@ def check_row(row: Any, task: Task, where: str, *, labelled: bool) -> None:
     tags = row.get("tags")
     if not isinstance(tags, list) or len(tags) != len(words):
         found = f"{len(tags)} tags" if isinstance(tags, list) else "no tags"
-        raise BadInput(where, f"has {found} for {len(words)} words", "a tag for each word", "mend or remove the row")
+        raise BadInput(where, f"has {found} for {len(words)} words", "a tag for each word", "correct or remove the row")
     for tag in tags:
         if (fault := fault_of(tag, task.labels)) is not None:
-            raise BadInput(where, f"has the tag {shown(tag)}", fault, "mend or remove the row")
+            raise BadInput(where, f"has the tag {shown(tag)}", fault, "correct or remove the row")
 
 
 def fault_of(tag: object, kinds: Sequence[str]) -> str | None:

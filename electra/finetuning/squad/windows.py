@@ -57,7 +57,7 @@ def check_row(row: Row, task: Task, where: str, *, labelled: bool) -> None:
         found = row["context"][start : start + len(text)] if isinstance(text, str) and type(start) is int else None
         if found is None or start < 0 or found != text or not text:
             wrong = f"has the answer {text!r} at {start!r}, where the context reads {found!r}"
-            raise BadInput(where, wrong, "an answer that stands in its context", "mend or remove the row")
+            raise BadInput(where, wrong, "an answer that stands in its context", "correct or remove the row")
     if row["impossible"] == bool(row["answers"]):
         found = "no answer" if row["impossible"] is False else "answers though it is impossible"
         raise BadInput(where, f"has {found}", "answers, or impossible: true")

@@ -12,7 +12,7 @@ from electra.nn.config import ModernConfig
 from electra.nn.encoder import View, initialise
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import config_json
-from electra.nn.huggingface import load_encoder, load_networks, network_tensors, read_config
+from electra.nn.huggingface import load_encoder, load_networks, network_tensors
 from electra.nn.modern import apply_rotary
 from electra.pretraining.model import Pretraining
 from electra.pretraining.networks import Discriminator
@@ -84,37 +84,7 @@ def test_first_weights_are_spread_as_in_transformers():
     assert narrow.embeddings.tables()[0].std().item() == pytest.approx(0.02 * 0.88**2, rel=0.1)  # 0.88: what is cut off
 
 
-KINDS = {
-    "encoder": transformers.AutoModel,
-    "discriminator": transformers.AutoModelForTokenClassification,
-    "generator": transformers.AutoModelForMaskedLM,
-}
 TOKENS = {"encoder": MODERN, "objective": {"sharing": "tokens"}}
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_exported_folders_load_in_transformers_whole_and_here_again(tmp_path, name):
-    model = moved(config(**TOKENS))
-    export(model, tmp_path)
-    peer, report = KINDS[name].from_pretrained(tmp_path / name, output_loading_info=True)
-    assert type(peer).__name__.startswith("ModernBert")
-    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
-    ids = torch.randint(5, VOCAB, (2, 24), generator=torch.Generator().manual_seed(0))
-    network = getattr(model, "discriminator" if name == "encoder" else name)
-    with torch.no_grad():
-        again, states = load_encoder(tmp_path / name)(ids, ids), network.encoder(ids, ids)
-        theirs = peer.eval()(ids)
-        if name == "encoder":
-            assert torch.allclose(states, theirs.last_hidden_state, atol=1e-5)
-        elif name == "discriminator":
-            assert torch.allclose(network(ids, ids, None), theirs.logits[..., 0], atol=1e-5)
-        else:
-            ours = network(ids, ids, None, torch.arange(24).expand(2, 24))[0].view(2, 24, -1)
-            assert torch.allclose(ours, theirs.logits, atol=1e-5)
-    assert torch.allclose(again, states, atol=1e-5)
-    parts = read_config(tmp_path / name)[0]
-    if name != "generator":  # whose words are a product here, and one table in the folder
-        assert parts == network.encoder.config and torch.equal(again, states)
 
 
 def test_a_generators_folder_that_lacks_the_factors_of_its_words_is_refused(tmp_path):

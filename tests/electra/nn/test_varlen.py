@@ -19,33 +19,20 @@ CONFIGS = {
 LENGTHS = torch.tensor([5, 12, 1, 12])
 
 
-def by_rows(
-    query,
-    key,
-    value,
-    ends_q,
-    ends_k,
-    longest_q,
-    longest_k,
-    rate,
-    causal,
-    debug,
-    *,
-    window_size_left=None,
-    window_size_right=None,
-):
+def by_rows(query, key, value, ends_q, ends_k, longest_q, longest_k, *options, **reach):
     """What the operator is for, row by row; it counts neighbours from the ends of both rows."""
-    assert ends_q.dtype == ends_k.dtype == torch.int32 and not (rate or causal or debug)
-    assert window_size_left == window_size_right
+    assert ends_q.dtype == ends_k.dtype == torch.int32 and not any(options)
+    left, right = reach.get("window_size_left"), reach.get("window_size_right")
+    assert left == right
     context = torch.full_like(query, torch.nan)  # a token that no row holds would show
     queries, keys = ends_q.tolist(), ends_k.tolist()
     for at in range(len(queries) - 1):
         rows, seen = slice(*queries[at : at + 2]), slice(*keys[at : at + 2])
         assert rows.stop - rows.start <= longest_q and seen.stop - seen.start <= longest_k
         scores = torch.einsum("qad,kad->aqk", query[rows], key[seen]) / math.sqrt(query.shape[-1])
-        if window_size_left is not None:
+        if left is not None:
             places = [torch.arange(part.start - part.stop, 0) for part in (rows, seen)]
-            far = (places[0][:, None] - places[1]).abs() > window_size_left
+            far = (places[0][:, None] - places[1]).abs() > left
             scores = scores.masked_fill(far, float("-inf"))
         found = torch.einsum("aqk,kad->qad", scores.softmax(-1), value[seen])
         context = context.index_put((torch.arange(rows.start, rows.stop),), found)

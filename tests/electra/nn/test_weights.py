@@ -53,39 +53,43 @@ def exported(tmp_path):
     return model, tmp_path
 
 
-@pytest.mark.parametrize("name", ["encoder", "discriminator", "generator"])
-def test_transformers_loads_it_whole_and_agrees(exported, name):
-    model, folder = exported
-    classes = {
-        "encoder": transformers.AutoModel,
-        "discriminator": transformers.ElectraForPreTraining,
-        "generator": transformers.ElectraForMaskedLM,
-    }
+CLASSES = {
+    "bert": (transformers.ElectraModel, transformers.ElectraForPreTraining, transformers.ElectraForMaskedLM),
+    "modern": (
+        transformers.ModernBertModel,
+        transformers.ModernBertForTokenClassification,
+        transformers.ModernBertForMaskedLM,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_transformers_loads_it_whole_and_agrees_and_so_does_it_here(kind, tmp_path):
+    """Encoders to the bit; the modern generator's words are a product here, and one table in its folder."""
+    model = moved(config(**({"encoder": MODERN, "objective": {"sharing": "tokens"}} if kind == "modern" else {})))
+    export(model, tmp_path)
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    peer, report = classes[name].from_pretrained(folder / name, output_loading_info=True)
-    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
     ids = torch.randint(5, VOCAB, (2, 12), generator=torch.Generator().manual_seed(0))
-    segments = torch.zeros_like(ids)
+    segments, places = torch.zeros_like(ids), torch.arange(12).expand(2, 12)
     with torch.no_grad():
-        theirs = peer.eval()(ids)
-        if name == "encoder":
-            ours, theirs = model.discriminator.encoder(ids, segments), theirs.last_hidden_state
-        elif name == "discriminator":
-            ours, theirs = model.discriminator(ids, segments, None), theirs.logits
-        else:
-            positions = torch.arange(12).expand(2, 12)
-            ours, theirs = model.generator(ids, segments, None, positions)[0].view(2, 12, -1), theirs.logits
-    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["encoder", "discriminator"])
-def test_a_round_trip_is_bit_exact(exported, name):
-    model, folder = exported
-    loaded = load_encoder(folder / name)
-    for (key, ours), theirs in zip(
-        model.discriminator.encoder.state_dict().items(), loaded.state_dict().values(), strict=True
-    ):
-        assert torch.equal(ours, theirs), key
+        ours = {
+            "encoder": model.discriminator.encoder(ids, segments),
+            "discriminator": model.discriminator(ids, segments, None).view(2, 12, -1),
+            "generator": model.generator(ids, segments, None, places)[0].view(2, 12, -1),
+        }
+        for each, (name, expected) in zip(CLASSES[kind], ours.items(), strict=True):
+            peer, report = each.from_pretrained(tmp_path / name, output_loading_info=True)
+            assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
+            theirs = peer.eval()(ids)
+            found = theirs.last_hidden_state if name == "encoder" else theirs.logits.view(2, 12, -1)
+            torch.testing.assert_close(expected, found, atol=1e-5, rtol=1e-5)
+    for name in ("encoder", "discriminator"):
+        loaded = load_encoder(tmp_path / name)
+        assert loaded.config == model.discriminator.encoder.config
+        for (key, value), again in zip(
+            model.discriminator.encoder.state_dict().items(), loaded.state_dict().values(), strict=True
+        ):
+            assert torch.equal(value, again), key
 
 
 WHOLE = {"width": 1.0}
