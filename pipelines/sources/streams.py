@@ -116,11 +116,12 @@ def read_lines(piece: Piece) -> Iterator[tuple[int, bytes | None]]:
             raise BadInput(path, f"is damaged or cut short ({error})", f"a whole {path.suffix} file", AGAIN) from None
 
 
-def read_stream(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes | None]]:
-    """The same of what can be read only once: standard input, a pipe."""
-    start = stream.peek(LOOK)[:LOOK]
+def read_stream(stream: Any, name: str) -> Iterator[tuple[int, bytes | None]]:
+    """The same of what can be read only once: standard input, a pipe, or any other binary stream."""
+    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
+    start = buffered.peek(LOOK)[:LOOK]
     refuse_strangers(start, Path(name))
-    yield from _lines(stream, Piece(Path(name)), mark_of(start))
+    yield from _lines(buffered, Piece(Path(name)), mark_of(start))
 
 
 def refuse_strangers(start: bytes, path: Path) -> None:

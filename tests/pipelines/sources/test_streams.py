@@ -75,9 +75,9 @@ def test_half_a_character_costs_its_line_and_half_a_unit_the_file(tmp_path: Path
 
 def test_a_pipe_is_read_the_same_way() -> None:
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32"):
-        lines = list(read_stream(io.BufferedReader(io.BytesIO(TEXT.encode(encoding))), "standard input"))
+        lines = list(read_stream(io.BytesIO(TEXT.encode(encoding)), "standard input"))
         assert [line.decode() for _, line in lines] == TEXT.replace("\r\n", "\n").split("\n")
     with pytest.raises(BadInput, match="standard input: holds NUL bytes as UTF-16-LE"):
-        list(read_stream(io.BufferedReader(io.BytesIO("text\n".encode("utf-16-le"))), "standard input"))
+        list(read_stream(io.BytesIO("text\n".encode("utf-16-le")), "standard input"))
     with pytest.raises(BadInput, match="is compressed"):
-        list(read_stream(io.BufferedReader(io.BytesIO(COMPRESS[".gz"](b"text"))), "standard input"))
+        list(read_stream(io.BytesIO(COMPRESS[".gz"](b"text")), "standard input"))
