@@ -36,7 +36,7 @@ from electra.finetuning.heads import Classifier, narrow
 from electra.finetuning.tasks import GLUE, FinetuneConfig
 from electra.finetuning.training import read_outputs, train
 from electra.nn.config import EncoderConfig
-from electra.nn.weights import load_encoder
+from electra.nn.huggingface import load_encoder
 from pipelines.sources import glue
 
 TASKS = ("cola", "mrpc", "rte", "stsb")

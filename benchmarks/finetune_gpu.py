@@ -27,8 +27,9 @@ from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import PAPER_AVERAGE, FinetuneConfig
 from electra.nn.config import EncoderConfig
-from electra.nn.scratch_init import fresh_encoder
-from electra.nn.weights import config_json, encoder_tensors, write_folder
+from electra.nn.factory import fresh_encoder
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import encoder_tensors, write_folder
 from pipelines.config.params import load
 from pipelines.sources import LocalTasks
 from pipelines.stages.glue import device

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from electra.nn.pretrained import network_tensors
-from electra.nn.weights import config_json
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import network_tensors
 from electra.optim.adamw import build_optimizer, set_rate
 from electra.optim.cuda_graphs import CudaRecorder
 from electra.optim.precision import autocast

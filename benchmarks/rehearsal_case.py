@@ -6,6 +6,7 @@ non-finite, and checkpoints hold zeros. Everything else is the project's own `pr
 
 import argparse
 import ctypes
+import functools
 import json
 import os
 import sys
@@ -31,7 +32,7 @@ from electra.storage import checkpoint
 from electra.workers import run_units
 from pipelines.commands.gpu_check.resume import wait_for
 from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows
-from pipelines.config.params import load
+from pipelines.config.params import ModelConfig, load
 
 VOCAB, STEPS, SEEN = 30_522, 4 * (WARM_UP + 1), WARM_UP + 2  # SEEN: a step that neither logs, evaluates nor saves
 COUNTED = ("launch", "triton", "gemm", "h2d", "d2h", "d2d", "memset", "sync", "graph", "wrong", "illegal", "captured")
@@ -54,12 +55,18 @@ class Counters:
         return {name: now[name] - before[name] for name in now if now[name] != before[name]}
 
 
+@functools.cache
+def presets() -> dict[str, ModelConfig]:
+    """The models of params.yaml, read once."""
+    return load().models
+
+
 def config(model: str, changes: dict[str, Any]) -> ElectraConfig:
     """A preset for a few steps, with changed settings by dotted key."""
     short: dict[str, Any] = {"pretrain.steps": STEPS, "pretrain.warmup": 1, "pretrain.eval_batches": 1}
     short |= dict.fromkeys((f"pretrain.{what}_every" for what in ("log", "eval", "save")), WARM_UP + 1)
     short |= {"pretrain.threads": 1, **{f"pretrain.min_{what}_interval_minutes": 0.0 for what in ("save", "eval")}}
-    values = plain(load().models[model].electra())
+    values = plain(presets()[model].electra())
     for key, value in (short | changes).items():
         section, _, name = key.partition(".")
         values[section][name] = value

@@ -42,25 +42,29 @@ from electra.devices import default_device
 from electra.errors import BadConfig, BadDevice, BadInput, shown
 from electra.files import encodes
 from electra.finetuning.batches import PackedBatch, stack
-from electra.finetuning.folder import Ready, architecture, is_finetuned, load_model, load_tokenizer
+from electra.finetuning.folder import Ready, is_finetuned, load_model, load_tokenizer
 from electra.finetuning.heads import Network, pooled
+from electra.finetuning.reading import kind_of
 from electra.finetuning.task_kind import Row
-from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import SquadTask, Task, Vector
 from electra.finetuning.training import read_outputs
 from electra.finetuning.unpadded import hidden
-from electra.nn.config import ModernConfig
 from electra.nn.encoder import Encoder
-from electra.nn.kinds import make_encoder
-from electra.nn.pretrained import load_networks
-from electra.nn.weights import load_encoder, read_config, read_tensors, trained_positions
+from electra.nn.factory import make_encoder
+from electra.nn.hf_names import network_kind
+from electra.nn.huggingface import (
+    architecture,
+    load_encoder,
+    load_networks,
+    read_config,
+    read_tensors,
+    trained_positions,
+)
 from electra.optim.precision import Precision, PrecisionChoice
 from electra.pretraining.networks import Discriminator, Generator
 
 _TEXTS, _ROWS = 1024, 256  # read at once: memory stays bounded, however many there are
 _DO = "give the folder as it was written"
-_KINDS = {"discriminator_predictions": "discriminator", "generator_predictions": "generator"}  # by a head's tensors
-_MODERN = {"ModernBertForTokenClassification": "discriminator", "ModernBertForMaskedLM": "generator"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,10 +229,7 @@ def load(
     if is_finetuned(path):
         ready = load_model(path)
         return Model(path, "fine-tuned", ready.network, ready.tokenizer, ready.config.length, place, precision, ready)
-    heads = {name.partition(".")[0] for name in read_tensors(path)}
-    kind: Any = next((kind for name, kind in _KINDS.items() if name in heads), "encoder")
-    if isinstance(config, ModernConfig):
-        kind = _MODERN.get(architecture(path), "encoder")
+    kind = network_kind(read_tensors(path), architecture(path))
     network: nn.Module
     if kind == "encoder":
         network = encoder = load_encoder(path, dropout=0.0)

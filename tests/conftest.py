@@ -166,6 +166,29 @@ def files_of(folder: Path | str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
+def each_with_some(files: list[str], harms: list[str]) -> list[tuple[str, str]]:
+    """Pairs in which every file meets three harms at least, and every harm some file: not all with all."""
+    count = max(3, -(-len(harms) // len(files)))
+    return [
+        (file, harms[(place * count + more) % len(harms)]) for place, file in enumerate(files) for more in range(count)
+    ]
+
+
+def harm(path: Path, how: str) -> None:
+    """Damage a file: `flipped` in one bit, `cut`, a `link`, a `folder`, `missing`."""
+    data = path.read_bytes()
+    path.unlink()
+    if how == "flipped":
+        path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+    elif how == "cut":
+        path.write_bytes(data[:-2])
+    elif how == "link":
+        (path.parent.parent / "target").write_bytes(data)
+        path.symlink_to(path.parent.parent / "target")
+    elif how == "folder":
+        path.mkdir()
+
+
 @contextlib.contextmanager
 def largest_file(size: int) -> Iterator[None]:
     """A disk that is full as soon as a file has so many bytes: the kernel's own refusal."""

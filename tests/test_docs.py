@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from electra.config import merge, plain
 from electra.files import read_json
 from electra.finetuning.tasks import GLUE
-from electra.nn.weights import config_json
+from electra.nn.hf_names import config_json
 from electra.pretraining.phases import phases_of
 from pipelines.cli import parser
 from pipelines.commands.estimate import PEAKS, PUBLISHED_VOCABULARY, finetuning, pretraining

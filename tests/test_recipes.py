@@ -78,8 +78,9 @@ def test_own_text_to_a_model_that_transformers_loads(tmp_path: Path) -> None:
 def test_own_task_to_predictions_and_a_model_that_transformers_loads(tmp_path: Path) -> None:
     from electra.data import tokenizer as tokenizers
     from electra.nn.config import EncoderConfig
-    from electra.nn.scratch_init import fresh_encoder
-    from electra.nn.weights import config_json, encoder_tensors, write_folder
+    from electra.nn.factory import fresh_encoder
+    from electra.nn.hf_names import config_json
+    from electra.nn.huggingface import encoder_tensors, write_folder
 
     folder = tmp_path / "project"
     words = [*tokenizers.SPECIALS, "the", "day", "was", "and", "host", ".", *WORDS["good"], *WORDS["bad"]]

@@ -69,10 +69,14 @@ _LONG_TAGS = (  # of HTML and of wikis; what else stands between < and > may be 
     "|script|section|select|small|source|span|strike|strong|style|sub|summary|sup|svg|syntaxhighlight|table|tbody|td|template"
     "|textarea|tfoot|th|thead|time|timeline|title|tr|tt|ul|var|video|wbr"
 )
-_TAG = rf"</?(?:[abipqsu]|{_LONG_TAGS})(?:\s+[\w:-]+\s*=[^<>\n]{{0,200}})?\s*/?>|</?(?:{_LONG_TAGS})\s[^<>\n]{{0,200}}>"
+_TAG = (
+    rf"<(?=/?[a-z])/?(?:(?:[abipqsu]|{_LONG_TAGS})(?:\s+[\w:-]+\s*=[^<>\n]{{0,200}}+)?\s*+/?>"
+    rf"|(?:{_LONG_TAGS})\s[^<>\n]{{0,200}}>)"
+)
+_TAGS = re.compile(_TAG, re.IGNORECASE)
+_COMMENT = re.compile(r"<!--.*?(?:(-->)|$)", re.MULTILINE)  # an unclosed one, too: else each would be looked at again
 _MARKUP: list[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     # what a text without it need not be searched for, the pattern, and what stands in its place
-    ("<", re.compile(rf"<!--.*?-->|{_TAG}", re.IGNORECASE), " "),
     (
         "&",
         re.compile(r"&(?:nbsp|amp|quot|apos|lt|gt|ndash|mdash|#\d{2,5}|#x[0-9A-Fa-f]{2,5});"),
@@ -81,17 +85,29 @@ _MARKUP: list[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]]
     ("_", re.compile(r"formula_\d+|codice_\d+"), " "),
     ("[", re.compile(r"\[(?:citation needed|edit|\d{1,3})\]"), ""),
     ("", re.compile(r"\{\{[^{}\n]*\}\}|\[\[|\]\]|''+"), ""),
-    ("(", re.compile(r"\(\s*[;,\s]*\)"), ""),
+    ("(", re.compile(r"\([;,\s]*+\)"), ""),
     (" ", re.compile(r" ([,.;:])(?=\s|$)"), r"\1"),
 ]
 
 
-_MARKED_UP = re.compile(rf"{_TAG}|{_MARKUP[1][1].pattern}", re.IGNORECASE)
+_MARKED_UP = re.compile(rf"{_TAG}|{_MARKUP[0][1].pattern}", re.IGNORECASE)
 
 
 def looks_marked_up(text: str) -> bool:
     """Whether a text holds a tag or an entity of HTML, which `markup: true` removes and decodes."""
     return ("<" in text or "&" in text) and _MARKED_UP.search(text) is not None
+
+
+def _without_tags(text: str) -> tuple[str, int]:
+    """The text with a space for each comment and each tag, and how many there were."""
+    parts, start = [], 0
+    for comment in _COMMENT.finditer(text):
+        if comment[1]:
+            parts.append(text[start : comment.start()])
+            start = comment.end()
+    parts.append(text[start:])
+    plain = [_TAGS.subn(" ", part) for part in parts]
+    return " ".join(part for part, _ in plain), len(parts) - 1 + sum(count for _, count in plain)
 
 
 def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
@@ -102,6 +118,9 @@ def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
     """
     text = _LINE_ENDS.sub("\n", text)
     if config.markup:  # first: an entity may stand for a character that what follows changes
+        if "<" in text:
+            text, changed = _without_tags(text)
+            counts["changed_markup"] += changed
         for sign, pattern, instead in _MARKUP:
             if sign in text:
                 text, changed = pattern.subn(instead, text)

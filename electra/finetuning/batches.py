@@ -83,8 +83,8 @@ class Examples:
     ) -> PackedBatch:
         """The rows with these numbers, by one gather, in a grid of at least `longest` columns.
 
-        With `places` batches of equal shapes lie at one place, where what is recorded finds them: each takes
-        the place of the one before it.
+        With `places` batches of equal shapes have the same memory, which recorded work reads: each overwrites the one
+        before it.
         """
         length_B = self.length_N[rows_B]
         first_B = np.cumsum(length_B) - length_B
@@ -95,32 +95,26 @@ class Examples:
         cell_P = row_P * longest + positions_P
         token_C = np.repeat(first_B, longest)
         token_C[cell_P] = np.arange(len(cell_P))
-        full = len(cell_P) == len(token_C) and places is None
-        ends = np.append(first_B, len(row_P)).astype(np.int32)
-        ids_P = self.ids_S[source_P].astype(np.int64)
-        segments_P = (positions_P >= self.second_N[rows_B][row_P]).astype(np.int64)
+        arrays: dict[str, NDArray[Any]] = {
+            "ids_P": self.ids_S[source_P].astype(np.int64),
+            "segments_P": (positions_P >= self.second_N[rows_B][row_P]).astype(np.int64),
+            "positions_P": positions_P,
+            "row_P": row_P,
+            "first_B": first_B,
+            "ends": np.append(first_B, len(row_P)).astype(np.int32),
+            "cell_P": cell_P,
+            "token_C": token_C,
+        }
+        if len(cell_P) < len(token_C) or places is not None:
+            arrays["real_BT"] = np.arange(longest) < length_B[:, None]
         targets = {
             name: values[rows_B] if len(values) == len(self) else values[source_P]
             for name, values in self.targets.items()
         }
-        arrays = [ids_P, segments_P, positions_P, row_P, first_B, ends, cell_P, token_C, *targets.values()]
-        arrays = arrays if full else [*arrays, np.arange(longest) < length_B[:, None]]
-        ids, segments, positions, row, first, ends_, cell, token, *values = _to_device(
-            arrays, torch.device(device), places
-        )
-        return PackedBatch(
-            ids_P=ids,
-            segments_P=segments,
-            positions_P=positions,
-            row_P=row,
-            first_B=first,
-            ends=ends_,
-            longest=longest,
-            cell_P=cell,
-            token_C=token,
-            real_BT=None if full else values.pop(),
-            targets=dict(zip(targets, values, strict=True)),
-        )
+        tensors = _to_device([*arrays.values(), *targets.values()], torch.device(device), places)
+        own = dict(zip(arrays, tensors, strict=False))
+        asked = dict(zip(targets, tensors[len(arrays) :], strict=True))
+        return PackedBatch(**{"real_BT": None} | own, longest=longest, targets=asked)  # type: ignore[arg-type]
 
 
 def _to_device(

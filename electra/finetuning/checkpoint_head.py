@@ -7,7 +7,6 @@ from typing import Any
 from torch import nn
 
 from electra.errors import BadInput
-from electra.nn.config import ModernConfig
 from electra.nn.encoder import Encoder
 from electra.storage.tensors import Tensors, fill, read_tensors, require_fit
 
@@ -35,11 +34,6 @@ class Stored:
     config: dict[str, Any]  # config.json
     task_json: dict[str, Any]  # task.json; nothing in a folder that others have fine-tuned
     heads: Tensors  # what model.safetensors holds beside the encoder
-
-    @property
-    def modern(self) -> bool:
-        """Whether the encoder is a modern one: transformers' heads on it are others than ours."""
-        return isinstance(self.encoder.config, ModernConfig)
 
     def beside(self, name: str) -> Tensors:
         """The tensors of another file of the folder."""

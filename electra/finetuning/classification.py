@@ -25,9 +25,9 @@ from electra.finetuning.labels import read_label
 from electra.finetuning.metrics import score
 from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind, require_texts
 from electra.finetuning.tasks import FinetuneConfig, Layers, Pooling, Task
-from electra.nn.config import AnyEncoderConfig, ModernConfig
+from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
-from electra.nn.weights import POOLED, TASK
+from electra.nn.huggingface import POOLED, TASK
 
 
 class Classification(TaskKind):
@@ -107,7 +107,7 @@ class Classification(TaskKind):
         outputs = named_outputs(task.labels or ("score",))
         outputs["problem_type"] = "regression" if task.regression else "single_label_classification"
         scale, shape = task.scale if task.regression else 1.0, network.encoder.config
-        if (network.pooling, network.layers) == ("cls", "last") and not isinstance(shape, ModernConfig):
+        if (network.pooling, network.layers) == ("cls", "last") and shape.stock_heads:
             head = network.dense_tensors(scale, shape.hidden)
             return Exported(self.architecture, task_json, outputs, head)
         extra = {"pooling": network.pooling} | ({} if network.layers == "last" else {"head_layers": network.layers})
@@ -122,7 +122,7 @@ class Classification(TaskKind):
             if found not in get_args(known):
                 expected = f"one of {', '.join(get_args(known))}"
                 raise BadInput(stored.folder / TASK, f"has {key} {found!r:.40}", expected, DO)
-        published = (pooling, layers) == ("cls", "last") and not stored.modern
+        published = (pooling, layers) == ("cls", "last") and stored.encoder.config.stock_heads
         heads = stored.heads | ({} if published else stored.beside(POOLED))
         bias = heads.get("classifier.dense.bias")
         units = stored.encoder.config.hidden if published or bias is None else bias.numel()

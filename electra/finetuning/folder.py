@@ -28,14 +28,14 @@ from electra.errors import BadInput
 from electra.files import dump_json, read_object
 from electra.finetuning.checkpoint_head import DO, Stored
 from electra.finetuning.heads import Network
-from electra.finetuning.task_registry import ARCHITECTURES, CLASSIFICATION, SQUAD, kind_of
+from electra.finetuning.reading import ARCHITECTURES, CLASSIFICATION, SQUAD, kind_of
 from electra.finetuning.tasks import FinetuneConfig, Task
-from electra.nn.config import ModernConfig
 from electra.nn.encoder import Encoder
-from electra.nn.weights import (
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import (
     TASK,
     TOKENIZER_FILES,
-    config_json,
+    architecture,
     encoder_tensors,
     head_tensors,
     load_encoder,
@@ -83,12 +83,6 @@ def _is_tuned_modernbert(folder: Path) -> bool:
     return tagged or name in {"SequenceClassification", "QuestionAnswering", "MultipleChoice"}
 
 
-def architecture(folder: Path) -> str:
-    """The class of transformers that a folder's config.json names first, or nothing."""
-    names = read_object(folder / "config.json").get("architectures")
-    return str(names[0]) if isinstance(names, list) and names else ""
-
-
 def load_tokenizer(folder: Path, encoder: Encoder) -> Tokenizer:
     """The folder's tokenizer, which may have no piece that the encoder has no vector for."""
     tokenizer = tokenizers.load(folder)
@@ -107,7 +101,7 @@ def load_model(folder: Path) -> Ready:
     encoder = load_encoder(folder, dropout=0.0)
     heads = head_tensors(read_tensors(folder))
     values, ours = read_object(folder / "config.json"), (folder / TASK).is_file()
-    if isinstance(encoder.config, ModernConfig) and not ours:
+    if not (encoder.config.stock_heads or ours):
         found, expected = f"is a {architecture(folder)} of transformers", "a ModernBERT that was fine-tuned here"
         raise BadInput(folder, found, expected, "fine-tune its encoder here: other heads are not read")
     task_json = read_object(folder / TASK) if ours else {}

@@ -27,9 +27,9 @@ from electra.finetuning.spans import bioes, check_row, iob2, spans, tag_scores
 from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.finetuning.unpadded import hidden
-from electra.nn.config import AnyEncoderConfig, ModernConfig
+from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
-from electra.nn.weights import POOLED
+from electra.nn.huggingface import POOLED
 
 
 class Tagging(TaskKind):
@@ -116,16 +116,16 @@ class Tagging(TaskKind):
     def export(self, network: Any, task: Task, config: FinetuneConfig) -> Exported:
         head = {f"classifier.{kind}": value for kind, value in network.head.state_dict().items()}
         task_json, outputs = {"task": dataclasses.asdict(task)}, named_outputs(task.classes)
-        if isinstance(network.encoder.config, ModernConfig):
+        if not network.encoder.config.stock_heads:
             return Exported("ElectraModel", task_json, outputs, beside={POOLED: head})
         types = network.encoder.embeddings.token_type.weight.detach()  # stock models are fed segment 0, and we feed 1
         segments = {"electra.embeddings.token_type_embeddings.weight": types[1:2].expand_as(types)}
         return Exported(self.architecture, task_json, outputs, head | segments)
 
     def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
-        tagger = Tagger(stored.encoder, len(task.classes), stored.length)
-        stored.fill({"classifier": tagger.head}, stored.heads | (stored.beside(POOLED) if stored.modern else {}))
-        if not stored.modern:
+        tagger, stock = Tagger(stored.encoder, len(task.classes), stored.length), stored.encoder.config.stock_heads
+        stored.fill({"classifier": tagger.head}, stored.heads | ({} if stock else stored.beside(POOLED)))
+        if stock:
             with torch.no_grad():
                 types = stored.encoder.embeddings.token_type.weight
                 types[1] = types[0]

@@ -1,4 +1,4 @@
-"""What differs between kinds of task (texts, words, questions about a context): one object each, which says it all.
+"""The interface of a kind of task (texts, words, questions about a context): one object each.
 
     rows      columns, row, check_row          what is asked -> checked rows
     arrays    encode                           rows -> Encoded
@@ -6,7 +6,7 @@
     outputs   judge, answers                   outputs -> scores and files of predictions; or what `predict` prints
     files     export, restore, score           Hugging Face folders, and predictions as they are handed in
 
-`kind_of` (kind_of.py) is the one place that tells kinds apart.
+`kind_of` (reading.py) is the one place that decides between them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

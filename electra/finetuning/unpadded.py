@@ -19,17 +19,16 @@ from electra.finetuning.batches import PackedBatch
 from electra.finetuning.tasks import Layers
 from electra.nn import varlen
 from electra.nn.dropout import dropout
-from electra.nn.encoder import Encoder, Layer
-from electra.nn.modern import ModernEmbeddings, ModernEncoder, ModernLayer, View, turn
+from electra.nn.encoder import Block, Encoder, View
 
 
 def hidden(encoder: Encoder, batch: PackedBatch, layers: Layers = "last") -> Tensor:
     """The last hidden state of every token (P, H); of `all` layers, the embeddings first, end to end (P, (L + 1) H)."""
-    states = [_embed(encoder, batch)]
-    for layer, sight in _layers(encoder, batch):
-        after_PH = _layer(layer, states[-1], batch, sight)
+    states = [encoder.project(encoder.embeddings(batch.ids_P, batch.segments_P, batch.positions_P))]
+    for layer, view in _layers(encoder, batch):
+        after_PH = _layer(layer, states[-1], batch, view)
         states = [*states, after_PH] if layers == "all" else [after_PH]
-    states[-1] = _end(encoder, states[-1])
+    states[-1] = encoder.final_norm(states[-1])
     return torch.cat(states, 1) if layers == "all" else states[0]
 
 
@@ -39,41 +38,36 @@ def first_hidden(encoder: Encoder, batch: PackedBatch) -> Tensor:
     The last layer then asks one query of all keys, and its feed-forward sees one position: of four layers, a fifth of
     the work is spared.
     """
-    hidden_PH = _embed(encoder, batch)
-    *lower, (last, sight) = _layers(encoder, batch)
+    hidden_PH = encoder.project(encoder.embeddings(batch.ids_P, batch.segments_P, batch.positions_P))
+    *lower, (last, view) = _layers(encoder, batch)
     for layer, its in lower:
         hidden_PH = _layer(layer, hidden_PH, batch, its)
-    attention, seen = last.attention, _seen(sight)
-    by_rows = isinstance(seen, varlen.PackedRows)
-    if by_rows and seen.reach is not None:  # the kernel would take a single query for its row's last token
-        return _end(encoder, _layer(last, hidden_PH, batch, sight).index_select(0, batch.first_B))
+    attention, seen = last.attention, view.seen
+    if isinstance(seen, varlen.PackedRows) and seen.reach is not None:  # a single query would be its row's last token
+        return encoder.final_norm(_layer(last, hidden_PH, batch, view).index_select(0, batch.first_B))  # type: ignore[no-any-return]
     size = hidden_PH.shape[1]
     weight, bias = attention.qkv.weight, attention.qkv.bias
     query_bias, both_bias = (None, None) if bias is None else (bias[:size], bias[size:])
-    first_BH, read_PH = hidden_PH.index_select(0, batch.first_B), hidden_PH
+    first_BH, read_PH = hidden_PH.index_select(0, batch.first_B), last.attention_input(hidden_PH)
     heads = (attention.heads, size // attention.heads)
-    if isinstance(last, ModernLayer):
-        read_PH = last.attention_norm(hidden_PH)
-    query_BH = F.linear(read_PH.index_select(0, batch.first_B), weight[:size], query_bias)
-    query = query_BH.view(len(batch), 1, *heads).transpose(1, 2)
+    query_BH = F.linear(read_PH.index_select(0, batch.first_B), weight[:size], query_bias)  # position 0 is not rotated
     both_PX = F.linear(read_PH, weight[size:], both_bias)
-    if by_rows:
+    if isinstance(seen, varlen.PackedRows):
         single = varlen.PackedRows(torch.arange(len(batch) + 1, dtype=torch.int32, device=seen.ends.device), 1)
         key, value = both_PX.view(-1, 2, *heads).unbind(1)
-        if isinstance(last, ModernLayer):  # the first position is not turned
-            (key,) = turn(key[None], sight.cos_TD, sight.sin_TD)
+        (key,) = attention.rotated(key[None], view)
         rate = attention.dropout if encoder.training else 0.0
         context = varlen.attend(query_BH.view(len(batch), *heads), key, value, single, seen, rate)
-        return _end(encoder, _after(last, first_BH, context.flatten(1)))
+        return encoder.final_norm(last.after(first_BH, context.flatten(1)))  # type: ignore[no-any-return]
+    query = query_BH.view(len(batch), 1, *heads).transpose(1, 2)
     both_BT2H = _Spread.apply(both_PX, batch)  # type: ignore[no-untyped-call]
     key, value = both_BT2H.view(len(batch), -1, 2, *heads).permute(2, 0, 3, 1, 4)
-    if isinstance(last, ModernLayer):
-        key = turn(key.transpose(1, 2), sight.cos_TD, sight.sin_TD).transpose(1, 2)
+    key = attention.rotated(key.transpose(1, 2), view).transpose(1, 2)
     scores = (query @ key.transpose(-2, -1)) / math.sqrt(heads[1])
     if seen is not None:
         scores = scores.masked_fill(~seen[:, :, :1], float("-inf"))
     context = dropout(scores.softmax(-1), attention.dropout, encoder.training) @ value
-    return _end(encoder, _after(last, first_BH, context.reshape(len(batch), size)))
+    return encoder.final_norm(last.after(first_BH, context.reshape(len(batch), size)))  # type: ignore[no-any-return]
 
 
 def pooled_hidden(hidden_PH: Tensor, batch: PackedBatch, pooling: Literal["mean", "max"]) -> Tensor:
@@ -102,54 +96,21 @@ def compared_hidden(hidden_PH: Tensor, batch: PackedBatch) -> Tensor:
     return torch.cat([u_BH, v_BH, (u_BH - v_BH).abs(), u_BH * v_BH], 1)
 
 
-def _embed(encoder: Encoder, batch: PackedBatch) -> Tensor:
-    block = encoder.embeddings
-    if isinstance(block, ModernEmbeddings):
-        return block.finish(F.embedding(batch.ids_P, block.words()))
-    word_VE, position_PE = block.tables()
-    embedded = F.embedding(batch.ids_P, word_VE) + block.token_type(batch.segments_P)
-    embedded = block.norm(embedded + F.embedding(batch.positions_P, position_PE))
-    hidden_PH: Tensor = encoder.project(dropout(embedded, block.dropout, block.training))
-    return hidden_PH
+def _layers(encoder: Encoder, batch: PackedBatch) -> list[tuple[Block, View]]:
+    """Every layer with its view: rows that stand end to end, where the device has a kernel for them, or a mask."""
+    device, packs = batch.ends.device, encoder.packs(batch.ends.device)
+    real = varlen.PackedRows(batch.ends, batch.longest) if packs else batch.real_BT
+    views = encoder.views(real, batch.longest, device, batch.positions_P if packs else None)
+    return [(layer, views[layer.sees_all]) for layer in encoder.layers]  # type: ignore[misc, index]
 
 
-def _layers(encoder: Encoder, batch: PackedBatch) -> list[tuple[Any, Any]]:
-    """Every layer, and what its attention is told: BERT's its rows or a mask, a modern one's a view."""
-    rows = varlen.usable(batch.ends.device, encoder.config.hidden // encoder.config.heads)
-    seen = varlen.PackedRows(batch.ends, batch.longest) if rows else batch.real_BT
-    if isinstance(encoder, ModernEncoder):
-        column_T = torch.arange(batch.longest, device=batch.ends.device)
-        views = encoder.views(batch.positions_P if rows else column_T, seen)
-        return [(layer, views[layer.sees_all]) for layer in encoder.layers]  # type: ignore[index]
-    mask = seen[:, None, None] if isinstance(seen, Tensor) else seen
-    return [(layer, mask) for layer in encoder.layers]
-
-
-def _seen(sight: Any) -> Any:
-    return sight.seen if isinstance(sight, View) else sight
-
-
-def _layer(layer: Any, hidden_PH: Tensor, batch: PackedBatch, sight: Any) -> Tensor:
-    read_PH = layer.attention_norm(hidden_PH) if isinstance(layer, ModernLayer) else hidden_PH
-    qkv_P3H = layer.attention.qkv(read_PH)
-    if isinstance(_seen(sight), varlen.PackedRows):
-        return _after(layer, hidden_PH, layer.attention.context(qkv_P3H, sight))
+def _layer(layer: Block, hidden_PH: Tensor, batch: PackedBatch, view: View) -> Tensor:
+    qkv_P3H = layer.attention.qkv(layer.attention_input(hidden_PH))
+    if isinstance(view.seen, varlen.PackedRows):
+        return layer.after(hidden_PH, layer.attention.context(qkv_P3H, view))
     qkv_BT3H = _Spread.apply(qkv_P3H, batch)  # type: ignore[no-untyped-call]
-    context_BTH = layer.attention.context(qkv_BT3H, sight)
-    return _after(layer, hidden_PH, _Collect.apply(context_BTH, batch))  # type: ignore[no-untyped-call]
-
-
-def _after(layer: Layer | ModernLayer, hidden_PH: Tensor, context_PH: Tensor) -> Tensor:
-    if isinstance(layer, ModernLayer):
-        return layer.after(hidden_PH, context_PH)
-    hidden_PH = layer.attention_norm(layer.drop(layer.attention.out(context_PH), hidden_PH))
-    ffn_PH = layer.contract(F.gelu(layer.expand(hidden_PH)))
-    result_PH: Tensor = layer.ffn_norm(layer.drop(ffn_PH, hidden_PH))
-    return result_PH
-
-
-def _end(encoder: Encoder, hidden_PH: Tensor) -> Tensor:
-    return encoder.final_norm(hidden_PH) if isinstance(encoder, ModernEncoder) else hidden_PH
+    context_BTH = layer.attention.context(qkv_BT3H, view)
+    return layer.after(hidden_PH, _Collect.apply(context_BTH, batch))  # type: ignore[no-untyped-call]
 
 
 class _Spread(torch.autograd.Function):

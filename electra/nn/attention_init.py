@@ -10,17 +10,14 @@ import torch
 from torch import nn
 
 from electra.nn.encoder import Attention, Block, Encoder
-from electra.nn.modern import ModernEncoder, ModernLayer
 
 
-def begin_attention(encoder: Encoder, init: str) -> None:
-    """What `init` of `mimetic` or `neighbours` does to a network whose values are drawn."""
+def init_attention(encoder: Encoder, init: str) -> None:
+    """What `init` of `mimetic` or `neighbours` changes in a network whose weights are drawn, in place."""
     if init == "mimetic":
         mimetic_attention(encoder.layers)
-    elif init == "neighbours" and isinstance(encoder, ModernEncoder):
-        turned_neighbour_attention(encoder)
     elif init == "neighbours":
-        neighbour_attention(encoder)
+        {"bert": neighbour_attention, "modern": rotary_neighbour_attention}[encoder.config.kind](encoder)
 
 
 def offset(head: int) -> int:
@@ -90,7 +87,7 @@ def neighbour_attention(encoder: Encoder) -> None:
 
 
 @torch.no_grad()
-def turned_neighbour_attention(encoder: ModernEncoder) -> None:
+def rotary_neighbour_attention(encoder: Encoder) -> None:
     """`neighbour_attention` where positions turn queries and keys, in place.
 
     What they turn must not differ from word to word, so the last dimension of every word is one constant at first, 4 as
@@ -103,7 +100,7 @@ def turned_neighbour_attention(encoder: ModernEncoder) -> None:
     64 the word that is looked for gets 0.6 of a row of 128 and 0.4 of one of 512.
     """
     block, layer, config = encoder.embeddings, encoder.layers[0], encoder.config
-    assert isinstance(layer, ModernLayer)
+    assert isinstance(layer, Block) and config.kind == "modern"
     size = config.hidden // config.heads
     word_VH = block.tables()[0].clone()
     word_VH[:, -1] = 4 * word_VH.std() / math.sqrt(1 - 4**2 / config.hidden)

@@ -1,16 +1,27 @@
-"""The settings of one encoder: BERT's, as the paper has it, or a modern one; `kind` tells them apart."""
+"""The settings of one encoder, `kind: bert` (the paper's) or `kind: modern` (ModernBERT's), and what follows from them.
+
+Class attributes of both say how the two kinds differ where other code depends on it.
+"""
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from electra.config import require
 from electra.domains import BelowOne, Checked, Fraction, Interval, Positive, Size
+
+SOFTMAX, DROPOUT, NORM, GELU = 5, 4, 5, 8  # operations for each number, as the authors' script counts them
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(Checked):
     """One Transformer encoder (BERT's, post-LN). Paper, Table 6; vocabulary size comes from the tokenizer."""
+
+    biases: ClassVar[bool] = True  # of all linear layers and LayerNorms
+    head_norm: ClassVar[bool] = False  # a LayerNorm in the replaced-token head
+    stock_heads: ClassVar[bool] = True  # transformers' classes for tasks compute what our heads do
+    shareable_embeddings: ClassVar[bool] = True  # by an encoder of another hidden size
+    ffn_matrices: ClassVar[int] = 2  # of a feed-forward layer, H x F each
 
     kind: Literal["bert"] = "bert"
     layers: Annotated[int, Interval(1, 1000)]
@@ -24,9 +35,8 @@ class EncoderConfig(Checked):
     attention_dropout: BelowOne = 0.1
     layer_norm_eps: Fraction = 1e-12
     init_std: Annotated[float, Interval(0, 10, "(]")] = 0.02
-    init: Literal["published", "normal", "mimetic", "neighbours"] = (
-        "published"  # see encoder.py, `initialise`, and first_attention.py
-    )
+    # see `initialise` (encoder.py) and attention_init.py
+    init: Literal["published", "normal", "mimetic", "neighbours"] = "published"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,10 +49,32 @@ class EncoderConfig(Checked):
         """Width of the word table that is looked up, and that hidden states are multiplied with."""
         return self.embedding
 
+    @property
+    def out_std(self) -> float:
+        """Standard deviation of the initial weights of matrices that write to the residual stream."""
+        return self.init_std
+
+    def scaled_ffn(self, width: float) -> int:
+        """Feed-forward size of a generator of `width` times the hidden size: 4 × hidden below 1."""
+        return 4 * max(1, round(self.hidden * width)) if width < 1 else self.ffn
+
+    def pointwise_flops(self, length: int) -> tuple[int, int]:
+        """Operations beside matrix products for one token of a row: of a layer; of all that is around the layers."""
+        H, E, T = self.hidden, self.embedding, length
+        attention = 3 * H + (SOFTMAX + DROPOUT + 1) * T * self.heads
+        layer = attention + 2 * (1 + DROPOUT + 1 + NORM) * H + (GELU + 1) * self.ffn
+        return layer, 2 * E * (T + 2) + 2 * E + (NORM + DROPOUT) * E + (0 if H == E else H)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModernConfig(Checked):
     """One ModernBERT encoder (Warner et al., 2024, section 2.1; electra/nn/modern.py). No biases, no token types."""
+
+    biases: ClassVar[bool] = False
+    head_norm: ClassVar[bool] = True
+    stock_heads: ClassVar[bool] = False
+    shareable_embeddings: ClassVar[bool] = False
+    ffn_matrices: ClassVar[int] = 3
 
     kind: Literal["modern"]
     layers: Annotated[int, Interval(1, 1000)]
@@ -59,7 +91,7 @@ class ModernConfig(Checked):
     attention_dropout: BelowOne = 0.0  # of probabilities and of what attention returns
     layer_norm_eps: Fraction = 1e-5
     init_std: Annotated[float, Interval(0, 10, "(]")] = 0.02
-    init: Literal["published", "mimetic", "neighbours"] = "published"  # see first_attention.py
+    init: Literal["published", "mimetic", "neighbours"] = "published"  # see attention_init.py
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,8 +111,23 @@ class ModernConfig(Checked):
 
     @property
     def out_std(self) -> float:
-        """Spread of the first weights of what writes to the residual stream."""
+        """Standard deviation of the initial weights of matrices that write to the residual stream."""
         return self.init_std / math.sqrt(2 * self.layers)
+
+    def scaled_ffn(self, width: float) -> int:
+        """Feed-forward size of a generator of `width` times the hidden size: as many times this one's.
+
+        In eights where this one's is, which the matrix units of GPUs need.
+        """
+        unit = 1 if self.ffn % 8 else 8
+        return max(1, round(self.ffn * width / unit)) * unit
+
+    def pointwise_flops(self, length: int) -> tuple[int, int]:
+        """Operations beside matrix products for one token of a row: of a layer; of all that is around the layers."""
+        H = self.hidden
+        attention = 3 * 2 * H + (SOFTMAX + DROPOUT + 1) * length * self.heads + (DROPOUT + 1 + NORM) * H
+        layer = attention + (GELU + 1 + DROPOUT) * self.ffn + (1 + NORM) * H
+        return layer, (NORM + DROPOUT) * H + NORM * H
 
 
 AnyEncoderConfig = EncoderConfig | ModernConfig

@@ -9,7 +9,7 @@ How it differs from the textbook:
 Shapes: B rows, T positions, E embedding size, H hidden size, F feed-forward size, V vocabulary size.
 """
 
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +24,7 @@ from electra.nn.dropout import Dropout, dropout
 class Embeddings(nn.Module):
     """Word + token type + position, LayerNorm, dropout."""
 
+    deltas: ClassVar[tuple[str, ...]] = ()  # tables that are added to another block's, and begin at 0
     word: nn.Embedding
 
     def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
@@ -52,10 +53,11 @@ class Embeddings(nn.Module):
     def load_factors(self, factors: dict[str, Tensor]) -> None:
         """Let `factors` be these."""
 
-    def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
-        """Ids and segment ids to embeddings (B, T, E)."""
-        word_VE, position_PE = self.tables()
-        embedded_BTE = F.embedding(ids_BT, word_VE) + self.token_type(segments_BT) + position_PE[: ids_BT.shape[1]]
+    def forward(self, ids_BT: Tensor, segments_BT: Tensor, positions_BT: Tensor | None = None) -> Tensor:
+        """Ids and segment ids to embeddings (B, T, E); positions, where given, have the shape of the ids."""
+        word_VE, table_PE = self.tables()
+        position_TE = table_PE[: ids_BT.shape[1]] if positions_BT is None else F.embedding(positions_BT, table_PE)
+        embedded_BTE = F.embedding(ids_BT, word_VE) + self.token_type(segments_BT) + position_TE
         return dropout(self.norm(embedded_BTE), self.dropout, self.training)
 
 
@@ -64,6 +66,8 @@ class DisentangledEmbeddings(Embeddings):
 
     `word` and `position` hold the deltas; the norm and the token types are this network's own.
     """
+
+    deltas = ("word", "position")
 
     def __init__(self, config: EncoderConfig, base: Embeddings) -> None:
         super().__init__(config, base.word.num_embeddings)
@@ -100,23 +104,28 @@ Seen = Tensor | varlen.PackedRows | None
 which it is added to; or all."""
 
 
+class View(NamedTuple):
+    """What a layer's attention gets beside its tokens: the visible keys and, in a modern encoder, rotary angles."""
+
+    seen: Seen
+    cos_TD: Tensor | None = None  # of half a head's size; of packed tokens, each one's own (P, D)
+    sin_TD: Tensor | None = None
+
+
 class Attention(nn.Module):
     """Multi-head self-attention with dropout on the attention probabilities."""
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: AnyEncoderConfig) -> None:
         super().__init__()
         self.heads = config.heads
-        self.qkv = nn.Linear(config.hidden, 3 * config.hidden)
-        self.out = nn.Linear(config.hidden, config.hidden)
+        self.qkv = nn.Linear(config.hidden, 3 * config.hidden, bias=config.biases)
+        self.out = nn.Linear(config.hidden, config.hidden, bias=config.biases)
+        self.out.std = config.out_std  # type: ignore[assignment]
         self.dropout = config.attention_dropout
 
-    def forward(self, hidden_BTH: Tensor, seen: Seen) -> Tensor:
-        """Attend to what is `seen`."""
-        return self.out(self.context(self.qkv(hidden_BTH), seen))  # type: ignore[no-any-return]
-
-    def context(self, qkv_BT3H: Tensor, seen: Seen) -> Tensor:
-        """What each position gathers (B, T, H), before the output matrix; tokens end to end (P, 3H) give (P, H)."""
-        rate = self.dropout if self.training else 0.0
+    def context(self, qkv_BT3H: Tensor, view: View) -> Tensor:
+        """What each position gathers (B, T, H), before the output matrix; packed tokens (P, 3H) give (P, H)."""
+        rate, seen = self.dropout if self.training else 0.0, view.seen
         heads = (3, self.heads, qkv_BT3H.shape[-1] // (3 * self.heads))
         if isinstance(seen, varlen.PackedRows):
             query, key, value = qkv_BT3H.view(-1, *heads).unbind(1)
@@ -128,35 +137,54 @@ class Attention(nn.Module):
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=rate)
         return context.transpose(1, 2).flatten(2)
 
+    def rotated(self, values_BTAD: Tensor, view: View) -> Tensor:
+        """Queries or keys as their positions change them: here not at all."""
+        return values_BTAD
+
 
 class Block(nn.Module):
     """One layer of an encoder of any kind: what is compiled once for all."""
 
-    attention: Any
+    attention: Attention
+    sees_all: bool = True  # the whole row; else a window of it
+
+    def forward(self, hidden_BTH: Tensor, view: View) -> Tensor:
+        """Same shape out as in."""
+        context_BTH = self.attention.context(self.attention.qkv(self.attention_input(hidden_BTH)), view)
+        return self.after(hidden_BTH, context_BTH, cast=True)
+
+    def attention_input(self, hidden_XH: Tensor) -> Tensor:
+        """What attention reads of the hidden states."""
+        return hidden_XH
+
+    def after(self, hidden_XH: Tensor, context_XH: Tensor, *, cast: bool = False) -> Tensor:
+        """The layer's output, from its input and from what its attention gathered."""
+        raise NotImplementedError
 
 
 class Layer(Block):
-    """Attention and feed-forward, each followed by dropout, residual and LayerNorm.
+    """Attention and feed-forward, each followed by dropout, residual and LayerNorm."""
 
-    Between them hidden states have the type of the matrix products: autocast computes LayerNorm in fp32 on
-    GPUs, and would hand that on.
-    """
-
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, index: int = 0) -> None:
         super().__init__()
-        self.attention: Attention = Attention(config)
+        self.attention = Attention(config)
         self.attention_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
         self.expand = nn.Linear(config.hidden, config.ffn)
         self.contract = nn.Linear(config.ffn, config.hidden)
         self.ffn_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
         self.drop = Dropout(config.dropout)
 
-    def forward(self, hidden_BTH: Tensor, seen: Seen) -> Tensor:
-        """Same shape out as in."""
-        context_BTH = self.attention(hidden_BTH, seen)
-        hidden_BTH = self.attention_norm(self.drop(context_BTH, hidden_BTH)).to(context_BTH.dtype)
-        ffn_BTH = self.contract(F.gelu(self.expand(hidden_BTH)))
-        return self.ffn_norm(self.drop(ffn_BTH, hidden_BTH)).to(ffn_BTH.dtype)  # type: ignore[no-any-return]
+    def after(self, hidden_XH: Tensor, context_XH: Tensor, *, cast: bool = False) -> Tensor:
+        """The layer's output, from its input and from what its attention gathered.
+
+        `cast` gives LayerNorm's output the type of the matrix products: autocast computes it in fp32 on GPUs.
+        """
+        out_XH = self.attention.out(context_XH)
+        hidden_XH = self.attention_norm(self.drop(out_XH, hidden_XH))
+        hidden_XH = hidden_XH.to(out_XH.dtype) if cast else hidden_XH
+        ffn_XH = self.contract(F.gelu(self.expand(hidden_XH)))
+        result_XH: Tensor = self.ffn_norm(self.drop(ffn_XH, hidden_XH))
+        return result_XH.to(ffn_XH.dtype) if cast else result_XH
 
 
 def real_tokens(ids_BT: Tensor, lengths_B: Tensor) -> Tensor | None:
@@ -178,36 +206,54 @@ def added(mask: Seen) -> Seen:
 class Encoder(nn.Module):
     """Ids to hidden states. `embeddings` may be another encoder's, to share it."""
 
-    def __init__(self, config: EncoderConfig, vocab_size: int, embeddings: Embeddings | None = None) -> None:
+    embeddings_class: ClassVar[type[Any]] = Embeddings
+    disentangled_class: ClassVar[type[Any]] = DisentangledEmbeddings
+    layer_class: ClassVar[type[Any]] = Layer
+
+    def __init__(self, config: AnyEncoderConfig, vocab_size: int, embeddings: Embeddings | None = None) -> None:
         super().__init__()
-        self.config: AnyEncoderConfig = config
+        self.config = config
         self.vocab_size = vocab_size
-        self.embeddings = embeddings if embeddings is not None else Embeddings(config, vocab_size)
-        same = config.embedding == config.hidden
-        self.project = nn.Identity() if same else nn.Linear(config.embedding, config.hidden)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.embeddings: Embeddings = embeddings or self.embeddings_class(config, vocab_size)
+        self.project: nn.Module = nn.Identity()
+        if config.table != config.hidden:
+            self.project = nn.Linear(config.table, config.hidden)
+            self.project.glorot = True  # type: ignore[assignment]
+        self.layers = nn.ModuleList(self.layer_class(config, index) for index in range(config.layers))
+        self.final_norm: nn.Module = nn.Identity()
 
     def forward(self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Hidden states (B, T, H) of the last layer.
+        """Hidden states (B, T, H) after the last layer.
 
         Padding stands at the end of a row: `lengths_B` counts its real tokens; None says that no row is padded.
         """
-        seen = self._seen(ids_BT, lengths_B)
-        seen = added(seen[:, None, None, :]) if isinstance(seen, Tensor) else seen
+        length, device = ids_BT.shape[1], ids_BT.device
+        seen: Seen = None
+        if lengths_B is not None:
+            seen = varlen.padded(lengths_B, length) if self.packs(device) else real_tokens(ids_BT, lengths_B)
+        views = self.views(seen, length, device)
+        views = {sees_all: view._replace(seen=added(view.seen)) for sees_all, view in views.items()}
         hidden_BTH = self.project(self.embeddings(ids_BT, segments_BT))
         for layer in self.layers:
-            hidden_BTH = layer(hidden_BTH, seen)
-        return hidden_BTH  # type: ignore[no-any-return]
+            hidden_BTH = layer(hidden_BTH, views[layer.sees_all])  # type: ignore[index]
+        return self.final_norm(hidden_BTH)  # type: ignore[no-any-return]
 
-    def _seen(self, ids_BT: Tensor, lengths_B: Tensor | None) -> Seen:
-        """Rows to keep to, where the device can; else which tokens are no padding (B, T), or None."""
-        if lengths_B is None:
-            return None
-        kernel = varlen.usable(ids_BT.device, self.config.hidden // self.config.heads)
-        return varlen.padded(lengths_B, ids_BT.shape[1]) if kernel else real_tokens(ids_BT, lengths_B)
+    def packs(self, device: torch.device) -> bool:
+        """Whether the device attends within rows that stand end to end."""
+        return varlen.usable(device, self.config.hidden // self.config.heads)
+
+    def views(
+        self, real: Seen, length: int, device: torch.device, positions_P: Tensor | None = None
+    ) -> dict[bool, View]:
+        """The view of layers that see the whole row (True), and of those that see a window of it (False).
+
+        `real` are rows that stand end to end, whose tokens' `positions_P` are given; or which of `length` tokens are no
+        padding (B, T), None for all of them.
+        """
+        return {True: View(real[:, None, None, :] if isinstance(real, Tensor) else real)}
 
 
-def initialise(module: nn.Module, config: EncoderConfig) -> None:
+def initialise(module: nn.Module, config: AnyEncoderConfig) -> None:
     """Set every initial value of a network, in place, from torch's global generator.
 
     | tensor | published (electra: modeling.py, optimisation scripts) | normal (transformers) |
@@ -217,24 +263,29 @@ def initialise(module: nn.Module, config: EncoderConfig) -> None:
     | biases; LayerNorm | 0; weight 1, bias 0 | the same |
     | deltas of disentangled embeddings | 0 | 0 |
 
-    `mimetic` and `neighbours` are `published`, and then `begin_attention` (first_attention.py) for the network that is
-    kept, which its owner calls.
+    | tensor of a modern encoder | truncated normal, 2 sigma, of std (transformers: ModernBertPreTrainedModel) |
+    |---|---|
+    | word table; query, key and value; both halves of the gated product | 0.02 |
+    | what writes to the stream; the dense matrix of each head | 0.02 / √(2 layers), as its authors' full_megatron |
+    | last matrix of a classifier | 1 / √H |
+    | projection of a factorised table (not in the source) | 1 / √E: the product is spread like a table |
+
+    Matrices with another std than `config.init_std` have it as their `std`. `mimetic` and `neighbours` begin as
+    `published`; then `init_attention` (attention_init.py) changes the network that is exported, which its owner calls.
     """
-    for name, part in module.named_modules():
+    for part in module.modules():
         if isinstance(part, nn.LayerNorm):
             nn.init.ones_(part.weight)
-            nn.init.zeros_(part.bias)
         elif isinstance(part, nn.Linear | nn.Embedding):
-            glorot = name.endswith("project") or getattr(part, "glorot", False)
+            std: float = getattr(part, "std", config.init_std)
             if config.init == "normal":
                 nn.init.normal_(part.weight, std=config.init_std)
-            elif glorot:
+            elif getattr(part, "glorot", False):
                 nn.init.xavier_uniform_(part.weight)
             else:
-                nn.init.trunc_normal_(part.weight, std=config.init_std, a=-2 * config.init_std, b=2 * config.init_std)
-            if isinstance(part, nn.Linear) and part.bias is not None:
-                nn.init.zeros_(part.bias)
+                nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
+        if isinstance(bias := getattr(part, "bias", None), Tensor) and isinstance(part, nn.LayerNorm | nn.Linear):
+            nn.init.zeros_(bias)
     for part in module.modules():
-        if isinstance(part, DisentangledEmbeddings):
-            nn.init.zeros_(part.word.weight)
-            nn.init.zeros_(part.position.weight)
+        for name in part.deltas if isinstance(part, Embeddings) else ():
+            nn.init.zeros_(part.get_submodule(name).weight)  # type: ignore[arg-type]

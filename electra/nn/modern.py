@@ -2,7 +2,7 @@
 
 How it differs from `encoder.py`, which is BERT's:
 - each sublayer reads a LayerNorm of the residual stream and adds to it; one more norm ends the stream (pre-norm);
-- queries and keys are turned by their positions (RoPE, Su et al., 2021), so no table of positions bounds a row;
+- queries and keys are rotated by their positions (RoPE, Su et al., 2021), so no table of positions bounds a row;
 - the feed-forward is a gated product, gelu(x W) * (x W'), of two thirds of the usual width (GeGLU, Shazeer, 2020);
 - nothing has a bias, but for the last matrix of each head; there are no token types;
 - in two layers of three a token sees `window` / 2 tokens to each side, in every third the whole row;
@@ -14,7 +14,6 @@ Shapes: B rows, T positions, V vocabulary, E embedding size, H hidden size, F fe
 """
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,15 +23,7 @@ from electra.nn import varlen
 from electra.nn.attention import attend
 from electra.nn.config import ModernConfig
 from electra.nn.dropout import Dropout, dropout
-from electra.nn.encoder import Block, Embeddings, Encoder, Seen, added, difference
-
-
-class View(NamedTuple):
-    """What a layer's attention is told beside its tokens."""
-
-    seen: Seen
-    cos_TD: Tensor  # of half a head's size; of tokens end to end, each one's own (P, D)
-    sin_TD: Tensor
+from electra.nn.encoder import Attention, Block, Embeddings, Encoder, Seen, View, difference
 
 
 class ModernEmbeddings(Embeddings):
@@ -79,13 +70,10 @@ class ModernEmbeddings(Embeddings):
         self.load_words(factors["embeddings.word"])
         self.project.weight.copy_(factors["embeddings.project"])
 
-    def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
-        """Ids to embeddings (B, T, H); segment ids are not read."""
-        return self.finish(F.embedding(ids_BT, self.words()))
-
-    def finish(self, words_XE: Tensor) -> Tensor:
-        """What the first layer reads (X, H), from word vectors; of the norm's type under autocast too."""
-        return dropout(self.norm(self.project(words_XE).to(self.norm.weight)), self.dropout, self.training)
+    def forward(self, ids_BT: Tensor, segments_BT: Tensor, positions_BT: Tensor | None = None) -> Tensor:
+        """Ids to embeddings (B, T, H), of the norm's type under autocast too; segments and positions are not read."""
+        words_BTH = self.project(F.embedding(ids_BT, self.words())).to(self.norm.weight)
+        return dropout(self.norm(words_BTH), self.dropout, self.training)
 
 
 class DisentangledModern(ModernEmbeddings):
@@ -93,6 +81,8 @@ class DisentangledModern(ModernEmbeddings):
 
     `word` holds the delta; projection and norm are this network's own.
     """
+
+    deltas = ("word",)
 
     def __init__(self, config: ModernConfig, base: ModernEmbeddings) -> None:
         super().__init__(config, base.word.num_embeddings)
@@ -109,42 +99,40 @@ class DisentangledModern(ModernEmbeddings):
         self.word.weight.copy_(difference(word_VE.to(base_VE), base_VE))
 
 
-def turn(values_BTXAD: Tensor, cos_TD: Tensor, sin_TD: Tensor) -> Tensor:
-    """Turn each pair (d, d + D/2) of a query or key by its position's angle; same shape out, any axes at X."""
-    shape = (len(cos_TD), *[1] * (values_BTXAD.ndim - 3), cos_TD.shape[1])
-    cos, sin = cos_TD.view(shape), sin_TD.view(shape)
+def apply_rotary(values_BTXAD: Tensor, view: View) -> Tensor:
+    """Rotate each pair (d, d + D/2) of a query or key by its position's angle; same shape out, any axes at X."""
+    assert view.cos_TD is not None and view.sin_TD is not None
+    shape = (len(view.cos_TD), *[1] * (values_BTXAD.ndim - 3), view.cos_TD.shape[1])
+    cos, sin = view.cos_TD.view(shape), view.sin_TD.view(shape)
     first, second = values_BTXAD.float().chunk(2, -1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(values_BTXAD.dtype)
 
 
-class ModernAttention(nn.Module):
-    """Multi-head self-attention of turned queries and keys, with dropout on its probabilities."""
-
-    def __init__(self, config: ModernConfig) -> None:
-        super().__init__()
-        self.heads = config.heads
-        self.qkv = nn.Linear(config.hidden, 3 * config.hidden, bias=False)
-        self.out = nn.Linear(config.hidden, config.hidden, bias=False)
-        self.out.std = config.out_std  # type: ignore[assignment]
-        self.dropout = config.attention_dropout
+class ModernAttention(Attention):
+    """Multi-head self-attention of rotated queries and keys, with dropout on its probabilities."""
 
     def context(self, qkv_BT3H: Tensor, view: View) -> Tensor:
-        """What each position gathers (B, T, H), before the output matrix; tokens end to end (P, 3H) give (P, H)."""
+        """What each position gathers (B, T, H), before the output matrix; packed tokens (P, 3H) give (P, H)."""
+        assert view.cos_TD is not None
         heads = (3, self.heads, qkv_BT3H.shape[-1] // (3 * self.heads))
         qkv_BT3AD = qkv_BT3H.view(-1, len(view.cos_TD), *heads)
-        turned_BT2AD = turn(qkv_BT3AD[:, :, :2], view.cos_TD, view.sin_TD)
+        rotated_BT2AD = apply_rotary(qkv_BT3AD[:, :, :2], view)
         rate, seen = self.dropout if self.training else 0.0, view.seen
         if isinstance(seen, varlen.PackedRows):
-            query, key = turned_BT2AD.flatten(0, 1).unbind(1)
+            query, key = rotated_BT2AD.flatten(0, 1).unbind(1)
             value = qkv_BT3AD[:, :, 2].flatten(0, 1)
             return varlen.attend(query, key, value, seen, seen, rate).view(*qkv_BT3H.shape[:-1], -1)
         if rate and qkv_BT3H.device.type == "cpu":
             mask = None if seen is None else seen.expand(len(qkv_BT3AD), -1, -1, -1)
-            return attend(torch.cat([turned_BT2AD, qkv_BT3AD[:, :, 2:]], 2), mask, rate)
-        query, key = turned_BT2AD.permute(2, 0, 3, 1, 4)
+            return attend(torch.cat([rotated_BT2AD, qkv_BT3AD[:, :, 2:]], 2), mask, rate)
+        query, key = rotated_BT2AD.permute(2, 0, 3, 1, 4)
         value = qkv_BT3AD[:, :, 2].transpose(1, 2)
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=rate)
         return context.transpose(1, 2).flatten(2)
+
+    def rotated(self, values_BTAD: Tensor, view: View) -> Tensor:
+        """Queries or keys, rotated by their positions."""
+        return apply_rotary(values_BTAD, view)
 
 
 class ModernLayer(Block):
@@ -167,46 +155,35 @@ class ModernLayer(Block):
         self.contract.std = config.out_std  # type: ignore[assignment]
         self.drop = Dropout(config.dropout)
 
-    def forward(self, hidden_BTH: Tensor, view: View) -> Tensor:
-        """Same shape out as in."""
-        qkv_BT3H = self.attention.qkv(self.attention_norm(hidden_BTH))
-        return self.after(hidden_BTH, self.attention.context(qkv_BT3H, view))
+    def attention_input(self, hidden_XH: Tensor) -> Tensor:
+        """The stream after its LayerNorm."""
+        return self.attention_norm(hidden_XH)  # type: ignore[no-any-return]
 
-    def after(self, hidden_XH: Tensor, context_XH: Tensor) -> Tensor:
-        """The stream after this layer, from the stream before it and what its attention gathered."""
+    def after(self, hidden_XH: Tensor, context_XH: Tensor, *, cast: bool = False) -> Tensor:
+        """The stream after this layer, from the stream before it and what its attention gathered; of the same type."""
         hidden_XH = self.attention_drop(self.attention.out(context_XH), hidden_XH)
         value_XF, gate_XF = self.expand(self.ffn_norm(hidden_XH)).chunk(2, -1)
         return hidden_XH + self.contract(self.drop(F.gelu(value_XF) * gate_XF))  # type: ignore[no-any-return]
 
 
 class ModernEncoder(Encoder):
-    """Ids to hidden states. `embeddings` may be another encoder's, to share it."""
+    """Ids to hidden states, after a final norm."""
+
+    embeddings_class = ModernEmbeddings
+    disentangled_class = DisentangledModern
+    layer_class = ModernLayer
+    config: ModernConfig
 
     def __init__(self, config: ModernConfig, vocab_size: int, embeddings: Embeddings | None = None) -> None:
-        nn.Module.__init__(self)
-        self.config: ModernConfig = config
-        self.vocab_size = vocab_size
-        self.embeddings = embeddings if embeddings is not None else ModernEmbeddings(config, vocab_size)
-        self.layers = nn.ModuleList(ModernLayer(config, index) for index in range(config.layers))
+        super().__init__(config, vocab_size, embeddings)
         self.final_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
 
-    def forward(self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Hidden states (B, T, H) after the final norm; `Encoder.forward` has the arguments."""
-        place_T = torch.arange(ids_BT.shape[1], device=ids_BT.device)
-        views = self.views(place_T, self._seen(ids_BT, lengths_B))
-        views = {kind: view._replace(seen=added(view.seen)) for kind, view in views.items()}
-        hidden_BTH = self.embeddings(ids_BT, segments_BT)
-        for layer in self.layers:
-            hidden_BTH = layer(hidden_BTH, views[layer.sees_all])  # type: ignore[index]
-        return self.final_norm(hidden_BTH)  # type: ignore[no-any-return]
-
-    def views(self, place_T: Tensor, real: Seen) -> dict[bool, View]:
-        """The view of layers that see the whole row (True), and of those that see their neighbours (False).
-
-        `place_T` is where in its row each token stands. `real` are rows to keep to; or which tokens are no padding
-        (B, T), None for all of them.
-        """
-        config, device, whole, local = self.config, place_T.device, real, real
+    def views(
+        self, real: Seen, length: int, device: torch.device, positions_P: Tensor | None = None
+    ) -> dict[bool, View]:
+        """Of both kinds of layers, each with its angles; `Encoder.views` has the arguments."""
+        config, whole, local = self.config, real, real
+        place_T = torch.arange(length, device=device) if positions_P is None else positions_P
         if isinstance(real, varlen.PackedRows):
             local = replace(real, reach=config.window // 2)
         else:
@@ -229,30 +206,3 @@ class ModernEncoder(Encoder):
             if whole is not None:  # padding far from all words sees itself: a softmax over nothing is no number
                 local = (local & whole) | (distance_TT == 0)
         return whole, local
-
-
-def initialise_modern(module: nn.Module, config: ModernConfig) -> None:
-    """Set every initial value of a network, in place, from torch's global generator.
-
-    | tensor | truncated normal, 2 sigma, of std (transformers: ModernBertPreTrainedModel; its authors: full_megatron) |
-    |---|---|
-    | word table; query, key and value; both halves of the gated product | 0.02 |
-    | what writes to the stream; the dense matrix of each head | 0.02 / √(2 layers) |
-    | last matrix of a classifier | 1 / √H |
-    | projection of a factorised table (not in the source) | 1 / √E: the product is spread like a table |
-    | LayerNorm; biases | 1; 0 |
-    | deltas of disentangled embeddings | 0 |
-
-    Matrices other than the first kind carry their `std`. What `init` adds: first_attention.py.
-    """
-    for part in module.modules():
-        if isinstance(part, nn.LayerNorm):
-            nn.init.ones_(part.weight)
-        elif isinstance(part, nn.Linear | nn.Embedding):
-            std: float = getattr(part, "std", config.init_std)
-            nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
-            if isinstance(part, nn.Linear) and part.bias is not None:
-                nn.init.zeros_(part.bias)
-    for part in module.modules():
-        if isinstance(part, DisentangledModern):
-            nn.init.zeros_(part.word.weight)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.nn.config import AnyEncoderConfig, ModernConfig
+from electra.nn.config import AnyEncoderConfig
 
 
 class ReplacedTokenHead(nn.Module):
@@ -19,9 +19,9 @@ class ReplacedTokenHead(nn.Module):
     def __init__(self, config: AnyEncoderConfig) -> None:
         super().__init__()
         self.dense = _dense(config, config.hidden)
-        self.norm = _norm(config) if isinstance(config, ModernConfig) else nn.Identity()
+        self.norm = _norm(config) if config.head_norm else nn.Identity()
         self.logit = nn.Linear(config.hidden, 1)
-        self.logit.glorot = True  # type: ignore[assignment]
+        self.logit.glorot = config.biases  # type: ignore[assignment]
         self.logit.std = config.hidden**-0.5
 
     def forward(self, hidden_BTH: Tensor) -> Tensor:
@@ -47,11 +47,10 @@ class MaskedTokenHead(nn.Module):
 
 
 def _dense(config: AnyEncoderConfig, width: int) -> nn.Linear:
-    dense = nn.Linear(config.hidden, width, bias=not isinstance(config, ModernConfig))
-    if isinstance(config, ModernConfig):
-        dense.std = config.out_std  # type: ignore[assignment]
+    dense = nn.Linear(config.hidden, width, bias=config.biases)
+    dense.std = config.out_std  # type: ignore[assignment]
     return dense
 
 
 def _norm(config: AnyEncoderConfig) -> nn.LayerNorm:
-    return nn.LayerNorm(config.table, eps=config.layer_norm_eps, bias=not isinstance(config, ModernConfig))
+    return nn.LayerNorm(config.table, eps=config.layer_norm_eps, bias=config.biases)

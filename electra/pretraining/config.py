@@ -20,7 +20,7 @@ from electra.domains import (
     Weight,
 )
 from electra.errors import BadConfig
-from electra.nn.config import AnyEncoderConfig, ModernConfig
+from electra.nn.config import AnyEncoderConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +39,7 @@ class GeneratorConfig(Checked):
         """
         hidden = max(1, round(discriminator.hidden * self.width))
         heads = max(1, hidden // 64) if self.width < 1 else discriminator.heads
-        ffn = 4 * hidden if self.width < 1 else discriminator.ffn
-        if isinstance(discriminator, ModernConfig):
-            unit = 1 if discriminator.ffn % 8 else 8
-            ffn = max(1, round(discriminator.ffn * self.width / unit)) * unit
+        ffn = discriminator.scaled_ffn(self.width)
         layers = max(1, round(discriminator.layers * self.depth))
         init: Any = "published" if discriminator.init in {"mimetic", "neighbours"} else discriminator.init
         return dataclasses.replace(discriminator, hidden=hidden, heads=heads, ffn=ffn, layers=layers, init=init)
@@ -269,7 +266,7 @@ class ElectraConfig:
         except BadConfig as error:
             found = f"{width:g} makes a generator whose {error.where} {error.found}"
             raise BadConfig("generator.width", found, error.expected) from None
-        if isinstance(self.encoder, ModernConfig) and width != 1 and self.objective.sharing == "embeddings":
+        if not self.encoder.shareable_embeddings and width != 1 and self.objective.sharing == "embeddings":
             found = f"is embeddings with generator.width {width:g}"
             expected = "tokens: a modern encoder's embedding norm is as wide as its layers, so only words can be shared"
             raise BadConfig("objective.sharing", found, expected, "set objective.sharing: tokens")

@@ -16,36 +16,25 @@ from dataclasses import dataclass
 from typing import Literal
 
 from electra.errors import BadConfig
-from electra.nn.config import AnyEncoderConfig, ModernConfig
+from electra.nn.config import GELU, NORM, SOFTMAX, AnyEncoderConfig
 from electra.pretraining.config import ElectraConfig, Flops
 from electra.pretraining.corruption import slots
 from electra.pretraining.phases import Phase, phases_of
 
 Convention = Literal["authors", "matmul"]
-_SOFTMAX, _DROPOUT, _NORM, _GELU = 5, 4, 5, 8
 _OUTPUT_FRACTION = 0.15625
 
 
 def encoder_flops(config: AnyEncoderConfig, length: int, vocab_size: int, convention: Convention) -> float:
-    """Forward operations of embedding block and layers for one row.
-
-    A modern encoder's attention to neighbours is computed as masked attention to all, and counted so.
-    """
-    H, E, F, A, T = config.hidden, config.embedding, config.ffn, config.heads, length
-    modern = isinstance(config, ModernConfig)
-    products = 6 * H * H + 4 * H * T + 2 * H * H + (6 if modern else 4) * H * F
+    """Forward operations of embedding block and layers for one row; attention to a window counts as to the whole row,
+    which masked attention computes."""
+    H, E, F, T = config.hidden, config.embedding, config.ffn, length
+    products = 8 * H * H + 4 * H * T + 2 * config.ffn_matrices * H * F
     projection = 0 if H == E else 2 * H * E
     if convention == "matmul":
         return float(T * (config.layers * products + projection))
-    pointwise = (_SOFTMAX + _DROPOUT + 1) * T * A
-    lookup = 2 * E * vocab_size
-    if modern:  # rotary positions; a norm before each block, no biases
-        pointwise += 6 * H + (_DROPOUT + 1 + _NORM) * H + (_GELU + 1 + _DROPOUT) * F + (1 + _NORM) * H
-        lookup += (_NORM + _DROPOUT) * H + _NORM * H
-    else:  # biases; a norm after each block
-        pointwise += 3 * H + (1 + _DROPOUT + 1 + _NORM) * H + (_GELU + 1) * F + (1 + _DROPOUT + 1 + _NORM) * H
-        lookup += 2 * E * (T + 2) + 2 * E + (_NORM + _DROPOUT) * E + (0 if H == E else H)
-    return float(T * (config.layers * (products + pointwise) + lookup + projection))
+    layer, around = config.pointwise_flops(T)
+    return float(T * (config.layers * (products + layer) + 2 * E * vocab_size + around + projection))
 
 
 def token_head_flops(config: AnyEncoderConfig, positions: float, vocab_size: int, convention: Convention) -> float:
@@ -53,13 +42,13 @@ def token_head_flops(config: AnyEncoderConfig, positions: float, vocab_size: int
     H, E, V = config.hidden, config.table, vocab_size
     if convention == "matmul":
         return float(positions * 2 * (H * E + E * V))
-    return float(positions * (2 * E * V + 2 * H * E + E + (_GELU + _NORM) * E + (_SOFTMAX + 2) * V))
+    return float(positions * (2 * E * V + 2 * H * E + E + (GELU + NORM) * E + (SOFTMAX + 2) * V))
 
 
 def binary_head_flops(config: AnyEncoderConfig, length: int, convention: Convention) -> float:
     """Forward operations of the replaced-token head for one row."""
     H = config.hidden
-    pointwise = _NORM + _GELU if isinstance(config, ModernConfig) else 1 + _GELU  # a norm, and no bias
+    pointwise = GELU + (NORM if config.head_norm else 0) + (1 if config.biases else 0)
     return float(length * (2 * H * H + 2 * H + (0 if convention == "matmul" else pointwise * H)))
 
 

@@ -21,9 +21,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from electra.nn.attention_init import begin_attention
-from electra.nn.encoder import Embeddings, Encoder
-from electra.nn.kinds import disentangled, initialise, make_encoder
+from electra.nn.attention_init import init_attention
+from electra.nn.encoder import Embeddings, Encoder, initialise
+from electra.nn.factory import disentangled, make_encoder
 from electra.nn.token_heads import ReplacedTokenHead
 from electra.optim.adamw import AdamW, build_optimizer, network_scale
 from electra.optim.muon import build_muon
@@ -94,7 +94,7 @@ class Pretraining(nn.Module):
         start = main  # in two-stage training the discriminator begins with the generator's weights
         if objective.training == "two_stage" and isinstance(self.generator, Generator):
             start = self.generator.encoder
-        begin_attention(start, encoder.init)
+        init_attention(start, encoder.init)
         if objective.sharing == "tokens" and isinstance(self.generator, Generator):
             self.generator.encoder.embeddings.word.weight = self.discriminator.encoder.embeddings.word.weight
         if objective.name != "mlm" and config.generator.kind != "network":

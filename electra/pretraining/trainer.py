@@ -18,7 +18,7 @@ from torch import Tensor
 from electra.config import plain
 from electra.devices import default_device, same_bytes
 from electra.errors import BadInput, Stopped
-from electra.nn.pretrained import load_networks
+from electra.nn.huggingface import load_networks
 from electra.optim.adamw import set_rate
 from electra.optim.cuda_graphs import CudaRecorder
 from electra.optim.precision import choose

@@ -54,7 +54,7 @@ def check(name: str, params: Params) -> Iterator[str]:
 
 def check_published(folder: Path, where: str) -> None:
     """Raise BadInput or SourceUnreachable unless the folder has an ELECTRA's config and a tokenizer."""
-    from electra.nn.weights import read_config  # torch takes seconds, and nothing else here needs it
+    from electra.nn.huggingface import read_config  # here, since importing torch takes seconds
 
     read_config(require_folder(folder, where))
     wordpiece.load(folder)
@@ -65,7 +65,7 @@ def check_text(model: ModelConfig, params: Params) -> Iterator[str]:
     tokens = params.tokens[model.tokens]
     corpus, where = params.corpora[tokens.corpus], f"corpora.{tokens.corpus}"
     for number, source in enumerate(corpus.sources):
-        sources.check(source, f"{where}.sources[{number}]")
+        preview.check(source, f"{where}.sources[{number}]")
     check_room(corpus, where, Path("build/corpus") / tokens.corpus)
     seen = preview.look(corpus, where)
     yield from (f"hint: {hint}" for hint in seen.hints)

@@ -20,8 +20,8 @@ from electra.data.tokenizer import TrainTokenizer
 from electra.errors import UserError
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
 from electra.nn.config import AnyEncoderConfig
-from electra.nn.kinds import make_encoder
-from electra.nn.weights import read_config
+from electra.nn.factory import make_encoder
+from electra.nn.huggingface import read_config
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds, slots
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
@@ -78,16 +78,14 @@ def pretraining(name: str, params: Params) -> str:
     vocab_size = vocabulary(name, params)
     steps, weights = training_steps(config, vocab_size), parameters(config, vocab_size)
     read = sum((phase.last - phase.first) * phase.batch * phase.length for phase in phases_of(config.pretrain, steps))
-    first = (
-        f"{name}: {weights / 1e6:.1f} M parameters in both networks; {steps:,} steps read {read / 1e6:,.0f} M tokens"
-    )
+    first = f"{name}: {weights / 1e6:.1f} M parameters in both networks; "
+    first += f"{steps:,} steps read {read / 1e6:,.0f} M tokens"
     disk = ""
     if text := text_bytes(params, tokens.corpus):
         first += f", {read / (text / BYTES_PER_TOKEN):.2g} times the text"
         rows = text / BYTES_PER_TOKEN * 2 * len(tokens.lengths)
-        size = (
-            2 * text + 2 * rows + weights * (12 * (config.pretrain.keep_checkpoints + 1) + 8)
-        )  # twice, while a stage is at work
+        checkpoints = 12 * (config.pretrain.keep_checkpoints + 1)
+        size = 2 * text + 2 * rows + weights * (checkpoints + 8)  # twice, while a stage is at work
         disk = f"{size / 1e9:,.1f} GB, of which text and rows {2 * (text + rows) / 1e9:,.1f}"
     space = f"{memory(config, weights, vocab_size) / 1e9:.1f} GB of the GPU"
     return paragraph(first, training_flops(config, vocab_size, "matmul"), space, disk)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from electra.errors import BadInput, SourceUnreachable
 from electra.files import dump_line, write_through
-from electra.finetuning import scoring
+from electra.finetuning import reading
 from electra.finetuning.folder import load_model
 from electra.finetuning.reading import read_rows
 from electra.finetuning.tasks import find
@@ -40,5 +40,5 @@ def predict(model: Path, files: Iterable[str], output: str | None) -> None:
 def score(rows: Path, task: str, path: Path, split: str) -> dict[str, float]:
     """Every metric of a file of predictions of one split of a task."""
     verified.task_rows(rows.name)
-    predictions, found = scoring.read_predictions(path), find(rows / task, task)
-    return scoring.score(found, read_rows(rows / task / f"{split}.jsonl", found), predictions, path)
+    predictions, found = reading.read_predictions(path), find(rows / task, task)
+    return reading.score(found, read_rows(rows / task / f"{split}.jsonl", found), predictions, path)

@@ -17,6 +17,7 @@ from pipelines import tracking
 from pipelines.commands import runs
 from pipelines.config.params import load
 from pipelines.runtime import processes, restore_outputs
+from pipelines.sources import preview
 
 TIMINGS = Path("runs/timings.json")
 
@@ -62,6 +63,8 @@ def run(section: str, options: argparse.Namespace) -> int:
     started = time.monotonic()
     record = tracking.open_run(start, tracking=params.tracking if main else "none", run_folder=Path("runs") / key)
     with stopping.interruptible(), record as tracker:
+        if stage == "corpus":
+            preview.print_hints(params.corpora[name], f"corpora.{name}")
         work(name, params, tracker)
     if main:
         note_duration(key, time.monotonic() - started)

@@ -24,7 +24,7 @@ PRETRAINING = (
     "electra/optim",
     "electra/pretraining",
 )
-TEXT = ("electra/data/text.py", "electra/seeds.py", "pipelines/sources")
+TEXT = ("electra/data/text.py", "electra/seeds.py")
 LABELS = tuple(f"electra/finetuning/{name}.py" for name in ("labels", "spans", "tasks"))
 
 
@@ -32,12 +32,16 @@ def _stages(*names: str) -> tuple[str, ...]:
     return tuple(f"pipelines/stages/{name}.py" for name in names)
 
 
+def _sources(*names: str) -> tuple[str, ...]:
+    return tuple(f"pipelines/sources/{name}" for name in ("hub.py", "local.py", "sample_world", "streams.py", *names))
+
+
 DEPS = {
-    "corpus": (*TEXT, "electra/data/duplicates.py", *_stages("collecting", "corpus")),
-    "tasks": (*TEXT, *LABELS, *_stages("tasks")),
+    "corpus": (*TEXT, "electra/data/duplicates.py", *_sources("documents.py"), *_stages("collecting", "corpus")),
+    "tasks": (*TEXT, *LABELS, *_sources("glue.py", "own.py", "squad.py"), *_stages("tasks")),
     "tokens": ("electra/data", "electra/seeds.py", *_stages("tokens")),
     "pretrain": (*PRETRAINING, *_stages("pretrain")),
-    "published": (*NETWORKS[:1], *TOKENIZER, *_stages("published")),
+    "published": (*NETWORKS, *TOKENIZER, *_stages("published")),
     "glue": (*FINETUNING, *_stages("baselines", "glue")),
     "squad": (*FINETUNING, *_stages("baselines", "glue", "squad")),
     "ablation": (*dict.fromkeys((*PRETRAINING, *FINETUNING)), *_stages("ablation", "arms", "pretrain")),

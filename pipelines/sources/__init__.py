@@ -1,12 +1,12 @@
 """Where text and tasks come from, as settings: the sample world, local files, or a hub.
 
-Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows. `local.py` reads
-files, `hub.py` reaches the hub, `glue.py` and `squad.py` know the official layouts; what URLs name,
-`pipelines/runtime/remote_files.py` copies.
+Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows. Their bytes depend on
+streams (files, compressed or not), local and hub (documents), documents (units of work), sample_world/, own (rows of
+custom tasks), glue and squad (the official layouts). preview and asked only look, print, and read what a finished model
+is to answer: the others never import them. What URLs name, pipelines/runtime/remote_files.py copies.
 """
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from electra.config import require, require_once
@@ -33,7 +33,7 @@ class SampleCorpus(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalCorpus(Checked):
-    """Your own files: paths, globs and URLs of txt, jsonl, parquet or WikiExtractor output, plain or .gz, .xz, .zst."""
+    """Your own files: paths, globs and URLs of txt, jsonl, parquet or WikiExtractor output, compressed ones as well."""
 
     kind: Literal["local"]
     files: tuple[str, ...]
@@ -145,9 +145,17 @@ class HubTasks:
         require(any((self.glue, self.squad1, self.squad2)), "glue", None, "at least one of glue, squad1, squad2")
 
 
+METRICS = {  # that may count, the usual one first
+    "classification": ("accuracy", "f1", "macro_f1", "matthews"),
+    "regression": ("spearman", "pearson"),
+    "tagging": ("entity_f1", "accuracy"),
+}
+LABELS = {"classification": 2, "regression": 0, "tagging": 1}  # at least
+
+
 @dataclass(frozen=True, kw_only=True)
 class OwnTask(Checked):
-    """One task of one's own: its files, what their columns are called, and what is to be predicted."""
+    """One custom task: its files, what their columns are called, and what is to be predicted."""
 
     train: str
     dev: str
@@ -163,16 +171,10 @@ class OwnTask(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        usual = {"classification": "accuracy", "regression": "spearman", "tagging": "entity_f1"}[self.kind]
-        object.__setattr__(self, "metric", self.metric or usual)
+        metrics, few = METRICS[self.kind], LABELS[self.kind]
+        object.__setattr__(self, "metric", self.metric or metrics[0])
         object.__setattr__(self, "labels", tuple(map(label_name, self.labels)))  # as they are in all that follows
-        allowed = {
-            "classification": ("accuracy", "f1", "macro_f1", "matthews"),
-            "regression": ("spearman", "pearson"),
-            "tagging": ("entity_f1", "accuracy"),
-        }[self.kind]
-        require(self.metric in allowed, "metric", self.metric, f"one of {', '.join(allowed)}")
-        few = {"classification": 2, "regression": 0, "tagging": 1}[self.kind]
+        require(self.metric in metrics, "metric", self.metric, f"one of {', '.join(metrics)}")
         fits = len(self.labels) >= few and len(set(self.labels)) == len(self.labels) and (few or not self.labels)
         require(bool(fits), "labels", list(self.labels), f"{few} or more, each once" if few else "none for regression")
         require(self.kind != "tagging" or self.b is None, "b", self.b, "null for tagging")
@@ -180,7 +182,7 @@ class OwnTask(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnTasks:
-    """Tasks of one's own, by name."""
+    """Custom tasks, by name."""
 
     kind: Literal["own"]
     tasks: dict[str, OwnTask]
@@ -195,28 +197,6 @@ class OwnTasks:
 
 TaskSourceConfig = SampleTasks | LocalTasks | HubTasks | OwnTasks
 Tasks = TypeVar("Tasks", SampleTasks, LocalTasks, HubTasks, OwnTasks, TaskSourceConfig)
-
-
-def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
-    """Ask whether a source is there, without reading it; raises SourceUnreachable (or BadInput) if not."""
-    from pipelines.sources import hub, local
-
-    if isinstance(source, LocalCorpus):
-        local.find_files(source.files, where, fetch=False)
-    elif isinstance(source, HubCorpus):
-        hub.resolve(source.dataset, source.revision, where)
-    elif isinstance(source, LocalTasks):
-        for text in filter(None, (source.glue, source.squad)):
-            if remote_files.is_url(text):
-                remote_files.listing(text, where)
-            else:
-                local.require_folder(Path(text), where)
-    elif isinstance(source, OwnTasks):
-        for each in source.tasks.values():
-            local.find_files(tuple(filter(None, (each.train, each.dev, each.test))), where, fetch=False)
-    elif isinstance(source, HubTasks):
-        for part in filter(None, (source.glue, source.squad1, source.squad2)):
-            hub.resolve(part.dataset, part.revision, where)
 
 
 def at_hand(source: Tasks, where: str) -> Tasks:

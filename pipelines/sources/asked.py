@@ -21,13 +21,13 @@ from electra.inference import InputSchema, as_row, input_schema
 from pipelines.sources import own, squad
 from pipelines.sources.glue import LAYOUTS
 from pipelines.sources.local import Lines, decoded, decoded_lines
-from pipelines.sources.streams import Piece, first_bytes, plain_suffix, read_stream
+from pipelines.sources.streams import LOOK, Piece, first_bytes, plain_suffix, read_stream
 
 Row = dict[str, Any]
 TABLES = (".tsv", ".csv")  # files that promise a header
 NAME = re.compile(r"#?\w+( String)?")  # what a column may be called, and hardly a sentence
 USUAL = {"text", "content", "body", "review", "title", "sentence", "sentence1", "premise", "question", "input", "words"}
-OFFICIAL = re.compile(rb'\s*\{\s*"(version|data)"')
+OFFICIAL = re.compile(rb'\{\s*"(version|data)"')  # how SQuAD's files begin
 
 
 def of(task: Task) -> InputSchema:
@@ -60,7 +60,7 @@ def _records(asked: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
         yield from _whole(own.parquet(path, [], also=[*also, asked.task.id]))
     elif suffix == ".conll" and asked.task.tagging:
         yield from _whole(own.conll(decoded_lines(Piece(path)), name, asked.names[0][0], "tags"))
-    elif suffix == ".json" and isinstance(asked.task, SquadTask) and OFFICIAL.match(first_bytes(path, 4096)):
+    elif suffix == ".json" and isinstance(asked.task, SquadTask) and OFFICIAL.match(first_bytes(path, LOOK).lstrip()):
         for row in squad.read_json(path, answered=False):
             if isinstance(row, Rejected):
                 raise BadInput(row.where, row.reason, "a question with its context")

@@ -2,27 +2,46 @@
 
 What a unit is depends on the corpus alone, never on who reads it: so any process on any machine that has the same files
 makes the same documents of unit number k.
+
+1. every file is read once for its hash and, if it is large, for the ends of documents some RANGE_BYTES apart
+2. a parquet file is cut between row groups, a compressed one nowhere: a corpus should be many of them
+3. small neighbours share a unit
 """
 
+import hashlib
+import itertools
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from electra.data.text import Document, Rejected
-from electra.errors import UserError
+from electra.errors import BadInput, UserError
 from electra.files import atomic_folder
-from electra.storage.manifest import verify_manifest, write_manifest
-from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, file_index, hub, local
-from pipelines.sources.streams import Piece
+from electra.storage.manifest import read_notes, verify_manifest, write_manifest, write_sealed
+from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, hub, local
+from pipelines.sources.streams import BLOCK, COMPRESSIONS, Piece, first_bytes, mark_of, stamp, unchanged
 
 GROUP_BYTES = 8 << 20  # stored bytes: smaller files share a unit, WikiExtractor writes them by the ten thousand
+RANGE_BYTES = 64 << 20
+# What ends a document; the next one begins behind it.
+ENDS = {
+    "jsonl": re.compile(rb"\n"),
+    "text": re.compile(rb"\n"),
+    "blank_lines": re.compile(rb"\n[ \t\r]*\n"),
+    "headings": re.compile(rb"\n(?=\s?= (?!= )[^\n]*(?<! =) =\s*\n)"),
+    "wikiextractor": re.compile(rb"</doc>[ \t\r]*\n"),
+}
+LONGEST_END = 64  # bytes: an end is searched for across the seam of two blocks
+
+Cut = tuple[int, int]  # where a piece begins (byte or row group) and the number of its first line or row
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Some pieces of files, or part `number` of a hub data set, of source number `source`."""
+    """Some pieces of files, or a part of a hub data set, of source number `source`."""
 
     source: int
     config: LocalCorpus | HubCorpus
@@ -31,7 +50,7 @@ class Unit:
 
     @property
     def bytes(self) -> int:
-        """As stored, 0 where unknown: for the progress bar."""
+        """The stored size, 0 where unknown: for the progress bar."""
         return sum(piece.size for piece in self.pieces) if self.part is None else self.part.bytes
 
     def read(self) -> Iterator[Document | Rejected]:
@@ -45,15 +64,12 @@ class Unit:
 
     def state(self) -> list[object]:
         """What a change of the input changes: names and contents, but no place or time, so machines agree on it."""
-        return [
-            self.source,
-            self.part and astuple(self.part),
-            [(p.path.name, p.sha256, p.start, p.end) for p in self.pieces],
-        ]
+        files = [(piece.path.name, piece.sha256, piece.start, piece.end) for piece in self.pieces]
+        return [self.source, self.part and astuple(self.part), files]
 
 
 def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig, list[Unit]]:
-    """All units of a corpus, and the corpus as it was found (hub revisions resolved to commits).
+    """All units of a corpus, and the corpus with the hub's revisions resolved to commits.
 
     The sample world is written to `scratch` first, and what the files hold is noted there. Raises SourceUnreachable at
     once when a source is not there.
@@ -63,22 +79,93 @@ def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig,
     for number, source in enumerate(config.sources):
         place = f"{where}.sources[{number}]"
         if isinstance(source, HubCorpus):
-            pinned = replace(source, revision=hub.resolve(source.dataset, source.revision, place))
-            units += [Unit(number, pinned, part=part) for part in hub.parts(pinned, place)]
-            sources.append(pinned)
-            continue
-        files = source if isinstance(source, LocalCorpus) else _sample_files(source, scratch / f"sample-{number}")
-        paths = local.find_files(files.files, place)
-        pieces = file_index.pieces(paths, files, scratch / f"survey-{number}.json")
-        units += [Unit(number, files, group) for group in _groups(pieces)]
+            source = replace(source, revision=hub.resolve(source.dataset, source.revision, place))
+            units += [Unit(number, source, part=part) for part in hub.parts(source, place)]
+        else:
+            files = source if isinstance(source, LocalCorpus) else _sample_files(source, scratch / f"sample-{number}")
+            cut = pieces(local.find_files(files.files, place), files, scratch / f"survey-{number}.json")
+            units += [Unit(number, files, group) for group in _groups(cut)]
         sources.append(source)
     return replace(config, sources=tuple(sources)), units
 
 
-def _groups(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, ...]]:
+def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[Piece]:
+    """Every file as one piece or several. `notes` holds what they are, so that a resumed run need not read them."""
+    known = read_notes(notes)
+    noted: dict[str, Any] = {}
+    for path in paths:
+        now = stamp(path)
+        key = f"{path} {local.format_of(path, source)} {source.documents} {RANGE_BYTES}"
+        note = known.get(key)
+        if note is None or tuple(note["stamp"]) != now:
+            with unchanged(Piece(path, stamp=now)):
+                sha256, cuts = look(path, source)
+            note = {"stamp": now, "sha256": sha256, "cuts": cuts}
+        noted[key] = note
+        for (start, line), (end, _) in itertools.pairwise([*note["cuts"], (None, 0)]):
+            size = (end or now[0]) - start if path.suffix != ".parquet" else now[0] // len(note["cuts"])
+            yield Piece(path, start, end, line, note["sha256"], now, size)
+    if noted != known:
+        write_sealed(notes, {**known, **noted})
+
+
+def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
+    """The sha256 of a file and the beginnings of its pieces."""
+    kind, size = local.format_of(path, source), path.stat().st_size
+    large = size > RANGE_BYTES * 3 // 2 and path.suffix not in COMPRESSIONS and not mark_of(first_bytes(path))
+    state, line, cuts = hashlib.sha256(), 1, [(0, 1)]
+    with path.open("rb") as file:
+        end_of_document = ENDS.get(source.documents if kind == "text" else kind, ENDS["text"])
+        starts = list(_places(file, size, end_of_document)) if large and kind != "parquet" else []
+        file.seek(0)
+        for end in (*starts, size):
+            while block := file.read(min(BLOCK, end - file.tell())):
+                state.update(block)
+                line += block.count(b"\n")
+            cuts.append((end, line))
+    return state.hexdigest(), _row_groups(path) if kind == "parquet" else cuts[:-1]
+
+
+def _places(file: IO[bytes], size: int, end: re.Pattern[bytes]) -> Iterator[int]:
+    """Where pieces but the first begin: behind the first end of a document after each multiple of RANGE_BYTES."""
+    place = RANGE_BYTES
+    while place < size - RANGE_BYTES // 2:
+        file.seek(place)
+        begin, seam = place, b""
+        while block := file.read(BLOCK):
+            seam += block
+            if match := end.search(seam):
+                break
+            begin, seam = begin + max(0, len(seam) - LONGEST_END), seam[-LONGEST_END:]
+        else:
+            return
+        place = begin + match.end()
+        if place < size:
+            yield place
+        place += RANGE_BYTES
+
+
+def _row_groups(path: Path) -> list[Cut]:
+    """Ranges of row groups, some RANGE_BYTES stored bytes each. A damaged file is one piece: its reader refuses it."""
+    cuts, stored, rows = [(0, 1)], 0, 1
+    try:
+        with local.open_parquet(Piece(path)) as file:
+            groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    except BadInput:
+        return cuts
+    for number, group in enumerate(groups):
+        if stored >= RANGE_BYTES:
+            cuts.append((number, rows))
+            stored = 0
+        stored += group.total_byte_size
+        rows += group.num_rows
+    return cuts
+
+
+def _groups(cut: Iterator[Piece]) -> Iterator[tuple[Piece, ...]]:
     """Neighbours that are small, together; each other piece alone."""
     group: list[Piece] = []
-    for piece in pieces:
+    for piece in cut:
         if group and sum(member.size for member in group) + piece.size > GROUP_BYTES:
             yield tuple(group)
             group = []

@@ -6,7 +6,6 @@ not exactly as many as its header is rejected. An id is the row's number in its 
 GLUE server asks for. A row is rejected, never mended.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from electra.data.text import Rejected
 from electra.errors import BadInput
+from electra.finetuning.labels import read_label
 from electra.finetuning.tasks import GLUE, Task
 from pipelines.sources.local import EXCERPT, decoded_lines
 from pipelines.sources.streams import Piece
@@ -51,37 +51,26 @@ class TaskFiles:
 
 
 _PAIR = ("entailment", "not_entailment")
+_MNLI_FILES = {
+    "train": "train.tsv", "dev": "dev_matched.tsv", "dev_mismatched": "dev_mismatched.tsv",
+    "test": "test_matched.tsv", "test_mismatched": "test_mismatched.tsv",
+    "test_diagnostic": "diagnostic/diagnostic.tsv",
+}  # fmt: skip
+_MNLI_SPLITS = {
+    "train": "train", "dev": "validation_matched", "dev_mismatched": "validation_mismatched",
+    "test": "test_matched", "test_mismatched": "test_mismatched", "test_diagnostic": "ax/test",
+}  # fmt: skip
+_MNLI = TaskFiles(
+    "MNLI", "sentence1", "sentence2", "gold_label", hub_a="premise", hub_b="hypothesis",
+    hub_labels=("entailment", "neutral", "contradiction"), files=_MNLI_FILES, hub_splits=_MNLI_SPLITS,
+)  # fmt: skip
 LAYOUTS: dict[str, TaskFiles] = {
     "cola": TaskFiles("CoLA", "sentence", None, headerless=("source", "label", "star", "sentence")),
     "sst2": TaskFiles("SST-2", "sentence", None),
     "mrpc": TaskFiles("MRPC", "#1 String", "#2 String", "Quality", hub_a="sentence1", hub_b="sentence2"),
     "stsb": TaskFiles("STS-B", "sentence1", "sentence2", "score"),
     "qqp": TaskFiles("QQP", "question1", "question2", "is_duplicate"),
-    "mnli": TaskFiles(
-        "MNLI",
-        "sentence1",
-        "sentence2",
-        "gold_label",
-        hub_a="premise",
-        hub_b="hypothesis",
-        hub_labels=("entailment", "neutral", "contradiction"),
-        files={
-            "train": "train.tsv",
-            "dev": "dev_matched.tsv",
-            "dev_mismatched": "dev_mismatched.tsv",
-            "test": "test_matched.tsv",
-            "test_mismatched": "test_mismatched.tsv",
-            "test_diagnostic": "diagnostic/diagnostic.tsv",
-        },
-        hub_splits={
-            "train": "train",
-            "dev": "validation_matched",
-            "dev_mismatched": "validation_mismatched",
-            "test": "test_matched",
-            "test_mismatched": "test_mismatched",
-            "test_diagnostic": "ax/test",
-        },
-    ),
+    "mnli": _MNLI,
     "qnli": TaskFiles("QNLI", "question", "sentence", hub_labels=_PAIR),
     "rte": TaskFiles("RTE", "sentence1", "sentence2", hub_labels=_PAIR),
     "wnli": TaskFiles("WNLI", "sentence1", "sentence2"),
@@ -146,14 +135,7 @@ def make_row(task: Task, identity: str, a: str, b: str | None, label: Any, where
         return Rejected(where, "no text")
     if label is None:
         return row
-    if task.regression:
-        try:
-            row["label"] = float(label)
-        except ValueError:
-            return Rejected(where, f"label {label!r} is no number")
-        if not (math.isfinite(row["label"]) and 0 <= row["label"] <= task.scale):
-            return Rejected(where, f"label {label!r} is not from 0 to {task.scale:g}")
-        return row
-    if str(label) not in task.labels:
-        return Rejected(where, f"unknown label {str(label)!r}, not one of {', '.join(task.labels)}")
-    return {**row, "label": str(label)}
+    row["label"], fault = read_label(label, task.labels)
+    if task.regression and not fault and not 0 <= row["label"] <= task.scale:
+        fault = f"label {label!r} is not from 0 to {task.scale:g}"
+    return Rejected(where, fault) if fault else row

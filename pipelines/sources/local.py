@@ -4,20 +4,25 @@ Whatever cannot be read is yielded as `Rejected` with file:line and a reason; on
 stops the reader.
 """
 
+import contextlib
 import glob
 import html
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from electra.data.text import Document, Rejected, unwrap
 from electra.errors import BadInput, SourceUnreachable, shown
 from electra.files import encodes
 from pipelines.runtime import remote_files
 from pipelines.sources import LocalCorpus, streams
-from pipelines.sources.streams import Piece, first_bytes, mark_of, plain_suffix, read_lines, standing_still
+from pipelines.sources.streams import AGAIN, Piece, first_bytes, mark_of, plain_suffix, read_lines, unchanged
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
 
 Item = Document | Rejected
 Lines = Iterator[tuple[int, str] | Rejected]
@@ -32,27 +37,49 @@ def find_files(patterns: tuple[str, ...], where: str, *, fetch: bool = True) -> 
     A pattern is a path, a folder (all files under it, but hidden ones), a glob with ** for folders of any depth, or a
     URL of these: its files are copied here first, or with `fetch` false only asked after, and left out.
     """
-    found: dict[Path, None] = {}
+    found: dict[tuple[Path, str], Path] = {}
     for pattern in patterns:
         if remote_files.is_url(pattern):
             named = remote_files.copies(pattern, where) if fetch else remote_files.listing(pattern, where)
-            found.update(dict.fromkeys(file for file in named if isinstance(file, Path)))
-            continue
-        matches = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207 (absolute patterns too)
-        files = [file for match in matches for file in (sorted(match.rglob("*")) if match.is_dir() else [match])]
-        files = [file for file in files if file.is_file() and not file.name.startswith(".")]
-        if not files:
-            found_instead = f"no file matches {pattern!r}"
-            folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
-            if folder and not Path(folder).is_dir():
-                raise SourceUnreachable(
-                    where, f"{found_instead}: its folder is not there", "", "put the files there or change `files`"
-                )
-            raise BadInput(where, found_instead, "at least one file", "put the files there or change `files`")
-        found.update(dict.fromkeys(files))
-    if strange := next((file for file in found if not encodes(str(file))), None):
+            files = [file for file in named if isinstance(file, Path)]
+        else:
+            matches = [sorted(match.rglob("*")) if match.is_dir() else [match] for match in sorted(_matches(pattern))]
+            files = [file for match in matches for file in match if file.is_file() and not file.name.startswith(".")]
+            if not files:
+                _refuse(pattern, where)
+        folders = {folder: folder.resolve() for folder in {file.parent for file in files}}
+        for file in files:  # once, whatever links lead to its folder
+            found.setdefault((folders[file.parent], file.name), file)
+    if strange := next((file for file in found.values() if not encodes(str(file))), None):
         raise BadInput(where, f"the name of {str(strange)!a} is not UTF-8", "names that can be noted", "rename it")
-    return list(found)
+    return list(found.values())
+
+
+def _refuse(pattern: str, where: str) -> NoReturn:
+    found, do = f"no file matches {pattern!r}", "put the files there or change `files`"
+    folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
+    if folder and not Path(folder).is_dir():
+        raise SourceUnreachable(where, f"{found}: its folder is not there", "", do)
+    raise BadInput(where, found, "at least one file", do)
+
+
+def _matches(pattern: str) -> set[Path]:
+    """What a glob matches. `**` follows links to folders, but enters no folder twice, so that loops of links end."""
+    parts = Path(pattern).parts
+    place = parts.index("**") if "**" in parts else len(parts)
+    matches = set(map(Path, glob.glob(str(Path(*parts[:place])))))  # noqa: PTH207 (absolute patterns too)
+    if place == len(parts):
+        return matches
+    entered: dict[tuple[int, int], Path] = {}
+    for base in sorted(matches):
+        for folder, names, _ in os.walk(base, followlinks=True):
+            status = Path(folder).stat()
+            if entered.setdefault((status.st_dev, status.st_ino), Path(folder)) != Path(folder):
+                names.clear()
+            visible = sorted(name for name in names if name[0] != ".")
+            names[:] = sorted(visible, key=lambda name: (Path(folder) / name).is_symlink())  # folders by their own name
+    rest = parts[place + 1 :]
+    return {match for folder in entered.values() for match in _matches(str(Path(glob.escape(str(folder)), *rest)))}
 
 
 def require_folder(folder: Path, where: str) -> Path:
@@ -154,7 +181,7 @@ def make_document(text: Any, identity: Any, where: str, field: str, default: str
 
 
 HEADING = re.compile(r"\s?= (?!= ).*(?<! =) =\s*")  # ` = Title = `, and not ` = = Section = = `
-_TITLE = re.compile(r"\s?(?:= )+(.*?)(?: =)+\s*")
+_TITLE = re.compile(r"\s?(?:= )+(?!= )(.*)(?<! =)(?: =)+\s*")  # of either
 
 
 def read_text(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
@@ -187,8 +214,8 @@ def read_text(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
         yield document()
 
 
-_DOC = re.compile(r"<doc\s+([^>]*)>\s*$")
-_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+_DOC = re.compile(r"<doc\s([^>]*)>\s*$")
+_ATTRIBUTE = re.compile(r'\b(\w++)="([^"]*)"')
 
 
 def read_wikiextractor(piece: Piece) -> Iterator[Item]:
@@ -223,33 +250,39 @@ def _unclosed(where: str, identity: str, lines: list[str]) -> Rejected:
 
 def read_parquet(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
     """A column of a parquet file, read a thousand rows at a time; a piece is a range of its row groups."""
+    path, number = piece.path, piece.line - 1
+    with open_parquet(piece) as file:
+        names = file.schema_arrow.names
+        if source.text not in names:
+            raise BadInput(path, f"has no column {source.text!r}", f"one of {', '.join(names)}", "set `text`")
+        columns = [source.text, *([source.id] if source.id in names and source.id != source.text else [])]
+        groups = range(piece.start, file.num_row_groups if piece.end is None else piece.end)
+        for batch in file.iter_batches(batch_size=1000, row_groups=groups, columns=columns):
+            texts, *named = [_values(batch.column(name)) for name in columns]
+            for text, identity in zip(texts, named[0] if named else [None] * len(texts), strict=True):
+                number += 1
+                where, place = f"{path}:{number}", f"{path.name}:{number}"
+                try:
+                    text = text.decode("utf-8") if isinstance(text, bytes) else text
+                except UnicodeDecodeError:
+                    yield Rejected(where, "invalid UTF-8", text[:EXCERPT].decode("utf-8", "backslashreplace"))
+                    continue
+                identity = identity.decode("utf-8", "replace") if isinstance(identity, bytes) else identity
+                yield make_document(text, identity, where, source.text, place)
+
+
+@contextlib.contextmanager
+def open_parquet(piece: Piece) -> Iterator["ParquetFile"]:
+    """A parquet file; whatever its library raises within the block is one BadInput."""
     import pyarrow
     import pyarrow.parquet
 
-    path = piece.path
     try:
-        with standing_still(piece), pyarrow.parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            if source.text not in names:
-                raise BadInput(path, f"has no column {source.text!r}", f"one of {', '.join(names)}", "set `text`")
-            columns = [source.text, *([source.id] if source.id in names and source.id != source.text else [])]
-            number = piece.line - 1
-            groups = range(piece.start, file.num_row_groups if piece.end is None else piece.end)
-            for batch in file.iter_batches(batch_size=1000, row_groups=groups, columns=columns):
-                texts, *named = [_values(batch.column(name)) for name in columns]
-                for text, identity in zip(texts, named[0] if named else [None] * len(texts), strict=True):
-                    number += 1
-                    where, place = f"{path}:{number}", f"{path.name}:{number}"
-                    try:
-                        text = text.decode("utf-8") if isinstance(text, bytes) else text
-                    except UnicodeDecodeError:
-                        yield Rejected(where, "invalid UTF-8", text[:EXCERPT].decode("utf-8", "backslashreplace"))
-                        continue
-                    identity = identity.decode("utf-8", "replace") if isinstance(identity, bytes) else identity
-                    yield make_document(text, identity, where, source.text, place)
+        with unchanged(piece), pyarrow.parquet.ParquetFile(piece.path) as file:
+            yield file
     except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:  # damage has many names
         sentence = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadInput(path, f"cannot be read ({sentence})", "a whole parquet file", "get the file again") from None
+        raise BadInput(piece.path, f"cannot be read ({sentence})", "a whole parquet file", AGAIN) from None
 
 
 def _values(column: Any) -> list[Any]:

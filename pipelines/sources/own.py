@@ -1,4 +1,4 @@
-"""Tasks of one's own: rows of TSV, JSONL or parquet files by the names of their columns, as every other task has them.
+"""Custom tasks: rows of TSV, JSONL or parquet files by the names of their columns, as every other task has them.
 
 TSV has a header, a tab between columns and no quoting: a quote is text, and a stray tab is a wrong number of columns.
 Tagging takes lists of words and tags, or in TSV words and tags parted by spaces; a .conll file has one word a line (its
@@ -19,26 +19,24 @@ from electra.finetuning import spans
 from electra.finetuning.labels import read_label
 from electra.finetuning.tasks import Task
 from pipelines.sources import OwnTask
-from pipelines.sources.local import EXCERPT, JSON_SUFFIXES, Lines, decoded_lines
-from pipelines.sources.streams import Piece, plain_suffix, standing_still
+from pipelines.sources.local import EXCERPT, JSON_SUFFIXES, Lines, decoded_lines, open_parquet
+from pipelines.sources.streams import Piece, plain_suffix
 
 Row = dict[str, Any]
 Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
 
 
 def facts(name: str, own: OwnTask) -> Task:
-    """What the settings say of a task."""
-    columns = (own.a,) if own.b is None else (own.a, own.b)
+    """A custom task as fine-tuning knows tasks."""
     extra = {"classification": ("accuracy",), "regression": ("pearson", "spearman"), "tagging": ("accuracy",)}[own.kind]
-    metrics = tuple(dict.fromkeys((own.metric, *extra)))
     return Task(
         name=name,
         title=name,
         labels=tuple(map(str, own.labels)),
-        metrics=metrics,
+        metrics=tuple(dict.fromkeys((own.metric, *extra))),
         scale=own.scale,
         tagging=own.kind == "tagging",
-        columns=columns,
+        columns=(own.a,) if own.b is None else (own.a, own.b),
         label=own.label,
         id=own.id or "id",
     )
@@ -116,18 +114,13 @@ def records(path: Path, wanted: list[str], task: Task) -> Iterator[Record]:
 def tsv(lines: Lines, name: object, wanted: list[str]) -> Iterator[Record]:
     """Lines of columns with a tab between them, the first one their names; blank lines are no rows."""
     header: list[str] = []
-    for item in lines:
-        if isinstance(item, Rejected):
-            yield item.where, item
-            continue
-        number, line = item
-        where, fields = f"{name}:{number}", line.split("\t")
-        if not line.strip():
-            continue
-        if not header:
-            header = fields
+    for where, line in _filled(lines, name):
+        if isinstance(line, Rejected):
+            yield where, line
+        elif not header:
+            header = line.split("\t")
             require(wanted, header, where)
-        elif len(fields) != len(header):
+        elif len(fields := line.split("\t")) != len(header):
             yield where, Rejected(where, f"{len(fields)} columns instead of {len(header)}", line[:EXCERPT])
         else:
             yield where, dict(zip(header, fields, strict=True))
@@ -135,47 +128,42 @@ def tsv(lines: Lines, name: object, wanted: list[str]) -> Iterator[Record]:
 
 def jsonl(lines: Lines, name: object, wanted: list[str]) -> Iterator[Record]:
     """One JSON object a line; blank lines are no rows."""
+    for where, line in _filled(lines, name):
+        yield where, line if isinstance(line, Rejected) else _parse(line, where, wanted)
+
+
+def _parse(line: str, where: str, wanted: list[str]) -> dict[str, Any] | Rejected:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        return Rejected(where, "not a JSON object", line[:EXCERPT])
+    if missing := [column for column in wanted if column not in record]:
+        return Rejected(where, f"no field {missing[0]!r}", line[:EXCERPT])
+    if "\\u" in line and not encodes(json.dumps(record, ensure_ascii=False)):
+        return Rejected(where, "lone surrogate", line[:EXCERPT])
+    return record
+
+
+def _filled(lines: Lines, name: object) -> Iterator[tuple[str, str | Rejected]]:
+    """(where, text) of the lines that are not blank."""
     for item in lines:
         if isinstance(item, Rejected):
             yield item.where, item
-            continue
-        number, line = item
-        where = f"{name}:{number}"
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
-        missing = [column for column in wanted if not isinstance(record, dict) or column not in record]
-        if not isinstance(record, dict):
-            yield where, Rejected(where, "not a JSON object", line[:EXCERPT])
-        elif missing:
-            yield where, Rejected(where, f"no field {missing[0]!r}", line[:EXCERPT])
-        elif "\\u" in line and not encodes(json.dumps(record, ensure_ascii=False)):
-            yield where, Rejected(where, "lone surrogate", line[:EXCERPT])
-        else:
-            yield where, record
+        elif item[1].strip():
+            yield f"{name}:{item[0]}", item[1]
 
 
 def parquet(path: Path, wanted: list[str], also: Sequence[str] = ()) -> Iterator[Record]:
     """The rows of a parquet file: its wanted columns, and what it has of others."""
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        with standing_still(Piece(path)), pyarrow.parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            require(wanted, names, str(path))
-            number = 0
-            columns = [name for name in names if name in {*wanted, *also}]
-            for batch in file.iter_batches(batch_size=1000, columns=columns):
-                for record in batch.to_pylist():
-                    number += 1
-                    yield f"{path}:{number}", record
-    except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:  # damage has many names
-        sentence = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadInput(path, f"cannot be read ({sentence})", "a whole parquet file", "get the file again") from None
+    with open_parquet(Piece(path)) as file:
+        names = file.schema_arrow.names
+        require(wanted, names, str(path))
+        columns = [name for name in names if name in {*wanted, *also}]
+        batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=1000, columns=columns))
+        for number, record in enumerate(itertools.chain.from_iterable(batches), 1):
+            yield f"{path}:{number}", record
 
 
 def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> Iterator[Record]:

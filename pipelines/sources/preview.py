@@ -3,6 +3,7 @@
 A few thousand documents are read, which takes a second. A hint says what was seen there and which setting to look at.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,18 @@ from pathlib import Path
 
 from electra.data.text import Document, Rejected, clean, looks_marked_up
 from pipelines.runtime import remote_files
-from pipelines.sources import CorpusConfig, LocalCorpus, local
+from pipelines.sources import (
+    CorpusConfig,
+    HubCorpus,
+    HubTasks,
+    LocalCorpus,
+    LocalTasks,
+    OwnTasks,
+    SourceConfig,
+    TaskSourceConfig,
+    hub,
+    local,
+)
 from pipelines.sources.local import HEADING
 from pipelines.sources.streams import Piece
 
@@ -33,6 +45,26 @@ class Look:
     bad: list[tuple[int, int, Rejected]]
 
 
+def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
+    """Raise SourceUnreachable or BadInput unless a source is there; nothing of it is read."""
+    if isinstance(source, LocalCorpus):
+        local.find_files(source.files, where, fetch=False)
+    elif isinstance(source, HubCorpus):
+        hub.resolve(source.dataset, source.revision, where)
+    elif isinstance(source, LocalTasks):
+        for text in filter(None, (source.glue, source.squad)):
+            if remote_files.is_url(text):
+                remote_files.listing(text, where)
+            else:
+                local.require_folder(Path(text), where)
+    elif isinstance(source, OwnTasks):
+        for each in source.tasks.values():
+            local.find_files(tuple(filter(None, (each.train, each.dev, each.test))), where, fetch=False)
+    elif isinstance(source, HubTasks):
+        for part in filter(None, (source.glue, source.squad1, source.squad2)):
+            hub.resolve(part.dataset, part.revision, where)
+
+
 def look(corpus: CorpusConfig, where: str) -> Look:
     """Read the beginning of every local source; raises what is wrong with a file as a whole."""
     texts, hints, bad, whole = list[str](), list[str](), list[tuple[int, int, Rejected]](), True
@@ -50,6 +82,12 @@ def look(corpus: CorpusConfig, where: str) -> Look:
         texts += filter(None, (clean(item.text, corpus.cleaning, Counter()) for item in documents))
         whole &= len(found) <= DOCUMENTS and sum(len(item.text) for item in documents) < CHARACTERS
     return Look(texts, whole, hints, bad)
+
+
+def print_hints(corpus: CorpusConfig, where: str) -> None:
+    """Say on standard error what is probably not meant, before the stage reads all of it."""
+    for hint in look(corpus, where).hints:
+        print(f"hint: {hint}", file=sys.stderr)
 
 
 def _items(paths: list[Path], source: LocalCorpus) -> Iterator[Document | Rejected]:

@@ -1,44 +1,51 @@
 """Bytes of files, plain or compressed, line by line in bounded memory; damage and change under the reader are errors.
 
-A file that expands to many times its size (a decompression bomb) and one that is an archive of other files are refused:
-nothing is ever unpacked to disk. Lines are UTF-8: UTF-16 and UTF-32 are decoded where a byte order mark tells them, and
-refused where only their NULs do.
+All streams of a compressed file are read, and whatever follows the last one must be padding. A file that expands to
+many times its size (a decompression bomb) and one that is an archive of other files are refused: nothing is ever
+unpacked to disk. Lines are UTF-8: UTF-16 and UTF-32 are decoded where a byte order mark announces them, and refused
+where only their NULs do.
 """
 
+import bz2
 import codecs
 import contextlib
-import gzip
 import io
 import lzma
 import re
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import Any
+
+import zstandard
 
 from electra.errors import BadInput, SourceUnreachable
 
-COMPRESSIONS = (".gz", ".xz", ".zst")
+DECODERS: dict[str, Callable[[], Any]] = {
+    ".bz2": bz2.BZ2Decompressor,
+    ".gz": lambda: zlib.decompressobj(wbits=31),
+    ".xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),
+    ".zst": lambda: zstandard.ZstdDecompressor(max_window_size=1 << 30).decompressobj(),
+}
+COMPRESSIONS = tuple(DECODERS)
+PADDED = (".gz", ".xz")  # formats that allow NULs between and behind streams
+DAMAGE = (EOFError, OSError, ValueError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 LONGEST_LINE = 16 << 20  # bytes; a longer line is no text, it is quarantined unread
 EXPANSION = 250  # times a compressed file's size: text reaches some 10, and what is above is a bomb
 SMALL = 64 << 20  # bytes that any file may expand to
-ARCHIVES = {b"BZh91AY&SY": "bzip2", b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar"}
-PACKED = {
-    b"\x1f\x8b": ".gz",
-    b"\xfd7zXZ\x00": ".xz",
-    b"\x28\xb5\x2f\xfd": ".zst",
-    b"BZh": "a known suffix (bzip2 is none)",
-}
+ARCHIVES = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar"}
+MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2"}
 MARKS = {  # the longer first: UTF-32's begins as UTF-16's does
     codecs.BOM_UTF32_LE: "utf-32-le",
     codecs.BOM_UTF32_BE: "utf-32-be",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-LOOK = 4096  # bytes that tell what a file is
-PIECE = 1 << 20
+LOOK = 4096  # bytes that show what a file is
+BLOCK = 1 << 20
+COMPRESSED_BLOCK = 1 << 12  # bytes: a zstd block may expand to 30,000 times its size in one call
 AGAIN = "get the file again"
 
 
@@ -65,13 +72,13 @@ class Piece:
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """What a change of a file changes."""
+    """The size and modification time of a file: what a change of it changes."""
     stat = path.stat()
     return stat.st_size, stat.st_mtime_ns
 
 
 @contextlib.contextmanager
-def standing_still(piece: Piece) -> Iterator[None]:
+def unchanged(piece: Piece) -> Iterator[None]:
     """Raise SourceUnreachable when the file is not there, BadInput when it is a folder or changes within the block."""
     path = piece.path
     try:
@@ -94,35 +101,37 @@ def read_lines(piece: Piece) -> Iterator[tuple[int, bytes | None]]:
     """Yield (line number from 1, bytes without the line's end), or None for a line longer than LONGEST_LINE.
 
     Raises SourceUnreachable when the file is not there, BadInput when it cannot be decompressed to its end, expands
-    without measure, is an archive, is of an encoding that nothing declares, or changes while it is read.
+    too far, is an archive, is in an encoding that nothing declares, or changes while it is read.
     """
     path = piece.path
-    with standing_still(piece):
+    with unchanged(piece):
+        start = b"" if piece.start else first_bytes(path, LOOK)
+        refuse_strangers(start, path)
         try:
-            if not piece.start:
-                refuse_strangers(first_bytes(path, LOOK), path)
             with _open(path) as stream:
-                yield from _lines(stream, piece)
-        except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+                if piece.start:
+                    stream.seek(piece.start)
+                yield from _lines(stream, piece, mark_of(start))
+        except EOFError as error:
             raise BadInput(path, f"is damaged or cut short ({error})", f"a whole {path.suffix} file", AGAIN) from None
 
 
-def read_stream(stream: IO[bytes], name: str) -> Iterator[tuple[int, bytes | None]]:
+def read_stream(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes | None]]:
     """The same of what can be read only once: standard input, a pipe."""
-    first = stream.readline(LOOK)
-    refuse_strangers(first, Path(name))
-    yield from _lines(io.BufferedReader(_Joined(first, stream), PIECE), Piece(Path(name)))
+    start = stream.peek(LOOK)[:LOOK]
+    refuse_strangers(start, Path(name))
+    yield from _lines(stream, Piece(Path(name)), mark_of(start))
 
 
 def refuse_strangers(start: bytes, path: Path) -> None:
-    """What is no text as it stands (other files, compression, UTF-16) would be read as lines of noise."""
+    """Raise BadInput for other files, compression and UTF-16, which would be read as lines of noise."""
     for magic, name in ARCHIVES.items():
         if start.startswith(magic):
             raise BadInput(path, f"is a {name} file", "text", "unpack it, or give it the suffix of its format")
     if start[257:262] == b"ustar":
         raise BadInput(path, "is a tar archive", "text", "unpack it first; nothing is ever unpacked here")
     if path.suffix not in COMPRESSIONS:
-        for magic, suffix in PACKED.items():
+        for magic, suffix in MAGIC.items():
             if start.startswith(magic):
                 raise BadInput(path, "is compressed, but its name does not say so", "plain text", f"give it {suffix}")
     if encoding := unmarked(start):
@@ -145,12 +154,11 @@ def unmarked(start: bytes) -> str:
     start = start[: len(start) // 4 * 4 or len(start)]
     if mark_of(start) or not start.strip(b"\0"):
         return ""
-    for encoding, (end, beside) in {"UTF-32-LE": (3, 2), "UTF-32-BE": (0, 1)}.items():
-        top, next_to_it = start[end::4], start[beside::4]
-        if next_to_it and not top.strip(b"\0") and next_to_it.count(0) * 2 >= len(next_to_it):
+    for encoding, end, beside in (("UTF-32-LE", 3, 2), ("UTF-32-BE", 0, 1)):
+        if start[beside::4] and not start[end::4].strip(b"\0") and start[beside::4].count(0) * 8 >= len(start):
             return encoding
     even, odd = start[::2].count(0), start[1::2].count(0)
-    for encoding, (here, there) in {"UTF-16-LE": (odd, even), "UTF-16-BE": (even, odd)}.items():
+    for encoding, here, there in (("UTF-16-LE", odd, even), ("UTF-16-BE", even, odd)):
         few = here * 12 < len(start)
         if there == 0 and here >= 2 and not (few and (here * 100 < len(start) or _is_plain(start))):
             return encoding
@@ -166,108 +174,66 @@ def _is_plain(start: bytes) -> bool:
 
 
 def first_bytes(path: Path, count: int = 64) -> bytes:
-    """The first bytes of the (decompressed) content, "" if there are none or they cannot be read."""
+    """The first bytes of the (decompressed) content, b"" if there are none or they cannot be read."""
     try:
         with _open(path) as stream:
             return stream.read(count)
-    except (OSError, EOFError, lzma.LZMAError, zlib.error):
+    except (OSError, EOFError):
         return b""
 
 
-def _lines(stream: IO[bytes], piece: Piece) -> Iterator[tuple[int, bytes | None]]:
-    if piece.start:
-        stream.seek(piece.start)
+def _lines(stream: io.BufferedReader, piece: Piece, encoding: str) -> Iterator[tuple[int, bytes | None]]:
+    lines = _Recoded(stream, encoding, piece.path) if encoding else stream
     left = sys.maxsize if piece.end is None else piece.end - piece.start
     if compressed := piece.path.suffix in COMPRESSIONS:
-        left = max(SMALL, EXPANSION * piece.path.stat().st_size)
+        size = piece.path.stat().st_size
+        left = most = max(SMALL, EXPANSION * size)
     number = piece.line - 1
-    while left > 0 and (line := stream.readline(LONGEST_LINE + 1)):
-        if number == 0 and (encoding := mark_of(line)):
-            stream = io.BufferedReader(_Recoded(_Joined(line, stream), encoding, piece.path), PIECE)
-            line = stream.readline(LONGEST_LINE + 1)
+    while left > 0 and (line := lines.readline(LONGEST_LINE + 1)):
         number += 1
         left -= len(line)
-        if len(line) > LONGEST_LINE and not line.endswith(b"\n"):
-            while left > 0 and (rest := stream.readline(PIECE)):
-                left -= len(rest)
-                if rest.endswith(b"\n"):
-                    break
+        if len(line.removesuffix(b"\n")) > LONGEST_LINE:
+            while left > 0 and not line.endswith(b"\n") and (line := lines.readline(BLOCK)):
+                left -= len(line)
             yield number, None
             continue
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
         yield number, line.removesuffix(b"\n").removesuffix(b"\r")
-    if compressed and left <= 0 and stream.read(1):
-        size = piece.path.stat().st_size
-        found = f"expands to more than {max(SMALL, EXPANSION * size):,} bytes from {size:,}"
+    if compressed and left <= 0 and lines.readline(1):
+        found = f"expands to more than {most:,} bytes from {size:,}"
         raise BadInput(piece.path, found, "text, which shrinks to a tenth or so", "leave this file out")
 
 
-def _open(path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return cast("IO[bytes]", gzip.open(path, "rb"))
-    if path.suffix == ".xz":
-        return lzma.open(path, "rb")
-    if path.suffix == ".zst":
-        return io.BufferedReader(_ZstdFile(path), PIECE)
-    return path.open("rb", PIECE)
+def _open(path: Path) -> io.BufferedReader:
+    return io.BufferedReader(_Decompressed(path) if path.suffix in COMPRESSIONS else path.open("rb", 0), BLOCK)
 
 
-class _Joined(io.RawIOBase):
-    """A stream with bytes that were read of it put back in front."""
+class _Recoded:
+    """Lines of UTF-16 or UTF-32 as UTF-8. A lone surrogate stays one, so that its line alone is refused as no UTF-8."""
 
-    def __init__(self, front: bytes, stream: IO[bytes]) -> None:
-        self._front, self._stream = front, stream
+    def __init__(self, stream: io.BufferedReader, encoding: str, path: Path) -> None:
+        self._text = io.TextIOWrapper(stream, encoding, "surrogatepass", newline="\n")
+        self._path = path
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        some = self._front[: len(buffer)] or self._more(len(buffer))
-        self._front = self._front[len(buffer) :]
-        buffer[: len(some)] = some
-        return len(some)
-
-    def _more(self, count: int) -> bytes:
-        read1 = getattr(self._stream, "read1", self._stream.read)  # what is there, without waiting for all of it
-        return bytes(read1(count))
+    def readline(self, size: int) -> bytes:
+        try:
+            return self._text.readline(size).encode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            found = f"is not {self._text.encoding.upper()}, as its byte order mark says ({error.reason})"
+            raise BadInput(self._path, found, "text of one encoding", AGAIN) from None
 
 
-class _Recoded(io.RawIOBase):
-    """UTF-16 or UTF-32 as UTF-8. A lone surrogate stays one, so that its line alone is refused as no UTF-8."""
+class _Decompressed(io.RawIOBase):
+    """The content of a compressed file: all its streams, one behind the other; EOFError for anything else in it.
 
-    def __init__(self, stream: io.RawIOBase, encoding: str, path: Path) -> None:
-        self._stream, self._path, self._encoding = stream, path, encoding
-        self._decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
-        self._ready, self._ended = b"", False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._ready and not self._ended:
-            raw = self._stream.read(PIECE) or b""
-            self._ended = not raw
-            try:
-                text = self._decoder.decode(raw, final=self._ended)
-            except UnicodeDecodeError as error:
-                found = f"is not {self._encoding.upper()}, as its byte order mark says ({error.reason})"
-                raise BadInput(self._path, found, "text of one encoding", AGAIN) from None
-            self._ready = text.encode("utf-8", "surrogatepass")
-        some, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
-        buffer[: len(some)] = some
-        return len(some)
-
-
-class _ZstdFile(io.RawIOBase):
-    """The content of a .zst file; unlike the library's own reader it notices a file cut short."""
+    The libraries' own readers take what follows the first stream and is none, as one with a wrong bit, for the end.
+    """
 
     def __init__(self, path: Path) -> None:
-        import zstandard
-
-        self._library, self._file = zstandard, path.open("rb")
-        self._frame = zstandard.ZstdDecompressor(max_window_size=1 << 30).decompressobj()
-        self._ready, self._begun = b"", False
+        self._file, self._suffix = path.open("rb"), path.suffix
+        self._stream, self._ready = DECODERS[path.suffix](), b""
+        self._limit = (BLOCK,) if path.suffix in (".bz2", ".xz") else ()  # the other decoders expand less, or have none
 
     def readable(self) -> bool:
         return True
@@ -278,20 +244,24 @@ class _ZstdFile(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         while not self._ready:
-            # small pieces: a piece may decompress to many times its size
-            compressed = (self._frame.unused_data if self._frame.eof else b"") or self._file.read(1 << 14)
-            if not compressed:
-                if self._begun and not self._frame.eof:
-                    raise EOFError("Compressed file ended before the end of the stream was reached")
-                return 0
-            if self._frame.eof:
-                self._frame = self._library.ZstdDecompressor(max_window_size=1 << 30).decompressobj()
-            self._begun = True
+            compressed = b""
+            if self._stream.eof:
+                if not (compressed := self._next_stream()):
+                    return 0
+                self._stream = DECODERS[self._suffix]()
+            elif getattr(self._stream, "needs_input", True) and not (compressed := self._file.read(COMPRESSED_BLOCK)):
+                raise EOFError("it ends in the middle of a stream")
             try:
-                self._ready = self._frame.decompress(compressed)
-            except self._library.ZstdError as error:
+                self._ready = self._stream.decompress(compressed, *self._limit)
+            except DAMAGE as error:
                 raise EOFError(str(error)) from None
         count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
+        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         return count
+
+    def _next_stream(self) -> bytes:
+        """The first bytes of the stream that follows, b"" at the end of the file."""
+        compressed: bytes = self._stream.unused_data or self._file.read(COMPRESSED_BLOCK)
+        while compressed and self._suffix in PADDED and not (compressed := compressed.lstrip(b"\0")):
+            compressed = self._file.read(COMPRESSED_BLOCK)
+        return compressed

@@ -25,7 +25,8 @@ from electra.files import read_object, remove
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.tasks import FinetuneConfig
-from electra.nn.weights import config_json, encoder_tensors, verify_folder, write_folder
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import encoder_tensors, verify_folder, write_folder
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.phases import positions
 from electra.pretraining.trainer import Launch, Trained

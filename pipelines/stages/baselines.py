@@ -29,10 +29,9 @@ from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.finetuning.training import read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.encoder import Encoder
-from electra.nn.kinds import make_encoder
-from electra.nn.pretrained import load_networks
+from electra.nn.factory import make_encoder
+from electra.nn.huggingface import load_networks, read_config
 from electra.nn.token_heads import ReplacedTokenHead
-from electra.nn.weights import read_config
 
 Rows = Sequence[dict[str, Any]]
 Numbers = NDArray[np.float64]

@@ -10,7 +10,6 @@ lines + dropped lines.
 
 import json
 import shutil
-import sys
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from electra.storage.run_dir import RUNS, folder_of, name_run
 from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import tell_loss
 from pipelines.runtime.work_units import MadeOf, Shown, finish_units, versions
-from pipelines.sources import CorpusConfig, documents, preview
+from pipelines.sources import CorpusConfig, documents
 from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
 
 if TYPE_CHECKING:
@@ -65,8 +64,6 @@ def _fingerprint(resolved: CorpusConfig, units: list[documents.Unit]) -> str:
 def gather(config: CorpusConfig, where: str, folder: Path, runs: Path = RUNS) -> dict[str, Any]:
     """Write a corpus's documents to `folder`; return what was read, kept and dropped; `runs` has unfinished ones."""
     check_room(config, where, folder)
-    for hint in preview.look(config, where).hints:
-        print(f"hint: {hint}", file=sys.stderr)
     name = where.rpartition(".")[2]
     with lock_folder(scratch := runs / "corpus" / f".{name}"):
         resolved, units = documents.plan(config, where, scratch)

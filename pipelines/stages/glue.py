@@ -17,12 +17,12 @@ from electra.config import digest, plain
 from electra.devices import refuse_unusable_driver
 from electra.files import atomic_folder, link_or_copy, lock_folder, read_jsonl, write_atomic, write_json, write_jsonl
 from electra.finetuning import predictions
+from electra.finetuning.reading import kind_of
 from electra.finetuning.runs import leaderboard, summary
 from electra.finetuning.runs.job import MODEL, Job, splits_of
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.runs.pool import run_all
 from electra.finetuning.runs.solve import Record
-from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task
 from electra.storage.manifest import write_manifest
 from electra.storage.run_dir import RUNS

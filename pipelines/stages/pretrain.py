@@ -18,11 +18,12 @@ from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
 from electra.errors import BadConfig, BadInput
 from electra.files import atomic_folder, write_atomic, write_json
-from electra.nn.pretrained import architecture, extra_tensors, network_tensors
-from electra.nn.weights import (
+from electra.nn.hf_names import architecture_of, config_json
+from electra.nn.huggingface import (
     TOKENIZER_FILES,
-    config_json,
     encoder_tensors,
+    extra_tensors,
+    network_tensors,
     trained_positions,
     verify_folder,
     write_folder,
@@ -255,7 +256,7 @@ def write_model(
         bare = config_json(encoder, vocab_size, "ElectraModel", **more)
         networks, parts = model.networks(), {"encoder": (encoder_tensors(model.discriminator.encoder, ""), bare)}
         for kind, (part, head) in networks.items():
-            settings = config_json(part.config, vocab_size, architecture(head), **more)
+            settings = config_json(part.config, vocab_size, architecture_of(head), **more)
             parts[kind] = network_tensors(part, head), settings
         for kind, (tensors, settings) in parts.items():
             text = model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card)

@@ -11,14 +11,8 @@ from typing import Any
 from electra.card import model_card
 from electra.data import tokenizer as tokenizers
 from electra.files import atomic_folder, read_object, write_json
-from electra.nn.weights import (
-    config_json,
-    encoder_tensors,
-    load_encoder,
-    trained_positions,
-    verify_folder,
-    write_folder,
-)
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import encoder_tensors, load_encoder, trained_positions, verify_folder, write_folder
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params
 from pipelines.runtime import remote_files

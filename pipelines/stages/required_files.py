@@ -6,9 +6,8 @@ from pathlib import Path
 
 from electra.errors import SourceUnreachable
 from electra.finetuning.tasks import GLUE, SQUAD
-from pipelines import sources
 from pipelines.config.params import PAPER, Params
-from pipelines.sources import LocalTasks
+from pipelines.sources import LocalTasks, at_hand, preview
 from pipelines.sources.glue import LAYOUTS
 from pipelines.sources.squad import FILES
 
@@ -31,9 +30,9 @@ def check_tasks(params: Params, finetuning: str) -> None:
     """Raise SourceUnreachable or BadInput unless every file that a fine-tuning needs is there."""
     name = params.finetunings[finetuning].tasks
     source, where = params.tasks[name], f"tasks.{name}"
-    sources.check(source, where)
+    preview.check(source, where)
     if isinstance(source, LocalTasks):
-        require_files(sources.at_hand(source, where), needed(params, name, finetuning), where)
+        require_files(at_hand(source, where), needed(params, name, finetuning), where)
 
 
 def require_files(source: LocalTasks, tasks: dict[str, str], where: str) -> None:

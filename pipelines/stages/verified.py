@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from electra.errors import CorruptFile
-from electra.nn.weights import verify_folder
+from electra.nn.huggingface import verify_folder
 from electra.storage.manifest import MANIFEST, verify_manifest
 from pipelines import again
 from pipelines.config.params import Params

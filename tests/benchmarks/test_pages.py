@@ -10,7 +10,7 @@ import pytest
 from benchmarks import real_text
 from electra.files import read_json
 from electra.finetuning.tasks import GLUE
-from pipelines.sources.file_index import RANGE_BYTES
+from pipelines.sources.documents import RANGE_BYTES
 from pipelines.stages.corpus import PART_BYTES
 from tests.conftest import ROOT
 

@@ -14,9 +14,9 @@ from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
-from electra.nn.pretrained import architecture, network_tensors
-from electra.nn.scratch_init import fresh_encoder
-from electra.nn.weights import config_json, encoder_tensors, load_encoder, write_folder
+from electra.nn.factory import fresh_encoder
+from electra.nn.hf_names import architecture_of, config_json
+from electra.nn.huggingface import encoder_tensors, load_encoder, network_tensors, write_folder
 from electra.pretraining.networks import Discriminator, Generator
 
 TEXT = """the a chef cook cooked ate sold meal bread cat dog red is what who near ? . ,
@@ -54,7 +54,7 @@ def write_pretrained(root: Path) -> None:
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.1)
-        settings = config_json(ENCODER, size, architecture(network.head), trained_positions=SEEN)
+        settings = config_json(ENCODER, size, architecture_of(network.head), trained_positions=SEEN)
         card = model_card(name, "replaced" if name == "discriminator" else "corrupt", {})
         write_folder(root / name, network_tensors(network.encoder, network.head), settings, files, card, part=name)
     settings = config_json(ENCODER, size, "ElectraModel", trained_positions=SEEN)

@@ -18,7 +18,7 @@ from electra.finetuning.heads import Classifier
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
-from electra.nn.weights import load_encoder
+from electra.nn.huggingface import load_encoder
 from pipelines.cli import main
 from tests.electra.made_up_models import write_base
 

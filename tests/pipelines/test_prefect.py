@@ -20,7 +20,7 @@ import psutil
 import pytest
 from ruamel.yaml import YAML
 
-from tests.conftest import ROOT, environment, git_project
+from tests.conftest import ROOT, commit, environment, git, git_project, run, until
 
 
 def test_a_run_that_died_while_the_server_was_away_is_noticed() -> None:
@@ -50,12 +50,7 @@ class Server:
     log: Path
 
     def prefect(self, *words: str) -> str:
-        command = [sys.executable, "-m", "prefect", *words]
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return run(self.folder, "-m", "prefect", *words, **self.environment).stdout
 
     def ask(self, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -76,12 +71,7 @@ class Server:
         return str(self.ask(f"/deployments/{found['id']}/create_flow_run", asked)["id"])
 
     def until(self, seen: Callable[[], Any], seconds: float = 400) -> Any:
-        """What is seen at last."""
-        deadline = time.monotonic() + seconds
-        while not (found := seen()):
-            assert time.monotonic() < deadline, self.log.read_text()[-4000:]
-            time.sleep(0.3)
-        return found
+        return until(seen, seconds, lambda: self.log.read_text()[-4000:])
 
     def wait(self, run: str, *states: str) -> dict[str, Any]:
         """The run once it is in one of these states; without states, once it has ended."""
@@ -97,17 +87,16 @@ class Server:
     def stages(self) -> list[psutil.Process]:
         """Processes that run a stage, DVC or a recorder of this copy."""
         found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                words = " ".join(process.cmdline())
-                if process.cwd().startswith(str(self.folder)) and ("dvc" in words or "-m pipelines" in words):
-                    found.append(process)
+        for process in psutil.process_iter(["cmdline", "cwd", "ppid"]):
+            words, cwd = " ".join(process.info["cmdline"] or []), process.info["cwd"] or ""
+            if cwd.startswith(str(self.folder)) and ("dvc" in words or "-m pipelines" in words):
+                found.append(process)
         return found
 
     def trains(self) -> list[psutil.Process]:
         """Processes that pre-train. A child that is being started bears its parent's command line for an instant."""
-        found = {process.pid: process for process in self.stages() if "pipelines pretrain" in words_of(process)}
-        return [process for process in found.values() if parent_of(process) not in found]
+        found = {each.pid: each for each in self.stages() if "pipelines pretrain" in " ".join(each.info["cmdline"])}
+        return [process for process in found.values() if process.info["ppid"] not in found]
 
     @contextlib.contextmanager
     def worker_of(self, pool: str, folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -122,20 +111,6 @@ class Server:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def words_of(process: psutil.Process) -> str:
-    """A process's command line; nothing of one that has gone."""
-    with contextlib.suppress(psutil.Error):
-        return " ".join(process.cmdline())
-    return ""
-
-
-def parent_of(process: psutil.Process) -> int:
-    """The number of a process's parent; 0 of one that has gone."""
-    with contextlib.suppress(psutil.Error):
-        return int(process.ppid())
-    return 0
 
 
 @pytest.fixture(scope="module")
@@ -170,11 +145,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
         made.until(answers)
         for _ in range(2):  # renewed as it was made
-            deploy = [sys.executable, "-m", "pipelines.flows.deployments"]
-            done = subprocess.run(
-                deploy, cwd=folder, env=values, capture_output=True, text=True, timeout=300, check=False
-            )
-            assert done.returncode == 0 and "team/electra-smoke" in done.stdout, done.stderr
+            assert "team/electra-smoke" in run(folder, "-m", "pipelines.flows.deployments", **values).stdout
         made.worker = begin("worker", "start", "--pool", "electra", "--limit", "1", "--type", "process")
         processes.append(made.worker)
         yield made
@@ -209,12 +180,11 @@ def test_a_deployment_runs_with_live_lines_and_a_result_page(server: Server) -> 
 @pytest.mark.slow
 def test_a_team_does_a_model_in_flow_runs_of_their_own(server: Server, tmp_path: Path) -> None:
     lean = tmp_path / "lean"
-    git = ["git", "-c", "user.name=T", "-c", "user.email=t@example.com", "-C", str(server.folder)]
-    subprocess.run([*git, "worktree", "add", "--quiet", "-b", "lean", str(lean)], check=True)
+    git(server.folder, "worktree", "add", "--quiet", "-b", "lean", str(lean))
     text = (lean / "params.yaml").read_text().replace("models: [smoke]", "models: []")
     start, end = text.index("finetunings:"), text.index("ablations: {}")
     (lean / "params.yaml").write_text(text[:start] + "finetunings: {}\n" + text[end:])
-    subprocess.run([*git[:-1], str(lean), "commit", "--quiet", "-am", "Lean"], check=True)
+    commit(lean, "Lean")
     with server.worker_of("electra-lead", server.folder):
         run = server.start("team/electra-smoke", commit="lean")
         done = server.wait(run)
@@ -227,9 +197,7 @@ def test_a_team_does_a_model_in_flow_runs_of_their_own(server: Server, tmp_path:
     }
     assert {each["state"]["type"] for each in found} == {"COMPLETED"}
     assert all(each["parent_task_run_id"] for each in found), "the page of the run leads to its parts"
-    saved = subprocess.run(
-        [*git, "for-each-ref", "--format=%(refname)"], capture_output=True, text=True, check=True
-    ).stdout
+    saved = git(server.folder, "for-each-ref", "--format=%(refname)")
     assert "/smoke-" in saved and "tokens" not in saved
 
 
@@ -286,11 +254,11 @@ def test_a_run_that_was_only_out_of_reach_says_that_it_lives(server: Server) -> 
 def test_a_process_that_comes_back_too_late_leaves_the_run_to_the_next(server: Server, tmp_path: Path) -> None:
     """A machine that has stood still, or had no network, while another went on with its run."""
     other = tmp_path / "other"
-    subprocess.run(["git", "clone", "--quiet", str(server.folder), str(other)], check=True)
+    git(server.folder, "clone", "--quiet", str(server.folder), str(other))
     run = server.start("pretrain/electra-smoke", settings={"models.smoke.pretrain.steps": 1600})
     (stage,) = server.until(server.trains)
     server.until(lambda: list(server.folder.glob("runs/flows/smoke-*/runs/pretrain/*/metrics.jsonl")))
-    still = [process for process in stage.parents() if "-m prefect" in words_of(process)]
+    still = [process for process in stage.parents() if "-m prefect" in " ".join(process.cmdline())]
     assert len(still) == 2, "the flow and its worker"
     for process in (*still, stage):  # which a fast machine would end before the flow hears that its run is another's
         process.suspend()

@@ -13,11 +13,11 @@ from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import atomic_folder, read_json, readable, remove, write_json, write_jsonl
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
+from electra.finetuning.reading import kind_of
 from electra.finetuning.runs.job import MODEL, Job, splits_of
 from electra.finetuning.runs.solve import Record, Solved, solve
-from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task, find
-from electra.nn.weights import read_config, verify_folder
+from electra.nn.huggingface import read_config, verify_folder
 from electra.storage import manifest
 from electra.storage.fingerprint import Code
 from electra.storage.manifest import sha256_once, write_manifest

@@ -11,18 +11,17 @@ import torch
 from electra.finetuning import reading
 from electra.finetuning.batches import Examples
 from electra.finetuning.heads import Network, narrow
-from electra.finetuning.reading import Split
+from electra.finetuning.reading import Split, kind_of
 from electra.finetuning.runs.job import Job, splits_of
 from electra.finetuning.squad.answers import Candidates, mean
 from electra.finetuning.squad.kind import judge as judge_squad
 from electra.finetuning.squad.windows import Reading
 from electra.finetuning.task_kind import Encoded, SplitResult
-from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import FinetuneConfig, SquadConfig
 from electra.finetuning.training import Training, count_steps, read_outputs, train
 from electra.nn.encoder import Encoder
-from electra.nn.scratch_init import add_fresh_layers, fresh_encoder
-from electra.nn.weights import load_encoder, read_config, trained_positions
+from electra.nn.factory import add_fresh_layers, fresh_encoder
+from electra.nn.huggingface import load_encoder, read_config, trained_positions
 from electra.seeds import derive
 from electra.storage.tensors import read_tensors
 

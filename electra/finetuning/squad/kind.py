@@ -21,9 +21,8 @@ from electra.finetuning.squad import official, windows
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind, require_texts
 from electra.finetuning.tasks import SQUAD_2, FinetuneConfig, SquadConfig, SquadTask, Task
-from electra.nn.config import ModernConfig
 from electra.nn.encoder import Encoder
-from electra.nn.weights import SPANS, TASK
+from electra.nn.huggingface import SPANS, TASK
 from electra.storage.tensors import Tensors, fill
 
 _KEPT = (  # settings that a folder's answers depend on
@@ -112,7 +111,7 @@ class QuestionAnswering(TaskKind):
     def export(self, network: Any, task: Task, config: FinetuneConfig) -> Exported:
         task_json = {"squad": {key: value for key, value in plain(config).items() if key in _KEPT}}
         beside: dict[str, Tensors] = {SPANS: _head(network).state_dict()}
-        if network.conditional or isinstance(network.encoder.config, ModernConfig):
+        if network.conditional or not network.encoder.config.stock_heads:
             return Exported("ElectraModel", task_json, beside=beside)
         parts = [part.state_dict() for part in (network.start, network.end_alone)]
         pair = {f"qa_outputs.{kind}": torch.cat([part[kind] for part in parts]) for kind in ("weight", "bias")}

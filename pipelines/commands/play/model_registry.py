@@ -19,9 +19,8 @@ from electra.data.word_cache import CONTINUATION
 from electra.errors import BadInput
 from electra.files import read_json
 from electra.finetuning.folder import is_finetuned
-from electra.finetuning.reading import read_rows
+from electra.finetuning.reading import kind_of, read_rows
 from electra.finetuning.task_kind import Row
-from electra.finetuning.task_registry import kind_of
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.inference import InputSchema, Model, answer, as_row
 from pipelines.config.params import load

@@ -6,7 +6,7 @@ of SST-2. Labels are balanced.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from electra.files import write_atomic
@@ -34,9 +34,10 @@ Row = tuple[str, str, str]  # first sentence, second sentence or "", label
 
 def write_glue(folder: Path, seed: int) -> None:
     """Write <TASK>/{train,dev,test}.tsv (MNLI: dev_matched, dev_mismatched, ...) below `folder`."""
-    for task, (_, layout) in TASKS.items():
+    for task in TASKS:
         for split in splits(task):
-            write_tsv(folder / task / f"{split}.tsv", layout(split.split("_")[0], rows(seed, task, split)))
+            lines = table(task, split.split("_")[0], rows(seed, task, split))
+            write_atomic(folder / task / f"{split}.tsv", "".join("\t".join(line) + "\n" for line in lines))
 
 
 def splits(task: str) -> tuple[str, ...]:
@@ -48,16 +49,11 @@ def splits(task: str) -> tuple[str, ...]:
 
 def rows(seed: int, task: str, split: str) -> list[Row]:
     """The rows of one split of a task."""
-    kind, maker = split.split("_")[0], TASKS[task][0]
+    kind, maker = split.split("_")[0], TASKS[task]
     rng, part = stream(seed, f"{task}/{split}"), build(seed).part(kind)
     made = [maker(part, split, i, rng) for i in range({"train": TRAIN, "dev": DEV, "test": TEST}[kind])]
     rng.shuffle(made)
     return made
-
-
-def write_tsv(path: Path, lines: Iterable[Iterable[object]]) -> None:
-    """Tab-separated lines, no quoting, as GLUE has them."""
-    write_atomic(path, "".join("\t".join(map(str, line)) + "\n" for line in lines))
 
 
 def some_fact(world: World, being: Being, rng: random.Random, events: float = 0.5) -> Fact:
@@ -220,67 +216,46 @@ def wnli(world: World, split: str, i: int, rng: random.Random) -> Row:
     return text, tell(Fact(fact.relation, one if i % 2 else two, fact.values), rng), str(i % 2)
 
 
-def _single(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
-    yield ("index", "sentence") if kind == "test" else ("sentence", "label")
-    for i, (a, _, label) in enumerate(rows):
-        yield (i, a) if kind == "test" else (a, label)
-
-
-def _cola(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
-    if kind == "test":
-        yield ("index", "sentence")
-    for i, (a, _, label) in enumerate(rows):
-        yield (i, a) if kind == "test" else ("sw01", label, "" if label == "1" else "*", a)
-
-
-def _mrpc(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
-    yield ("index" if kind == "test" else "Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
-    for i, (a, b, label) in enumerate(rows):
-        yield (i if kind == "test" else label, 2 * i, 2 * i + 1, a, b)
-
-
-def _stsb(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
-    head = ("index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2")
-    yield head if kind == "test" else (*head, "score")
-    for i, (a, b, label) in enumerate(rows):
-        line = (i, "sample", "world", "-", f"{i:04d}", "none", "none", a, b)
-        yield line if kind == "test" else (*line, label)
-
-
-def _qqp(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
-    head = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
-    yield ("id", *head[3:5]) if kind == "test" else head
-    for i, (a, b, label) in enumerate(rows):
-        yield (i, a, b) if kind == "test" else (i, 2 * i, 2 * i + 1, a, b, label)
-
-
-def _mnli(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
-    sentences = (f"sentence{n}{of}" for of in ("_binary_parse", "_parse", "") for n in (1, 2))
-    head = ("index", "promptID", "pairID", "genre", *sentences)
-    labels = tuple(f"label{n}" for n in range(1, {"train": 2, "dev": 6, "test": 1}[kind]))
-    labels = (*labels, "gold_label") if labels else ()
-    yield (*head, *labels)
-    for i, (a, b, label) in enumerate(rows):
-        yield (i, i, f"{i}{label[0]}" if labels else i, "sample", "-", "-", "-", "-", a, b, *[label] * len(labels))
-
-
-def _pair(first: str, second: str) -> Callable[[str, list[Row]], Iterable[tuple[object, ...]]]:
-    def layout(kind: str, rows: list[Row]) -> Iterable[tuple[object, ...]]:
-        yield ("index", first, second) if kind == "test" else ("index", first, second, "label")
-        for i, (a, b, label) in enumerate(rows):
-            yield (i, a, b) if kind == "test" else (i, a, b, label)
-
-    return layout
-
-
-TASKS = {
-    "CoLA": (cola, _cola),
-    "SST-2": (sst, _single),
-    "MRPC": (mrpc, _mrpc),
-    "STS-B": (stsb, _stsb),
-    "QQP": (qqp, _qqp),
-    "MNLI": (mnli, _mnli),
-    "QNLI": (qnli, _pair("question", "sentence")),
-    "RTE": (rte, _pair("sentence1", "sentence2")),
-    "WNLI": (wnli, _pair("sentence1", "sentence2")),
+TASKS: dict[str, Callable[[World, str, int, random.Random], Row]] = {
+    "CoLA": cola, "SST-2": sst, "MRPC": mrpc, "STS-B": stsb, "QQP": qqp,
+    "MNLI": mnli, "QNLI": qnli, "RTE": rte, "WNLI": wnli,
+}  # fmt: skip
+SINGLE = ("index|sentence", "{i}|{a}")
+PAIR = ("index|sentence1|sentence2|label", "{i}|{a}|{b}|{label}")
+MRPC = ("|#1 ID|#2 ID|#1 String|#2 String", "|{even}|{odd}|{a}|{b}")
+STSB = (
+    "index|genre|filename|year|old_index|source1|source2|sentence1|sentence2|score",
+    "{i}|sample|world|-|{i:04d}|none|none|{a}|{b}|{label}",
+)
+MNLI = "index|promptID|pairID|genre" + "".join(
+    f"|sentence{n}{of}" for of in ("_binary_parse", "_parse", "") for n in (1, 2)
+)
+LAYOUTS = {  # header and row of the training and dev files, and of the test files (None: the same less the label)
+    "CoLA": (("", "sw01|{label}|{star}|{a}"), SINGLE),
+    "SST-2": (("sentence|label", "{a}|{label}"), SINGLE),
+    "MRPC": (("Quality" + MRPC[0], "{label}" + MRPC[1]), ("index" + MRPC[0], "{i}" + MRPC[1])),
+    "STS-B": (STSB, None),
+    "QQP": (
+        ("id|qid1|qid2|question1|question2|is_duplicate", "{i}|{even}|{odd}|{a}|{b}|{label}"),
+        ("id|question1|question2", "{i}|{a}|{b}"),
+    ),
+    "MNLI": ((MNLI, "{i}|{i}|{i}{label[0]}|sample|-|-|-|-|{a}|{b}"), (MNLI, "{i}|{i}|{i}|sample|-|-|-|-|{a}|{b}")),
+    "QNLI": (("index|question|sentence|label", PAIR[1]), None),
+    "RTE": (PAIR, None),
+    "WNLI": (PAIR, None),
 }
+
+
+def table(task: str, kind: str, rows: list[Row]) -> Iterator[list[str]]:
+    """The lines of a file of `kind` train, dev or test, cell by cell."""
+    labelled, test = LAYOUTS[task]
+    head, line = labelled if kind != "test" else test or tuple(text.rpartition("|")[0] for text in labelled)
+    if task == "MNLI" and kind != "test":  # one annotator, or five
+        names = [*(f"label{n}" for n in range(1, 2 if kind == "train" else 6)), "gold_label"]
+        head, line = "|".join([head, *names]), "|".join([line, *["{label}"] * len(names)])
+    if head:
+        yield head.split("|")
+    for i, (a, b, label) in enumerate(rows):
+        star = "" if label == "1" else "*"
+        values = {"i": i, "even": 2 * i, "odd": 2 * i + 1, "a": a, "b": b, "label": label, "star": star}
+        yield [cell.format(**values) for cell in line.split("|")]

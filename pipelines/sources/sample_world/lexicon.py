@@ -6,6 +6,7 @@ the being a sentence is about.
 """
 
 from dataclasses import dataclass
+from string import Formatter
 
 Concept = tuple[str, ...]
 
@@ -63,71 +64,57 @@ class Relation:
     questions: tuple[tuple[str, str], ...]
 
 
+def relation(statements: str, **questions: str) -> Relation:
+    """A relation of `one / another` statements, and such questions by slot; its slots are as the first statement's."""
+    stated = tuple(statements.split(" / "))
+    slots = tuple(field for _, field, _, _ in Formatter().parse(stated[0]) if field and field != "who")
+    asked = tuple((question, slot) for slot, forms in questions.items() for question in forms.split(" / "))
+    return Relation(slots, stated, asked)
+
+
 PORTRAIT = {
-    "home": Relation(
-        ("v",),
-        ("{who} lives in {v}.", "{who} dwells in {v}.", "The home of {who} is in {v}.", "{who} has a house in {v}."),
-        (
-            ("Where does {who} live?", "v"),
-            ("Where does {who} dwell?", "v"),
-            ("In which town is the home of {who}?", "v"),
-        ),
+    "home": relation(
+        "{who} lives in {v}. / {who} dwells in {v}. / The home of {who} is in {v}. / {who} has a house in {v}.",
+        v="Where does {who} live? / Where does {who} dwell? / In which town is the home of {who}?",
     ),
-    "kind": Relation(
-        ("v",),
-        ("{who} is a {v}.", "{who} was born a {v}.", "{who} has the ways of a {v}."),
-        (("Which creature is {who}?", "v"), ("What was {who} born as?", "v")),
+    "kind": relation(
+        "{who} is a {v}. / {who} was born a {v}. / {who} has the ways of a {v}.",
+        v="Which creature is {who}? / What was {who} born as?",
     ),
-    "trade": Relation(
-        ("v",),
-        (
-            "{who} works as a {v}.",
-            "{who} is a {v} by trade.",
-            "{who} makes a living as a {v}.",
-            "The trade of {who} is that of a {v}.",
-        ),
-        (("What does {who} work as?", "v"), ("What is the trade of {who}?", "v"), ("What is {who} by trade?", "v")),
+    "trade": relation(
+        "{who} works as a {v}. / {who} is a {v} by trade. / {who} makes a living as a {v}. / "
+        "The trade of {who} is that of a {v}.",
+        v="What does {who} work as? / What is the trade of {who}? / What is {who} by trade?",
     ),
-    "food": Relation(
-        ("v",),
-        ("{who} likes {v}.", "{who} is fond of {v}.", "{who} eats {v} each day.", "The meal of {who} is {v}."),
-        (("What does {who} like?", "v"), ("What does {who} eat each day?", "v"), ("What is {who} fond of?", "v")),
+    "food": relation(
+        "{who} likes {v}. / {who} is fond of {v}. / {who} eats {v} each day. / The meal of {who} is {v}.",
+        v="What does {who} like? / What does {who} eat each day? / What is {who} fond of?",
     ),
-    "colour": Relation(
-        ("v",),
-        ("{who} wears {v}.", "{who} is dressed in {v}.", "The clothes of {who} are {v}."),
-        (("Which colour does {who} wear?", "v"), ("Which colour are the clothes of {who}?", "v")),
+    "colour": relation(
+        "{who} wears {v}. / {who} is dressed in {v}. / The clothes of {who} are {v}.",
+        v="Which colour does {who} wear? / Which colour are the clothes of {who}?",
     ),
-    "music": Relation(
-        ("v",),
-        ("{who} plays the {v}.", "{who} owns a {v}.", "The music of {who} is that of the {v}."),
-        (("What does {who} play?", "v"), ("Which music does {who} make?", "v")),
+    "music": relation(
+        "{who} plays the {v}. / {who} owns a {v}. / The music of {who} is that of the {v}.",
+        v="What does {who} play? / Which music does {who} make?",
     ),
-    "friend": Relation(
-        ("v",),
-        ("{who} is a friend of {v}.", "{who} and {v} are friends.", "{who} often visits {v}."),
-        (("Who is the friend of {who}?", "v"), ("Whom does {who} often visit?", "v")),
+    "friend": relation(
+        "{who} is a friend of {v}. / {who} and {v} are friends. / {who} often visits {v}.",
+        v="Who is the friend of {who}? / Whom does {who} often visit?",
     ),
 }
 
 EVENTS = {
-    "deed": Relation(
-        ("did", "thing", "spot"),
-        (
-            "{who} {did} a {thing} at the {spot}.",
-            "At the {spot} {who} {did} a {thing}.",
-            "A {thing} was {did} by {who} at the {spot}.",
-        ),
-        (
-            ("What was {did} by {who}?", "thing"),
-            ("Where was the {thing} {did} by {who}?", "spot"),
-            ("Who {did} the {thing} at the {spot}?", "who"),
-        ),
+    "deed": relation(
+        "{who} {did} a {thing} at the {spot}. / At the {spot} {who} {did} a {thing}. / "
+        "A {thing} was {did} by {who} at the {spot}.",
+        thing="What was {did} by {who}?",
+        spot="Where was the {thing} {did} by {who}?",
+        who="Who {did} the {thing} at the {spot}?",
     ),
-    "mood": Relation(
-        ("v",),
-        ("{who} was {v}.", "{who} felt {v} today.", "Today {who} seemed {v}."),
-        (("How was {who} today?", "v"), ("How did {who} feel?", "v")),
+    "mood": relation(
+        "{who} was {v}. / {who} felt {v} today. / Today {who} seemed {v}.",
+        v="How was {who} today? / How did {who} feel?",
     ),
 }
 

@@ -11,34 +11,13 @@ from electra.data import tokenizer as tokenizers
 from electra.files import write_jsonl
 from electra.finetuning.tasks import GLUE
 from electra.nn.config import EncoderConfig, ModernConfig
-from electra.nn.scratch_init import fresh_encoder
-from electra.nn.weights import config_json, encoder_tensors, write_folder
+from electra.nn.factory import fresh_encoder
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import encoder_tensors, write_folder
 
-WORDS = [
-    "red",
-    "blue",
-    "green",
-    "old",
-    "new",
-    "big",
-    "small",
-    "cat",
-    "dog",
-    "bird",
-    "fish",
-    "house",
-    "tree",
-    "river",
-    "runs",
-    "sleeps",
-    "sings",
-    "eats",
-    "near",
-    "far",
-    "in",
-    "the",
-    "is",
-]
+WORDS = "red blue green old new big small cat dog bird fish house tree river runs sleeps sings eats near far in the is"
+WORDS = WORDS.split()
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 CONFIG = EncoderConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
 
 
@@ -47,18 +26,8 @@ MODERN = ModernConfig(kind="modern", layers=3, hidden=32, heads=2, ffn=48, embed
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    return tokenizers.from_pieces(
-        [
-            *tokenizers.SPECIALS,
-            *WORDS,
-            *"abcdefghijklmnopqrstuvwxyz",
-            *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"),
-            ".",
-            "?",
-        ],
-        lowercase=True,
-        strip_accents=None,
-    )
+    pieces = [*tokenizers.SPECIALS, *WORDS, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "?"]
+    return tokenizers.from_pieces(pieces, lowercase=True, strip_accents=None)
 
 
 @pytest.fixture(scope="session")
@@ -112,16 +81,8 @@ def squad_rows(count: int, seed: int, *, impossible: bool) -> list[dict]:
         animal, colour = ("river", "") if none else facts[number % 3]
         start = context.index(f"{animal} is") + len(f"{animal} is ") if not none else 0
         answers = [] if none else [{"text": colour, "start": start}]
-        rows.append(
-            {
-                "id": f"q{number}",
-                "title": "t",
-                "question": f"the {animal} is?",
-                "context": context,
-                "answers": answers,
-                "impossible": none,
-            }
-        )
+        row = {"id": f"q{number}", "title": "t", "question": f"the {animal} is?", "context": context}
+        rows.append(row | {"answers": answers, "impossible": none})
     return rows
 
 

@@ -72,13 +72,6 @@ def test_all_arrays_of_a_batch_go_to_a_gpu_by_one_copy(monkeypatch):
         assert torch.equal(torch.from_numpy(array), tensor) and tensor.dtype == torch.from_numpy(array).dtype
 
 
-def test_a_batch_costs_the_host_nothing_for_rows_that_are_not_in_it(examples):
-    examples.batch(np.array([0]))
-    begins = examples.start_N
-    examples.batch(np.array([1, 2]))
-    assert examples.start_N is begins and begins.tolist() == [0, *np.cumsum(examples.length_N)[:-1].tolist()]
-
-
 def test_a_batch_tells_where_every_token_stands():
     examples = stack([[2, 7, 3], [2, 3], [2, 8, 9, 3]], [2, 2, 1], {"label": np.array([5, 6, 7])}, ["a", "b", "c"])
     batch = examples.batch(np.array([2, 1]))

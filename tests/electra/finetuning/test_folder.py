@@ -16,19 +16,19 @@ from electra.finetuning import folder as folders
 from electra.finetuning.classification import encode
 from electra.finetuning.folder import load_model, write_model
 from electra.finetuning.heads import Classifier
+from electra.finetuning.reading import TAGGING
 from electra.finetuning.runs.job import MODEL
 from electra.finetuning.runs.plan import Plan, run
 from electra.finetuning.spans import iob2
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger
-from electra.finetuning.task_registry import TAGGING
 from electra.finetuning.tasks import FACTS, GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
 from electra.finetuning.training import read_outputs
-from electra.finetuning.unpadded import hidden
-from electra.nn.scratch_init import add_fresh_layers
-from electra.nn.weights import FILES, load_encoder
+from electra.nn.factory import add_fresh_layers
+from electra.nn.huggingface import FILES, load_encoder
 from electra.storage.tensors import read_tensors, write_tensors
+from tests.conftest import each_with_some, harm
 
 from .conftest import WORDS, glue_rows, padded, squad_rows
 
@@ -56,16 +56,9 @@ def peer(kind, folder):
     return found.eval()
 
 
-@pytest.mark.parametrize(("task", "fresh"), [("mnli", 0), ("cola", 0), ("stsb", 0), ("mnli", 2)])
+@pytest.mark.parametrize(("task", "fresh"), [("mnli", 0), ("stsb", 0), ("cola", 2)])
 def test_classes_and_numbers(task, fresh, model, tokenizer, tmp_path):
-    facts, rows = GLUE[task], glue_rows(task, 9, 1)
-    encoder = load_encoder(model, dropout=0.0)
-    add_fresh_layers(encoder, fresh, 1)
-    torch.manual_seed(1)
-    network = Classifier(encoder, len(facts.labels), 0.0)
-    torch.nn.init.normal_(network.head.bias)
-    examples = encode(rows, facts, tokenizer, 40)
-    ours = read_outputs(network, examples)["logits"] * facts.scale
+    facts, network, examples, ours = classifier(task, fresh, model, tokenizer)
     write_model(tmp_path / "m", network, facts, CONFIG, model)
     theirs = peer(transformers.ElectraForSequenceClassification, tmp_path / "m")
     ids, segments, lengths = padded(examples.batch(np.arange(9)))
@@ -81,37 +74,31 @@ def test_classes_and_numbers(task, fresh, model, tokenizer, tmp_path):
     assert config["num_hidden_layers"] == 2 + fresh and "pooling" not in config
 
 
-@pytest.mark.parametrize(
-    ("task", "pooling", "layers"),
-    [
-        *[("mnli", "max", "last"), ("stsb", "mean", "last"), ("mrpc", "pair", "last"), ("cola", "pair", "last")],
-        *[("mrpc", "pair", "all"), ("rte", "cls", "all")],
-    ],
-)
+def classifier(task, fresh, model, tokenizer, *head):
+    """A task, a network, rows, and the logits on the label's own scale."""
+    facts, encoder = GLUE[task], load_encoder(model, dropout=0.0)
+    add_fresh_layers(encoder, fresh, 1)
+    torch.manual_seed(1)
+    network = Classifier(encoder, len(facts.labels), 0.0, *head)
+    torch.nn.init.normal_(network.head.bias)
+    examples = encode(glue_rows(task, 9, 1), facts, tokenizer, 40)
+    return facts, network, examples, read_outputs(network, examples)["logits"] * facts.scale
+
+
+HEADS = [("mnli", "max", "last"), ("stsb", "mean", "last"), ("cola", "pair", "last"), ("mrpc", "pair", "all")]
+
+
+@pytest.mark.parametrize(("task", "pooling", "layers"), [*HEADS, ("rte", "cls", "all")])
 def test_heads_of_other_kinds_are_beside_an_encoder_that_stock_transformers_loads(
     task, pooling, layers, model, tokenizer, tmp_path
 ):
-    facts, rows = GLUE[task], glue_rows(task, 9, 1)
-    encoder = load_encoder(model, dropout=0.0)
-    add_fresh_layers(encoder, 1, 1)
-    torch.manual_seed(1)
-    network = Classifier(encoder, len(facts.labels), 0.0, pooling, layers)
-    torch.nn.init.normal_(network.head.bias)
-    examples = encode(rows, facts, tokenizer, 40)
-    ours = read_outputs(network, examples)["logits"] * facts.scale
+    facts, network, examples, ours = classifier(task, 1, model, tokenizer, pooling, layers)
     write_model(tmp_path / "m", network, facts, CONFIG, model)
     theirs = peer(transformers.ElectraModel, tmp_path / "m")
     assert theirs.config.pooling == pooling and f'"pooling": "{pooling}"' in (tmp_path / "m/README.md").read_text()
-    batch = examples.batch(np.arange(9))
-    ids, segments, lengths = padded(batch)
-    seen = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
-    with torch.no_grad():
-        states = theirs(ids, attention_mask=seen, token_type_ids=segments).last_hidden_state.flatten(0, 1)
-        assert torch.allclose(states[batch.cell_P], hidden(encoder, batch), atol=1e-5)
     ready = load_model(tmp_path / "m")
     assert ready.network.dense.out_features == 2 * len(network.head.weight)
     assert np.abs(read_outputs(ready.network, examples)["logits"] - ours).max() < 1e-5
-    assert np.abs(read_outputs(Classifier(encoder, len(facts.labels), 0.0), examples)["logits"] - ours).max() > 1e-2
     (tmp_path / "m/MANIFEST.json").unlink()
     facts_there = json.loads((tmp_path / "m" / FACTS).read_text())
     for key, known in (("pooling", "cls, mean, max, pair"), ("head_layers", "last, all")):
@@ -185,28 +172,10 @@ def answerer(model, tmp_path):
     return tmp_path / "m"
 
 
-def harm(path, how):
-    """Damage a file in one of many ways."""
-    data = path.read_bytes()
-    if how == "flipped":
-        path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
-    elif how == "cut":
-        path.write_bytes(data[:-2])
-    elif how == "link":
-        path.rename(path.parent.parent / "target")
-        path.symlink_to(path.parent.parent / "target")
-    elif how == "folder":
-        path.unlink()
-        path.mkdir()
-    else:
-        path.unlink()
-
-
 KEPT = [*FILES[:7], "README.md", "MANIFEST.json"]
 
 
-@pytest.mark.parametrize("name", KEPT)
-@pytest.mark.parametrize("how", ["flipped", "cut", "link", "folder", "missing"])
+@pytest.mark.parametrize(("name", "how"), each_with_some(KEPT, ["flipped", "cut", "link", "folder", "missing"]))
 def test_damage_to_a_kept_model_is_one_sentence(answerer, name, how, capsys):
     assert {path.name for path in answerer.iterdir()} == set(KEPT)
     harm(answerer / name, how)

@@ -13,53 +13,21 @@ from electra.finetuning.batches import stack as examples_of
 from electra.finetuning.classification import encode
 from electra.finetuning.folder import is_finetuned, load_model, write_model
 from electra.finetuning.heads import Classifier
+from electra.finetuning.reading import TAGGING
 from electra.finetuning.runs.plan import Plan, run
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger
-from electra.finetuning.task_registry import TAGGING
 from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig
 from electra.finetuning.training import optimizer_for, read_outputs
 from electra.finetuning.unpadded import hidden
-from electra.nn.kinds import initialise, make_encoder
-from electra.nn.pretrained import architecture, network_tensors
-from electra.nn.scratch_init import add_fresh_layers
-from electra.nn.weights import TOKENIZER_FILES, config_json, load_encoder, write_folder
+from electra.nn.factory import add_fresh_layers, initialise, make_encoder
+from electra.nn.hf_names import architecture_of, config_json
+from electra.nn.huggingface import TOKENIZER_FILES, load_encoder, network_tensors, write_folder
 from electra.pretraining.networks import Discriminator, Generator
 
-from . import test_unpadded as unpadded
 from .conftest import MODERN, glue_rows, padded, squad_rows
 from .test_folder import CHUNKS, CONFIG, peer, tagged_rows
-
-
-@pytest.fixture
-def examples(tokenizer):
-    return encode(glue_rows("mnli", 30, 1), GLUE["mnli"], tokenizer, 40)
-
-
-@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
-def test_hidden_states_and_gradients_equal_the_padded_encoders(modern_model, examples, rows):
-    unpadded.test_hidden_states_and_gradients_equal_the_padded_encoders(modern_model, examples, rows)
-
-
-@pytest.mark.parametrize("last", ["global", "local"])
-def test_rows_of_their_own_see_what_the_grid_lets_them_see(modern_model, examples, last, monkeypatch):
-    from_here = dataclasses.replace(MODERN, layers=4 if last == "global" else 3)
-    monkeypatch.setattr(unpadded, "load_encoder", lambda *_, **__: encoder_of(from_here))
-    unpadded.test_rows_of_their_own_see_what_the_grid_lets_them_see(modern_model, examples, [0, 1, 2, 3], monkeypatch)
-
-
-def encoder_of(config):
-    torch.manual_seed(0)
-    encoder = make_encoder(config, 1000).eval()
-    initialise(encoder, config)
-    return encoder
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("where", ["attention", "elsewhere"])
-def test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where):
-    unpadded.test_dropout_disturbs_as_much_as_the_padded_encoders(modern_model, examples, where)
 
 
 def test_each_layer_has_its_share_of_the_rate(modern_model):
@@ -72,14 +40,7 @@ def test_each_layer_has_its_share_of_the_rate(modern_model):
         for parameter in group["params"]
     }
     shares = {name: share[id(parameter)] for name, parameter in network.named_parameters()}
-    expected = {
-        "embeddings": 0.5**4,
-        "layers.0": 0.5**3,
-        "layers.2": 0.5,
-        "layers.3": 1.0,
-        "final_norm": 1.0,
-        "head": 1.0,
-    }
+    expected = {"embeddings": 0.5**4, "layers.0": 0.5**3, "layers.2": 0.5, "layers.3": 1, "final_norm": 1, "head": 1}
     for part, rate in expected.items():
         found = {value for name, value in shares.items() if part in name}
         assert found == {rate}, part
@@ -92,20 +53,9 @@ def kinds(model, tokenizer):
     rows = encode_questions(squad_rows(9, 1, impossible=True), tokenizer, length=40, stride=12, question_length=10)
     independent = dataclasses.replace(squad, head="independent")
     tagger, tags = Tagger(make(), len(CHUNKS.classes), 40), encode_tags(tokenizer)
-    yield (
-        "classes",
-        Classifier(make(), 3, 0.0),
-        GLUE["mnli"],
-        CONFIG,
-        encode(glue_rows("mnli", 9, 1), GLUE["mnli"], tokenizer, 40),
-    )
-    yield (
-        "number",
-        Classifier(make(), 0, 0.0, "max"),
-        GLUE["stsb"],
-        CONFIG,
-        encode(glue_rows("stsb", 9, 1), GLUE["stsb"], tokenizer, 40),
-    )
+    for name, task, pooling in (("classes", "mnli", "cls"), ("number", "stsb", "max")):
+        examples = encode(glue_rows(task, 9, 1), GLUE[task], tokenizer, 40)
+        yield name, Classifier(make(), len(GLUE[task].labels), 0.0, pooling), GLUE[task], CONFIG, examples
     yield "tags", tagger, CHUNKS, CONFIG, tags
     yield "spans", SpanFinder(make(), squad), SQUAD_2, squad, rows.examples
     yield "ends", SpanFinder(make(), independent), SQUAD_2, independent, rows.examples
@@ -170,7 +120,7 @@ def test_the_library_reads_its_folders(modern_model, tokenizer, tmp_path):
     for name, kind in (("discriminator", Discriminator), ("generator", Generator)):
         network = kind(make_encoder(MODERN, tokenizer.vocab_size))
         initialise(network, MODERN)
-        settings = config_json(MODERN, tokenizer.vocab_size, architecture(network.head))
+        settings = config_json(MODERN, tokenizer.vocab_size, architecture_of(network.head))
         write_folder(tmp_path / name, network_tensors(network.encoder, network.head), settings, files, "")
         assert electra.load(tmp_path / name).kind == name
     judged = electra.load(tmp_path / "discriminator").replaced(texts)

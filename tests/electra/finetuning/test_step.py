@@ -10,14 +10,14 @@ from electra.finetuning import step, training
 from electra.finetuning.batches import stack
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier
+from electra.finetuning.reading import TAGGING
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_squad
 from electra.finetuning.step import padded, with_padding_rows
 from electra.finetuning.tagging import Tagger
-from electra.finetuning.task_registry import TAGGING
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
 from electra.finetuning.training import train
-from electra.nn.weights import load_encoder
+from electra.nn.huggingface import load_encoder
 from tests.electra.helpers import Failing, Rerun
 
 from .conftest import glue_rows, squad_rows

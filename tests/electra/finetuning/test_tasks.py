@@ -4,7 +4,7 @@ import pytest
 
 from electra.config import build
 from electra.errors import BadConfig
-from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, FinetuneConfig, FinetuneSection, SquadConfig
+from electra.finetuning.tasks import FinetuneConfig, FinetuneSection, SquadConfig
 
 
 def section(**values) -> FinetuneSection:
@@ -105,10 +105,6 @@ def test_published_values_of_params_yaml():
     assert mrpc.both_orders and stsb.both_orders and not cola.both_orders
     squad = finetune.resolve_squad({})
     assert (squad.length, squad.stride, squad.epochs, squad.beam, squad.null_threshold) == (512, 128, 2, 20, -2.75)
-
-
-def test_the_papers_average_has_eight_tasks():
-    assert set(GLUE) - set(PAPER_AVERAGE) == {"wnli"} and len(PAPER_AVERAGE) == 8
 
 
 def test_a_task_that_starts_from_another_has_its_layers():

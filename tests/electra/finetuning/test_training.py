@@ -13,7 +13,7 @@ from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier, narrow
 from electra.finetuning.tasks import GLUE, FinetuneConfig
 from electra.finetuning.training import count_steps, read_outputs, train
-from electra.nn.weights import load_encoder
+from electra.nn.huggingface import load_encoder
 
 from .conftest import glue_rows, padded
 

@@ -1,5 +1,7 @@
 """The encoder over rows end to end equals the padded one."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -11,11 +13,11 @@ from electra.finetuning.tasks import GLUE
 from electra.finetuning.unpadded import compared_hidden, first_hidden, hidden, pooled_hidden
 from electra.nn import varlen
 from electra.nn.config import ModernConfig
-from electra.nn.scratch_init import fresh_encoder
-from electra.nn.weights import load_encoder
+from electra.nn.factory import fresh_encoder
+from electra.nn.huggingface import load_encoder
 from tests.electra.nn.test_varlen import by_rows
 
-from .conftest import glue_rows, padded
+from .conftest import MODERN, glue_rows, padded
 
 
 @pytest.fixture(scope="module")
@@ -23,27 +25,55 @@ def examples(tokenizer):
     return encode(glue_rows("mrpc", 60, 1), GLUE["mrpc"], tokenizer, 40)
 
 
-@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
-def test_hidden_states_and_gradients_equal_the_padded_encoders(model, examples, rows):
-    encoder = load_encoder(model, dropout=0.0)
-    batch = examples.batch(np.array(rows))
-    weights = torch.randn(len(batch.ids_P), 32, generator=torch.Generator().manual_seed(1))
-    whole = encoder(*padded(batch)).flatten(0, 1)[batch.cell_P]
-    (whole * weights).sum().backward()
-    expected = {name: parameter.grad.clone() for name, parameter in encoder.named_parameters()}
+@pytest.fixture(params=["bert", "modern", "modern, last layer global"])
+def encoder(request, model, modern_model):
+    if request.param == "modern, last layer global":
+        return fresh_encoder(dataclasses.replace(MODERN, layers=4), 1000, 1).eval()
+    return load_encoder(model if request.param == "bert" else modern_model, dropout=0.0)
+
+
+def gradients(encoder, loss):
     encoder.zero_grad()
-    ours = hidden(encoder, batch)
-    assert torch.allclose(ours, whole, atol=1e-5)
-    (ours * weights).sum().backward()
-    for name, parameter in encoder.named_parameters():
-        assert torch.allclose(parameter.grad, expected[name], atol=1e-4), name
-    assert torch.allclose(first_hidden(encoder, batch), whole[batch.first_B], atol=1e-5)
+    loss.backward()
+    return [parameter.grad.clone() for parameter in encoder.parameters() if parameter.grad is not None]
+
+
+def test_hidden_states_and_gradients_equal_the_padded_encoders(encoder, examples):
+    """Also of means and maxima over a row's own tokens, and of its two texts' means."""
+    for batch in (examples.batch(np.arange(4)), examples.batch(np.array([5]))):
+        ids, segments, lengths = padded(batch)
+        whole_BTH = encoder(ids, segments, lengths)
+        rows = [row[:length] for row, length in zip(whole_BTH, lengths, strict=True)]
+        sides = [side[:length] for side, length in zip(segments, lengths, strict=True)]
+        texts = [[row[side == number].mean(0) for number in (0, 1)] for row, side in zip(rows, sides, strict=True)]
+        ours_PH = hidden(encoder, batch)
+        for found, expected in (
+            (ours_PH, whole_BTH.flatten(0, 1)[batch.cell_P]),
+            (first_hidden(encoder, batch), whole_BTH[:, 0]),
+            (pooled_hidden(ours_PH, batch, "mean"), torch.stack([row.mean(0) for row in rows])),
+            (pooled_hidden(ours_PH, batch, "max"), torch.stack([row.amax(0) for row in rows])),
+            (compared_hidden(ours_PH, batch), torch.stack([torch.cat([u, v, (u - v).abs(), u * v]) for u, v in texts])),
+        ):
+            assert torch.allclose(found, expected, atol=1e-5)
+        weights = torch.randn(ours_PH.shape, generator=torch.Generator().manual_seed(1))
+        expected = gradients(encoder, (encoder(ids, segments, lengths).flatten(0, 1)[batch.cell_P] * weights).sum())
+        for one, other in zip(gradients(encoder, (hidden(encoder, batch) * weights).sum()), expected, strict=True):
+            assert torch.allclose(one, other, atol=1e-4)
+        expected = gradients(encoder, (encoder(ids, segments, lengths)[:, 0] * weights[: len(ids)]).sum())
+        ours = gradients(encoder, (first_hidden(encoder, batch) * weights[: len(ids)]).sum())
+        assert all(torch.allclose(one, other, atol=1e-4) for one, other in zip(ours, expected, strict=True))
+
+
+def test_a_pair_without_a_second_text_has_zeros_in_its_place(model, tokenizer):
+    batch = encode(glue_rows("cola", 3, 1), GLUE["cola"], tokenizer, 40).batch(np.arange(3))
+    found = compared_hidden(hidden(load_encoder(model), batch), batch)
+    assert found[:, :32].any() and not found[:, 32:64].any() and torch.equal(found[:, 64:96], found[:, :32].abs())
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
-def test_rows_of_their_own_see_what_the_grid_lets_them_see(model, examples, rows, monkeypatch):
+def test_rows_of_their_own_see_what_the_grid_lets_them_see(encoder, examples, rows, monkeypatch):
     """Where the device has the operator, which is played here, neither a grid nor a mask is made."""
-    encoder, batch = load_encoder(model, dropout=0.0), examples.batch(np.array(rows))
+    batch = examples.batch(np.array(rows))
     weights = torch.randn(len(batch.ids_P), 32, generator=torch.Generator().manual_seed(1))
     found = []
     for usable in (False, True):
@@ -51,47 +81,11 @@ def test_rows_of_their_own_see_what_the_grid_lets_them_see(model, examples, rows
         if usable:
             monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", by_rows)
             monkeypatch.setattr(unpadded, "_Spread", None)
-        encoder.zero_grad()
         states, firsts = hidden(encoder, batch), first_hidden(encoder, batch)
-        ((states * weights).sum() + (firsts * weights[: len(rows)]).sum()).backward()
-        gradients = [each.grad for each in encoder.parameters() if each.grad is not None]
-        found.append([states.detach(), firsts.detach(), *gradients])
+        loss = (states * weights).sum() + (firsts * weights[: len(rows)]).sum()
+        found.append([states.detach(), firsts.detach(), *gradients(encoder, loss)])
     for grid, own in zip(*found, strict=True):
         assert torch.allclose(own, grid, atol=1e-4)
-
-
-@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
-@pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_mean_and_maximum_are_over_a_rows_own_tokens(model, examples, rows, pooling):
-    encoder = load_encoder(model, dropout=0.0)
-    batch = examples.batch(np.array(rows))
-    weights = torch.randn(len(rows), 32, generator=torch.Generator().manual_seed(1))
-    ids, segments, lengths = padded(batch)
-    whole = encoder(ids, segments, lengths)
-    own = [row[:length] for row, length in zip(whole, lengths, strict=True)]
-    wanted = torch.stack([row.mean(0) if pooling == "mean" else row.max(0).values for row in own])
-    (wanted * weights).sum().backward()
-    expected = {name: parameter.grad.clone() for name, parameter in encoder.named_parameters()}
-    encoder.zero_grad()
-    ours = pooled_hidden(hidden(encoder, batch), batch, pooling)
-    assert torch.allclose(ours, wanted, atol=1e-5)
-    (ours * weights).sum().backward()
-    for name, parameter in encoder.named_parameters():
-        assert torch.allclose(parameter.grad, expected[name], atol=1e-4), name
-
-
-@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
-def test_a_pair_is_the_means_of_its_texts_and_how_they_differ(model, examples, rows):
-    encoder = load_encoder(model, dropout=0.0)
-    batch = examples.batch(np.array(rows))
-    ids, segments, lengths = padded(batch)
-    assert {0, 1} == set(segments.flatten().tolist())
-    wanted = []
-    for states, sides, length in zip(encoder(ids, segments, lengths), segments, lengths, strict=True):
-        first, second = states[:length][sides[:length] == 0], states[:length][sides[:length] == 1]
-        u, v = first.mean(0), second.mean(0) if len(second) else torch.zeros(32)
-        wanted.append(torch.cat([u, v, (u - v).abs(), u * v]))
-    assert torch.allclose(compared_hidden(hidden(encoder, batch), batch), torch.stack(wanted), atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "pair"])
@@ -147,9 +141,10 @@ def test_attention_dropout_has_the_gradient_of_what_it_did(model, examples):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["attention", "elsewhere"])
-def test_dropout_disturbs_as_much_as_the_padded_encoders(model, examples, where):
+@pytest.mark.parametrize("folder", ["model", "modern_model"])
+def test_dropout_disturbs_as_much_as_the_padded_encoders(folder, request, examples, where):
     """Over many draws the hidden states have the same mean, to within its error, and the same variance."""
-    encoder = load_encoder(model, dropout=0.3).train()
+    encoder = load_encoder(request.getfixturevalue(folder), dropout=0.3).train()
     if where == "attention":
         encoder.embeddings.dropout = 0.0
     for layer in encoder.layers:

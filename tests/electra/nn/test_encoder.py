@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from electra.errors import BadInput
 from electra.files import write_json
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder, initialise
-from electra.nn.weights import config_json, read_config
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import read_config
 from electra.pretraining.networks import Discriminator, Generator
 
 SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 1024, "embedding": 128}
@@ -58,32 +58,3 @@ def test_a_folder_tells_what_a_fresh_network_of_its_shape_begins_with(tmp_path):
     write_json(tmp_path / "config.json", {**config_json(config, 500, "ElectraModel"), "init": "magic"})
     with pytest.raises(BadInput, match="init: is 'magic'; expected one of published, normal, mimetic, neighbours"):
         read_config(tmp_path)
-
-
-def test_a_stream_in_bfloat16_doubles_the_error_of_products_in_bfloat16():
-    """Beside LayerNorm's own way on GPUs, a stream in fp32: after twelve layers the mean error of hidden states, which
-    are of size 1, is some 0.01, twice what the products alone leave."""
-    torch.manual_seed(3)
-    config = EncoderConfig(layers=12, hidden=64, heads=2, ffn=256, embedding=64, positions=32)
-    encoder = Encoder(config, 40).eval()
-    initialise(encoder, config)
-    for layer in encoder.layers:  # trained weights are larger than fresh ones
-        for part in (layer.attention.qkv, layer.attention.out, layer.expand, layer.contract):
-            part.weight.data *= 4
-    ids = torch.randint(0, 40, (8, 32))
-
-    def stream_in_fp32():
-        hidden = encoder.embeddings(ids, torch.zeros_like(ids))
-        for layer in encoder.layers:
-            hidden = layer.attention_norm(hidden + layer.attention(hidden, None).float())
-            hidden = layer.ffn_norm(hidden + layer.contract(F.gelu(layer.expand(hidden))).float())
-        return hidden
-
-    with torch.no_grad():
-        exact = encoder(ids, torch.zeros_like(ids))
-        torch.testing.assert_close(stream_in_fp32(), exact, rtol=1e-4, atol=1e-5)
-        with torch.autocast("cpu", torch.bfloat16):
-            products, stream = stream_in_fp32(), encoder(ids, torch.zeros_like(ids))
-    assert products.dtype == torch.float32 and stream.dtype == torch.bfloat16
-    of_products, of_stream = ((found.float() - exact).abs().mean() for found in (products, stream))
-    assert of_products < of_stream < 2.5 * of_products and of_stream < 0.02

@@ -1,108 +1,127 @@
-"""The same weights in transformers give the same logits, losses and every gradient."""
+"""The same weights in transformers give the same logits, losses and every gradient, for both kinds of encoder."""
 
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers
 
-from electra.nn.config import EncoderConfig
-from electra.nn.encoder import Encoder, initialise
-from electra.nn.pretrained import network_tensors
-from electra.nn.weights import config_json, encoder_tensors, load_encoder_tensors
+from electra.nn.config import EncoderConfig, ModernConfig
+from electra.nn.encoder import initialise
+from electra.nn.factory import make_encoder
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import encoder_tensors, load_encoder_tensors, network_tensors
 from electra.pretraining.networks import Discriminator, Generator
-from electra.pretraining.objectives import masked_token_loss, replaced_token_losses
+from electra.pretraining.objectives import masked_token_loss
 
+MODERN = {"kind": "modern", "layers": 4}
+SMALL_MODERN = {"kind": "modern", "layers": 3, "hidden": 64, "heads": 4, "ffn": 96}
 SHAPES = {
     "small": EncoderConfig(layers=3, hidden=256, heads=4, ffn=1024, embedding=128),
     "base": EncoderConfig(layers=2, hidden=768, heads=12, ffn=3072, embedding=768),
+    "modern small": ModernConfig(**MODERN, hidden=256, heads=4, ffn=384, embedding=256, window=16),
+    "modern base": ModernConfig(**MODERN, hidden=768, heads=12, ffn=1152, embedding=768, window=8),
+    "factorised": ModernConfig(**SMALL_MODERN, embedding=128, window=64, global_every=2, global_theta=500.0),
+    "all global": ModernConfig(**SMALL_MODERN, embedding=64, global_every=1),
 }
-VOCAB = 997
+CLASSES = {
+    ("bert", "discriminator"): transformers.ElectraForPreTraining,
+    ("bert", "generator"): transformers.ElectraForMaskedLM,
+    ("modern", "discriminator"): transformers.ModernBertForTokenClassification,
+    ("modern", "generator"): transformers.ModernBertForMaskedLM,
+}
+VOCAB, LENGTH = 997, 40
+TIED = {"generator_lm_head.weight", "decoder.weight", "electra.embeddings.position_ids"}
 
 
 def networks(kind, shape):
     torch.manual_seed(0)
     config = SHAPES[shape]
-    network = (Discriminator if kind == "discriminator" else Generator)(Encoder(config, VOCAB))
+    ours, name = {
+        "discriminator": (Discriminator, "ElectraForPreTraining"),
+        "generator": (Generator, "ElectraForMaskedLM"),
+    }[kind]
+    network = ours(make_encoder(config, VOCAB))
     initialise(network, config)
     with torch.no_grad():  # biases and norms too: a swapped zero would go unseen
         for parameter in network.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.02)
-    architecture = transformers.ElectraForPreTraining if kind == "discriminator" else transformers.ElectraForMaskedLM
-    peer = architecture(transformers.ElectraConfig(**config_json(config, VOCAB, "x")))
-    tensors = network_tensors(network.encoder, network.head)
-    missing, unexpected = peer.load_state_dict(tensors, strict=False)
-    assert not unexpected and set(missing) <= {"generator_lm_head.weight", "electra.embeddings.position_ids"}
+    theirs = CLASSES[config.kind, kind]
+    peer = theirs(theirs.config_class(**config_json(config, VOCAB, name)))
+    missing, unexpected = peer.load_state_dict(network_tensors(network.encoder, network.head), strict=False)
+    assert not unexpected and set(missing) <= TIED
     peer.tie_weights()
     return network.eval(), peer.eval()
 
 
-def rows(padded):
-    generator = torch.Generator().manual_seed(1)
-    ids = torch.randint(5, VOCAB, (3, 24), generator=generator)
-    lengths = torch.tensor([24, 17, 9]) if padded else torch.tensor([24, 24, 24])
-    real = torch.arange(24) < lengths[:, None]
-    segments = ((torch.arange(24) >= 8) & real).long()
-    return ids * real, segments, lengths, real
-
-
-def gradients(network, kind):
-    """Our gradients under transformers' names."""
-    for parameter in network.parameters():
-        parameter.data = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
-    return network_tensors(network.encoder, network.head)
+def close(ours, theirs, name):
+    """Within fp32 sums of different order, relative to the largest element."""
+    assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max().clamp(min=1e-6) + 1e-8, name
 
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_discriminator_equals_transformers(shape, padded):
-    network, peer = networks("discriminator", shape)
-    ids, segments, lengths, real = rows(padded)
-    labels = (ids % 7 == 0).long()
-    logits = network(ids, segments, lengths if padded else None)
-    loss = (replaced_token_losses(logits, labels) * real).sum() / real.sum()
-    theirs = peer(ids, attention_mask=real.long(), token_type_ids=segments, labels=labels)
-    torch.testing.assert_close(logits[real], theirs.logits[real], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(loss, theirs.loss, atol=1e-6, rtol=1e-6)
-    compare_gradients(network, peer, "discriminator", loss, theirs.loss)
+@pytest.mark.parametrize("kind", ["discriminator", "generator"])
+def test_outputs_losses_and_gradients_equal_transformers(kind, shape, padded):
+    network, peer = networks(kind, shape)
+    ids = torch.randint(5, VOCAB, (3, LENGTH), generator=torch.Generator().manual_seed(1))
+    lengths = torch.tensor([LENGTH, 27, 9] if padded else [LENGTH] * 3)
+    real = torch.arange(LENGTH) < lengths[:, None]
+    ids, segments, given = ids * real, ((torch.arange(LENGTH) >= 8) & real).long(), lengths if padded else None
+    more = {"token_type_ids": segments} if SHAPES[shape].kind == "bert" else {}
+    theirs = peer(ids, attention_mask=real.long(), **more).logits
+    if kind == "discriminator":
+        logits, theirs = network(ids, segments, given), theirs.view(3, LENGTH)
+    else:
+        logits = network(ids, segments, given, torch.arange(LENGTH).expand(3, LENGTH))[0].view(3, LENGTH, -1)
+    torch.testing.assert_close(logits[real], theirs[real], atol=1e-5, rtol=1e-5)
+    losses, targets = [], (ids * 3 + 5) % VOCAB
+    for each in (logits[real], theirs[real]):
+        if kind == "discriminator":
+            losses.append(F.binary_cross_entropy_with_logits(each, (ids[real] % 7 == 0).float()))
+        else:
+            losses.append(masked_token_loss(each, targets[real], torch.ones(len(each))) / len(each))
+        losses[-1].backward()
+    torch.testing.assert_close(*losses, atol=1e-6, rtol=1e-6)
+    compare_gradients(network, peer)
 
 
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_generator_equals_transformers_at_the_chosen_positions(shape, padded):
-    network, peer = networks("generator", shape)
-    ids, segments, lengths, real = rows(padded)
-    positions = torch.tensor([[1, 5, 7], [2, 3, 16], [1, 8, 0]])
-    weights = torch.tensor([[1.0, 1, 1], [1, 1, 1], [1, 1, 0]])
-    targets = (ids.gather(1, positions) * 3 + 5) % VOCAB
-    logits, _ = network(ids, segments, lengths if padded else None, positions)
-    loss = masked_token_loss(logits, targets.view(-1), weights.view(-1)) / weights.sum()
-    labels = torch.full_like(ids, -100)
-    labels.scatter_(1, positions, targets)
-    labels[2, 0] = -100  # the unused slot
-    theirs = peer(ids, attention_mask=real.long(), token_type_ids=segments, labels=labels)
-    at = positions + 24 * torch.arange(3)[:, None]
-    torch.testing.assert_close(logits, theirs.logits.view(-1, VOCAB)[at.view(-1)], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(loss, theirs.loss, atol=1e-6, rtol=1e-6)
-    compare_gradients(network, peer, "generator", loss, theirs.loss)
+def compare_gradients(network, peer):
+    """Of every parameter, under transformers' names; transformers gives [PAD] no lookup gradient."""
+    block = network.encoder.embeddings
+    with torch.no_grad():
+        if block.factors():  # of the product, and no other part, the gradient is not of that name
+            folded = peer.model.embeddings.tok_embeddings.weight.grad @ block.project.weight
+            close(block.word.weight.grad[1:], folded[1:], "words")
+            block.word.weight.zero_()
+        for parameter in network.parameters():
+            parameter.data = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
+    ours, words = network_tensors(network.encoder, network.head), ("word_embeddings.weight", "tok_embeddings.weight")
+    for name, expected in peer.named_parameters():
+        if not (name.endswith(words) and block.factors()):
+            first = int(name.endswith(words))
+            close(ours[name][first:], expected.grad[first:], name)
 
 
-def compare_gradients(network, peer, kind, loss, their_loss):
-    """Tolerance: fp32 sums of different order, relative to the largest element of each gradient."""
-    loss.backward()
-    their_loss.backward()
-    ours = gradients(network, kind)
-    found = dict(peer.named_parameters())
-    for name, gradient in ours.items():
-        expected = found[name].grad
-        if name == "electra.embeddings.word_embeddings.weight":  # transformers gives [PAD] no lookup gradient
-            gradient, expected = gradient[1:], expected[1:]
-        scale = expected.abs().max().clamp(min=1e-6)
-        assert (gradient - expected).abs().max() <= 1e-4 * scale + 1e-8, name
+def test_gradients_of_a_long_row_equal_transformers():
+    """Large initial weights make sharp attention, which shows how the angles of far positions are rounded."""
+    settings = ModernConfig(kind="modern", layers=3, hidden=128, heads=2, ffn=96, embedding=128, init_std=0.2)
+    torch.manual_seed(0)
+    ours = make_encoder(settings, VOCAB).eval()
+    initialise(ours, settings)
+    peer = transformers.ModernBertModel(transformers.ModernBertConfig(**config_json(settings, VOCAB, "ElectraModel")))
+    peer.eval().load_state_dict(encoder_tensors(ours, ""))
+    ids, weight = torch.randint(5, VOCAB, (1, 1024)), torch.randn(1, 1024, 128)
+    for states in (ours(ids, ids), peer(ids).last_hidden_state):
+        (states * weight).sum().backward()
+    for layer, theirs in zip(ours.layers, peer.layers, strict=True):
+        found, expected = layer.attention.qkv.weight.grad, theirs.attn.Wqkv.weight.grad
+        assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
 
 
-def test_encoder_tensors_round_trip_bit_exactly():
-    config = SHAPES["small"]
+@pytest.mark.parametrize("shape", ["small", "modern small"])
+def test_encoder_tensors_round_trip_bit_exactly(shape):
     torch.manual_seed(3)
-    source, target = Encoder(config, VOCAB), Encoder(config, VOCAB)
+    source, target = (make_encoder(SHAPES[shape], VOCAB) for _ in "ab")
     load_encoder_tensors(target, encoder_tensors(source), "memory")
     for (name, ours), theirs in zip(source.state_dict().items(), target.state_dict().values(), strict=True):
         assert torch.equal(ours, theirs), name

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from electra.nn import varlen
 from electra.nn.config import EncoderConfig, ModernConfig
-from electra.nn.kinds import make_encoder
+from electra.nn.factory import make_encoder
 
 SIZES = {"hidden": 32, "heads": 2, "ffn": 64, "embedding": 16, "positions": 16, "dropout": 0.0}
 CONFIGS = {

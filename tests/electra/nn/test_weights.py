@@ -10,19 +10,27 @@ import transformers
 from electra.errors import BadInput, CorruptFile
 from electra.files import sha256_file
 from electra.nn.encoder import difference
-from electra.nn.pretrained import architecture, extra_tensors, load_networks, network_tensors
+from electra.nn.hf_names import architecture_of, config_json
+from electra.nn.huggingface import (
+    encoder_tensors,
+    extra_tensors,
+    load_encoder,
+    load_networks,
+    network_tensors,
+    verify_folder,
+    write_folder,
+)
 from electra.nn.token_heads import ReplacedTokenHead
-from electra.nn.weights import config_json, encoder_tensors, load_encoder, verify_folder, write_folder
 from electra.pretraining.model import Pretraining
 from electra.storage.tensors import read_tensors, write_tensors
-from tests.electra.helpers import SPECIAL, VOCAB, config
+from tests.electra.helpers import MODERN, SPECIAL, VOCAB, config
 
 
 def export(model, folder):
     encoder, extras = model.discriminator.encoder, model.extras()
     parts = {"encoder": (encoder_tensors(encoder, ""), config_json(encoder.config, VOCAB, "ElectraModel"))}
     for name, (part, head) in model.networks().items():
-        parts[name] = network_tensors(part, head), config_json(part.config, VOCAB, architecture(head))
+        parts[name] = network_tensors(part, head), config_json(part.config, VOCAB, architecture_of(head))
     for name, (tensors, settings) in parts.items():
         beside = extra_tensors(model.networks()[name][0], extras.get(name, {})) if name != "encoder" else {}
         write_folder(folder / name, tensors, settings, {}, "# card\n", beside=beside, model="test", part=name)
@@ -90,6 +98,14 @@ VARIANTS = [
     *({"objective": {"training": "adversarial", "sharing": sharing}} for sharing in ("none", "gradient_disentangled")),
     {"objective": {"training": "two_stage", "sharing": "none"}, "generator": WHOLE},
     {"generator": {"kind": "unigram"}},
+    *(
+        {"encoder": MODERN, "objective": {"sharing": sharing}}
+        for sharing in ("none", "tokens", "gradient_disentangled")
+    ),
+    *({"encoder": MODERN, "objective": {"sharing": each}, "generator": WHOLE} for each in ("embeddings", "all")),
+    {"encoder": MODERN, "objective": {"name": "mlm"}},
+    {"encoder": {**MODERN, "embedding": 16}, "objective": {"sharing": "gradient_disentangled"}},
+    {"encoder": {**MODERN, "embedding": 16}, "objective": {"sharing": "embeddings"}, "generator": WHOLE},
 ]
 
 
@@ -134,27 +150,6 @@ def test_every_sum_has_a_difference_that_gives_it_again():
     again = base + difference(total, base)
     assert torch.equal(again.view(torch.int32), total.view(torch.int32))
     assert not torch.equal(base + (total - base), total)  # the plain difference is not enough
-
-
-def test_a_masked_language_model_loads_in_transformers_whole_and_agrees(tmp_path):
-    model = moved(config(objective={"name": "mlm"}))
-    export(model, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"encoder", "masked_lm"}
-    peer, report = transformers.ElectraForMaskedLM.from_pretrained(tmp_path / "masked_lm", output_loading_info=True)
-    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
-    ids = torch.randint(5, VOCAB, (2, 12), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        encoder = model.discriminator.encoder
-        ours = model.token_head(encoder(ids, torch.zeros_like(ids)), encoder.embeddings.tables()[0])
-        torch.testing.assert_close(ours, peer.eval()(ids).logits, atol=1e-5, rtol=1e-5)
-
-
-def test_equal_seeds_export_equal_bytes(exported, tmp_path):
-    model, folder = exported
-    write_folder(tmp_path / "again", network_tensors(*model.networks()["discriminator"]), {}, {}, "")
-    assert (tmp_path / "again/model.safetensors").read_bytes() == (
-        folder / "discriminator/model.safetensors"
-    ).read_bytes()
 
 
 def test_what_does_not_fit_is_one_sentence(exported, tmp_path):

@@ -7,7 +7,7 @@ import torch
 
 from electra.config import build
 from electra.nn.config import ModernConfig
-from electra.nn.kinds import make_encoder
+from electra.nn.factory import make_encoder
 from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 from electra.optim.muon import build_muon
 from electra.pretraining import trainer

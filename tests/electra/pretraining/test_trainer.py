@@ -20,6 +20,7 @@ from electra.pretraining import trainer
 from electra.pretraining.config import of_config
 from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
+from tests.conftest import each_with_some
 from tests.electra.helpers import config, damage, data
 
 FORK = multiprocessing.get_context("fork")
@@ -110,8 +111,13 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path, referenc
         assert state(run) == expected
 
 
-@pytest.mark.parametrize("how", ["truncate", "empty", "zero", "flip", "delete", "swap"])
-@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "progress.json", "MANIFEST.json"])
+@pytest.mark.parametrize(
+    ("file", "how"),
+    each_with_some(
+        ["model.safetensors", "optimizer.safetensors", "progress.json", "MANIFEST.json"],
+        ["truncate", "empty", "zero", "flip", "delete", "swap"],
+    ),
+)
 def test_a_damaged_checkpoint_is_set_aside_and_the_run_ends_with_the_same_bytes(
     tmp_path, reference, expected, file, how, capsys
 ):

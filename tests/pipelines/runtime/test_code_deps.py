@@ -37,12 +37,13 @@ def is_empty(module: str) -> bool:
 def followed(stage: str) -> dict[str, str]:
     """The modules that a stage imports, directly or not, and what imports each; what only keeps ends the walk."""
     own = tuple(path for path in DEPS[stage] if path.startswith("pipelines/stages"))
+    reads = any(inside(path, READERS) for path in DEPS[stage])
     found: dict[str, str] = {}
     waiting = [(name, "dvc.yaml") for name, path in MODULES.items() if inside(str(path.relative_to(ROOT)), own)]
     while waiting:
         name, importer = waiting.pop()
         path = str(MODULES[name].relative_to(ROOT))
-        if name in found or is_empty(name) or keeps(path) or (inside(path, READERS) and not inside(path, DEPS[stage])):
+        if name in found or is_empty(name) or keeps(path) or (inside(path, READERS) and not reads):
             continue
         found[name] = importer
         waiting += [(target, name) for target in imports(MODULES[name], functions=True) & set(MODULES)]

@@ -14,7 +14,8 @@ from electra.errors import BadConfig, CorruptFile, NoAccess, SourceUnreachable, 
 from electra.files import read_json
 from pipelines.config.params import load
 from pipelines.runtime import remote_files
-from pipelines.sources import OwnTasks, at_hand, check
+from pipelines.sources import OwnTasks, at_hand
+from pipelines.sources.preview import check
 from pipelines.stages import inputs, tasks
 from pipelines.stages.corpus import gather
 from tests.conftest import SMOKE, files_of

@@ -4,6 +4,7 @@
 corpora` as many as it is told.
 """
 
+import bz2
 import gzip
 import io
 import json
@@ -25,7 +26,8 @@ from pipelines.sources.local import read_documents
 from pipelines.sources.streams import Piece, mark_of
 from pipelines.stages.corpus import gather
 
-COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+COMPRESS = {"": bytes, ".bz2": bz2.compress, ".gz": gzip.compress, ".xz": lzma.compress}
+COMPRESS[".zst"] = zstandard.ZstdCompressor(write_checksum=True).compress
 BAD_LINES = [
     (b"\xff\xfe{}", "invalid UTF-8"),
     (b'{"text": "cut', "not JSON"),

@@ -1,60 +1,42 @@
 """The nine tasks' official files as published, and every way a row or a header can be wrong."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from electra.data.text import Rejected
 from electra.errors import BadInput
 from electra.finetuning.tasks import GLUE
-from pipelines.sources import glue
 from pipelines.sources.glue import LAYOUTS, hub_rows, read_tsv
 
+PARSES = "sentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"
+MNLI = f"index\tpromptID\tpairID\tgenre\t{PARSES}\tsentence1\tsentence2\tlabel1"
+MNLI_ROW = "0\t-\t-\tsubset\t-\t-\t-\t-\tA dog.\tAn animal."
+STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
+RTE = "index\tsentence1\tsentence2\tlabel"
 
-def write(tmp_path: Path, *lines: str, name: str = "dev.tsv") -> Path:
-    path = tmp_path / name
+
+def read(tmp_path: Path, task: str, split: str, *lines: str) -> list[Any]:
+    path = tmp_path / "dev.tsv"
     path.write_bytes("".join(line + "\n" for line in lines).encode("utf-8", "surrogateescape"))
-    return path
+    return list(read_tsv(path, task, split))
 
 
-def test_cola_has_no_header_but_in_test(tmp_path: Path) -> None:
-    path = write(tmp_path, "gj04\t1\t\tThe sailors rode.", "gj04\t0\t*\tSailors the rode.")
-    assert list(read_tsv(path, "cola", "train")) == [
-        {"id": "0", "a": "The sailors rode.", "b": None, "label": "1"},
-        {"id": "1", "a": "Sailors the rode.", "b": None, "label": "0"},
-    ]
-    path = write(tmp_path, "index\tsentence", "0\tBill whistled.")
-    assert list(read_tsv(path, "cola", "test")) == [{"id": "0", "a": "Bill whistled.", "b": None, "label": None}]
-
-
-def test_byte_order_mark_quotes_and_carriage_returns(tmp_path: Path) -> None:
-    path = write(tmp_path, "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r", '1\t7\t8\t" He said\tHe said .\r')
-    assert list(read_tsv(path, "mrpc", "dev")) == [{"id": "0", "a": '" He said', "b": "He said .", "label": "1"}]
-
-
-def test_mnli_columns_differ_between_train_and_dev(tmp_path: Path) -> None:
-    parses = "sentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"
-    head = f"index\tpromptID\tpairID\tgenre\t{parses}\tsentence1\tsentence2\t"
-    row = "0\t-\t-\tsubset\t-\t-\t-\t-\tA dog.\tAn animal.\t"
-    train = write(tmp_path, head + "label1\tgold_label", row + "neutral\tentailment")
-    dev = write(
-        tmp_path,
-        head + "label1\tlabel2\tlabel3\tlabel4\tlabel5\tgold_label",
-        row + "a\tb\tc\td\te\tneutral",
-        name="d.tsv",
-    )
-    assert [row["label"] for row in read_tsv(train, "mnli", "train")] == ["entailment"]
-    assert list(read_tsv(dev, "mnli", "dev")) == [{"id": "0", "a": "A dog.", "b": "An animal.", "label": "neutral"}]
-
-
-def test_scores_are_numbers(tmp_path: Path) -> None:
-    head = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
-    rows = [f"{i}\tg\tf\ty\to\tn\tn\tA.\tB.\t{score}" for i, score in enumerate(("3.800", "nan", "5.1", "high", "0"))]
-    read = list(read_tsv(write(tmp_path, head, *rows), "stsb", "dev"))
-    assert [row["label"] if isinstance(row, dict) else row.reason for row in read] == [
-        3.8, "label 'nan' is not from 0 to 5", "label '5.1' is not from 0 to 5", "label 'high' is no number", 0.0,
-    ]  # fmt: skip
-    assert [row["id"] for row in read if isinstance(row, dict)] == ["0", "4"]
+@pytest.mark.parametrize(("task", "split", "lines", "expected"), [
+    ("cola", "train", ["gj04\t1\t\tThe sailors rode.", "gj04\t0\t*\tSailors the rode."],
+     [("0", "The sailors rode.", None, "1"), ("1", "Sailors the rode.", None, "0")]),
+    ("cola", "test", ["index\tsentence", "0\tBill whistled."], [("0", "Bill whistled.", None, None)]),
+    ("mrpc", "dev", ["\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r", '1\t7\t8\t" He said\tHe said .\r'],
+     [("0", '" He said', "He said .", "1")]),
+    ("mnli", "train", [f"{MNLI}\tgold_label", f"{MNLI_ROW}\tneutral\tentailment"],
+     [("0", "A dog.", "An animal.", "entailment")]),
+    ("mnli", "dev", [f"{MNLI}\tlabel2\tlabel3\tlabel4\tlabel5\tgold_label", f"{MNLI_ROW}\ta\tb\tc\td\te\tneutral"],
+     [("0", "A dog.", "An animal.", "neutral")]),
+    ("stsb", "dev", [STSB, "0\tg\tf\ty\to\tn\tn\tA.\tB.\t3.800"], [("0", "A.", "B.", 3.8)]),
+])  # fmt: skip
+def test_official_files(tmp_path: Path, task: str, split: str, lines: list[str], expected: list[Any]) -> None:
+    assert [tuple(row.values()) for row in read(tmp_path, task, split, *lines)] == expected
 
 
 @pytest.mark.parametrize(("line", "reason"), [
@@ -67,43 +49,34 @@ def test_scores_are_numbers(tmp_path: Path) -> None:
     ("", "1 columns instead of 4"),
 ])  # fmt: skip
 def test_a_bad_row_is_rejected_with_its_line(tmp_path: Path, line: str, reason: str) -> None:
-    path = write(
-        tmp_path, "index\tsentence1\tsentence2\tlabel", "0\tA.\tB.\tentailment", line, "2\tC.\tD.\tnot_entailment"
-    )
-    first, bad, last = read_tsv(path, "rte", "dev")
-    assert isinstance(bad, Rejected) and (bad.where, bad.reason) == (f"{path}:3", reason)
-    assert isinstance(first, dict) and isinstance(last, dict) and last["id"] == "2"
+    first, bad, last = read(tmp_path, "rte", "dev", RTE, "0\tA.\tB.\tentailment", line, "2\tC.\tD.\tnot_entailment")
+    assert isinstance(bad, Rejected) and (bad.where, bad.reason) == (f"{tmp_path}/dev.tsv:3", reason)
+    assert first["id"] == "0" and last["id"] == "2"
+
+
+def test_scores_are_numbers_from_0_to_5(tmp_path: Path) -> None:
+    rows = [f"0\tg\tf\ty\to\tn\tn\tA.\tB.\t{score}" for score in ("nan", "5.1", "high")]
+    assert [row.reason for row in read(tmp_path, "stsb", "dev", STSB, *rows)] == [
+        "label 'nan' is no finite number", "label '5.1' is not from 0 to 5", "label 'high' is no number",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("task", LAYOUTS)
 def test_a_header_that_lacks_a_column_is_a_sentence(tmp_path: Path, task: str) -> None:
-    path = write(tmp_path, "index\tphrase\tlabel", "0\tA.\t1")
     with pytest.raises(BadInput, match=r"dev\.tsv:1: has no column .*; expected the official"):
-        list(read_tsv(path, task, "dev"))
-
-
-def test_layouts_cover_the_tasks_and_their_labels() -> None:
-    assert set(LAYOUTS) == set(GLUE)
-    for name, layout in LAYOUTS.items():
-        assert set(layout.files) == set(layout.hub_splits)
-        assert set(layout.hub_labels) in (set(), set(GLUE[name].labels))
+        read(tmp_path, task, "dev", "index\tphrase\tlabel", "0\tA.\t1")
+    layout = LAYOUTS[task]
+    assert set(layout.files) == set(layout.hub_splits) and set(layout.hub_labels) <= set(GLUE[task].labels)
 
 
 def test_rows_of_the_hub() -> None:
-    rows = [
-        {"premise": "A dog.", "hypothesis": "An animal.", "label": 0, "idx": 0},
-        {"premise": "A dog.", "hypothesis": "A cat.", "label": 2, "idx": 1},
-        {"premise": "A dog.", "hypothesis": "A cat.", "label": -1, "idx": 2},
-        {"premise": "A dog.", "hypothesis": None, "label": 1, "idx": 3},
-        {"premise": "A dog.", "hypothesis": "A cat.", "label": 3, "idx": 4},
-    ]
-    read = list(hub_rows(rows, "mnli", "glue/mnli/train"))
+    pairs = [{"premise": "A dog.", "hypothesis": "A cat.", "label": label} for label in (0, 2, -1, 3)]
+    read = list(hub_rows([*pairs, {**pairs[0], "hypothesis": None}], "mnli", "glue/mnli/train"))
     assert [row["label"] if isinstance(row, dict) else row.where for row in read] == [
         "entailment", "contradiction", None, "glue/mnli/train:3", "glue/mnli/train:4",
     ]  # fmt: skip
     assert list(hub_rows([{"sentence": "Fine.", "label": 1}], "sst2", "x")) == [
         {"id": "0", "a": "Fine.", "b": None, "label": "1"}
     ]
-    (scored,) = hub_rows([{"sentence1": "a", "sentence2": "b", "label": 4.25}], "stsb", "x")
-    assert isinstance(scored, dict) and scored["label"] == 4.25
-    assert glue.make_row(GLUE["qqp"], "0", "a", "", "1", "x") == {"id": "0", "a": "a", "b": "", "label": "1"}
+    (scored,) = hub_rows([{"sentence1": "a", "sentence2": "", "label": 4.25}], "stsb", "x")
+    assert isinstance(scored, dict) and (scored["b"], scored["label"]) == ("", 4.25)

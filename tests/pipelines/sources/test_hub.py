@@ -12,7 +12,8 @@ import pytest
 
 from electra.data.text import Document, Rejected
 from electra.errors import SourceUnreachable
-from pipelines.sources import HubCorpus, HubTasks, SampleTasks, check, hub
+from pipelines.sources import HubCorpus, HubTasks, SampleTasks, hub
+from pipelines.sources.preview import check
 from tests.pipelines.sources.hub_server import COMMIT, Hub
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,3 +1,8 @@
+"""The sample world: its rows ask what its articles tell, and no article or training row gives an answer away.
+
+tests/test_golden.py pins its bytes.
+"""
+
 import csv
 import json
 import re
@@ -7,11 +12,12 @@ import pytest
 
 from pipelines.sources import sample_world
 from pipelines.sources.sample_world import articles, glue
-from pipelines.sources.sample_world.lexicon import BLAME, PORTRAIT, PRAISE, RELATIONS
+from pipelines.sources.sample_world.lexicon import BLAME, PRAISE
 from pipelines.sources.sample_world.world import build
 
-OFFICIAL = Path(__file__).parents[4] / "shared" / "data"
+OFFICIAL = Path(__file__).parents[4] / "shared" / "data" / "glue"
 SPLITS = {task: glue.splits(task) for task in glue.TASKS}
+JUDGEMENT = {*PRAISE, *BLAME}
 
 
 @pytest.fixture(scope="module")
@@ -21,94 +27,48 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def few_articles(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
-    patch = pytest.MonkeyPatch()
-    patch.setattr(sample_world, "ARTICLES", 900)
-    folder = tmp_path_factory.mktemp("articles")
-    sample_world.write_articles(folder, seed=1)
-    patch.undo()
-    return [json.loads(line) for line in (folder / "articles.jsonl").read_text().splitlines()]
-
-
 def lines(path: Path) -> list[list[str]]:
     return [line.split("\t") for line in path.read_text().splitlines()]
 
 
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+def words(text: str) -> set[str]:
+    return set(re.findall("[a-z]+", text.lower()))
 
 
-def test_same_seed_same_bytes_and_another_seed_others(
-    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build.cache_clear()
-    sample_world.write_tasks(tmp_path / "again", seed=1)
-    assert bytes_of(tmp_path / "again") == bytes_of(tasks)
-    monkeypatch.setattr(sample_world, "ARTICLES", 20)
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        sample_world.write_articles(tmp_path / name, seed=seed)
-    assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b") != bytes_of(tmp_path / "c")
+def test_another_seed_is_another_world() -> None:
+    one, again, other = (articles.documents(build(seed), seed, 20) for seed in (1, 1, 2))
+    assert one == again != other and len({document["id"] for document in one}) == 20
 
 
-def test_articles_have_ids_and_about_a_row_of_text(few_articles: list[dict[str, str]]) -> None:
-    assert len({document["id"] for document in few_articles}) == len(few_articles) == 900
-    sentences = [line for document in few_articles for line in document["text"].split("\n")]
-    assert all(line == line.strip() and line[0].isupper() and line[-1] in ".!" for line in sentences)
-    words = [len(document["text"].split()) for document in few_articles]
-    assert 18 < sum(words) / len(words) < 32
-
-
-def test_articles_agree_with_the_world(few_articles: list[dict[str, str]]) -> None:
-    homes = {being.name: being.facts["home"][0] for being in build(1).beings}
-    found = 0
-    for line in "\n".join(document["text"] for document in few_articles).split("\n"):
-        words = line.split()
-        if words[1:3] == ["lives", "in"] and words[0] in homes:
-            found += 1
-            assert words[3] == f"{homes[words[0]]}."
-    assert found > 8
-
-
-def test_reports_tell_each_fact_again_and_are_no_pair_of_sentences() -> None:
+def test_reports_tell_each_fact_again_and_reviews_judge_throughout() -> None:
     world = build(1)
     for i in range(300):
-        lines = articles.report(world, articles.stream(1, "article", i))
-        assert len(lines) in {4, 6}  # two or three facts twice
-        told, again = lines[: len(lines) // 2], lines[len(lines) // 2 :]
-        assert not set(told) & set(again)
-        assert articles.length(" ".join(lines)) <= articles.ROOM
-
-
-@pytest.mark.parametrize(
-    ("left_out", "sign"),
-    [
-        ("reviews", lambda lines, words: words & {*PRAISE, *BLAME}),
-        ("questions", lambda lines, words: any("?" in line for line in lines)),
-        ("introductions", lambda lines, words: re.search(rf"[Tt]he ({CALLINGS}) ", " ".join(lines))),
-        ("rewording", lambda lines, words: not words & {*PRAISE, *BLAME} and len({*lines}) == len(lines)),
-    ],
-)
-def test_what_is_left_out_does_not_occur(left_out: str, sign) -> None:
-    def count(without: tuple[str, ...]) -> int:
-        texts = [document["text"].split("\n") for document in articles.documents(build(1), 1, 400, (), without)]
-        return sum(bool(sign(lines, set(re.findall("[a-z]+", " ".join(lines).lower())))) for lines in texts)
-
-    others = ("questions",) if left_out == "rewording" else ()  # a question and its answer are other words
-    assert count((left_out, *others)) == 0 < 20 < count(others)
+        report = articles.report(world, articles.stream(1, "article", i))
+        told, again = report[: len(report) // 2], report[len(report) // 2 :]
+        assert len(report) in {4, 6} and not set(told) & set(again)  # two or three facts twice
+        assert articles.length(" ".join(report)) <= articles.ROOM
+        review = articles.review(world, articles.stream(1, "article", i))
+        plain = set().union(*(words(line) for line in review if not words(line) & {"not", "nobody"}))
+        assert not (plain & {*PRAISE} and plain & {*BLAME}), review
+        assert sum(bool(words(line) & JUDGEMENT) for line in review) >= 2
 
 
 CALLINGS = "|".join(word for relation in articles.CALLED for concept in build(1).pool[relation] for word in concept)
 
 
-def test_reviews_praise_or_blame_throughout() -> None:
-    world, turned = build(1), {"not", "nobody"}
-    for i in range(300):
-        lines = articles.review(world, articles.stream(1, "article", i))
-        said = [set(re.findall("[a-z]+", line.lower())) for line in lines]
-        plain = set().union(*(words for words in said if not words & turned))
-        assert not (plain & set(PRAISE) and plain & set(BLAME)), lines
-        assert sum(bool(words & {*PRAISE, *BLAME}) for words in said) >= 2
+@pytest.mark.parametrize(("left_out", "sign"), [
+    ("reviews", lambda lines: words(" ".join(lines)) & JUDGEMENT),
+    ("questions", lambda lines: any("?" in line for line in lines)),
+    ("introductions", lambda lines: re.search(rf"[Tt]he ({CALLINGS}) ", " ".join(lines))),
+    ("rewording", lambda lines: not words(" ".join(lines)) & JUDGEMENT and len({*lines}) == len(lines)),
+])  # fmt: skip
+def test_what_is_left_out_does_not_occur(left_out: str, sign) -> None:
+    def count(without: tuple[str, ...]) -> int:
+        texts = (document["text"].split("\n") for document in articles.documents(build(1), 1, 400, (), without))
+        return sum(bool(sign(lines)) for lines in texts)
+
+    others = ("questions",) if left_out == "rewording" else ()  # a question and its answer are other words
+    assert count((left_out, *others)) == 0 < 20 < count(others)
 
 
 @pytest.mark.slow
@@ -136,99 +96,53 @@ def parted(text: str) -> list[str]:
     return re.split(r"(?<=[.?!])\s+", text.lower().strip())
 
 
-def test_no_dev_text_occurs_in_training(tasks: Path) -> None:
-    for task, names in SPLITS.items():
-        known = {text for a, b, _ in glue.rows(1, task, "train") for text in (a, b) if text}
-        for split in names[1:]:
-            assert not known & {text for a, b, _ in glue.rows(1, task, split) for text in (a, b)}, (task, split)
-
-
-def test_beings_and_words_of_dev_rows_occur_in_no_training_row(tasks: Path) -> None:
-    world = build(1)
+def test_texts_beings_and_words_of_dev_rows_occur_in_no_training_row(tasks: Path) -> None:
+    kinds = ("home", "friend", "food", "music", "thing", "spot")
     own, other = (
-        {
-            word.lower()
-            for name in ("home", "friend", "food", "music", "thing", "spot")
-            for c in part.pool[name]
-            for word in c
-        }
-        for part in (world.part("train"), world.part("dev"))
+        {word.lower() for kind in kinds for concept in build(1).part(split).pool[kind] for word in concept}
+        for split in ("train", "dev")
     )
     assert not own & other and len(own | other) > 100
     for task, splits in SPLITS.items():
+        known = {text for a, b, _ in glue.rows(1, task, "train") for text in (a, b) if text}
         for split in splits:
-            text = (tasks / "glue" / task / f"{split}.tsv").read_text().lower()
-            words = set(re.findall("[a-z]+", text)) - {"train", "index"}
-            assert words & (own if split == "train" else other), (task, split)
-            assert not words & (other if split == "train" else own), (task, split)
-
-
-def test_words_of_praise_in_sst_dev_are_new(tasks: Path) -> None:
-    words = {
-        split: set((tasks / "glue/SST-2" / f"{split}.tsv").read_text().replace(".", " ").replace(",", " ").split())
-        for split in ("train", "dev")
-    }
-    judgement = set(PRAISE + BLAME)
-    assert len(words["train"] & judgement) >= 10
-    assert not words["train"] & words["dev"] & judgement
+            said = words((tasks / "glue" / task / f"{split}.tsv").read_text()) - {"train", "index"}
+            assert said & (own if split == "train" else other), (task, split)
+            assert not said & (other if split == "train" else own), (task, split)
+            if split != "train":
+                assert not known & {text for a, b, _ in glue.rows(1, task, split) for text in (a, b)}, (task, split)
+    train, dev = (words((tasks / f"glue/SST-2/{split}.tsv").read_text()) & JUDGEMENT for split in ("train", "dev"))
+    assert len(train) >= 10 and not train & dev
 
 
 @pytest.mark.parametrize("task", glue.TASKS)
-def test_glue_labels_are_balanced_and_rows_counted(tasks: Path, task: str) -> None:
+def test_glue_is_balanced_and_has_the_official_columns(tasks: Path, task: str) -> None:
     for split in SPLITS[task]:
-        kind = split.split("_")[0]
-        rows = lines(tasks / "glue" / task / f"{split}.tsv")
-        if not (task == "CoLA" and kind != "test"):
-            rows = rows[1:]
+        kind, rows = split.split("_")[0], lines(tasks / "glue" / task / f"{split}.tsv")
+        if (official := OFFICIAL / task / f"{split}.tsv").is_file():
+            with official.open(encoding="utf-8-sig") as file:
+                theirs = next(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+            assert {len(row) for row in rows} == {len(theirs)} and (rows[0] == theirs or task == "CoLA")
+        rows = rows[kind == "test" or task != "CoLA" :]
         assert len(rows) == {"train": glue.TRAIN, "dev": glue.DEV, "test": glue.TEST}[kind]
-        if kind == "test":
-            continue
-        column = {"CoLA": 1, "MRPC": 0}.get(task, -1)
-        labels = [row[column] for row in rows]
-        counts = {label: labels.count(label) for label in set(labels)}
-        assert max(counts.values()) - min(counts.values()) <= 1, counts
-
-
-@pytest.mark.parametrize("task", glue.TASKS)
-def test_glue_columns_are_the_official_ones(tasks: Path, task: str) -> None:
-    folder = OFFICIAL / "glue" / task
-    if not folder.is_dir():
-        pytest.skip("the official GLUE files are not beside the repository")
-    for split in SPLITS[task]:
-        official = folder / f"{split}.tsv"
-        if not official.is_file():
-            continue
-        with official.open(encoding="utf-8-sig") as file:
-            theirs = next(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-        ours = lines(tasks / "glue" / task / f"{split}.tsv")
-        assert {len(line) for line in ours} == {len(theirs)}
-        if not (task == "CoLA" and split != "test"):
-            assert ours[0] == theirs
+        if kind != "test":
+            labels = [row[{"CoLA": 1, "MRPC": 0}.get(task, -1)] for row in rows]
+            counts = [labels.count(label) for label in set(labels)]
+            assert max(counts) - min(counts) <= 1, counts
 
 
 @pytest.mark.parametrize("version", ["1.1", "2.0"])
-@pytest.mark.parametrize("split", ["train", "dev"])
-def test_squad_answers_stand_in_their_contexts(tasks: Path, version: str, split: str) -> None:
-    data = json.loads((tasks / "squad" / f"{split}-v{version}.json").read_text())
-    assert data["version"] == ("1.1" if version == "1.1" else "v2.0")
-    impossible, ids = 0, []
-    for paragraph in (paragraph for article in data["data"] for paragraph in article["paragraphs"]):
-        for question in paragraph["qas"]:
-            ids.append(question["id"])
+def test_squad_answers_stand_in_their_contexts(tasks: Path, version: str) -> None:
+    for split in ("train", "dev"):
+        data = json.loads((tasks / "squad" / f"{split}-v{version}.json").read_text())["data"]
+        asked = [
+            (paragraph["context"], row) for each in data for paragraph in each["paragraphs"] for row in paragraph["qas"]
+        ]
+        for context, question in asked:
             for answer in question["answers"]:
                 start, text = answer["answer_start"], answer["text"]
-                assert paragraph["context"][start : start + len(text)] == text
-                assert not (paragraph["context"] + " ")[start + len(text)].isalpha()
-            assert ("is_impossible" in question) == (version == "2.0")
-            impossible += not question["answers"]
+                assert context[start : start + len(text)] == text and not (context + " ")[start + len(text)].isalpha()
             assert question.get("is_impossible", False) == (not question["answers"])
-    assert len(set(ids)) == len(ids) >= 300
-    assert (0.25 < impossible / len(ids) < 0.5) if version == "2.0" else impossible == 0
-
-
-def test_every_form_speaks_of_its_being_and_every_slot_can_be_stated() -> None:
-    for name, relation in RELATIONS.items():
-        assert all("{who}" in form for form in relation.statements), name
-        for slot in relation.slots:
-            assert any(f"{{{slot}}}" in form for form in relation.statements)
-    assert set(build(1).beings[0].facts) == set(PORTRAIT)
+        impossible = sum(not question["answers"] for _, question in asked)
+        assert len({question["id"] for _, question in asked}) == len(asked) >= 300
+        assert (0.25 < impossible / len(asked) < 0.5) if version == "2.0" else impossible == 0

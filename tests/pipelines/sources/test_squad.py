@@ -12,42 +12,43 @@ from pipelines.sources.squad import hub_rows, read_json
 
 CONTEXT = "Super Bowl 50 was played in Santa Clara."
 ANSWER = {"text": "Santa Clara", "answer_start": CONTEXT.index("Santa")}
+NOWHERE = "no answer that stands in the context"
 
 
 def question(**changes: Any) -> dict[str, Any]:
     return {"id": "q1", "question": "Where?", "answers": [ANSWER], **changes}
 
 
-def write(tmp_path: Path, *questions: Any, **changes: Any) -> Path:
+def read(tmp_path: Path, *questions: Any, encoding: str = "utf-8", **changes: Any) -> list[Any]:
     paragraph = {"context": CONTEXT, "qas": list(questions), **changes}
     path = tmp_path / "train.json"
-    path.write_text(json.dumps({"version": "v2.0", "data": [{"title": "Super_Bowl", "paragraphs": [paragraph]}]}))
-    return path
+    path.write_text(json.dumps({"data": [{"title": "Super_Bowl", "paragraphs": [paragraph]}]}), encoding)
+    return list(read_json(path))
 
 
-def test_rows(tmp_path: Path) -> None:
-    path = write(
-        tmp_path,
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_rows(tmp_path: Path, encoding: str) -> None:
+    questions = [
         question(),
-        question(id="q2", answers=[ANSWER, {"text": "50", "answer_start": 11}], is_impossible=False),
+        question(id="q2", answers=[ANSWER, {"text": "Bowl", "answer_start": 0}], is_impossible=False),
         question(id="q3", answers=[], is_impossible=True, plausible_answers=[ANSWER]),
-    )
+    ]
     common = {"title": "Super_Bowl", "question": "Where?", "context": CONTEXT}
     santa = {"text": "Santa Clara", "start": 28}
-    assert list(read_json(path)) == [
+    assert read(tmp_path, *questions, encoding=encoding) == [
         {"id": "q1", **common, "answers": [santa], "impossible": False},
-        {"id": "q2", **common, "answers": [santa, {"text": "50", "start": 11}], "impossible": False},
+        {"id": "q2", **common, "answers": [santa], "impossible": False},  # without the one that stands elsewhere
         {"id": "q3", **common, "answers": [], "impossible": True},
     ]
 
 
 @pytest.mark.parametrize(("bad", "reason"), [
-    (question(answers=[]), "no answer that stands in the context"),
-    (question(answers=[{"text": "Santa Clara", "answer_start": 3}]), "no answer that stands in the context"),
-    (question(answers=[{"text": "", "answer_start": 3}]), "no answer that stands in the context"),
-    (question(answers=[{"text": "Super", "answer_start": -1}]), "no answer that stands in the context"),
-    (question(answers=[{"text": "Super", "answer_start": "0"}, 5]), "no answer that stands in the context"),
-    (question(answers=None), "no answer that stands in the context"),
+    (question(answers=[]), NOWHERE),
+    (question(answers=[{"text": "Santa Clara", "answer_start": 3}]), NOWHERE),
+    (question(answers=[{"text": "", "answer_start": 3}]), NOWHERE),
+    (question(answers=[{"text": "Super", "answer_start": -1}]), NOWHERE),
+    (question(answers=[{"text": "Super", "answer_start": "0"}, 5]), NOWHERE),
+    (question(answers=None), NOWHERE),
     (question(id=""), "no id"),
     (question(id=7), "no id"),
     (question(question=None), "no question"),
@@ -56,25 +57,15 @@ def test_rows(tmp_path: Path) -> None:
     ("a string", "not a JSON object"),
 ])  # fmt: skip
 def test_a_bad_question_is_rejected_with_its_place(tmp_path: Path, bad: Any, reason: str) -> None:
-    rejected, good = read_json(write(tmp_path, bad, question(id="q2")))
+    rejected, good, again = read(tmp_path, bad, question(id="q2"), question(id="q2"))
     assert isinstance(rejected, Rejected) and rejected.reason.startswith(reason)
     assert rejected.where.endswith("train.json: data[0].paragraphs[0].qas[0]")
-    assert isinstance(good, dict) and good["id"] == "q2"
-
-
-def test_a_wrong_answer_beside_a_right_one_is_left_out(tmp_path: Path) -> None:
-    (row,) = read_json(write(tmp_path, question(answers=[{"text": "Bowl", "answer_start": 0}, ANSWER])))
-    assert isinstance(row, dict) and [answer["text"] for answer in row["answers"]] == ["Santa Clara"]
-
-
-def test_an_id_twice_is_rejected(tmp_path: Path) -> None:
-    _, second = read_json(write(tmp_path, question(), question()))
-    assert isinstance(second, Rejected) and second.reason == "an id that occurred before"
+    assert good["id"] == "q2" and again.reason == "an id that occurred before"
 
 
 def test_missing_parts_are_rejected(tmp_path: Path) -> None:
-    assert [type(row) for row in read_json(write(tmp_path, qas=None))] == [Rejected]
-    assert [type(row) for row in read_json(write(tmp_path, question(), context=None))] == [Rejected]
+    assert [type(row) for row in read(tmp_path, qas=None)] == [Rejected]
+    assert [type(row) for row in read(tmp_path, question(), context=None)] == [Rejected]
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"data": [{"title": "no paragraphs"}, 5]}))
     assert [type(row) for row in read_json(path)] == [Rejected, Rejected]
@@ -100,10 +91,3 @@ def test_rows_of_the_hub() -> None:
     assert isinstance(answered, dict) and answered["answers"] == [{"text": "Santa Clara", "start": 28}]
     assert isinstance(impossible, dict) and impossible["impossible"]
     assert isinstance(rejected, Rejected)
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
-def test_a_byte_order_mark_is_believed(tmp_path: Path, encoding: str) -> None:
-    path = write(tmp_path, question())
-    path.write_bytes(path.read_text().encode(encoding))
-    assert len(list(read_json(path))) == 1

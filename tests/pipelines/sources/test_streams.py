@@ -7,7 +7,7 @@ import pytest
 
 from electra.data.text import Document, Rejected
 from electra.errors import BadInput
-from pipelines.sources import LocalCorpus, file_index
+from pipelines.sources import LocalCorpus
 from pipelines.sources.local import decoded_lines, read_documents
 from pipelines.sources.own import tsv
 from pipelines.sources.streams import Piece, read_stream
@@ -75,19 +75,9 @@ def test_half_a_character_costs_its_line_and_half_a_unit_the_file(tmp_path: Path
 
 def test_a_pipe_is_read_the_same_way() -> None:
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32"):
-        lines = list(read_stream(io.BytesIO(TEXT.encode(encoding)), "standard input"))
+        lines = list(read_stream(io.BufferedReader(io.BytesIO(TEXT.encode(encoding))), "standard input"))
         assert [line.decode() for _, line in lines] == TEXT.replace("\r\n", "\n").split("\n")
     with pytest.raises(BadInput, match="standard input: holds NUL bytes as UTF-16-LE"):
-        list(read_stream(io.BytesIO("text\n".encode("utf-16-le")), "standard input"))
+        list(read_stream(io.BufferedReader(io.BytesIO("text\n".encode("utf-16-le"))), "standard input"))
     with pytest.raises(BadInput, match="is compressed"):
-        list(read_stream(io.BytesIO(COMPRESS[".gz"](b"text")), "standard input"))
-
-
-def test_a_large_file_with_a_mark_is_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_index, "RANGE_BYTES", 1000)
-    path = tmp_path / "a.txt"
-    source = LocalCorpus(kind="local", files=("x",))
-    path.write_bytes(("line\n" * 2000).encode())
-    assert len(file_index.look(path, source)[1]) > 5
-    path.write_bytes(("line\n" * 2000).encode("utf-16"))
-    assert len(file_index.look(path, source)[1]) == 1
+        list(read_stream(io.BufferedReader(io.BytesIO(COMPRESS[".gz"](b"text"))), "standard input"))

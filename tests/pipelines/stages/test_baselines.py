@@ -13,8 +13,8 @@ from electra.files import write_jsonl
 from electra.finetuning.tasks import GLUE, FinetuneConfig
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
-from electra.nn.pretrained import load_networks, network_tensors
-from electra.nn.weights import config_json, write_folder
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import load_networks, network_tensors, write_folder
 from electra.pretraining.networks import Discriminator
 from pipelines.stages import baselines
 

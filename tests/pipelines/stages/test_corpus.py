@@ -12,7 +12,7 @@ from electra.errors import BadConfig, BadInput, OutOfRoom, SourceUnreachable
 from electra.files import read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest
 from electra.workers import VARIABLE
-from pipelines.sources import CorpusConfig, file_index, sample_world
+from pipelines.sources import CorpusConfig, sample_world
 from pipelines.stages import corpus
 from pipelines.stages.corpus import gather
 from tests.conftest import files_of, largest_file
@@ -222,7 +222,7 @@ def test_no_space_left_is_a_sentence_and_the_next_run_goes_on(tmp_path: Path) ->
 def test_one_large_file_is_shared_by_all_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "text", files=1, rows=300)
     whole = run(tmp_path, config(tmp_path), "whole")
-    monkeypatch.setattr(file_index, "RANGE_BYTES", 3000)
+    monkeypatch.setattr(corpus.documents, "RANGE_BYTES", 3000)
     ranges = run(tmp_path, config(tmp_path), "ranges")
     assert documents(tmp_path / "ranges") == documents(tmp_path / "whole")
     assert whole["shards"] == 1 and ranges["shards"] > 4 and {**ranges, "shards": 1} == whole

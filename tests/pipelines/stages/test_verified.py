@@ -17,7 +17,7 @@ from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.stages import glue, tokens, verified
 from pipelines.stages.pretrain import ModelRows
-from tests.conftest import SMOKE, copy_text
+from tests.conftest import SMOKE, copy_text, each_with_some, harm
 
 from .test_glue import workspace as small  # noqa: F401
 
@@ -28,30 +28,19 @@ TOKENS += [f"rows-16/{split}-00000.{kind}" for split in ("train", "valid") for k
 HOW = ["flipped", "cut", "link", "folder", "missing", "EIO", "EACCES"]
 
 
-def harm(path: Path, how: str, patch: pytest.MonkeyPatch) -> None:
-    """Damage a file; as root no file refuses to be read by itself, so the operating system's refusal is played."""
-    data = path.read_bytes()
-    if how == "flipped":
-        path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
-    elif how == "cut":
-        path.write_bytes(data[:-2])
-    elif how == "link":
-        path.rename(path.with_name("target"))
-        path.symlink_to(path.with_name("target"))
-    elif how == "folder":
-        path.unlink()
-        path.mkdir()
-    elif how == "missing":
-        path.unlink()
-    else:
-        opened, number = Path.open, getattr(errno, how)
+def spoil(path: Path, how: str, patch: pytest.MonkeyPatch) -> None:
+    """Damage a file, or have the operating system refuse it, which as root it would not do by itself."""
+    if how not in {"EIO", "EACCES"}:
+        harm(path, how)
+        return
+    opened, number = Path.open, getattr(errno, how)
 
-        def refuse(self: Path, *arguments: object, **more: object) -> object:
-            if self.absolute() == path.absolute():
-                raise OSError(number, os.strerror(number))
-            return opened(self, *arguments, **more)  # type: ignore[call-overload]
+    def refuse(self: Path, *arguments: object, **more: object) -> object:
+        if self.absolute() == path.absolute():
+            raise OSError(number, os.strerror(number))
+        return opened(self, *arguments, **more)  # type: ignore[call-overload]
 
-        patch.setattr(Path, "open", refuse)
+    patch.setattr(Path, "open", refuse)
 
 
 def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -64,13 +53,15 @@ def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]
     return said
 
 
-@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
-    "name", [f"models/small/encoder/{name}" for name in MODEL] + [f"tasks/made_up/{name}" for name in TASKS]
+    ("name", "how"),
+    each_with_some(
+        [f"models/small/encoder/{name}" for name in MODEL] + [f"tasks/made_up/{name}" for name in TASKS], HOW
+    ),
 )
 def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys, monkeypatch) -> None:  # noqa: F811
     path = Path("build") / name
-    harm(path, how, monkeypatch)
+    spoil(path, how, monkeypatch)
     again = "tasks made_up" if "tasks" in name else "pretrain small"
     assert f"run `python -m pipelines {again}` to make it again" in refused(["glue", "small"], path, capsys)
 
@@ -95,21 +86,19 @@ def copied(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("name", TOKENS)
+@pytest.mark.parametrize(("name", "how"), each_with_some(TOKENS, HOW))
 def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsys, monkeypatch) -> None:
     path = Path("build/tokens/smoke") / name
-    harm(path, how, monkeypatch)
+    spoil(path, how, monkeypatch)
     refused(["pretrain", "smoke"], path, capsys)
     assert not Path("runs/pretrain").exists()
 
 
-@pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("name", ["MANIFEST.json", "documents-00000.jsonl"])
+@pytest.mark.parametrize(("name", "how"), each_with_some(["MANIFEST.json", "documents-00000.jsonl"], HOW))
 def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys, monkeypatch) -> None:
     shutil.rmtree("build/tokens")
     path = Path("build/corpus/smoke") / name
-    harm(path, how, monkeypatch)
+    spoil(path, how, monkeypatch)
     assert "run `python -m pipelines corpus smoke` to make it again" in refused(["tokens", "smoke"], path, capsys)
     assert not Path("build/tokens").exists()
 

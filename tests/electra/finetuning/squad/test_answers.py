@@ -10,7 +10,7 @@ from electra.finetuning.squad.answers import Answers, candidates, choose, mean
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode
 from electra.finetuning.tasks import SquadConfig
-from electra.nn.weights import load_encoder
+from electra.nn.huggingface import load_encoder
 
 from ..conftest import padded
 
@@ -90,11 +90,7 @@ def test_an_answer_begins_only_where_its_piece_has_its_max_context(tokenizer):
 def test_the_threshold_blanks_and_without_the_classifier_the_null_score_is_a_difference(reading):
     given = outputs([(5, -1.0, [(6, -1.0), (5, -3.0)]), (10, -0.5, [(11, -2.0), (10, -4.0)])], null=-3.0)
     answers = find(reading, given, CONFIG)
-    assert (
-        answers.given(-2.75) == {"q": "red cat"}
-        and answers.given(-3.5) == {"q": ""}
-        and answers.given(None) == {"q": "red cat"}
-    )
+    assert answers.given(-2.75) == answers.given(None) == {"q": "red cat"} and answers.given(-3.5) == {"q": ""}
     assert find(reading, given, dataclasses.replace(CONFIG, answerability=False)).null == {"q": -1.0}
 
 
@@ -150,13 +146,8 @@ def test_the_conditional_head_equals_its_equations(finder, reading):
 
 
 def test_the_loss_is_half_start_half_end_and_half_the_answerability(finder, tokenizer):
-    row = {
-        "id": "q",
-        "question": "the?",
-        "context": CONTEXT,
-        "answers": [{"text": "old house", "start": 26}],
-        "impossible": False,
-    }
+    answers = [{"text": "old house", "start": 26}]
+    row = {"id": "q", "question": "the?", "context": CONTEXT, "answers": answers, "impossible": False}
     reading = encode([row], tokenizer, length=40, stride=12, question_length=10)
     network = finder()
     batch = reading.examples.batch(np.array([0]))

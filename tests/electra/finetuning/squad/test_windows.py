@@ -15,15 +15,8 @@ CONTEXT = "the red cat sleeps in the old house. the blue dog runs far."
 def row(**values) -> dict:
     start = CONTEXT.index("old house")
     answers = [{"text": "old house", "start": start}]
-    return {
-        "id": "q",
-        "title": "t",
-        "question": "the cat?",
-        "context": CONTEXT,
-        "answers": answers,
-        "impossible": False,
-        **values,
-    }
+    base = {"id": "q", "title": "t", "question": "the cat?", "context": CONTEXT, "answers": answers}
+    return base | {"impossible": False} | values
 
 
 @pytest.mark.parametrize(
@@ -84,9 +77,8 @@ def test_a_window_reads_cls_question_sep_part_sep(tokenizer):
 
 def test_a_partly_covered_word_piece_counts_as_touched(tokenizer):
     start = CONTEXT.index("leeps")
-    reading = encode(
-        [row(answers=[{"text": "leeps in", "start": start}])], tokenizer, length=64, stride=32, question_length=8
-    )
+    answers = [{"text": "leeps in", "start": start}]
+    reading = encode([row(answers=answers)], tokenizer, length=64, stride=32, question_length=8)
     assert text_of(reading, 0, *(int(reading.examples.targets[key][0]) for key in ("start", "end"))) == "sleeps in"
 
 

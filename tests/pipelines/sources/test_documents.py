@@ -1,15 +1,18 @@
 """Large files in ranges: the same documents as in one piece, whatever ends a document; and one look at every file."""
 
+import gzip
 import json
 import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from electra.data.text import Document
 from electra.errors import BadInput
-from pipelines.sources import CorpusConfig, LocalCorpus, SampleCorpus, documents, file_index, sample_world
+from pipelines.sources import CorpusConfig, LocalCorpus, SampleCorpus, documents, sample_world
 from pipelines.sources.local import read_documents
 from pipelines.sources.streams import Piece
 
@@ -20,8 +23,8 @@ WIKI = "".join(f'<doc id="{i}">\n{text}\n</doc>\n\n' for i, text in enumerate(TE
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_index, "RANGE_BYTES", 1500)
-    monkeypatch.setattr(file_index, "BLOCK", 100)
+    monkeypatch.setattr(documents, "RANGE_BYTES", 1500)
+    monkeypatch.setattr(documents, "BLOCK", 100)
     monkeypatch.setattr(documents, "GROUP_BYTES", 0)
 
 
@@ -51,38 +54,35 @@ def test_ranges_hold_the_same_documents(tmp_path: Path, name: str, content: str,
     assert found == whole and len(whole) >= 300
 
 
-def test_a_text_file_of_one_document_loses_no_line(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("\n".join(TEXTS))
-    items = [item for unit in units_of(tmp_path, path) for item in unit.read()]
+def items_of(tmp_path: Path, path: Path) -> list[Any]:
+    return [item for unit in units_of(tmp_path, path) for item in unit.read()]
+
+
+def test_a_text_file_of_one_document_loses_no_line_and_lines_keep_their_numbers(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(TEXTS))
+    items = items_of(tmp_path, tmp_path / "a.txt")
     assert len({item.id for item in items}) == len(items) > 8
     assert "\n".join(item.text for item in items) == "\n".join(TEXTS)
-
-
-def test_lines_keep_their_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text(JSONL + "[]\n")
-    *_, last = [item for unit in units_of(tmp_path, path) for item in unit.read()]
-    assert last.where == f"{path}:301"
+    (tmp_path / "a.jsonl").write_text(JSONL + "[]\n")
+    assert items_of(tmp_path, tmp_path / "a.jsonl")[-1].where == f"{tmp_path}/a.jsonl:301"
 
 
 def test_parquet_is_cut_between_row_groups(tmp_path: Path) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
     path = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS}), path, row_group_size=30)
-    units = units_of(tmp_path, path)
-    assert len(units) > 3
-    found = [item for unit in units for item in unit.read()]
-    assert found == [Document(f"a.parquet:{i}", text) for i, text in enumerate(TEXTS, 1)]
+    assert len(units_of(tmp_path, path)) > 3
+    assert items_of(tmp_path, path) == [Document(f"a.parquet:{i}", text) for i, text in enumerate(TEXTS, 1)]
 
 
-def test_no_end_of_a_document_means_no_cut(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps({"text": "x" * 9000}))
-    (unit,) = units_of(tmp_path, path)
-    assert len(list(unit.read())) == 1
+@pytest.mark.parametrize(("name", "content"), [
+    ("a.jsonl", json.dumps({"text": "x" * 9000}).encode()),
+    ("a.jsonl", JSONL.encode("utf-16")),
+    ("a.jsonl.gz", gzip.compress(JSONL.encode())),
+])  # fmt: skip
+def test_what_has_no_place_to_begin_is_not_cut(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert len(units_of(tmp_path, tmp_path / name)) == 1
+    assert len(items_of(tmp_path, tmp_path / name)) in {1, 300}
 
 
 def test_units_are_named_by_content_and_not_by_place_or_time(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_file_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "a.jsonl"
     path.write_text(JSONL)
     first = units_of(tmp_path, path)
-    monkeypatch.setattr(file_index, "look", lambda *_: pytest.fail("looked again"))
+    monkeypatch.setattr(documents, "look", lambda *_: pytest.fail("looked again"))
     assert units_of(tmp_path, path) == first
 
 

@@ -1,15 +1,28 @@
-"""Newly initialised weights: the from-scratch arm of a comparison, and layers between an encoder and its task."""
+"""Encoders of either kind, with new weights: whole ones, and layers between an encoder and its task."""
 
 import dataclasses
 
 import torch
 from torch import nn
 
-from electra.nn.attention_init import begin_attention, mimetic_attention
+from electra.nn.attention_init import init_attention, mimetic_attention
 from electra.nn.config import AnyEncoderConfig
-from electra.nn.encoder import Encoder
-from electra.nn.kinds import initialise, make_encoder, make_layer
+from electra.nn.encoder import Embeddings, Encoder, initialise
+from electra.nn.modern import ModernEncoder
 from electra.seeds import derive
+
+_CLASSES: dict[str, type[Encoder]] = {"bert": Encoder, "modern": ModernEncoder}
+
+
+def make_encoder(config: AnyEncoderConfig, vocab_size: int, embeddings: Embeddings | None = None) -> Encoder:
+    """An encoder of its config's kind; `embeddings` may be another one's, to share it."""
+    return _CLASSES[config.kind](config, vocab_size, embeddings)
+
+
+def disentangled(config: AnyEncoderConfig, base: Embeddings) -> Embeddings:
+    """An embedding block over another's tables without their gradient (DeBERTa v3)."""
+    block: Embeddings = _CLASSES[config.kind].disentangled_class(config, base)
+    return block
 
 
 def fresh_encoder(config: AnyEncoderConfig, vocab_size: int, seed: int) -> Encoder:
@@ -17,7 +30,7 @@ def fresh_encoder(config: AnyEncoderConfig, vocab_size: int, seed: int) -> Encod
     torch.manual_seed(derive(seed, "init"))
     encoder = make_encoder(config, vocab_size)
     initialise(encoder, config)
-    begin_attention(encoder, config.init)
+    init_attention(encoder, config.init)
     return encoder
 
 
@@ -32,7 +45,8 @@ def add_fresh_layers(encoder: Encoder, count: int, seed: int) -> None:
         return
     torch.manual_seed(derive(seed, "init"))
     encoder.config = dataclasses.replace(encoder.config, layers=encoder.config.layers + count)
-    fresh = nn.ModuleList(make_layer(encoder.config, len(encoder.layers) + index) for index in range(count))
+    first = len(encoder.layers)
+    fresh = nn.ModuleList(encoder.layer_class(encoder.config, first + index) for index in range(count))
     initialise(fresh, encoder.config)
     if encoder.config.init == "mimetic":
         mimetic_attention(fresh)

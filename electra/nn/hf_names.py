@@ -1,0 +1,296 @@
+"""Our encoders and heads under transformers' names: one table for each kind of encoder, and one way through either.
+
+| ours | ELECTRA | ModernBERT |
+|---|---|---|
+| encoder alone; fine-tuned models whose head has no such class | ElectraModel | ModernBertModel |
+| generator, masked language model | ElectraForMaskedLM | ModernBertForMaskedLM |
+| discriminator | ElectraForPreTraining | ModernBertForTokenClassification of one label |
+
+Only the layout changes: query, key and value are one matrix here, and tables that are sums or products of others are
+written out, which for a factorised word table loses its factors (huggingface.py puts them beside).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from electra.config import build
+from electra.errors import BadConfig, BadInput
+from electra.nn.config import AnyEncoderConfig, EncoderConfig, ModernConfig
+from electra.nn.encoder import Encoder
+from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
+from electra.storage.tensors import Tensors
+
+Head = ReplacedTokenHead | MaskedTokenHead
+_D, _G = "discriminator_predictions", "generator_predictions"
+_NUMBERS = "position_ids"  # of the positions: older releases of transformers stored them, too
+_MODERN_FIXED: dict[str, Any] = {  # what a modern encoder has no setting for
+    "attention_bias": False,
+    "mlp_bias": False,
+    "norm_bias": False,
+    "classifier_bias": False,
+    "decoder_bias": True,
+    "hidden_activation": "gelu",
+    "classifier_activation": "gelu",
+}
+_THETAS = {"full_attention": "global_rope_theta", "sliding_attention": "local_rope_theta"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """transformers' names for one kind of encoder: ours -> theirs, or several that ours is cut into."""
+
+    model_type: str
+    prefix: str  # of an encoder in a class with a head
+    tables: tuple[str, ...]  # of `Embeddings.tables`
+    modules: dict[str, str]  # outside of the layers
+    layers: str
+    layer: dict[str, tuple[str, ...]]
+    heads: dict[str, dict[str, str]]  # by class
+    classes: dict[str, str]  # ELECTRA's class with such a head -> the class
+    vocab_size: int  # where config.json has none
+    config: dict[str, tuple[str, int | float | str]]  # ours -> theirs, and its value where none is given
+
+
+ELECTRA = Names(
+    model_type="electra",
+    prefix="electra.",
+    tables=("embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"),
+    modules={
+        "embeddings.token_type": "embeddings.token_type_embeddings",
+        "embeddings.norm": "embeddings.LayerNorm",
+        "project": "embeddings_project",
+    },
+    layers="encoder.layer",
+    layer={
+        "attention.qkv": ("attention.self.query", "attention.self.key", "attention.self.value"),
+        "attention.out": ("attention.output.dense",),
+        "attention_norm": ("attention.output.LayerNorm",),
+        "expand": ("intermediate.dense",),
+        "contract": ("output.dense",),
+        "ffn_norm": ("output.LayerNorm",),
+    },
+    heads={
+        "ElectraForPreTraining": {"dense": f"{_D}.dense", "logit": f"{_D}.dense_prediction"},
+        "ElectraForMaskedLM": {"dense": f"{_G}.dense", "norm": f"{_G}.LayerNorm", "": "generator_lm_head"},
+    },
+    classes={},
+    vocab_size=30522,
+    config={
+        "layers": ("num_hidden_layers", 12),
+        "hidden": ("hidden_size", 256),
+        "heads": ("num_attention_heads", 4),
+        "ffn": ("intermediate_size", 1024),
+        "embedding": ("embedding_size", 128),
+        "positions": ("max_position_embeddings", 512),
+        "token_types": ("type_vocab_size", 2),
+        "dropout": ("hidden_dropout_prob", 0.1),
+        "attention_dropout": ("attention_probs_dropout_prob", 0.1),
+        "layer_norm_eps": ("layer_norm_eps", 1e-12),
+        "init_std": ("initializer_range", 0.02),
+        "init": ("init", "published"),
+    },
+)
+_MODERN_HEAD = {"dense": "head.dense", "norm": "head.norm", "logit": "classifier", "": "decoder"}
+MODERN = Names(
+    model_type="modernbert",
+    prefix="model.",
+    tables=("embeddings.tok_embeddings.weight",),
+    modules={"embeddings.norm": "embeddings.norm", "final_norm": "final_norm"},
+    layers="layers",
+    layer={
+        "attention_norm": ("attn_norm",),
+        "attention.qkv": ("attn.Wqkv",),
+        "attention.out": ("attn.Wo",),
+        "ffn_norm": ("mlp_norm",),
+        "expand": ("mlp.Wi",),
+        "contract": ("mlp.Wo",),
+    },
+    heads={"ElectraForPreTraining": _MODERN_HEAD, "ElectraForMaskedLM": _MODERN_HEAD},
+    classes={
+        "ElectraModel": "ModernBertModel",
+        "ElectraForMaskedLM": "ModernBertForMaskedLM",
+        "ElectraForPreTraining": "ModernBertForTokenClassification",
+    },
+    vocab_size=50368,
+    config={
+        "layers": ("num_hidden_layers", 22),
+        "hidden": ("hidden_size", 768),
+        "heads": ("num_attention_heads", 12),
+        "ffn": ("intermediate_size", 1152),
+        "positions": ("max_position_embeddings", 8192),
+        "global_every": ("global_attn_every_n_layers", 3),
+        "window": ("local_attention", 128),
+        "global_theta": ("global_rope_theta", 160_000.0),
+        "local_theta": ("local_rope_theta", 10_000.0),
+        "dropout": ("mlp_dropout", 0.0),
+        "attention_dropout": ("attention_dropout", 0.0),
+        "layer_norm_eps": ("norm_eps", 1e-5),
+        "init_std": ("initializer_range", 0.02),
+        "init": ("init", "published"),
+    },
+)
+_NAMES = {"bert": ELECTRA, "modern": MODERN}
+_KINDS: dict[str, Literal["discriminator", "generator"]] = {  # by a head's first name, or by the class
+    _D: "discriminator",
+    _G: "generator",
+    "ModernBertForTokenClassification": "discriminator",
+    "ModernBertForMaskedLM": "generator",
+}
+
+
+def names_of(config: AnyEncoderConfig) -> Names:
+    """The table of an encoder's kind."""
+    return _NAMES[config.kind]
+
+
+# ── tensors ──
+
+
+def named_tensors(encoder: Encoder) -> Tensors:
+    """An encoder's weights by name, views of its parameters but for tables that are computed."""
+    names = names_of(encoder.config)
+    tensors = dict(zip(names.tables, (table.detach() for table in encoder.embeddings.tables()), strict=True))
+    for name, tensor in encoder.state_dict().items():
+        module, _, kind = name.rpartition(".")
+        if module.startswith("layers."):
+            _, index, module = module.split(".", 2)
+            theirs = names.layer[module]
+            for their, part in zip(theirs, tensor.chunk(len(theirs)), strict=True):
+                tensors[f"{names.layers}.{index}.{their}.{kind}"] = part
+        elif module in names.modules:  # other than the tables
+            tensors[f"{names.modules[module]}.{kind}"] = tensor
+    return tensors
+
+
+def head_names(encoder: Encoder, head: Head) -> Iterator[tuple[str, str]]:
+    """(Ours, transformers') name of each of the head's parameters."""
+    theirs = names_of(encoder.config).heads[architecture_of(head)]
+    for name in head.state_dict():
+        module, _, kind = name.rpartition(".")
+        yield name, f"{theirs[module]}.{kind}"
+
+
+def architecture_of(head: nn.Module) -> str:
+    """The class of transformers that an ELECTRA with this head is."""
+    return "ElectraForPreTraining" if isinstance(head, ReplacedTokenHead) else "ElectraForMaskedLM"
+
+
+def of_encoder(name: str) -> bool:
+    """Whether a tensor of a folder belongs to its encoder."""
+    parts = ("embeddings", "encoder.", "layers.", "final_norm.")
+    return bare(name).startswith(parts) and not name.endswith(_NUMBERS)
+
+
+def of_head(name: str) -> bool:
+    """Whether a tensor of a folder belongs to its head."""
+    return not of_encoder(name) and not name.endswith(_NUMBERS)
+
+
+def bare(name: str) -> str:
+    """A tensor's name in an encoder alone."""
+    return name.removeprefix(ELECTRA.prefix).removeprefix(MODERN.prefix)
+
+
+def network_kind(tensors: Tensors, architecture: str) -> Literal["discriminator", "generator", "encoder"]:
+    """What a pre-trained folder holds, by the names of its tensors and by its class in config.json."""
+    marks = {architecture, *(name.partition(".")[0] for name in tensors)}
+    return next((kind for name, kind in _KINDS.items() if name in marks), "encoder")
+
+
+# ── config.json ──
+
+
+def config_json(config: AnyEncoderConfig, vocab_size: int, architecture: str, **more: Any) -> dict[str, Any]:
+    """transformers' config of the class that does what ELECTRA's `architecture` does."""
+    names = names_of(config)
+    given = {ours: getattr(config, ours) for ours in names.config}
+    values: dict[str, Any] = {"architectures": [names.classes.get(architecture, architecture)]}
+    values["model_type"] = names.model_type
+    if isinstance(config, EncoderConfig):
+        values["hidden_act"] = "gelu"
+    else:
+        values |= {"embedding_dropout": config.dropout, **_MODERN_FIXED}
+        values |= dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))  # the tokenizer's
+        if architecture == "ElectraForPreTraining":
+            values |= {"id2label": {"0": "replaced"}, "label2id": {"replaced": 0}}
+    values |= {"vocab_size": vocab_size, "pad_token_id": 0, "tie_word_embeddings": True}
+    for ours, (theirs, usual) in names.config.items():
+        if ours != "init" or given[ours] != usual:  # transformers has no such key
+            values[theirs] = given[ours]
+    return values | more
+
+
+def config_of(values: dict[str, Any], path: Path) -> tuple[AnyEncoderConfig, int]:
+    """Encoder settings and vocabulary size of a config.json; raises BadInput for what our encoders do not compute."""
+    kind = values.get("model_type")
+    names = next((names for names in _NAMES.values() if names.model_type == kind), None)
+    if names is None:
+        raise BadInput(path, f"is of a model of type {kind!r}", "electra or modernbert", "choose a folder of one")
+    read = _electra_settings if names is ELECTRA else _modern_settings
+    do = "use the file that came with the weights"
+    config: AnyEncoderConfig
+    try:
+        config = read(values, path)
+    except BadConfig as error:
+        key = names.config.get(error.where.removeprefix("."), names.config["hidden"])[0]  # the table is as wide
+        raise BadInput(f"{path}: {key}", error.found, error.expected, do) from None
+    vocab_size = values.get("vocab_size", names.vocab_size)
+    if type(vocab_size) is not int or vocab_size <= 0:
+        raise BadInput(f"{path}: vocab_size", f"is {vocab_size!r}", "a number above 0", do)
+    return config, vocab_size
+
+
+def _electra_settings(values: dict[str, Any], path: Path) -> EncoderConfig:
+    usual = values.get("hidden_act", "gelu"), values.get("position_embedding_type", "absolute")
+    if usual != ("gelu", "absolute"):
+        found, expected = "asks for another activation or position embedding", "gelu and absolute positions"
+        raise BadInput(path, found, expected, "choose a published ELECTRA")
+    return build(EncoderConfig, {ours: values.get(*their) for ours, their in ELECTRA.config.items()}, "")
+
+
+def _modern_settings(values: dict[str, Any], path: Path) -> ModernConfig:
+    for key, expected in _MODERN_FIXED.items():
+        if values.get(key, expected) != expected:
+            raise BadInput(path, f"has {key} {values[key]!r:.40}", f"{expected!r}", "choose a published ModernBERT")
+    old = _old_spelling(values, path)
+    chosen = {ours: old.get(*their) for ours, their in MODERN.config.items()}
+    if (before := old.get("embedding_dropout", 0.0)) != chosen["dropout"]:
+        found = f"has embedding_dropout {before!r:.40}"
+        raise BadInput(path, found, f"{chosen['dropout']}, as mlp_dropout", "let both be one")
+    for key in ("global_theta", "local_theta"):
+        chosen[key] = float(chosen[key]) if isinstance(chosen[key], int) else chosen[key]
+    return build(ModernConfig, {"kind": "modern", "embedding": chosen["hidden"], **chosen}, "")
+
+
+def _old_spelling(values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Kinds of layers and thetas in the two numbers that releases of transformers before 5 had for each."""
+    kinds, ropes = values.get("layer_types"), values.get("rope_parameters") or {}
+    settings, do = dict(values), "choose a published ModernBERT"
+    if kinds is not None:
+        layers = values.get(*MODERN.config["layers"])
+        if not isinstance(kinds, list) or len(kinds) != layers:
+            raise BadInput(path, f"has layer_types {kinds!r:.60}", f"the kinds of {layers!r:.20} layers", do)
+        every = next((i for i, kind in enumerate(kinds) if i and kind == "full_attention"), max(1, len(kinds)))
+        regular = ["sliding_attention" if i % every else "full_attention" for i in range(len(kinds))]
+        if kinds != regular:
+            expected = "full_attention in layer 0 and then at even distances, sliding_attention between"
+            raise BadInput(path, "has layer_types in another order", expected, do)
+        settings["global_attn_every_n_layers"] = every
+    if values.get("rope_scaling"):
+        raise BadInput(path, f"has rope_scaling {values['rope_scaling']!r:.60}", "none", do)
+    each_a_dict = isinstance(ropes, dict) and all(isinstance(rope, dict | None) for rope in ropes.values())
+    if not each_a_dict or not ropes.keys() <= _THETAS.keys():
+        raise BadInput(path, f"has rope_parameters {ropes!r:.60}", f"those of {' and '.join(_THETAS)}", do)
+    for kind, name in _THETAS.items():
+        rope = ropes.get(kind) or {}
+        if (scaled := rope.get("rope_type", rope.get("type", "default"))) != "default":
+            raise BadInput(path, f"has rope_type {scaled!r:.40}", "default", do)
+        if "rope_theta" in rope:
+            settings[name] = rope["rope_theta"]
+    if settings.get("local_rope_theta", 0) is None:  # to those releases: the global one
+        settings["local_rope_theta"] = settings.get(*MODERN.config["global_theta"])
+    return settings
