@@ -19,7 +19,7 @@ from pipelines.runtime import remote_files
 
 @dataclass(frozen=True, kw_only=True)
 class SampleCorpus(Checked):
-    """The articles of the sample world; `without` leaves out what could be held to resemble a task's rows."""
+    """The articles of the sample world; `without` leaves out what may resemble the rows of tasks."""
 
     kind: Literal["sample"]
     seed: Seed = 1

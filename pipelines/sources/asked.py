@@ -89,7 +89,7 @@ def _whole(records: Iterator[own.Record]) -> Iterator[tuple[str, Any]]:
     for where, record in records:
         if isinstance(record, Rejected):
             found = f"{record.reason}: {record.excerpt[:60]!r}" if record.excerpt else record.reason
-            raise BadInput(where, found, "a row that can be answered", "mend the row or leave it out")
+            raise BadInput(where, found, "a row that can be answered", "fix the row or leave it out")
         yield where, record
 
 

@@ -3,7 +3,7 @@
 The files are no regular TSV: quotes are text, MRPC's dev file begins with a byte order mark, CoLA's train and dev have
 no header, MNLI's columns differ between train and dev. So columns are found by the header's names, and a row that has
 not exactly as many as its header is rejected. An id is the row's number in its file, which is also the index that the
-GLUE server asks for. A row is rejected, never mended.
+GLUE server asks for. A row is rejected, never repaired.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

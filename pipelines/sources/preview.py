@@ -1,4 +1,4 @@
-"""The beginning of a corpus of the user's own files, read as its stage will read it, to find mistakes early.
+"""The beginning of a corpus of local files, read as its stage will read it: what is refused later, or likely a mistake.
 
 A few thousand documents are read, which takes a second. A hint says what was seen there and which setting to look at.
 """
@@ -85,7 +85,7 @@ def look(corpus: CorpusConfig, where: str) -> Look:
 
 
 def print_hints(corpus: CorpusConfig, where: str) -> None:
-    """Say on standard error what is probably not meant, before the stage reads all of it."""
+    """Print the hints on standard error, before the stage reads the whole corpus."""
     for hint in look(corpus, where).hints:
         print(f"hint: {hint}", file=sys.stderr)
 
@@ -102,12 +102,13 @@ def _items(paths: list[Path], source: LocalCorpus) -> Iterator[Document | Reject
 
 
 def hints(source: LocalCorpus, paths: list[Path], markup: bool) -> list[str]:
-    """Hints for one source."""
+    """What is likely a mistake in one source's settings."""
     found = list(islice(_items(paths, source), DOCUMENTS))
     return list(_notice(source, paths, [item for item in found if isinstance(item, Document)], markup))
 
 
 def _notice(source: LocalCorpus, paths: list[Path], documents: list[Document], markup: bool) -> Iterator[str]:
+    """Hints, with the setting to look at."""
     texts = [document.text for document in documents]
     if local.format_of(paths[0], source) == "text":
         lines = [line for text in texts for line in text.split("\n") if line.strip()][:20_000]
@@ -123,11 +124,11 @@ def _notice(source: LocalCorpus, paths: list[Path], documents: list[Document], m
     marked = sum(map(looks_marked_up, texts))
     if not markup and marked > max(2, len(texts) // 100):
         where = f"{marked:,} of the first {len(texts):,} documents"
-        yield f"{where} contain HTML such as &amp; or <br>; `cleaning: {{markup: true}}` removes it"
+        yield f"{where} hold HTML, as &amp; or <br>; `cleaning: {{markup: true}}` removes it"
 
 
 def _too_few(texts: list[str]) -> bool:
-    """Whether files are hardly meant as one document each: one is very long, or they are few and have many lines."""
+    """Whether a document a file is likely a mistake: one is very long, or they are few and have many lines."""
     return any(len(text) > LARGE or (len(texts) < FEW and text.count("\n") >= FEW) for text in texts)
 
 

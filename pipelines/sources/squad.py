@@ -37,23 +37,26 @@ def read_json(path: Path, *, answered: bool = True) -> Iterator[Row | Rejected]:
         raise BadInput(path, f"is not in SQuAD's layout ({reason})", 'a JSON object with a list "data"') from None
     seen: set[str] = set()
     for i, article in enumerate(articles):
-        for j, paragraph in enumerate(_list(article, "paragraphs")):
-            for k, question in enumerate(_list(paragraph, "qas")):
-                where = f"{path}: data[{i}].paragraphs[{j}].qas[{k}]"
-                if not isinstance(question, dict):
-                    yield Rejected(where, "not a JSON object")
-                    continue
-                answers = [
-                    (a.get("text"), a.get("answer_start")) for a in _list(question, "answers") if isinstance(a, dict)
-                ]
-                asked, context = question.get("question"), paragraph.get("context")
-                texts = (question.get("id"), article.get("title", ""), asked, context)
-                impossible = question.get("is_impossible", False) or not answered
-                yield make_row(texts, answers, impossible, seen, where)
-            if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list):
-                yield Rejected(f"{path}: data[{i}].paragraphs[{j}]", "no list of questions")
-        if not isinstance(article, dict) or not isinstance(article.get("paragraphs"), list):
+        if (paragraphs := _list(article, "paragraphs")) is None:
             yield Rejected(f"{path}: data[{i}]", "no list of paragraphs")
+        for j, paragraph in enumerate(paragraphs or ()):
+            where = f"{path}: data[{i}].paragraphs[{j}]"
+            if (questions := _list(paragraph, "qas")) is None:
+                yield Rejected(where, "no list of questions")
+            for k, question in enumerate(questions or ()):
+                if not isinstance(question, dict):
+                    yield Rejected(f"{where}.qas[{k}]", "not a JSON object")
+                    continue
+                given = [each for each in _list(question, "answers") or () if isinstance(each, dict)]
+                answers = [(each.get("text"), each.get("answer_start")) for each in given]
+                texts = (
+                    question.get("id"),
+                    article.get("title", ""),
+                    question.get("question"),
+                    paragraph.get("context"),
+                )
+                impossible = question.get("is_impossible", False) or not answered
+                yield make_row(texts, answers, impossible, seen, f"{where}.qas[{k}]")
 
 
 def hub_rows(rows: Iterable[Mapping[str, Any]], task: str, where: str) -> Iterator[Row | Rejected]:
@@ -81,15 +84,7 @@ def make_row(
     if identity in seen:
         return Rejected(where, "an id that occurred before", identity[:EXCERPT])
     seen.add(identity)
-    found = [
-        {"text": text, "start": start}
-        for text, start in answers
-        if isinstance(text, str)
-        and text
-        and type(start) is int
-        and start >= 0
-        and context[start : start + len(text)] == text
-    ]
+    found = [{"text": text, "start": start} for text, start in answers if _stands(text, start, context)]
     if not found and not impossible:
         return Rejected(where, "no answer that stands in the context where it says", question[:EXCERPT])
     return {
@@ -102,6 +97,12 @@ def make_row(
     }
 
 
-def _list(value: Any, key: str) -> list[Any]:
+def _stands(text: Any, start: Any, context: str) -> bool:
+    """Whether an answer stands in the context where it says."""
+    known = isinstance(text, str) and text and type(start) is int and start >= 0
+    return bool(known) and context[start : start + len(text)] == text
+
+
+def _list(value: Any, key: str) -> list[Any] | None:
     found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
+    return found if isinstance(found, list) else None

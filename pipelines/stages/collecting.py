@@ -42,7 +42,7 @@ def check_quarantine(first: dict[str, Any], bad: int, rows: int, config: Quarant
     """Stop when more rows are bad than the quarantine tolerates; the sentence shows the first."""
     if bad > config.tolerated(rows) or (bad and bad == rows):
         found = f"{first['reason']} (the first of {bad:,} bad rows of {rows:,})"
-        do = "mend the input, or raise `quarantine` to leave such rows out"
+        do = "fix the input, or raise `quarantine` to leave such rows out"
         raise BadInput(first["where"], found, f"at most {config.tolerated(rows):,}", do)
 
 

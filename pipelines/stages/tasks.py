@@ -84,8 +84,8 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
                 trained = {task: {input_of(row) for row in kept}}
             elif same := sum(input_of(row) in trained.get(task, ()) for row in kept):
                 counts[task][split]["also_in_train"] = same
-                told = f"{same:,} of {len(kept):,} rows of {task} {split} are training rows, too"
-                print(f"warning: {where}: {told}", file=sys.stderr)
+                warning = f"{same:,} of {len(kept):,} rows of {task} {split} are training rows, too"
+                print(f"warning: {where}: {warning}", file=sys.stderr)
         if isinstance(source, OwnTasks):
             for task, each in source.tasks.items():
                 write_json(temporary / task / FACTS, plain(own.facts(task, each)))
@@ -110,7 +110,7 @@ def check_split(
     rows = len(kept) + len(bad)
     if len(bad) > config.tolerated(rows) or (bad and not kept):
         found = f"{bad[0]['reason']} (the first of {len(bad):,} bad rows of {rows:,} in {task} {split})"
-        do = "mend the file, or raise `quarantine` to leave such rows out"
+        do = "fix the file, or raise `quarantine` to leave such rows out"
         raise BadInput(bad[0]["where"], found, f"at most {config.tolerated(rows):,}", do)
     if not kept:
         raise BadInput(where, f"has no rows in {task} {split}", "at least one")

@@ -41,7 +41,8 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict]:
 
 def test_text_tsv_and_json_lines_give_the_same_answers(folders, tmp_path, capsys, monkeypatch) -> None:
     texts = ["the cat runs.", "a dog is red"]
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO("\n".join(texts).encode() + b"\n"))))
+    text = "\n".join(texts).encode() + b"\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text))))
     plain = ask(capsys, folders / "cola")
     assert [row["id"] for row in plain] == ["0", "1"] and plain[0]["prediction"] in {"0", "1"}
     assert sum(plain[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)

@@ -1,6 +1,5 @@
 """The hub: the library's real code against a server on loopback, with the faults that networks have."""
 
-import io
 import json
 import os
 import subprocess
@@ -12,8 +11,9 @@ import pytest
 
 from electra.data.text import Document, Rejected
 from electra.errors import SourceUnreachable
-from pipelines.sources import HubCorpus, HubTasks, SampleTasks, hub
+from pipelines.sources import HubCorpus, HubDataset, HubTasks, SampleTasks, hub
 from pipelines.sources.preview import check
+from tests.pipelines.sources.bad_input import parquet
 from tests.pipelines.sources.hub_server import COMMIT, Hub
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -46,15 +46,6 @@ for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
     except UserError as error:
         print(json.dumps({"error": str(error), "code": error.exit_code, "seconds": time.monotonic() - started}))
 """
-
-
-def parquet(rows: list[dict[str, Any]]) -> bytes:
-    import pyarrow
-    import pyarrow.parquet
-
-    buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer)
-    return buffer.getvalue()
 
 
 def glue_files() -> dict[str, bytes]:
@@ -156,14 +147,8 @@ def test_offline_by_choice_is_a_sentence_at_once(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SourceUnreachable, match="unset it"):
         check(source, "corpora.x")
     with pytest.raises(SourceUnreachable):
-        check(HubTasks(kind="hub", squad1=hub_dataset()), "tasks.x")
+        check(HubTasks(kind="hub", squad1=HubDataset(dataset="made/up", revision="main")), "tasks.x")
     check(SampleTasks(kind="sample"))
-
-
-def hub_dataset() -> Any:
-    from pipelines.sources import HubDataset
-
-    return HubDataset(dataset="made/up", revision="main")
 
 
 class Stream:

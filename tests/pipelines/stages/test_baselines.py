@@ -34,42 +34,32 @@ def write(folder: Path, task: str, answer, count: int = 200) -> Path:
     return folder
 
 
-def found(task: str, folder: Path) -> dict[str, float]:
-    return baselines.of_task(GLUE[task], folder, FinetuneConfig())
-
-
-def test_words_of_judgement_are_found_by_the_bag(tmp_path: Path) -> None:
-    scores = found("sst2", write(tmp_path, "sst2", lambda a, b: "1" if "red" in a else "0"))
-    assert scores["bag_of_words"] == 100 and scores["chance"] == 50
-    assert "word_overlap" not in scores
+@pytest.mark.parametrize(("task", "answer", "expected"), [
+    ("sst2", lambda a, b: "1" if "red" in a else "0", {"chance": 50, "bag_of_words": 100}),
+    ("mrpc", lambda a, b: "01"[len({*a} & {*b}) > 2], {"chance": 50, "word_overlap": 100}),
+    ("stsb", lambda a, b: float(len({*a} & {*b})), {"chance": 0, "majority": 0, "word_overlap": pytest.approx(100)}),
+])  # fmt: skip
+def test_each_finds_what_it_can_find(tmp_path: Path, task: str, answer, expected: dict[str, float]) -> None:
+    scores = baselines.of_task(GLUE[task], write(tmp_path, task, answer), FinetuneConfig())
+    assert {name: scores[name] for name in expected} == expected
+    assert ("word_overlap" in scores) == (task != "sst2")
+    assert task == "sst2" or scores["bag_of_words"] < 85
+    few, rest = baselines.splits(GLUE[task], tmp_path, FinetuneConfig(max_train_rows=7))
+    assert (len(few), len(rest)) == (7, 200), "the rows that fine-tuning sees"
 
 
 def test_the_majority_is_the_training_rows(tmp_path: Path) -> None:
     draw = random.Random(2)
     write(tmp_path, "mrpc", lambda a, b: "01"[draw.random() < 0.8])
     rows = baselines.splits(GLUE["mrpc"], tmp_path, FinetuneConfig())[1]
-    assert found("mrpc", tmp_path)["majority"] == 100 * sum(row["label"] == "1" for row in rows) / len(rows) > 70
+    scores = baselines.of_task(GLUE["mrpc"], tmp_path, FinetuneConfig())
+    assert scores["majority"] == 100 * sum(row["label"] == "1" for row in rows) / len(rows) > 70
 
 
-def test_shared_words_are_found_by_the_overlap_alone(tmp_path: Path) -> None:
-    scores = found("mrpc", write(tmp_path, "mrpc", lambda a, b: "01"[len({*a} & {*b}) > 2]))
-    assert scores["word_overlap"] == 100 > 85 > scores["bag_of_words"]
-
-
-def test_scores_are_regressed(tmp_path: Path) -> None:
-    scores = found("stsb", write(tmp_path, "stsb", lambda a, b: float(len({*a} & {*b}))))
-    assert scores["word_overlap"] == pytest.approx(100) and scores["chance"] == scores["majority"] == 0
-
-
-def test_only_the_rows_that_fine_tuning_sees_are_used(tmp_path: Path) -> None:
-    write(tmp_path, "sst2", lambda a, b: "1" if "red" in a else "0")
-    few = baselines.splits(GLUE["sst2"], tmp_path, FinetuneConfig(max_train_rows=7))
-    assert [len(rows) for rows in few] == [7, 200]
-
-
-def test_tagging_has_no_baselines(tmp_path: Path) -> None:
+def test_what_has_no_baselines(tmp_path: Path) -> None:
     tags = GLUE["sst2"].__class__(name="tags", title="tags", labels=("X",), metrics=("f1",), tagging=True)
     assert baselines.of_task(tags, tmp_path, FinetuneConfig()) == {}
+    assert baselines.load_frozen(tmp_path) is None
 
 
 @pytest.fixture
@@ -112,10 +102,6 @@ def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path: Path, model:
     there = 100 * roc_auc_score([row["label"] == "0" for row in rows], surest)
     assert here == pytest.approx(there, abs=0.02) and abs(here - 50) > 0.1
     assert baselines.replaced_tokens(frozen, GLUE["sst2"], folder, config, model) is None
-
-
-def test_a_model_without_a_discriminator_has_no_frozen_head(tmp_path: Path) -> None:
-    assert baselines.load_frozen(tmp_path) is None
 
 
 @pytest.mark.parametrize(("high", "low", "expected"), [([3, 2], [1], 100), ([1, 1], [1], 50), ([0, 2], [1], 50)])

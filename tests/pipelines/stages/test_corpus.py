@@ -59,27 +59,23 @@ def test_documents_in_order_and_numbers_that_add_up(tmp_path: Path) -> None:
     (entry,) = read_jsonl(tmp_path / "out/quarantine.jsonl")
     assert entry == {"where": f"{tmp_path}/text/0.jsonl:43", "reason": "not a JSON object", "excerpt": "[]", "lines": 1}
     verify_manifest(tmp_path / "out")
-    assert not (tmp_path / "work-out").exists()
+    assert not list(tmp_path.rglob("unit-*"))
 
 
-def test_the_same_bytes_from_one_and_three_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "text")
+def test_the_same_documents_however_a_corpus_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "text", rows=80)
     settings = config(tmp_path, cleaning={"duplicate_documents": "drop"})
-    results = []
-    for workers in (1, 3):
-        monkeypatch.setenv(VARIABLE, str(workers))
-        results.append((run(tmp_path, settings, f"w{workers}"), files_of(tmp_path / f"w{workers}")))
-    assert results[0] == results[1]
-
-
-def test_large_sources_become_several_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "text")
-    whole = run(tmp_path, config(tmp_path), "whole")
-    monkeypatch.setattr(corpus, "PART_BYTES", 500)
-    parts = run(tmp_path, config(tmp_path), "parts")
-    assert documents(tmp_path / "parts") == documents(tmp_path / "whole")
-    assert whole["shards"] == 5 and parts["shards"] == 20
-    assert {**parts, "shards": 0} == {**whole, "shards": 0}
+    whole = run(tmp_path, settings, "whole")
+    monkeypatch.setenv(VARIABLE, "3")
+    assert run(tmp_path, settings, "workers") == whole
+    assert files_of(tmp_path / "workers") == files_of(tmp_path / "whole")
+    monkeypatch.setenv(VARIABLE, "1")
+    for module, name in ((corpus, "PART_BYTES"), (corpus.documents, "RANGE_BYTES")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, 1000)
+            parts = run(tmp_path, settings, name)
+        assert documents(tmp_path / name) == documents(tmp_path / "whole")
+        assert whole["shards"] == 5 and parts["shards"] > 15 and {**parts, "shards": 5} == whole
 
 
 def test_repeated_documents_are_dropped_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,25 +94,23 @@ def test_repeated_documents_are_dropped_wherever_they_are(tmp_path: Path, monkey
 def test_repeated_paragraphs_are_dropped_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "PART_BYTES", 300)
     monkeypatch.setattr(duplicates, "BUCKET", 6)
-    (tmp_path / "text").mkdir()
-    boiler, texts = "This paragraph stands on every page.", []
-    for i in range(30):
-        texts.append([f"Page {i} has its own words.", boiler, "Short.", f"And {i % 10} ends are shared by three."])
+    boiler = "This paragraph stands on every page."
+    texts = [
+        [f"Page {i} has its own words.", boiler, "Short.", f"And {i % 10} ends are shared by three."] for i in range(30)
+    ]
     texts += [[boiler], [boiler, "Short."], list(texts[3])]
     for i in range(3):
-        rows = [{"id": f"{i}-{j}", "text": "\n".join(text)} for j, text in enumerate(texts[i * 11 : i * 11 + 11])]
-        write_jsonl(tmp_path / f"text/{i}.jsonl", rows)
+        write_jsonl(tmp_path / f"text/{i}.jsonl", [{"text": "\n".join(text)} for text in texts[i * 11 : i * 11 + 11]])
     cleaning = {"duplicate_paragraphs": "drop", "shortest_paragraph": 10, "duplicate_documents": "drop"}
     metrics = run(tmp_path, config(tmp_path, cleaning=cleaning))
     seen, expected = set(), []
-    for text in texts:
-        left = [line for line in text if len(line) < 10 or not (line in seen or seen.add(line))]
-        expected += ["\n".join(left)] if left and text is not texts[-1] else []
+    for text in texts[:-1]:
+        if left := [line for line in text if len(line) < 10 or not (line in seen or seen.add(line))]:
+            expected.append("\n".join(left))
     assert [row["text"] for row in documents(tmp_path / "out")] == expected
     assert metrics["dropped"] == {"duplicate_documents": 1, "repeated_documents": 1}
     assert metrics["dropped_lines"] == {"duplicate_paragraphs": 29 + 20 + 2, "lines_of_documents": 4}
     assert metrics["lines_read"] == 127 and metrics["lines"] == 127 - 55
-    assert run(tmp_path, config(tmp_path, cleaning={}), "all")["documents"] == 33
 
 
 def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,22 +134,22 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
 
 
-def test_a_changed_file_or_setting_starts_afresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "text", files=2)
-    monkeypatch.setattr(corpus, "collect", lambda *_: pytest.fail("collected"))
-    with pytest.raises(pytest.fail.Exception):
+    with monkeypatch.context() as patch, pytest.raises(pytest.fail.Exception):
+        patch.setattr(corpus, "collect", lambda *_: pytest.fail("collected"))
         run(tmp_path, config(tmp_path))
-    assert len(list((tmp_path / "work-out").glob("unit-*"))) == 2
-    monkeypatch.undo()
+    finished = set(tmp_path.rglob("unit-*"))
+    assert len(finished) == 2
     (tmp_path / "text/1.jsonl").write_text('{"id": "new", "text": "new"}')
     assert run(tmp_path, config(tmp_path))["documents"] == 41
+    assert set(tmp_path.rglob("unit-*")) == finished, "nothing is deleted because something changed"
 
 
 def test_the_sample_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample_world, "ARTICLES", 60)
     metrics = run(tmp_path, config(tmp_path, sources=[{"kind": "sample", "seed": 1}]))
-    assert metrics["documents"] == 60 and metrics["quarantined"] == 0
-    assert metrics["sources"][0]["kind"] == "sample"
+    assert (metrics["documents"], metrics["quarantined"], metrics["sources"][0]["kind"]) == (60, 0, "sample")
 
 
 def test_every_line_of_a_broken_wikiextractor_file_is_somewhere(tmp_path: Path) -> None:
@@ -217,12 +211,3 @@ def test_no_space_left_is_a_sentence_and_the_next_run_goes_on(tmp_path: Path) ->
             run(tmp_path, settings)
         assert not (tmp_path / "out").exists() and not list(tmp_path.rglob(".*tmp-*"))
     assert run(tmp_path, settings) == whole and files_of(tmp_path / "out") == files_of(tmp_path / "whole")
-
-
-def test_one_large_file_is_shared_by_all_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "text", files=1, rows=300)
-    whole = run(tmp_path, config(tmp_path), "whole")
-    monkeypatch.setattr(corpus.documents, "RANGE_BYTES", 3000)
-    ranges = run(tmp_path, config(tmp_path), "ranges")
-    assert documents(tmp_path / "ranges") == documents(tmp_path / "whole")
-    assert whole["shards"] == 1 and ranges["shards"] > 4 and {**ranges, "shards": 1} == whole
