@@ -88,7 +88,7 @@ def ask(model: Path, folder: Path, file: tuple[str, bytes], piped: bool) -> str:
     path.write_bytes(data)
     output.unlink(missing_ok=True)
     said = io.StringIO()
-    with contextlib.redirect_stderr(said), standard_input(io.TextIOWrapper(io.BytesIO(data))):
+    with contextlib.redirect_stderr(said), standard_input(io.TextIOWrapper(io.BufferedReader(io.BytesIO(data)))):
         code = main(["predict", str(model), "-" if piped else str(path), "--output", str(output)])
     if code == 0:
         answers = [json.loads(row) for row in output.read_text("utf-8").splitlines()]
