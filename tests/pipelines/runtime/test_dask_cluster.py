@@ -44,7 +44,9 @@ def read_or_die(job: corpus.ReadJob, folder: Path) -> dict[str, Any]:
 
 def finish(work: Path, jobs: list[int]) -> list[dict[str, Any]]:
     with lock_folder(work):
-        return work_units.finish_units(work, "f", make, jobs, work_units.Shown("x", [1] * len(jobs), "made"))
+        return work_units.finish_units(
+            work, work_units.MadeOf("f", "c"), make, jobs, work_units.Shown("x", [1] * len(jobs), "made")
+        )
 
 
 @pytest.fixture

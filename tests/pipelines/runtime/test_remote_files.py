@@ -178,7 +178,7 @@ def test_a_changed_object_changes_the_entries_that_name_it(s3: S3, capsys: pytes
     Path("params.yaml").write_text(SMOKE.replace('"text/*.txt"', '"s3://team/wiki/*.txt"'))
 
     def noted() -> Any:
-        inputs.survey(load())
+        inputs.record("corpora", "smoke", load())
         return read_json(Path("build/inputs/corpora/smoke.json"))
 
     put(**{"a.txt": "one"})
