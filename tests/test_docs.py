@@ -59,9 +59,14 @@ def blocks(page: Path) -> list[dict[str, Any]]:
     return [YAML(typ="safe").load(block) for block in found]
 
 
+shipped = functools.cache(lambda: load(ROOT / "params.yaml"))
+
+
 @functools.cache
 def settings(page: Path, folder: Path) -> Params:
     """params.yaml with all that a page adds to it."""
+    if not blocks(page):
+        return shipped()
     values = dict(read(ROOT / "params.yaml"))
     for block in blocks(page):
         assert set(block) <= set(values), f"{page.name}: a block begins with sections of params.yaml"
@@ -139,7 +144,7 @@ def check_python(words: list[str], params: Params) -> None:
 
 def check_dvc(words: list[str], params: Params) -> None:
     assert words[0] in "repro stage metrics plots exp config status push pull queue dag gc commit remote".split()
-    values = YAML(typ="safe").load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    values = read(ROOT / "params.yaml")
     sections = {"corpus": "corpora", "tokens": "tokens", "tasks": "tasks", "ablation": "ablations"}
     sections |= {"published": "published", "glue": "finetunings", "squad": "finetunings"}
     for word in words[1:]:
@@ -156,7 +161,7 @@ def check_prefect(words: list[str]) -> None:
     if words[:2] == ["deployment", "run"]:
         from pipelines.flows.deployments import deployments
 
-        assert words[2] in {f"{each.flow_name}/{each.name}" for each in deployments(load(ROOT / "params.yaml"))}
+        assert words[2] in {f"{each.flow_name}/{each.name}" for each in deployments(shipped())}
     else:
         assert words[0] in {"server", "worker", "work-pool", "flow-run"}
 
@@ -184,7 +189,7 @@ def test_paths_in_code_spans_exist(page: Path) -> None:
 
 
 def test_the_table_of_models_tells_their_settings() -> None:
-    models = load(ROOT / "params.yaml").models
+    models = shipped().models
     text = (ROOT / "docs/training.md").read_text(encoding="utf-8")
     rows = re.findall(
         r"^\| (\S+) \| (\d+) × (\d+) \| (\d+)(?:/(\d+))? \| ([\d ×,then]+) \| ([\d.]+)( [kM])? \|", text, re.M
@@ -200,7 +205,7 @@ def test_the_table_of_models_tells_their_settings() -> None:
 
 
 def test_what_pages_say_of_cost_is_what_estimate_says(tmp_path: Path) -> None:
-    params = load(ROOT / "params.yaml")
+    params = shipped()
     pages = {
         name: (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
         for name in ("many-gpus", "published", "ablations", "team")
@@ -288,7 +293,7 @@ def test_the_sample_world_page_lists_every_setting_of_tiny_that_is_not_published
 
 def everything_of(model: str) -> list[dict[str, Any]]:
     """A model's settings: its networks', its objective's, its pre-training's, each task's."""
-    params = load(ROOT / "params.yaml")
+    params = shipped()
     changes, whole = params.recipe(params.finetunings[model].recipe), plain(params.models[model].electra())
     tasks = [plain(params.finetune.resolve(task, changes)) for task in GLUE]
     return [*whole.values(), *tasks, plain(params.finetune.resolve_squad(changes))]

@@ -102,6 +102,7 @@ def test_a_step_on_a_gpu_never_reads_it(monkeypatch):
     step_tests.test_a_step_on_a_gpu_never_reads_it(monkeypatch, {})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_step_tests")
 def test_the_compiled_parts_are_whole_and_give_the_same_gradients(monkeypatch):
     """A layer is one of three (the first, one that sees all, one that sees neighbours), embeddings are one of two."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from electra.workers import VARIABLE
 from pipelines.runtime import work_units
 
 
@@ -18,11 +17,6 @@ def make(job: int, folder: Path) -> dict[str, Any]:
 def finish(work: Path, code: str = "c") -> list[dict[str, Any]]:
     made, jobs = work_units.MadeOf("f", code), list(range(5))
     return work_units.finish_units(work, made, make, jobs, work_units.Shown("x", [1] * 5, "made"))
-
-
-@pytest.fixture(autouse=True)
-def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "1")
 
 
 def test_damaged_units_are_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from electra.workers import VARIABLE
 from tests.pipelines.sources import bad_input
 
 quick = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -32,6 +30,4 @@ def test_any_parquet_file_is_accounted_for_or_a_sentence(tmp_path: Path, rows: l
 @settings(quick, max_examples=25)
 @given(st.lists(st.tuples(bad_input.FILES, bad_input.DAMAGE), min_size=1, max_size=3), bad_input.FORMS)
 def test_the_stage_adds_up_or_leaves_nothing(tmp_path: Path, files: list[Any], form: dict[str, Any]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, "1")
-        bad_input.run_stage(tmp_path, [bad_input.write(tmp_path, *file) for file in files], form)
+    bad_input.run_stage(tmp_path, [bad_input.write(tmp_path, *file) for file in files], form)

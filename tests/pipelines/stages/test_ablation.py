@@ -1,11 +1,10 @@
 """The ablation stage on a model of a few hundred weights: budgets, seeds, shared arms, failures, going on, points."""
 
+import contextlib
 import dataclasses
 import errno
-import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -45,35 +44,18 @@ ablations:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the rows of a small corpus and of one task, made once."""
     folder = tmp_path_factory.mktemp("ablation")
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        text = (
-            SMOKE.replace("ablations: {}\n", "")
-            .replace("steps: 20", "steps: 4")
-            .replace("eval_every: 10", "eval_every: 20")
-        )
-        Path("params.yaml").write_text(text + ABLATIONS)
-        copy_text(folder)
-        os.environ["ELECTRA_WORKERS"] = "1"
+    text = SMOKE.replace("ablations: {}\n", "").replace("steps: 20", "steps: 4")
+    (folder / "params.yaml").write_text(text.replace("eval_every: 10", "eval_every: 20") + ABLATIONS)
+    copy_text(folder)
+    with contextlib.chdir(folder):
         params = load()
         corpus.run("smoke", params, tracking.Tracker(None))
         tokens.run("smoke", params, tracking.Tracker(None))
+        texts = [f"the old cat {word} bread" for word in ("keeps", "sells")]
         for split in ("train", "dev"):
-            rows = [
-                {
-                    "id": f"{i}",
-                    "a": f"the old cat {'sells' if i % 2 else 'keeps'} bread",
-                    "b": None,
-                    "label": f"{i % 2}",
-                }
-                for i in range(16)
-            ]
+            rows = [{"id": f"{i}", "a": texts[i % 2], "b": None, "label": f"{i % 2}"} for i in range(16)]
             write_jsonl(Path(f"build/tasks/smoke/cola/{split}.jsonl"), rows)
         write_manifest(Path("build/tasks/smoke"), kind="tasks", name="smoke")
-    finally:
-        os.environ.pop("ELECTRA_WORKERS", None)
-        os.chdir(before)
     return folder
 
 
@@ -81,7 +63,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def params(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     """Those rows in a fresh folder without any arm, one process."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ELECTRA_WORKERS", "1")
     Path("build").symlink_to(built / "build") if not Path("build").exists() else None
     Path("params.yaml").write_text((built / "params.yaml").read_text())
     return load()
@@ -108,7 +89,7 @@ class Notes(tracking.Tracker):
         super().__init__(None)
         self.children: dict[str, dict[str, str]] = {}
 
-    @contextmanager
+    @contextlib.contextmanager
     def child(self, name: str, params: dict) -> Iterator[tracking.Tracker]:
         child = tracking.Tracker(None)
         child.tags = lambda values: self.children.update({name: values})
