@@ -1,6 +1,6 @@
 window.electraRun = {
-  "date": "2026-11-24 05:50:41 UTC",
-  "commit": "69fcb5cbbda3 with changes",
+  "date": "2026-11-24 14:18:48 UTC",
+  "commit": "69c1ce0efd60 with changes",
   "machine": "Linux, x86_64, 2 CPU cores, Python 3.11.7",
   "versions": {
     "torch": "2.13.0+cpu",
@@ -14,13 +14,12 @@ window.electraRun = {
     "matplotlib": "3.11.2"
   },
   "durations": {
-    "ablation-electra_bert": 55.9,
-    "corpus-sample_world": 5.8,
-    "glue-tiny": 82.2,
-    "pretrain-tiny": 86.7,
-    "report": 4.9,
-    "squad-tiny": 26.4,
-    "tasks-sample_world": 5.4,
-    "tokens-sample_world": 4.2
+    "ablation-electra_bert": 97.8,
+    "corpus-sample_world": 24.5,
+    "glue-tiny": 214.8,
+    "pretrain-tiny": 543.4,
+    "squad-tiny": 99.9,
+    "tasks-sample_world": 14.0,
+    "tokens-sample_world": 17.6
   }
 };
