@@ -17,6 +17,7 @@ from electra.pretraining.phases import phases_of
 from electra.storage.manifest import write_manifest, write_sealed
 from pipelines import tracking
 from pipelines.config.params import Params, load
+from pipelines.runtime import code_deps
 from pipelines.stages import ablation, arms, corpus, tokens
 from pipelines.stages.pretrain import ModelRows
 from tests.conftest import SMOKE, copy_text
@@ -169,17 +170,20 @@ def test_an_experiment_runs_is_read_back_and_shares_its_arms(params: Params, tra
     assert electra["curve"][-1]["step"] == 4
     first = left("objectives")
     assert str(Path.cwd()).encode() not in first[0] and b"seconds" not in first[0]
-    folder = by_name(
-        ablation.plan_arms(
-            "objectives", params, ModelRows(params, "smoke", params.models["smoke"].electra()).tokenizer.vocab_size
-        )
-    )["electra-seed1"].folder
-    (folder,) = (path for path in folder.iterdir() if path.is_dir())
+    vocab_size = ModelRows(params, "smoke", params.models["smoke"].electra()).tokenizer.vocab_size
+    folder = arms.arm_folder(by_name(ablation.plan_arms("objectives", params, vocab_size))["electra-seed1"], params)
     early, end = (
         read_json(folder / f"point-{point}" / "MANIFEST.json")["files"]["model.safetensors"] for point in ("0.5", "1")
     )
     assert early["sha256"] != end["sha256"]
-    assert sorted(path.name for path in folder.iterdir()) == ["arm.json", "point-0.5", "point-1", "tasks"]
+    assert sorted(path.name for path in folder.glob("[!.]*")) == [
+        "arm.json",
+        "point-0.5",
+        "point-1",
+        "run.json",
+        "tasks",
+    ]
+    assert arms.measured(folder) == {("cola", 0.5), ("cola", 1.0)}
 
     trained.clear()
     assert run("objectives", params) and trained == []
@@ -249,36 +253,35 @@ def test_what_a_stopped_experiment_has_done_is_kept(
     assert trained == ["electra-seed1", "mlm-seed1", "electra-seed2", "mlm-seed2"]
 
 
-def test_what_was_made_of_other_rows_or_code_is_not_taken(params: Params) -> None:
+def test_what_other_code_has_finished_or_is_damaged_is_not_taken(params: Params, tmp_path: Path) -> None:
     (arm, *_) = ablation.plan_arms("weights", params, 100)
     for point in ("0.5", "1"):
-        write_json(arm.folder / "a" / f"point-{point}" / "config.json", {})
-        write_manifest(arm.folder / "a" / f"point-{point}", kind="network", model=arm.key, part=f"point-{point}")
-    write_sealed(noted := arm.folder / "a" / "arm.json", {"fingerprint": "a", "steps": 10})
-    assert arms.finished(arm, "a") == {"fingerprint": "a", "steps": 10}
-    assert arms.finished(arm, "b") is None
+        write_json(tmp_path / f"point-{point}" / "config.json", {})
+        write_manifest(tmp_path / f"point-{point}", kind="network", model=arm.key, part=f"point-{point}")
+    record = {"code": [[0, {"a.py": "1"}], [2, code_deps.code("pretrain")]], "steps": 10}
+    write_sealed(noted := tmp_path / "arm.json", record)
+    assert arms.finished(arm, tmp_path) == record
     whole = noted.read_text()
     noted.write_text(whole.replace("10", "11"))
-    assert arms.finished(arm, "a") is None
+    assert arms.finished(arm, tmp_path) is None
+    write_sealed(noted, {**record, "code": record["code"][:1]})
+    assert arms.finished(arm, tmp_path) is None
     noted.write_text(whole)
-    write_json(arm.folder / "a" / "point-0.5" / "config.json", {"damaged": True})
-    assert arms.finished(arm, "a") is None
+    write_json(tmp_path / "point-0.5" / "config.json", {"damaged": True})
+    assert arms.finished(arm, tmp_path) is None
 
 
-def test_two_experiments_do_not_train_one_arm_at_once(
-    params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_two_experiments_do_not_train_one_arm_at_once(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
     (arm, *_) = ablation.plan_arms("weights", params, 100)
     entered = threading.Event()
 
     def train(*_: object) -> dict[str, str]:
         entered.set()
-        return {"fingerprint": "made up"}
+        return {}
 
     monkeypatch.setattr(arms, "train", train)
     waiting = threading.Thread(target=arms.do, args=(arm, (), params), daemon=True)
-    with lock_folder(arm.folder):
+    with lock_folder(arms.arm_folder(arm, params)):
         waiting.start()
         assert not entered.wait(0.5)
     assert entered.wait(60)
