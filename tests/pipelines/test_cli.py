@@ -290,6 +290,7 @@ def stop_at(count: int, command: list[str], ended: str) -> None:
     os._exit(code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stage", "stride"), [("corpus", 9), ("tokens", 11), ("pretrain", 23)])
 def test_a_stage_that_is_stopped_at_any_file_operation_ends_with_75_and_the_same_bytes(
     stage: str, stride: int, project: Path, monkeypatch: pytest.MonkeyPatch

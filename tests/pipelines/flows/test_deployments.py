@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 from prefect.events.schemas.automations import AutomationCore
 
 from pipelines.config.params import load
@@ -36,6 +37,7 @@ def test_the_automations_are_prefects() -> None:
     assert {AutomationCore.model_validate(read(file)).name for file in files} == {file.stem for file in files} != set()
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_is_a_sentence() -> None:
     values = environment(ROOT, PREFECT_API_URL="http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES="0")
     command = [sys.executable, "-m", "pipelines.flows.deployments"]

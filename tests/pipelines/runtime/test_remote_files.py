@@ -49,6 +49,7 @@ def read(tmp_path: Path, name: str, *files: str) -> dict[str, bytes]:
     return files_of(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_a_url_is_read_as_the_files_it_names_and_once(
     tmp_path: Path,
     s3: S3,

@@ -95,6 +95,7 @@ def test_the_stage_leaves_official_answers_that_score_what_it_says(workspace):
     )
 
 
+@pytest.mark.slow
 def test_the_same_bytes_again_from_nothing(workspace):
     squad.run("small", load(), Tracker(None))
     first = files_of("build/squad") | files_of("results")
