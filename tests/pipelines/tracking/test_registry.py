@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -33,11 +32,10 @@ ROWS = [{"a": "the old miller keeps a cat", "b": "the miller keeps bread"}, {"a"
 
 @pytest.mark.slow
 def test_networks_are_registered_answer_rows_and_refuse_other_bytes(
-    migrated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = git_project(tmp_path / "project")
     (folder / "params.yaml").write_text(ONE_TASK)
-    shutil.copy(migrated, folder / "mlflow.db")
     store = {"MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store["MLFLOW_TRACKING_URI"])
     assert "Warning" not in run(folder, "-m", "dvc", "repro", "pipelines/dvc.yaml:glue@smoke", **store).stderr
