@@ -66,10 +66,12 @@ class RunFolder:
         self._lock.close()
 
     def archive(self) -> Path:
-        """Rename the folder to `<name>.old` and begin with an empty one; returns the new path of the old one."""
+        """Rename the folder to `<name>.old` and begin with one that holds its record alone; returns the old path."""
         old = archive(self.path)
         self._lock.close()
         self.__enter__()
+        if (old / RECORD).is_file():
+            write_json(self.path / RECORD, read_json(old / RECORD))
         return old
 
 

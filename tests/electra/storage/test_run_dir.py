@@ -96,8 +96,10 @@ def test_a_run_continues_under_changed_code_and_records_both_versions(run, capsy
 
 
 def test_a_finished_run_is_trained_anew_by_changed_code_and_the_old_one_is_kept(run, capsys):
+    run_dir.name_run(run, "tiny", {"config": of_config(config(**SHORT))})
     first = bytes_of(run)
     done = train(run, code=OTHER)
+    assert run_dir.entry_of(run) == "tiny", "the new run is listed, and can be continued, under its entry"
     old = run.with_name("run.old")
     assert bytes_of(old) == first and done.code == [[0, OTHER]]
     assert (
