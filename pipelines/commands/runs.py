@@ -45,7 +45,8 @@ def _listed() -> list[Path]:
     """Every run, fine-tunings as one, flows' folders, and what earlier versions left directly in runs/."""
     groups = {RUNS / stage for stage in (*STAGES, FLOWS)} - {RUNS / MANY}
     inner = [run for group in groups for run in group.glob("[!.]*")]
-    return sorted(path for path in [*inner, *set(RUNS.glob("[!.]*")) - groups] if path.is_dir())
+    every = [*inner, *set(RUNS.glob("[!.]*")) - groups]
+    return sorted(path for path in every if path.is_dir() and not path.is_symlink())
 
 
 def ask_to_continue(origin: str, name: str) -> None:
@@ -71,7 +72,7 @@ def clean(*, sure: bool) -> None:
     """Delete the runs that were archived, by earlier code or `--restart`, after a question or where `sure`."""
     old = [*RUNS.glob(f"*/*{OLD}*"), *RUNS.glob("*.aside-*")]
     if old:
-        delete([str(folder.relative_to(RUNS)) for folder in sorted(old)], sure=sure)
+        _delete(sorted(old), sure)
     else:
         print("there are no archived runs")
 
@@ -81,13 +82,14 @@ def delete(names: Sequence[str], *, sure: bool) -> None:
 
     Raises BadInput for what is no run, and where nobody can be asked; Busy for one in use.
     """
-    folders = [RUNS / name for name in names]
-    for name, folder in zip(names, folders, strict=True):
-        parts = Path(name).parts[Path(name).parts[:1] in {(stage,) for stage in (*STAGES, FLOWS)} :]
-        whole = name == MANY
-        odd = len(parts) != 1 or parts[0].startswith(".") or folder.is_symlink() or not folder.is_dir()
-        if odd and not (whole and folder.is_dir()):
-            raise BadInput(folder, "is no run", "the name of a run in runs/", "`electra runs` lists them")
+    known = {str(folder.relative_to(RUNS)): folder for folder in _listed()}
+    for name in names:
+        if name not in known:
+            raise BadInput(RUNS / name, "is no run", "the name of a run in runs/", "`electra runs` lists them")
+    _delete([known[name] for name in names], sure)
+
+
+def _delete(folders: Sequence[Path], sure: bool) -> None:
     with contextlib.ExitStack() as held:
         for folder in folders:
             for lock in _locks(folder):

@@ -81,7 +81,7 @@ class Pace:
     """Seconds a step, from the clock over `TIMED` of them; on a GPU the host waits for it at both ends."""
 
     def __init__(self, device: torch.device) -> None:
-        self.device, self.first, self.begun = device, 0, 0.0
+        self.device, self.begun = device, 0.0
 
     def at(self, count: int) -> float | None:
         """After the `count`-th step of this process: the pace, once, when it is known."""

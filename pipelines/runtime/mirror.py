@@ -2,6 +2,7 @@
 
     <mirror>/pretrain/1a2b3c4d/step-5000/…              a checkpoint of the run of this fingerprint
     <mirror>/pretrain/1a2b3c4d/step-5000/MANIFEST.json  sent last: without it there is none
+    <mirror>/pretrain/1a2b3c4d.1/…                      the same run, begun anew once
 
 A thread sends each new checkpoint, the newest alone where several are waiting, and keeps the newest two there. Training
 never waits for it and never ends for it: what goes wrong is a warning, once, and is tried again.
@@ -23,7 +24,7 @@ from electra.files import atomic_folder, lock_folder, safe_join
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest
-from electra.storage.run_dir import identity, newest
+from electra.storage.run_dir import OLD, identity, newest
 from pipelines.runtime.processes import is_main
 from pipelines.runtime.remote_files import reaching
 
@@ -59,10 +60,12 @@ class Mirror:
     def __init__(self, url: str, run: Path, fingerprint: Fingerprint) -> None:
         self.url, self.run, self.fingerprint = url, run, fingerprint
         self.ended, self.sent, self.failed, self.next = threading.Event(), -1, False, 0.0
+        self.begun_anew = 0  # how often, as the mirror knows; an archived run here counts, too
 
     def place(self, continued: list[Any]) -> str:
         """The URL of the checkpoints of this run."""
-        more = f"-{digest(continued)[:8]}" if continued else ""
+        anew = max(self.begun_anew, len(list(self.run.parent.glob(f"{self.run.name}{OLD}*"))))
+        more = (f".{anew}" if anew else "") + (f"-{digest(continued)[:8]}" if continued else "")
         return f"{self.url}/{self.run.parent.name}/{self.run.name}{more}"
 
     # ── send ──
@@ -120,9 +123,14 @@ class Mirror:
 
     def bring(self) -> None:
         """Put the mirror's newest good checkpoint where training looks for it, if it is ahead of what is here."""
-        home, url = self.run, self.place((newest(self.run) or {}).get("continued", []))
+        home = self.run
         here = next((step for step in reversed(checkpoint.steps(home)) if _is_good(home, step)), -1)
         try:
+            with reaching(f"{self.url}/{home.parent.name}", VARIABLE) as (system, base):
+                system.invalidate_cache()
+                known = (path.rpartition(".")[2].partition("-")[0] for path in system.glob(f"{base}/{home.name}.*"))
+                self.begun_anew = max((int(number) for number in known if number.isdecimal()), default=0)
+            url = self.place((newest(home) or {}).get("continued", []))
             with reaching(url, VARIABLE) as (system, base):
                 ahead = [step for step in sorted(_steps(system, base)[0], reverse=True) if step > here]
             if not ahead and here < 0:

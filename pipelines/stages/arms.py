@@ -125,7 +125,8 @@ def slots(workers: int) -> int:
 def do(arm: Arm, tasks: tuple[ArmTask, ...], params: Params) -> Result:
     """Train and fine-tune here whatever of it is not finished; scores by point and task, in points of 100."""
     rows = ModelRows(params, arm.tokens, arm.config)
-    with run_dir.RunFolder(arm_folder(arm, params), patience=math.inf) as held:
+    folder = run_dir.folder_of("arm", rows.fingerprint(arm.config))
+    with run_dir.RunFolder(folder, patience=math.inf) as held:
         home, record = held.path, train(arm, rows, held)
         scores: dict[str, dict[str, float]] = {}
         faults, seen = [], {}

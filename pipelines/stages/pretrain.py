@@ -58,10 +58,11 @@ def run(name: str, params: Params, tracker: Any) -> None:
     model = params.models[name]
     rows = ModelRows(params, model.tokens, model.electra())
     tracker.dataset(f"tokens/{model.tokens}", rows.digest, "pretrain")
-    run = open_run(name, rows.fingerprint(model.electra()))
+    owner = rows.fingerprint(model.electra())
+    run = open_run(name, owner)
     launch = Launch(title=f"pretrain {name}", origin=origin(name, run, params), bar=ProgressBar, announce=Announcer())
-    with mirrored(run, rows.fingerprint(model.electra()), bring=launch.origin is None):
-        trained = rows.train(model.electra(), run, log=tracker.metrics, launch=launch)
+    with mirrored(run, owner, bring=launch.origin is None):
+        trained = rows.train(model.electra(), run, log=tracker.metrics, launch=launch, owner=owner)
     if not is_main():
         return
     facts, results = rows.facts(model.electra(), trained), Path("results") / name

@@ -163,7 +163,7 @@ def test_a_bug_keeps_its_traceback(here: Path, monkeypatch: pytest.MonkeyPatch, 
     [
         (["corpus", "smokey"], {64}, "did you mean smoke?"),
         (["flow", "pretrain", "smoky"], {64}, "models: has no 'smoky'"),
-        (["runs", "remove", "x" * 300], {71}, "File name too long"),
+        (["runs", "remove", "x" * 300], {65}, "is no run"),
         (["check", "base"], {65, 69}, "nowhere/*.jsonl"),
     ],
 )

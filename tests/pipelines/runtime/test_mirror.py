@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from electra.storage import checkpoint
+from electra.storage.run_dir import archive
 from pipelines.runtime import mirror
 from pipelines.runtime.mirror import Mirror, mirrored
 from tests.conftest import SMOKE, copy_project, environment, files_of, until
@@ -73,6 +74,19 @@ def test_a_machine_that_is_behind_takes_nothing_away(tmp_path: Path, sender: Mir
     assert there() == whole(20, 30)
     behind.bring()
     assert checkpoint.steps(behind.run) == [10, 30]
+
+
+def test_a_run_that_begins_anew_does_not_meet_its_old_checkpoints(tmp_path: Path, sender: Mirror) -> None:
+    save(sender.run, 50)
+    sender.send()
+    archive(sender.run)
+    again = Mirror(URL, sender.run, PRINT)
+    again.bring()
+    assert checkpoint.steps(again.run) == []
+    save(again.run, 10)
+    again.send()
+    assert there() == sorted([*whole(50), *whole(10)])
+    assert bring(tmp_path / "another") == [10]
 
 
 def test_a_checkpoint_of_another_run_is_not_sent(sender: Mirror) -> None:
