@@ -17,14 +17,17 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export PREFECT_HOME := $(CURDIR)/.prefect
+# Each of the many short processes would compile the project anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-all lint setup ui server worker lead deploy team team-down serve lock clean-state
 
 demo: setup
 	dvc repro
 
-# A file's tests stay together in one of two processes: they share its servers and trained models.
-TESTS = python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Two processes that begin at either half and take from each other at the end: few files' servers and trained models are
+# made twice.
+TESTS = python -m pytest --numprocesses 2 --dist worksteal
 
 test: setup
 	$(TESTS) -m "not slow"

@@ -20,6 +20,7 @@ def turn(arm: str) -> dict[str, Any]:
     return pretrain_step.measure(arm, config(**SMALL), CPU, blocks=2, steps=1, deadline=time.time() + 60)
 
 
+@pytest.mark.slow
 def test_rounds_of_arms_give_ratios_utilisation_memory_and_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrain_step, "probe", lambda device: 1e12)
     rounds = [{arm: turn(arm) for arm in ("ours-fp32", "peer-fp32", "peer-bf16")} for _ in range(2)]

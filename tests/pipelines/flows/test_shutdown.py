@@ -34,6 +34,7 @@ def test_a_page_that_no_server_takes_is_let_go_and_its_own_errors_are_raised() -
         shutdown.send(create, ValueError("of its own"))
 
 
+@pytest.mark.slow
 def test_a_silent_server_costs_a_page_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     from prefect.artifacts import create_markdown_artifact
     from prefect.settings import PREFECT_API_URL, temporary_settings

@@ -81,6 +81,7 @@ def test_grandchildren_end_with_the_block(then: str) -> None:
     assert not [p for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
+@pytest.mark.slow
 def test_nobody_is_left_when_this_process_is_killed(tmp_path: Path) -> None:
     """The stage is asked to stop, as it would be by a cancel, and so can save."""
     saved = tmp_path / "saved"
@@ -162,6 +163,7 @@ def test_a_failure_is_the_stages_own_sentence_and_code(small: Path) -> None:
     assert caught.value.for_the_user
 
 
+@pytest.mark.slow
 def test_a_time_limit_stops_the_stage(small: Path) -> None:
     with pytest.raises(StageFailed, match="time limit"):
         dvc_runner.repro("slow", Place(small), seconds=4)

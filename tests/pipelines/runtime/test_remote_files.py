@@ -154,6 +154,7 @@ def test_a_changed_object_and_a_damaged_copy_are_told_and_copied_again(
     assert remote_files.copies("s3://team/wiki", "x") == [b] and not a.exists()
 
 
+@pytest.mark.slow
 def test_copies_of_two_versions_are_never_mixed(s3: S3) -> None:
     put(**{"a.txt": "one", "b.txt": "two"})
     remote_files.copies("s3://team/wiki", "x")
@@ -175,6 +176,7 @@ def test_copies_outlive_files_that_are_gone_from_the_server(s3: S3, capsys: pyte
         assert f"there is nothing at {url}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_changed_object_changes_the_entries_that_name_it(s3: S3, capsys: pytest.CaptureFixture[str]) -> None:
     Path("params.yaml").write_text(SMOKE.replace('"text/*.txt"', '"s3://team/wiki/*.txt"'))
 

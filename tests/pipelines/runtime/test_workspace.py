@@ -65,6 +65,7 @@ def experiments(folder: Path) -> dict[str, str]:
     return {line.split()[0].rpartition("/")[2]: line.split()[1] for line in lines if "/exec/" not in line}
 
 
+@pytest.mark.slow
 def test_a_flow_trains_in_a_working_tree_of_its_own_and_leaves_an_experiment(
     prefect_server: None, machines: tuple[Path, Path], on: On
 ) -> None:

@@ -133,6 +133,7 @@ def _stage(folder: str) -> None:
     glue.run("small", load(), Tracker(None))
 
 
+@pytest.mark.slow
 def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspace) -> None:  # noqa: F811
     add_test_sets()
     change("seeds: [1, 2],", "seeds: [1, 2], test: true,")

@@ -105,6 +105,7 @@ def test_the_same_bytes_again_from_nothing(workspace):
     assert files_of("build/squad") | files_of("results") == first
 
 
+@pytest.mark.slow
 def test_seeds_answer_together(workspace):
     squad.run("small", load(), Tracker(None))
     alone = json.loads(Path("results/small/squad.json").read_text())

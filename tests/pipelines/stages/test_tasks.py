@@ -42,6 +42,7 @@ def test_rows_of_the_real_files_are_as_many_as_their_owners_say(tmp_path: Path) 
     assert sum(row["impossible"] for row in read_jsonl(tmp_path / "tasks/squad2/dev.jsonl")) == 870
 
 
+@pytest.mark.slow
 def test_the_sample_world_goes_through_its_official_files(tmp_path: Path) -> None:
     first = gather(SampleTasks(kind="sample", seed=1), "tasks.s", tmp_path / "a")
     assert set(first["tasks"]) == set(OFFICIAL) and first["quarantined"] == 0
