@@ -117,8 +117,11 @@ def run_stage(stage: str, running: Running) -> str:
 
 @task(name="store", task_run_name="store {target}", **STORED)
 def store(target: str, place: Place) -> None:
-    """Bring a stage's outputs into the store that machines share or, without one, into this machine's cache."""
-    command = [sys.executable, "-m", "pipelines.runtime.dvc_store", str(place.folder), target]
+    """Bring a stage's outputs into the store that machines share or, without one, into this machine's cache.
+
+    With an empty target: have DVC make anew what its lock files promise and neither cache nor store has.
+    """
+    command = [sys.executable, "-m", "pipelines.runtime.dvc_store", str(place.folder), *[target] * bool(target)]
     own = Place(ROOT, {"DVC_SITE_CACHE_DIR": str(place.folder / ".dvc-site")})  # the worker's code, the run's folder
     run(command, f"store {target}", own, get_run_logger().info)
 
@@ -147,6 +150,8 @@ def begun(
                 do = "the log says what it died of; start another when that is corrected"
                 raise Refused(str(request), f"has died {died} times", "", do)
             params = check(request.model, place, sources=flow not in {"team", "part"})
+            if place.pull:
+                store("", place)
             place = place.also({**variables, tracking.TAGS: json.dumps(tags(request))})
             running = Running(request, place, params, hours * 3600 if hours else None, parent)
             with parent_run(flow, running):

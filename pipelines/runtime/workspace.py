@@ -53,6 +53,8 @@ class Request:
     @staticmethod
     def read(model: str, commit: str, settings: Mapping[str, Any] | None, part: str = "") -> "Request":
         """From a flow's parameters. Raises BadConfig for settings without a commit and for keys that DVC cannot set."""
+        if not re.fullmatch(r"[\w-]+", model, re.ASCII):  # it becomes a folder and a git reference
+            raise BadConfig("model", f"is {model!r}", "the name of a model in params.yaml")
         flat = {key: _quoted(value) for key, value in flatten(dict(settings or {})).items()}
         sha = resolve(commit) if commit else ""
         if flat and not sha:
@@ -96,7 +98,7 @@ def resolve(commit: str) -> str:
         if names:
             return names.split()[0]
     sha = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}", check=False)
-    if not sha and len(commit) == 40:
+    if not sha and re.fullmatch("[0-9a-f]{40}", commit):
         return commit  # not in this clone yet: it is fetched
     if not sha:
         do = "push it, or `git fetch` in the worker's checkout"

@@ -1,5 +1,6 @@
 """The store when it fails: one sentence with what to do, whatever carries the bytes. In flows: test_checkouts.py."""
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,3 +76,20 @@ def test_what_ran_on_one_machine_is_taken_from_s3_on_another(tmp_path: Path, s3:
     assert "is cached - skipping run" in said[2] and "Running stage 'pipelines/dvc.yaml:corpus@smoke'" not in said[2]
     made = [files_of(tmp_path / name / "build/corpus/smoke") for name in ("first", "second")]
     assert made[0] == made[1] and len(made[0]) > 2
+
+
+def test_what_the_lock_promises_and_nobody_has_is_made_anew(tmp_path: Path) -> None:
+    folder, target = copy_project(tmp_path / "project"), "pipelines/dvc.yaml:corpus@smoke"
+    settings = """[core]\n    no_scm = true\n    remote = s\n['remote "s"']\n    url = ../../store\n"""
+    (folder / ".dvc" / "config.local").write_text(settings)
+    run(folder, "-m", "dvc", "repro", target)
+    made = files_of(folder / "build/corpus/smoke")
+    for path in (".dvc/cache", "build", "runs"):
+        shutil.rmtree(folder / path)
+    done = run(folder, "-m", "pipelines.runtime.dvc_store", str(folder)).stdout
+    assert done == f"to be made anew, since neither cache nor store has them: {target}\n"
+    run(folder, "-m", "dvc", "repro", "--pull", "--allow-missing", target)
+    assert files_of(folder / "build/corpus/smoke") == made != {}
+    run(folder, "-m", "pipelines.runtime.dvc_store", str(folder), target)
+    shutil.rmtree(folder / ".dvc/cache")
+    assert run(folder, "-m", "pipelines.runtime.dvc_store", str(folder)).stdout == "\n", "the store has it"

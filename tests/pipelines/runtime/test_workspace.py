@@ -180,9 +180,12 @@ def test_settings_ask_for_a_commit_and_for_names_that_dvc_can_set(machines: tupl
         ({"models.mini++.pretrain.steps": 1}, "HEAD", r"mini\+\+.*no name that DVC can set"),
         ({}, "nowhere", "'nowhere', which is not known here"),
         ({}, "--upload-pack=x", "not known here"),
+        ({}, f"--upload-pack={'x' * 26}", "not known here"),  # forty characters, as a hash has
     ):
         with pytest.raises(BadConfig, match=words):
             Request.read("smoke", revision, settings)
+    with pytest.raises(BadConfig, match="'../../esc'; expected the name of a model"):
+        Request.read("../../esc", "HEAD", {})
     assert Request.read("smoke", "HEAD", {}).name == Request.read("smoke", "HEAD", None).name
     assert Request.read("smoke", "HEAD", {}).name != Request.read("smoke", "HEAD", STEPS).name
 
