@@ -1,45 +1,81 @@
-# A GPU image: `docker build -t electra .`, then
-#   docker run --rm --gpus all electra                                             dvc repro
-#   docker run --rm --gpus all -e PREFECT_API_URL=... electra prefect worker start --pool electra
-# The torch of the package index for Linux carries its own CUDA libraries, so the base needs Python and nothing of NVIDIA's;
-# the host needs the NVIDIA driver (580 or newer: torch 2.13 is built for CUDA 13) and container toolkit. To fix the base to the byte, give it by digest:
-#   --build-arg BASE=python:3.11.14-slim-bookworm@sha256:...
-ARG BASE=python:3.11.14-slim-bookworm
-FROM ${BASE}
+# Two images of one file:
+#   docker build --tag electra .                          the trainer (the last target): torch, this project, what a worker needs
+#   docker build --target server --tag electra:server .   Prefect's and MLflow's servers, with clients of Postgres and S3
+#
+# The trainer on a GPU, its models and runs in the folder that you are in:
+#   mkdir -p build runs results
+#   docker run --rm --gpus all --user "$(id -u):$(id -g)" -v "$PWD/build:/app/build" -v "$PWD/runs:/app/runs" -v "$PWD/results:/app/results" electra
+#
+# The default torch for Linux carries its own CUDA libraries, so the base needs Python and nothing of NVIDIA's; the host
+# needs the NVIDIA driver (580 or newer: torch 2.13 is built for CUDA 13) and the container toolkit. For a smaller image without
+# CUDA, name a CPU build of torch and leave the compiler out, which only GPUs use:
+#   docker build --build-arg TORCH=https://…/torch-2.13.0+cpu-….whl --build-arg COMPILER= --tag electra:cpu .
+# To fix the base to the byte, give it by digest: --build-arg BASE=python:3.11.15-slim-bookworm@sha256:...
+ARG BASE=python:3.11.15-slim-bookworm
 
-ARG TORCH=torch==2.13.0
+# hadolint ignore=DL3006
+FROM ${BASE} AS base
 ENV DO_NOT_TRACK=true \
     DVC_NO_ANALYTICS=1 \
+    HOME=/home/electra \
     MLFLOW_DISABLE_TELEMETRY=true \
-    PIP_DISABLE_PIP_VERSION_CHECK=1 \
-    PIP_NO_CACHE_DIR=1 \
+    PATH=/opt/venv/bin:$PATH \
     PREFECT_SERVER_ANALYTICS_ENABLED=false \
-    PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
-
-# git: DVC asks for it at import. gcc: torch.compile builds its launchers with it on GPUs. Debian's security updates count for more here than a fixed version of it.
+# tini passes signals on to all that it has started. Folders are anybody's: a container may run as the owner of a clone.
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends gcc git libc6-dev \
+    && apt-get install --yes --no-install-recommends tini \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 1000 electra \
-    && install --directory --owner=electra --group=electra /app /srv/electra /srv/electra/.dvc /srv/electra/.dvc/cache \
-        /srv/electra/build /srv/electra/runs
+    && chmod 777 /home/electra
+ENTRYPOINT ["tini", "-g", "--"]
 
+# The versions are those of requirements.lock for every package.
+# hadolint ignore=DL3006
+FROM ${BASE} AS packages
+ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never VIRTUAL_ENV=/opt/venv
+RUN --mount=type=cache,target=/root/.cache/pip python -m pip install uv==0.13.9 && uv venv /opt/venv
+COPY requirements.lock pyproject.toml ./
+
+FROM packages AS server-packages
+RUN --mount=type=cache,target=/root/.cache/uv \
+    uv pip install --constraint requirements.lock asyncpg boto3 flask-wtf mlflow prefect psycopg2-binary
+
+FROM packages AS trainer-packages
+ARG TORCH=torch==2.13.0
+RUN --mount=type=cache,target=/root/.cache/uv uv pip install --constraint requirements.lock "${TORCH}"
+RUN --mount=type=cache,target=/root/.cache/uv \
+    uv pip install --constraint requirements.lock --requirement pyproject.toml --extra s3 --extra dask --extra gpu setuptools
+
+FROM base AS server
+LABEL org.opencontainers.image.title="electra-server" \
+      org.opencontainers.image.description="Servers of a team: Prefect and MLflow" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=server-packages /opt/venv /opt/venv
 WORKDIR /app
+COPY deploy/buckets.py deploy/
+USER 1000
+CMD ["prefect", "server", "start", "--host", "127.0.0.1"]
 
-# Packages change less often than code, and torch less often than the rest: one layer each.
-COPY requirements.lock ./
-# hadolint ignore=DL3013
-RUN python -m pip install "${TORCH}"
-# hadolint ignore=DL3059
-RUN python -m pip install --requirement requirements.lock
-
+FROM base AS trainer
+LABEL org.opencontainers.image.title="electra" \
+      org.opencontainers.image.description="ELECTRA as a reproducible workflow: DVC stages, Prefect flows, MLflow tracking" \
+      org.opencontainers.image.licenses="Apache-2.0"
+# git: DVC asks for it at import, and any checkout that is mounted may be used. The compiler: torch.compile builds its launchers with it on GPUs.
+ARG COMPILER="gcc libc6-dev"
+# hadolint ignore=DL3008,SC2086
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends git ${COMPILER} \
+    && rm -rf /var/lib/apt/lists/* \
+    && git config --system safe.directory '*' \
+    && install --directory --mode=777 /app /srv/electra /srv/electra/.dvc /srv/electra/.dvc/cache /srv/electra/build /srv/electra/runs
+COPY --from=trainer-packages /opt/venv /opt/venv
+WORKDIR /app
 COPY --chown=electra:electra . .
-RUN python -m pip install --no-deps --no-build-isolation --editable .
-
+RUN --mount=from=trainer-packages,source=/usr/local/bin/uv,target=/usr/local/bin/uv \
+    VIRTUAL_ENV=/opt/venv uv pip install --no-deps --no-build-isolation --no-cache --editable . && chmod -R a+rwX /app
 USER 1000
 # The history stays outside of the image (.dockerignore), and DVC is told so.
-RUN dvc config --local core.no_scm true
-
+RUN dvc config --local core.no_scm true && chmod -R a+rwX /app/.dvc
 CMD ["dvc", "repro"]

@@ -43,6 +43,7 @@ lint: setup
 # Torch comes first, and by a variable of its own: what it names decides between processor and GPU builds, and the rest
 # then finds it installed. `make setup TORCH=torch` takes the newest.
 setup: $(STAMP)
+	@.ci/login
 
 $(STAMP): requirements.lock pyproject.toml
 	@.ci/set-up "$(PYTHON)" "$(TORCH)"
@@ -64,6 +65,8 @@ lead: setup
 deploy: setup
 	python -m pipelines.flows.deployments
 
+# Workers run as the owner of this folder: they push results into it.
+export TEAM_USER ?= $(shell stat --format %u:%g .)
 TEAM = docker compose --env-file deploy/team.env
 
 team:
@@ -78,9 +81,9 @@ serve: setup
 
 # Needs uv. One lock for Python 3.11 to 3.13. Torch and its CUDA libraries stay out of it: they differ by machine.
 lock:
-	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --extra s3 --extra dask --extra team --universal --python-version 3.11 --no-emit-package torch \
+	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --extra s3 --extra dask --extra gpu --extra team --universal --python-version 3.11 --no-emit-package torch \
 		--no-header --no-annotate --constraint - --output-file requirements.lock --quiet
-	sed -i '/^\(cuda\|nvidia\|triton\)/d' requirements.lock
+	sed -i '/^\(cuda\|nvidia-[^m]\|triton\)/d' requirements.lock
 	.ci/wheels
 
 # Servers' and tools' state: never data, models, checkpoints or results.

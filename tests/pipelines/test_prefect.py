@@ -1,5 +1,6 @@
 """A real Prefect server, a real worker and real deployments, on loopback, with a small copy of the project."""
 
+import base64
 import contextlib
 import json
 import os
@@ -54,7 +55,10 @@ class Server:
 
     def ask(self, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.url}{path}", data, {"Content-Type": "application/json"})
+        kept = tomllib.loads((self.folder / ".prefect/profiles.toml").read_text())["profiles"]["ephemeral"]
+        login = base64.b64encode(kept["PREFECT_API_AUTH_STRING"].encode()).decode()
+        headers = {"Content-Type": "application/json", "Authorization": f"Basic {login}"}
+        request = urllib.request.Request(f"{self.url}{path}", data, headers)
         for attempt in range(20):
             try:
                 with urllib.request.urlopen(request, timeout=20) as answer:
@@ -127,6 +131,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     values |= {"PREFECT_LOGGING_TO_API_BATCH_INTERVAL": "0.3", "PREFECT_WORKER_QUERY_SECONDS": "1"}
     values["ELECTRA_POLL"] = "1"
     log = folder / "worker.log"
+    for _ in range(2):  # the second finds the first one's
+        subprocess.run([ROOT / ".ci" / "login"], cwd=folder, env=values, check=True)
 
     def begin(*words: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "prefect", *words]
@@ -154,6 +160,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+@pytest.mark.slow
+def test_nobody_without_the_login_has_the_worker_run_anything(server: Server) -> None:
+    """A page in a browser on this machine can send such a request, and the server allows every origin."""
+    assert (server.folder / ".prefect/profiles.toml").stat().st_mode & 0o777 == 0o600
+    found = server.ask("/deployments/name/pretrain/electra-smoke")
+    body = json.dumps({"job_variables": {"command": "touch here"}}).encode()
+    headers = {"Content-Type": "application/json", "Origin": "http://elsewhere.example"}
+    for path, data in (("/admin/version", None), (f"/deployments/{found['id']}/create_flow_run", body)):
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            urllib.request.urlopen(urllib.request.Request(f"{server.url}{path}", data, headers), timeout=20)
+        refused.value.close()
 
 
 @pytest.mark.slow
