@@ -34,7 +34,7 @@ ENTRYPOINT ["tini", "-g", "--"]
 # The versions are those of requirements.lock for every package.
 # hadolint ignore=DL3006
 FROM ${BASE} AS packages
-ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never VIRTUAL_ENV=/opt/venv
+ENV UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never VIRTUAL_ENV=/opt/venv
 RUN --mount=type=cache,target=/root/.cache/pip python -m pip install uv==0.13.9 && uv venv /opt/venv
 COPY requirements.lock pyproject.toml ./
 
@@ -43,6 +43,7 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     uv pip install --constraint requirements.lock asyncpg boto3 flask-wtf mlflow prefect psycopg2-binary
 
 FROM packages AS trainer-packages
+ENV UV_COMPILE_BYTECODE=1
 ARG TORCH=torch==2.13.0
 RUN --mount=type=cache,target=/root/.cache/uv uv pip install --constraint requirements.lock "${TORCH}"
 RUN --mount=type=cache,target=/root/.cache/uv \
