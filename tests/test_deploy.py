@@ -27,6 +27,7 @@ def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> Non
     assert subprocess.run(["bash", "-n", SLURM], check=False).returncode == 0
     asked = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", text, re.M))
     assert asked["ntasks-per-node"] == "1" and asked["signal"].startswith("TERM@") and "requeue" in asked
+    assert "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK" in text, "or each task gets one processor"
     values = {"$model": "base", "$first": "node1"}
     values |= {"$SLURM_JOB_NUM_NODES": asked["nodes"], "$SLURM_GPUS_ON_NODE": asked["gpus-per-node"]}
     command = text[text.index("srun ") : text.index("code=$?")].replace("\\\n", " ")
