@@ -13,6 +13,7 @@ import functools
 import hashlib
 import itertools
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pipelines.tracking import Tracker
 
 BATCH_CHARACTERS = 1 << 20  # text that is tokenized at once
+MUCH_PADDING = 0.2  # of the rows' tokens: more is worth a warning
 Counts = dict[str, Any]
 
 
@@ -66,12 +68,16 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
 
 
 def tell_losses(config: TokensConfig, where: str, metrics: dict[str, Any], noted: Path) -> None:
-    """What packing cut off, and what the vocabulary has no pieces for."""
+    """What packing cut off or left empty, and what the vocabulary has no pieces for."""
     for length, splits in metrics["rows"].items():
         read, lost = (sum(one[key] for one in splits.values()) for key in ("tokens_read", "tokens_discarded"))
         keys = "overflow: carry" if config.packing.lines == "sentences" else "lines: sentences or overflow: carry"
         why = f"did not fit rows of {length}"
         tell_loss(where, lost, read, "tokens", why, f"see {noted}, and {where}.packing ({keys}) to change it")
+        if (padding := splits["train"]["padding"]) > MUCH_PADDING:
+            found = f"{padding:.1%} of its rows of {length} is padding, which is computed and teaches nothing"
+            do = "`packing: {rule: packed}` or shorter rows (lengths) fill them"
+            print(f"warning: {where}: {found}; {do}", file=sys.stderr)
     unknown, characters = metrics["unknown_characters"], metrics["characters"]
     more = f"see {noted}, and {where}.tokenizer to change it"
     tell_loss(where, unknown, characters, "characters", "became [UNK]", more)

@@ -113,6 +113,18 @@ def test_what_is_lost_is_counted_and_said(tmp_path: Path, monkeypatch, capsys) -
     assert lost[None] < lost["paragraphs"] / 2
 
 
+@pytest.mark.parametrize("rule", ["electra", "packed"])
+def test_rows_that_are_mostly_padding_are_a_warning(tmp_path: Path, monkeypatch, capsys, rule: str) -> None:
+    """Short documents, one a row, as descriptions of packages are."""
+    monkeypatch.chdir(tmp_path)
+    write_corpus(Path("build/corpus/x"))
+    settings = config(lengths=[512], packing={"rule": rule})
+    tokens.run("x", SimpleNamespace(tokens={"x": settings}), Tracker(None))
+    padding = read_json(Path("results/tokens/x.json"))["rows"]["512"]["train"]["padding"]
+    said = re.search(r"warning: tokens\.x: ([\d.]+)% of its rows of 512 is padding.*rule: packed", capsys.readouterr().err)
+    assert (padding > 0.5 and said) if rule == "electra" else (padding < 0.1 and not said)
+
+
 def test_the_same_bytes_from_one_and_three_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     results = []
