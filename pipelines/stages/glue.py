@@ -31,6 +31,7 @@ from pipelines.config.params import Params
 from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import baselines, verified
+from pipelines.tracking import flatten
 
 FINETUNING = RUNS / "finetune"
 Records = dict[str, list[Record]]  # by task
@@ -143,7 +144,7 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any, score: C
             records.append(record)
             progress.update(sum(map(len, done.values())), last=f"{job.name} {score(record):.1f}")
             if len(records) == expected[job.task.name]:
-                track(tracker, job, records)
+                track(tracker, [each for each in jobs if each.task.name == job.task.name], records)
 
         run_all(jobs, count, on_done)
     return {task: sorted(done[task], key=lambda record: (record["arm"], record["seed"])) for task in expected}
@@ -157,15 +158,25 @@ def warn_of_positions(task: Task, positions: int, share: float) -> None:
     print(f"{task.name}: WARNING: {told}", file=sys.stderr, flush=True)
 
 
-def track(tracker: Any, job: Job, records: Sequence[Record]) -> None:
+def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record]) -> None:
     """One child run for a task: its settings, the loss curves and figures of every arm and seed."""
-    tracker.dataset(f"tasks/{job.task.name}", job.data, "fine-tune")
-    with tracker.child(job.task.name, plain(job.config)) as child:
+    task = jobs[0].task.name
+    tracker.dataset(f"tasks/{task}", jobs[0].data, "fine-tune")
+    with tracker.child(task, settings_of(jobs)) as child:
         for record in records:
             name = f"{record['arm']}-seed{record['seed']}"
             for step, loss in record["loss"]:
                 child.metrics(step, {f"loss/{name}": loss})
             child.summary({f"{metric}/{name}": value for metric, value in record["metrics"].items()})
+
+
+def settings_of(jobs: Sequence[Job]) -> dict[str, Any]:
+    """The settings of a task, dotted; those in which its arms differ bear the arm's name: `scratch.layer_decay`."""
+    arms = {job.arm: flatten(plain(job.config)) for job in jobs}
+    first, *others = arms.values()
+    common = {key: value for key, value in first.items() if all(each.get(key) == value for each in others)}
+    own = {f"{arm}.{key}": each[key] for arm, each in arms.items() for key in each if key not in common}
+    return {**common, **own}
 
 
 def gather(jobs: Sequence[Job], folder: Path, suffixes: dict[str, str]) -> None:

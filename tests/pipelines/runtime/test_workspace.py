@@ -184,7 +184,7 @@ def test_settings_ask_for_a_commit_and_for_names_that_dvc_can_set(machines: tupl
     ):
         with pytest.raises(BadConfig, match=words):
             Request.read("smoke", revision, settings)
-    with pytest.raises(BadConfig, match="'../../esc'; expected the name of a model"):
+    with pytest.raises(BadConfig, match=r"'\.\./\.\./esc'; expected the name of a model"):
         Request.read("../../esc", "HEAD", {})
     assert Request.read("smoke", "HEAD", {}).name == Request.read("smoke", "HEAD", None).name
     assert Request.read("smoke", "HEAD", {}).name != Request.read("smoke", "HEAD", STEPS).name

@@ -65,6 +65,7 @@ class Notes:
     @contextmanager
     def child(self, name, params):
         self.children.append(Notes(name))
+        self.children[-1].params = params
         yield self.children[-1]
 
 
@@ -126,6 +127,9 @@ def test_the_stage_leaves_predictions_a_summary_and_a_record(workspace):
     assert sorted(child.name for child in notes.children) == ["cola", "mnli", "mrpc", "stsb"]
     assert notes.final == {"average/pretrained": average["pretrained"]["mean"]}
     assert all(child.final and child.curve for child in notes.children)
+    mnli = next(child.params for child in notes.children if child.name == "mnli")
+    decays = {key: value for key, value in mnli.items() if key.endswith("layer_decay")}
+    assert len(decays) == 2 and decays["scratch.layer_decay"] == "1.0" != decays["pretrained.layer_decay"], decays
 
 
 def test_positions_that_pre_training_has_not_seen_are_told_once_a_task(monkeypatch, capsys):

@@ -121,7 +121,8 @@ def test_rows_that_are_mostly_padding_are_a_warning(tmp_path: Path, monkeypatch,
     settings = config(lengths=[512], packing={"rule": rule})
     tokens.run("x", SimpleNamespace(tokens={"x": settings}), Tracker(None))
     padding = read_json(Path("results/tokens/x.json"))["rows"]["512"]["train"]["padding"]
-    said = re.search(r"warning: tokens\.x: ([\d.]+)% of its rows of 512 is padding.*rule: packed", capsys.readouterr().err)
+    warning = r"warning: tokens\.x: [\d.]+% of its rows of 512 is padding.*rule: packed"
+    said = re.search(warning, capsys.readouterr().err)
     assert (padding > 0.5 and said) if rule == "electra" else (padding < 0.1 and not said)
 
 
