@@ -5,10 +5,15 @@
 # make team    all servers and a worker in containers (docs/team.md)            make serve    deployments of tiny, no worker needed
 # make ui      MLflow, 127.0.0.1:5000
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+# The first that runs: a version manager's shim may be there and refuse.
+PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do $$each -c '' 2>/dev/null && echo $$each && break; done)
 TORCH ?= torch==2.13.0
 VENV := $(CURDIR)/.venv
 STAMP := $(VENV)/.set-up
+
+ifneq ($(words $(CURDIR)),1)
+$(error $(CURDIR): has a space in it, which make cannot handle; move the project to a path without one)
+endif
 
 export PATH := $(VENV)/bin:$(PATH)
 export DO_NOT_TRACK := true

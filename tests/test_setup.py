@@ -1,9 +1,12 @@
 """Set-up: the promised Pythons, a wheel of every pinned package for each, and a sentence for any other Python."""
 
 import json
+import os
 import re
 import runpy
+import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -44,3 +47,21 @@ def test_set_up_names_a_python_that_will_not_do(tmp_path: Path) -> None:
     old.chmod(0o755)
     done = subprocess.run([ROOT / ".ci/set-up", old, "torch"], capture_output=True, text=True, check=False)
     assert done.returncode == 69 and "is Python 3.10.13; expected Python 3.11, 3.12 or 3.13" in done.stderr
+
+
+def test_make_takes_the_first_python_that_runs_and_refuses_a_path_with_a_space(tmp_path: Path) -> None:
+    """A version manager's shim of a Python that is not active is found, and refuses."""
+    (tmp_path / "shims").mkdir()
+    shim = tmp_path / "shims" / "python3.11"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    (tmp_path / "shims" / "python3.12").symlink_to(sys.executable)
+    values = {**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}"}
+    words = ["make", "--dry-run", "--always-make", "setup"]
+    made = subprocess.run(words, cwd=ROOT, env=values, capture_output=True, text=True, check=True)
+    assert '.ci/set-up "python3.12"' in made.stdout
+    spaced = tmp_path / "my own"
+    spaced.mkdir()
+    shutil.copy(ROOT / "Makefile", spaced)
+    refused = subprocess.run(["make", "setup"], cwd=spaced, capture_output=True, text=True, check=False)
+    assert refused.returncode and "has a space in it" in refused.stderr and not list(spaced.glob("*.*"))
