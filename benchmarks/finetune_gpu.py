@@ -23,8 +23,7 @@ import torch
 from benchmarks.harness import arguments, local_params, provenance, write_record
 from electra.data import tokenizer as tokenizers
 from electra.finetuning.runs.job import Job
-from electra.finetuning.runs.plan import Plan
-from electra.finetuning.runs.pool import run_all
+from electra.finetuning.runs.plan import Plan, run_all
 from electra.finetuning.tasks import PAPER_AVERAGE, FinetuneConfig
 from electra.nn.config import EncoderConfig
 from electra.nn.factory import fresh_encoder

@@ -26,8 +26,7 @@ from benchmarks.harness import RESULTS, arguments, commit, local_params, provena
 from electra.config import digest, plain
 from electra.errors import BadInput, UserError
 from electra.files import read_json, sha256_file, write_json
-from electra.finetuning.runs.plan import Plan
-from electra.finetuning.runs.pool import run_all
+from electra.finetuning.runs.plan import Plan, run_all
 from electra.finetuning.runs.summary import sd
 from electra.finetuning.tasks import SQUAD, TASKS
 from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, of_config

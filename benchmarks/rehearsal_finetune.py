@@ -15,7 +15,7 @@ from benchmarks.rehearsal_case import Counters
 from electra.data.tokenizer import SPECIALS
 from electra.files import write_jsonl
 from electra.finetuning import step, training
-from electra.finetuning.runs import pool
+from electra.finetuning.runs import plan
 from electra.finetuning.runs.job import Job
 from electra.finetuning.runs.plan import Plan
 from electra.finetuning.tasks import FinetuneConfig
@@ -39,7 +39,7 @@ def observed(job: Job) -> dict[str, Any]:
 
     training.Step = Counted  # type: ignore[misc]
     begun = counters.read()
-    record = pool.alone(job)
+    record = plan.alone(job)
     after = counters.since(begun)
     held = [torch.cuda.max_memory_allocated(k) for k in range(torch.cuda.device_count())]
     here = torch.cuda.current_device()
@@ -71,5 +71,5 @@ def run(folder: Path) -> list[dict[str, Any]]:
     config = dataclasses.replace(FinetuneConfig(seeds=(1,), keep="none", batch=BATCH, length=128), epochs=1.0)
     model = write_model(folder, folder / "vocab.txt", load().models["small"].encoder)
     jobs = Plan("cola", config, rows=folder / "rows", model=model, state=folder / "state", device="cuda").jobs()
-    units = run_units(observed, jobs, 2, preload=("electra.finetuning.runs.preload",))
+    units = run_units(observed, jobs, 2, preload=("electra.finetuning.runs.plan",))
     return [found for _, found in sorted(units, key=lambda pair: pair[0])]

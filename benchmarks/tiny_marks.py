@@ -18,8 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.harness import arguments, provenance, write_record
 from electra.config import plain
-from electra.finetuning.runs.plan import Plan
-from electra.finetuning.runs.pool import run_all
+from electra.finetuning.runs.plan import Plan, run_all
 from electra.finetuning.tasks import GLUE
 from electra.storage.run_dir import RunFolder
 from pipelines.config.params import Params, load

@@ -294,7 +294,7 @@ class InputSchema:
 
 def input_schema(task: Task, official: Sequence[str] = ()) -> InputSchema:
     """What a task's columns may be called: as the task says, else as its `official` files do; `a` and `b` always."""
-    return InputSchema(kind_of(task).columns(task, official), task)
+    return InputSchema(kind_of(task).columns(official), task)
 
 
 def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: str) -> Row:
@@ -306,7 +306,7 @@ def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: s
     if not isinstance(identity, str | int) or isinstance(identity, bool) or not encodes(str(identity)):
         raise BadInput(where, f"has the id {shown(identity)}", "text or a whole number")
     values = {column: record[column] for column in chosen}
-    return {"id": str(identity), **kind_of(schema.task).row(values, schema.task, where)}
+    return {"id": str(identity), **kind_of(schema.task).row(values, where)}
 
 
 def answer(
@@ -315,9 +315,9 @@ def answer(
     """One record for each row, a few hundred rows at a time; the network lies on `device`."""
     kind, rows = kind_of(ready.task), iter(rows)
     while batch := list(itertools.islice(rows, _ROWS)):
-        encoded = kind.encode(batch, ready.task, ready.tokenizer, ready.config)
+        encoded = kind.encode(batch, ready.tokenizer, ready.config)
         outputs = read_outputs(ready.network, encoded.examples, device, precision=precision)
-        yield from kind.answers(outputs, encoded, ready.task, ready.config)
+        yield from kind.answers(outputs, encoded, ready.config)
 
 
 def _record(schema: InputSchema, row: Any, where: str) -> Mapping[str, Any]:

@@ -19,11 +19,20 @@ from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.finetuning import predictions
 from electra.finetuning.batches import Examples, stack
-from electra.finetuning.checkpoint_head import DO, Exported, Stored, named_outputs
 from electra.finetuning.heads import Classifier, DenseClassifier, Network, OutputArrays
 from electra.finetuning.labels import read_label
-from electra.finetuning.metrics import score
-from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind, require_texts
+from electra.finetuning.task_kind import (
+    DO,
+    Encoded,
+    Exported,
+    Row,
+    RowSequence,
+    SplitResult,
+    Stored,
+    TaskKind,
+    named_outputs,
+    require_texts,
+)
 from electra.finetuning.tasks import FinetuneConfig, Layers, Pooling, Task
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
@@ -35,88 +44,87 @@ class Classification(TaskKind):
 
     architecture = "ElectraForSequenceClassification"
 
-    def columns(self, task: Task, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        columns = task.columns or tuple(official)
+    def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        columns = self.task.columns or tuple(official)
         short = ("a", "b")[: len(columns) or 1]
         return columns or ("a",), short, *([] if columns else [("a", "b")])
 
-    def row(self, values: Mapping[str, Any], task: Task, where: str) -> Row:
+    def row(self, values: Mapping[str, Any], where: str) -> Row:
         a, b = (*map(str.strip, require_texts(values, where)), None)[:2]
         return {"a": a, "b": b}
 
     def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
         return [row["a"], row["b"]], row["label"]
 
-    def check_row(self, row: Row, task: Task, where: str, *, labelled: bool) -> None:
+    def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
         if not isinstance(row.get("a"), str):
             raise BadInput(where, f"is {row!r:.80}", 'an object with text under "id" and "a"')
         if not isinstance(row.get("b"), str | None):
             raise BadInput(where, f"has b {row['b']!r:.40}", "text or null")
         label, do = row.get("label"), "correct or remove the row"
-        if labelled and task.regression:
+        if labelled and self.task.regression:
             number = isinstance(label, int | float) and not isinstance(label, bool) and math.isfinite(label)
             if not number:
                 raise BadInput(where, f"has the score {label!r}", "a finite number", do)
-        elif labelled and label not in task.labels:
-            raise BadInput(where, f"has the label {label!r}", f"one of {', '.join(task.labels)}", do)
+        elif labelled and label not in self.task.labels:
+            raise BadInput(where, f"has the label {label!r}", f"one of {', '.join(self.task.labels)}", do)
 
-    def check_config(self, task: Task, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
-        super().check_config(task, config, encoder, keep)
-        if keep != "none" and 2 * len(task.classes) > encoder.hidden:
-            found = f"keeps a model of {len(task.classes)} classes"
-            raise BadConfig(f"finetune of {task.name}", found, f"at most {encoder.hidden // 2}", "set keep: none")
+    def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
+        super().check_config(config, encoder, keep)
+        classes = len(self.task.classes)
+        if keep != "none" and 2 * classes > encoder.hidden:
+            found, expected = f"keeps a model of {classes} classes", f"at most {encoder.hidden // 2}"
+            raise BadConfig(f"finetune of {self.task.name}", found, expected, "set keep: none")
 
-    def encode(self, rows: list[Row], task: Task, tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
+    def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
         seen = both_orders(rows) if config.both_orders else rows
-        return Encoded(rows, encode(seen, task, tokenizer, config.length))
+        return Encoded(rows, encode(seen, self.task, tokenizer, config.length))
 
-    def network(self, encoder: Encoder, task: Task, config: FinetuneConfig) -> Network:
-        return Classifier(encoder, len(task.labels), config.head_dropout, config.pooling, config.head_layers)
+    def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
+        return Classifier(encoder, len(self.task.labels), config.head_dropout, config.pooling, config.head_layers)
 
-    def judge(
-        self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
-    ) -> SplitResult:
-        rows, logits_NC = encoded.rows, outputs["logits"]
+    def judge(self, outputs: OutputArrays, encoded: Encoded, config: Any, *, labelled: bool) -> SplitResult:
+        task, rows, logits_NC = self.task, encoded.rows, outputs["logits"]
         files = {".jsonl": predictions.lines(task, rows, logits_NC)}
         if not labelled:
             return SplitResult(files, {}, None)
-        fault, finite = predictions.fault(task, rows, logits_NC), bool(np.isfinite(logits_NC).all())
-        return SplitResult(files, predictions.scores(task, rows, logits_NC), fault, finite)
+        predicted_N, finite = predictions.answers(task, logits_NC), bool(np.isfinite(logits_NC).all())
+        fault = predictions.fault(task, rows, predicted_N)
+        return SplitResult(files, predictions.scores(task, rows, predicted_N), fault, finite)
 
-    def answers(self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
+    def answers(self, outputs: OutputArrays, encoded: Encoded, config: Any) -> Iterator[Row]:
         logits_BC = predictions.finite(outputs["logits"])
-        for line, logits_C in zip(predictions.lines(task, encoded.rows, logits_BC), logits_BC, strict=True):
+        for line, logits_C in zip(predictions.lines(self.task, encoded.rows, logits_BC), logits_BC, strict=True):
             answer = {key: line[key] for key in ("id", "prediction")}
-            if not task.regression:
-                answer["probabilities"] = dict(zip(task.labels, predictions.probabilities(logits_C), strict=True))
+            if not self.task.regression:
+                shares = predictions.probabilities(logits_C)
+                answer["probabilities"] = dict(zip(self.task.labels, shares, strict=True))
             yield answer
 
-    def score(self, rows: RowSequence, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
+    def score(self, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
         predicted: list[Any] = []
         for number, row in enumerate(rows, 1):
-            label, fault = read_label(answer := answers[row["id"]], task.labels)
+            label, fault = read_label(answer := answers[row["id"]], self.task.labels)
             if fault:
-                expected = "a finite number" if task.regression else f"one of {', '.join(task.labels)}"
+                expected = "a finite number" if self.task.regression else f"one of {', '.join(self.task.labels)}"
                 raise BadInput(where, f"predicts {shown(answer)} for id {row['id']} (row {number})", expected)
             predicted.append({"label": label})
-        predicted_N, label_N = predictions.numbers(task, predicted), predictions.numbers(task, rows)
-        return {name: score(name, predicted_N, label_N) for name in task.metrics}
+        return predictions.scores(self.task, rows, predictions.numbers(self.task, predicted))
 
-    def export(self, network: Any, task: Task, config: FinetuneConfig) -> Exported:
+    def export(self, network: Any, config: FinetuneConfig) -> Exported:
+        task, shape = self.task, network.encoder.config
         task_json: dict[str, Any] = {"task": dataclasses.asdict(task)}
         outputs = named_outputs(task.labels or ("score",))
         outputs["problem_type"] = "regression" if task.regression else "single_label_classification"
-        scale, shape = task.scale if task.regression else 1.0, network.encoder.config
+        scale = task.scale if task.regression else 1.0
         if (network.pooling, network.layers) == ("cls", "last") and shape.stock_heads:
             head = network.dense_tensors(scale, shape.hidden)
             return Exported(self.architecture, task_json, outputs, head)
         extra = {"pooling": network.pooling} | ({} if network.layers == "last" else {"head_layers": network.layers})
-        return Exported(
-            "ElectraModel", task_json | extra, outputs | extra, beside={POOLED: network.dense_tensors(scale)}
-        )
+        beside = {POOLED: network.dense_tensors(scale)}
+        return Exported("ElectraModel", task_json | extra, outputs | extra, beside=beside)
 
-    def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
-        outputs = max(1, len(task.labels))
+    def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
         pooling, layers = stored.task_json.get("pooling", "cls"), stored.task_json.get("head_layers", "last")
         for key, found, known in (("pooling", pooling, Pooling), ("head_layers", layers, Layers)):
             if found not in get_args(known):
@@ -126,17 +134,18 @@ class Classification(TaskKind):
         heads = stored.heads | ({} if published else stored.beside(POOLED))
         bias = heads.get("classifier.dense.bias")
         units = stored.encoder.config.hidden if published or bias is None else bias.numel()
-        network = DenseClassifier(stored.encoder, units, outputs, pooling, layers)
+        network = DenseClassifier(stored.encoder, units, max(1, len(self.task.labels)), pooling, layers)
         stored.fill({"classifier.dense": network.dense, "classifier.out_proj": network.out}, heads)
         return network, FinetuneConfig(length=stored.length)
 
-    def task_of(self, stored: Stored) -> Task:
+    @staticmethod
+    def task_of(stored: Stored) -> Task:
         name, labels = stored.folder.name, stored.labels()
         return Task(name=name, title=name, labels=() if len(labels) == 1 else labels, metrics=("accuracy",))
 
-    def use(self, task: Task) -> Use:
+    def use(self) -> Use:
         """Of GLUE's tasks two read one text."""
-        return "text" if len(task.columns) == 1 or task.name in {"cola", "sst2"} else "pair"
+        return "text" if len(self.task.columns) == 1 or self.task.name in {"cola", "sst2"} else "pair"
 
 
 def encode(rows: list[Row], task: Task, tokenizer: Tokenizer, length: int) -> Examples:

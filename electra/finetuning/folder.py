@@ -26,9 +26,11 @@ from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.files import dump_json, read_object
-from electra.finetuning.checkpoint_head import DO, Stored
+from electra.finetuning.classification import Classification
 from electra.finetuning.heads import Network
-from electra.finetuning.reading import ARCHITECTURES, CLASSIFICATION, SQUAD, kind_of
+from electra.finetuning.reading import ARCHITECTURES, kind_of
+from electra.finetuning.squad.kind import QuestionAnswering
+from electra.finetuning.task_kind import DO, Stored
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.encoder import Encoder
 from electra.nn.hf_names import config_json
@@ -58,14 +60,14 @@ class Ready:
 def write_model(folder: Path, network: Network, task: Task, config: FinetuneConfig, source: Path, **whose: Any) -> None:
     """Write a folder; the tokenizer's files are those of the folder `source`, `whose` stands in its manifest."""
     encoder, kind = network.encoder, kind_of(task)
-    exported = kind.export(network, task, config)
+    exported = kind.export(network, config)
     task_json = {"length": config.length, **exported.task_json}
     more = {"pad_token_id": read_object(source / "config.json").get("pad_token_id", 0), **exported.config}
     values = config_json(encoder.config, encoder.vocab_size, exported.architecture, **more)
     files = {name: (source / name).read_text("utf-8") for name in TOKENIZER_FILES if (source / name).is_file()}
     files[TASK] = dump_json(task_json)
     title = f"ELECTRA, fine-tuned: {task.title}"
-    card = model_card(title, kind.use(task), {"task": task_json, "recipe": plain(config)})
+    card = model_card(title, kind.use(), {"task": task_json, "recipe": plain(config)})
     tensors = encoder_tensors(encoder) | exported.tensors
     write_folder(folder, tensors, values, files, card, beside=exported.beside, part="fine-tuned", **whose)
 
@@ -116,7 +118,8 @@ def load_model(folder: Path) -> Ready:
     if "task" in task_json:  # a number leaves the network on the label's own scale
         task = dataclasses.replace(build(Task, task_json["task"], f"{folder / TASK}: task"), scale=1.0)
     else:
-        kind = SQUAD if "squad" in task_json else ARCHITECTURES.get(architecture(folder), CLASSIFICATION)
+        kind = ARCHITECTURES.get(architecture(folder), Classification)
+        kind = QuestionAnswering if "squad" in task_json else kind
         task = kind.task_of(stored)
-    network, config = kind_of(task).restore(stored, task)
+    network, config = kind_of(task).restore(stored)
     return Ready(network, tokenizer, task, config)

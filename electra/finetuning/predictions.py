@@ -1,4 +1,4 @@
-"""From a classifier's logits to predictions and scores, and what shows that a run has failed.
+"""From a classifier's logits to predictions and scores, signs that a run has failed, and GLUE's submission files.
 
 A failed run (outputs that are not finite, or one answer to every row) keeps its place and its score in every table and
 is named beside it. Logits that are not finite count as 0, so such a run still has predictions: the first label.
@@ -10,10 +10,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from electra.errors import BadInput
 from electra.finetuning.metrics import score
 from electra.finetuning.tasks import Task
 
 Logits = NDArray[Any]
+Lines = list[dict[str, Any]]
+FILES = {  # (task, split) -> name in the archive that is handed in
+    ("cola", "test"): "CoLA.tsv",
+    ("sst2", "test"): "SST-2.tsv",
+    ("mrpc", "test"): "MRPC.tsv",
+    ("stsb", "test"): "STS-B.tsv",
+    ("qqp", "test"): "QQP.tsv",
+    ("mnli", "test"): "MNLI-m.tsv",
+    ("mnli", "test_mismatched"): "MNLI-mm.tsv",
+    ("mnli", "test_diagnostic"): "AX.tsv",
+    ("qnli", "test"): "QNLI.tsv",
+    ("rte", "test"): "RTE.tsv",
+    ("wnli", "test"): "WNLI.tsv",
+}
 
 
 def answers(task: Task, logits_NC: Logits) -> NDArray[np.float64]:
@@ -40,7 +55,7 @@ def softmax(logits_XC: Logits) -> Logits:
     return np.asarray(shifted / shifted.sum(-1, keepdims=True))
 
 
-def lines(task: Task, rows: list[dict[str, Any]], logits_NC: Logits) -> list[dict[str, Any]]:
+def lines(task: Task, rows: Lines, logits_NC: Logits) -> Lines:
     """One record for each row: id, prediction (label name or number), gold label (null if there is none), logits."""
     predicted_N = answers(task, logits_NC)
     return [
@@ -54,9 +69,9 @@ def lines(task: Task, rows: list[dict[str, Any]], logits_NC: Logits) -> list[dic
     ]
 
 
-def scores(task: Task, rows: list[dict[str, Any]], logits_NC: Logits) -> dict[str, float]:
-    """Every metric of the task against the rows' labels, in points."""
-    predicted_N, label_N = answers(task, logits_NC), numbers(task, rows)
+def scores(task: Task, rows: Sequence[Mapping[str, Any]], predicted_N: Logits) -> dict[str, float]:
+    """Every metric of the task against the rows' labels, in points; predictions as `answers` gives them."""
+    label_N = numbers(task, rows)
     return {name: score(name, predicted_N, label_N) for name in task.metrics}
 
 
@@ -66,14 +81,14 @@ def numbers(task: Task, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64
     return np.array([row["label"] if task.regression else index[row["label"]] for row in rows], dtype=np.float64)
 
 
-def score_lines(task: Task, records: list[dict[str, Any]]) -> dict[str, float]:
+def score_lines(task: Task, records: Lines) -> dict[str, float]:
     """Every metric of the task from what `lines` made of labelled rows."""
-    return scores(task, records, np.array([record["logits"] for record in records], dtype=np.float64))
+    logits_NC = np.array([record["logits"] for record in records], dtype=np.float64)
+    return scores(task, records, answers(task, logits_NC))
 
 
-def fault(task: Task, rows: list[dict[str, Any]], logits_NC: Logits) -> str | None:
+def fault(task: Task, rows: Lines, predicted_N: Logits) -> str | None:
     """Why a run counts as failed though its outputs are finite, in words; None if it does not."""
-    predicted_N = answers(task, logits_NC)
     if len({row["label"] for row in rows}) > 1 and np.ptp(predicted_N) == 0:
         answer = f"{predicted_N[0]:g}" if task.regression else task.labels[int(predicted_N[0])]
         return f"{answer} was predicted for every row"
@@ -83,3 +98,28 @@ def fault(task: Task, rows: list[dict[str, Any]], logits_NC: Logits) -> str | No
 def rounded(value: float) -> float:
     """Six significant digits: all that a 32-bit number means."""
     return float(f"{value:.6g}")
+
+
+def tsv(task: Task, lines: Lines) -> str:
+    """`index` and `prediction`: class names as in the training files, scores to three digits within their range."""
+    rows = ["index\tprediction"]
+    for line in lines:
+        answer = line["prediction"]
+        rows.append(
+            f"{line['id']}\t{min(max(answer, 0.0), task.scale):.3f}" if task.regression else f"{line['id']}\t{answer}"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def ensemble(task: Task, runs: Sequence[Lines]) -> Lines:
+    """One prediction for each row from those of several runs: mean probabilities, or for regression the mean score."""
+    first = runs[0]
+    for number, run in enumerate(runs[1:], 2):
+        for row, (one, other) in enumerate(zip(first, run, strict=True), 1):
+            if one["id"] != other["id"]:
+                raise BadInput(f"run {number}, row {row}", f"predicts {other['id']}", f"{one['id']}, as the first run")
+    logits_RNC = np.array([[line["logits"] for line in run] for run in runs], dtype=np.float64)
+    if not task.regression:
+        logits_RNC = np.log(np.maximum(softmax(logits_RNC), 1e-30).mean(0, keepdims=True))
+    rows = [{"id": line["id"], "label": line["label"]} for line in first]
+    return lines(task, rows, logits_RNC.mean(0))

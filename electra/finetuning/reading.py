@@ -7,7 +7,6 @@ a changed file is read again.
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,35 +24,24 @@ from electra.finetuning.task_kind import Encoded, Row, RowSequence, TaskKind
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task
 from electra.seeds import derive
 
-CLASSIFICATION, TAGGING, SQUAD = Classification(), Tagging(), QuestionAnswering()
-ARCHITECTURES: dict[str, TaskKind] = {kind.architecture: kind for kind in (CLASSIFICATION, TAGGING, SQUAD)}
+KINDS: tuple[type[TaskKind], ...] = (Classification, Tagging, QuestionAnswering)
+ARCHITECTURES = {kind.architecture: kind for kind in KINDS}
 
 
 def kind_of(task: Task) -> TaskKind:
-    """The kind of a task."""
+    """The kind of a task, bound to it."""
     if isinstance(task, SquadTask):
-        return SQUAD
-    return TAGGING if task.tagging else CLASSIFICATION
-
-
-@dataclass(frozen=True, kw_only=True)
-class Split:
-    """Which rows, through which tokenizer, laid out how."""
-
-    path: Path
-    data: str  # digest of the task's rows
-    model: Path
-    tokenizer: str  # sha256 of the tokenizer's file
-    task: Task
-    layout: FinetuneConfig
-    labelled: bool = True
+        return QuestionAnswering(task)
+    return Tagging(task) if task.tagging else Classification(task)
 
 
 @functools.lru_cache(maxsize=6)
-def read(split: Split) -> Encoded:
-    """Rows of a split and their arrays."""
-    rows = subset(read_rows(split.path, split.task, labelled=split.labelled), split.layout.max_train_rows, seed=0)
-    return kind_of(split.task).encode(rows, split.task, tokenizer(split.model, split.tokenizer), split.layout)
+def read(
+    path: Path, data: str, tokenizer: Tokenizer, task: Task, layout: FinetuneConfig, labelled: bool = True
+) -> Encoded:
+    """Rows of a split and their arrays; `data` is the digest of the task's rows, by which the cache knows them."""
+    rows = subset(read_rows(path, task, labelled=labelled), layout.max_train_rows, seed=0)
+    return kind_of(task).encode(rows, tokenizer, layout)
 
 
 @functools.lru_cache(maxsize=4)
@@ -76,7 +64,7 @@ def read_rows(path: Path, task: Task, *, labelled: bool = True) -> list[Row]:
         if row["id"] in seen:
             raise BadInput(where, f"repeats the id of line {seen[row['id']]}", "each id once")
         seen[row["id"]] = line
-        kind.check_row(row, task, where, labelled=labelled)
+        kind.check_row(row, where, labelled=labelled)
     return rows
 
 
@@ -134,11 +122,6 @@ def _parsed(text: str, where: object) -> Any:
 
 def score(task: Task, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
     """Every metric of the task; raises BadInput for a row without a prediction, and for one that no row asked for."""
-    _match(rows, answers, where)
-    return kind_of(task).score(rows, answers, task, where)
-
-
-def _match(rows: RowSequence, answers: Mapping[str, Any], where: Path) -> None:
     known = {row["id"] for row in rows}
     for number, row in enumerate(rows, 1):
         if row["id"] not in answers:
@@ -148,3 +131,4 @@ def _match(rows: RowSequence, answers: Mapping[str, Any], where: Path) -> None:
         found = f"predicts id {strange[0]}, which is not among the references ({len(strange):,} such)"
         do = "set predictions beside the split they were made for"
         raise BadInput(where, found, f"the {len(rows):,} ids of the references", do)
+    return kind_of(task).score(rows, answers, where)

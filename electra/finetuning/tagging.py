@@ -20,11 +20,19 @@ from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.files import encodes
 from electra.finetuning.batches import NO_WORD, Examples, PackedBatch, stack
-from electra.finetuning.checkpoint_head import Exported, Stored, named_outputs
 from electra.finetuning.heads import Network, OutputArrays
+from electra.finetuning.labels import bioes, check_tags, iob2, spans, tag_scores
 from electra.finetuning.predictions import finite, rounded
-from electra.finetuning.spans import bioes, check_row, iob2, spans, tag_scores
-from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind
+from electra.finetuning.task_kind import (
+    Encoded,
+    Exported,
+    Row,
+    RowSequence,
+    SplitResult,
+    Stored,
+    TaskKind,
+    named_outputs,
+)
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.finetuning.unpadded import hidden
 from electra.nn.config import AnyEncoderConfig
@@ -39,16 +47,16 @@ class Tagging(TaskKind):
     label = "tags"
     scores_training = False
 
-    def columns(self, task: Task, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        return task.columns or ("words",), ("words",)
+    def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        return self.task.columns or ("words",), ("words",)
 
     def fields(self, row: str | Sequence[Any]) -> list[Any]:
         return [row if isinstance(row, str) else list(row)]
 
-    def row(self, values: Mapping[str, Any], task: Task, where: str) -> Row:
+    def row(self, values: Mapping[str, Any], where: str) -> Row:
         ((column, words),) = values.items()
         row = {"words": words.split() if isinstance(words, str) else words}
-        self.check_row(row, task, where, labelled=False)
+        self.check_row(row, where, labelled=False)
         if not encodes("".join(row["words"])):
             raise BadInput(where, f"has {column} {shown(row['words'])}", "text")
         return row
@@ -56,18 +64,19 @@ class Tagging(TaskKind):
     def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
         return [" ".join(row["words"])], " ".join(row["tags"])
 
-    check_row = staticmethod(check_row)
+    def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
+        check_tags(row, self.task, where, labelled=labelled)
 
-    def check_config(self, task: Task, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
-        super().check_config(task, config, encoder, keep)
+    def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
+        super().check_config(config, encoder, keep)
         for key, kept in (("pooling", "cls"), ("head_layers", "last")):
             if (value := getattr(config, key)) != kept:
                 expected = f"{kept}: a tag is read from each token"
-                raise BadConfig(f"finetune of {task.name}", f"has {key} {value}", expected, f"drop {key}")
+                raise BadConfig(f"finetune of {self.task.name}", f"has {key} {value}", expected, f"drop {key}")
 
-    def encode(self, rows: list[Row], task: Task, tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
+    def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
         """The target `label` has one entry a token: the tag's index at a word's first piece, else -100."""
-        index = {name: number for number, name in enumerate(task.classes)}
+        index = {name: number for number, name in enumerate(self.task.classes)}
         pieces = iter(tokenizer.encode_words([word for row in rows for word in row["words"]]))
         sequences: list[list[int]] = []
         labels: list[int] = []
@@ -84,13 +93,11 @@ class Tagging(TaskKind):
         examples = stack(sequences, [0] * len(rows), {"label": np.array(labels, dtype=np.int64)}, names)
         return Encoded(rows, examples)
 
-    def network(self, encoder: Encoder, task: Task, config: FinetuneConfig) -> Network:
-        return Tagger(encoder, len(task.classes), config.length)
+    def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
+        return Tagger(encoder, len(self.task.classes), config.length)
 
-    def judge(
-        self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
-    ) -> SplitResult:
-        rows, tags = encoded.rows, tags_of(task, encoded, outputs["tags"])
+    def judge(self, outputs: OutputArrays, encoded: Encoded, config: Any, *, labelled: bool) -> SplitResult:
+        rows, tags = encoded.rows, tags_of(self.task, encoded, outputs["tags"])
         lines = [
             {"id": row["id"], "words": row["words"], "prediction": predicted, "label": row.get("tags")}
             for row, predicted in zip(rows, tags, strict=True)
@@ -101,29 +108,29 @@ class Tagging(TaskKind):
         fault = "no span was predicted in any row" if any(map(spans, gold)) and not any(map(spans, tags)) else None
         return SplitResult({".jsonl": lines}, tag_scores(tags, gold), fault, bool(outputs["finite"].all()))
 
-    def answers(self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
-        tags, marks = tags_of(task, encoded, outputs["tags"]), _marks(encoded.examples)
+    def answers(self, outputs: OutputArrays, encoded: Encoded, config: Any) -> Iterator[Row]:
+        tags, marks = tags_of(self.task, encoded, outputs["tags"]), _marks(encoded.examples)
         for row, each, mark_P, share_L in zip(encoded.rows, tags, marks, outputs["share"], strict=True):
             shares = [rounded(share) for share in finite(share_L[: len(mark_P)][mark_P != NO_WORD])]
             unread = [None] * (len(each) - len(shares))
             yield {"id": row["id"], "words": row["words"], "tags": each, "probabilities": shares + unread}
 
-    def score(self, rows: RowSequence, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
+    def score(self, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
         for row in rows:
-            self.check_row({**row, "tags": answers[row["id"]]}, task, f"{where} (id {row['id']})", labelled=True)
+            self.check_row({**row, "tags": answers[row["id"]]}, f"{where} (id {row['id']})", labelled=True)
         return tag_scores([answers[row["id"]] for row in rows], [row["tags"] for row in rows])
 
-    def export(self, network: Any, task: Task, config: FinetuneConfig) -> Exported:
+    def export(self, network: Any, config: FinetuneConfig) -> Exported:
         head = {f"classifier.{kind}": value for kind, value in network.head.state_dict().items()}
-        task_json, outputs = {"task": dataclasses.asdict(task)}, named_outputs(task.classes)
+        task_json, outputs = {"task": dataclasses.asdict(self.task)}, named_outputs(self.task.classes)
         if not network.encoder.config.stock_heads:
             return Exported("ElectraModel", task_json, outputs, beside={POOLED: head})
         types = network.encoder.embeddings.token_type.weight.detach()  # stock models are fed segment 0, and we feed 1
         segments = {"electra.embeddings.token_type_embeddings.weight": types[1:2].expand_as(types)}
         return Exported(self.architecture, task_json, outputs, head | segments)
 
-    def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
-        tagger, stock = Tagger(stored.encoder, len(task.classes), stored.length), stored.encoder.config.stock_heads
+    def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
+        tagger, stock = Tagger(stored.encoder, len(self.task.classes), stored.length), stored.encoder.config.stock_heads
         stored.fill({"classifier": tagger.head}, stored.heads | ({} if stock else stored.beside(POOLED)))
         if stock:
             with torch.no_grad():
@@ -131,7 +138,8 @@ class Tagging(TaskKind):
                 types[1] = types[0]
         return tagger, FinetuneConfig(length=stored.length)
 
-    def task_of(self, stored: Stored) -> Task:
+    @staticmethod
+    def task_of(stored: Stored) -> Task:
         name, labels = stored.folder.name, stored.labels()
         types = tuple(dict.fromkeys(label[2:] for label in labels if label[:2] in {"B-", "I-", "E-", "S-"}))
         task = Task(name=name, title=name, labels=types, metrics=("entity_f1",), tagging=True)
@@ -140,7 +148,7 @@ class Tagging(TaskKind):
             raise BadInput(stored.folder / "config.json", f"has the labels {', '.join(labels)[:80]}", expected)
         return task
 
-    def use(self, task: Task) -> Use:
+    def use(self) -> Use:
         return "words"
 
 

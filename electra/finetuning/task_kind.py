@@ -1,4 +1,4 @@
-"""The interface of a kind of task (texts, words, questions about a context): one object each.
+"""The interface of a kind of task (texts, words, questions about a context): one class each, bound to its task.
 
     rows      columns, row, check_row          what is asked -> checked rows
     arrays    encode                           rows -> Encoded
@@ -14,24 +14,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from torch import nn
+
 from electra.card import Use
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.files import encodes
 from electra.finetuning.batches import Examples
-from electra.finetuning.checkpoint_head import Exported, Stored
 from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
+from electra.storage.tensors import Tensors, fill, read_tensors, require_fit
 
+DO = "give the folder of a fine-tuned model, as it was written"
 Row = dict[str, Any]
 RowSequence = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Rows and their arrays, which may have more of them: pairs turned round, windows."""
+    """Rows and their arrays, which may have more of them: pairs in both orders, windows."""
 
     rows: list[Row]
     examples: Examples
@@ -43,73 +46,130 @@ class Encoded:
 
 @dataclass(frozen=True)
 class SplitResult:
-    """What the outputs for a split come to."""
+    """Predictions and scores of a split."""
 
     files: dict[str, Any]  # content by what follows the split's name: `.jsonl`
     scores: dict[str, float]  # every metric, in points; none for rows without labels
     fault: str | None  # what shows that nothing was learned, in words
-    finite: bool = True  # whether the outputs all were
-    ensemble: dict[str, Any] = field(default_factory=dict)  # files that seeds which answer together need
+    finite: bool = True  # whether all outputs were
+    ensemble: dict[str, Any] = field(default_factory=dict)  # files that an ensemble of seeds needs
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A head: `architecture` is the class of transformers that loads the folder whole."""
+
+    architecture: str
+    task_json: dict[str, Any]  # of task.json: what config.json has no place for
+    config: dict[str, Any] = field(default_factory=dict)  # of config.json
+    tensors: Tensors = field(default_factory=dict)  # of model.safetensors, beside and over the encoder's
+    beside: dict[str, Tensors] = field(default_factory=dict)  # files of heads that no class of transformers has
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A folder, read: its encoder, and all that is told of its head."""
+
+    folder: Path
+    encoder: Encoder
+    length: int
+    config: dict[str, Any]  # config.json
+    task_json: dict[str, Any]  # task.json; nothing in a folder that others have fine-tuned
+    heads: Tensors  # what model.safetensors holds beside the encoder
+
+    def beside(self, name: str) -> Tensors:
+        """The tensors of another file of the folder."""
+        return read_tensors(self.folder / name, DO)
+
+    def labels(self) -> tuple[str, ...]:
+        """What each output stands for."""
+        names = self.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+        if not isinstance(names, dict) or set(names) != set(map(str, range(len(names)))):
+            found = f"has id2label {names!r:.80}"
+            raise BadInput(self.folder / "config.json", found, "a label for each number from 0", DO)
+        return tuple(str(names[str(number)]) for number in range(len(names)))
+
+    def fill(self, layers: dict[str, nn.Linear], heads: Tensors) -> None:
+        """Fill layers from the tensors of their names, which must be all that there are."""
+        if lacking := [name for name in layers if f"{name}.weight" not in heads]:
+            raise BadInput(self.folder, f"has no {lacking[0]}", "a model that was fine-tuned", DO)
+        heads = dict(heads)
+        for name, layer in layers.items():
+            own = {kind: heads.pop(f"{name}.{kind}") for kind in ("weight", "bias") if f"{name}.{kind}" in heads}
+            fill(layer, own, f"{self.folder}: {name}", DO)
+        require_fit({}, heads, self.folder, DO)
 
 
 class TaskKind(Protocol):
     """A kind of task. `values` in these methods are the texts of a row by the names of their columns."""
 
-    architecture: ClassVar[str]  # the class of transformers that does the same
+    task: Task
+    architecture: ClassVar[str]  # the class of transformers with the same head
     example: ClassVar[str] = "rows"  # what it is trained on, for a sentence
     label: ClassVar[str] = "label"  # key of what a row is scored against
     scores_training: ClassVar[bool] = True  # whether training rows are scored, too, to see if they were learned at all
 
-    def columns(self, task: Task, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Names for the columns of a row's texts, the task's own first; `official`: those of its usual files."""
 
     def fields(self, row: str | Sequence[Any]) -> list[Any]:
         """A row that names no columns, as one value for each."""
         return [row] if isinstance(row, str) else list(row)
 
-    def row(self, values: Mapping[str, Any], task: Task, where: str) -> Row:
+    def row(self, values: Mapping[str, Any], where: str) -> Row:
         """A row without id and label; raises BadInput for one that cannot be answered."""
 
     def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
-        """The values of a labelled row, and what is the right answer."""
+        """The values of a labelled row, and the right answer."""
 
-    def check_row(self, row: Row, task: Task, where: str, *, labelled: bool) -> None:
+    def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
         """Raise BadInput for what is wrong with a row of a split."""
 
-    def check_config(self, task: Task, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
+    def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
         """Raise BadConfig for settings that do not fit the task and the encoder."""
         if config.length > encoder.positions:
             expected = f"at most the model's positions ({encoder.positions})"
-            raise BadConfig(f"finetune of {task.name}", f"has length {config.length}", expected)
+            raise BadConfig(f"finetune of {self.task.name}", f"has length {config.length}", expected)
 
-    def encode(self, rows: list[Row], task: Task, tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
+    def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
         """Checked rows to arrays; what has no label gets a target that is not read."""
 
-    def network(self, encoder: Encoder, task: Task, config: FinetuneConfig) -> Network:
+    def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
         """The encoder with a new head, drawn from torch's global generator."""
 
-    def judge(
-        self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
-    ) -> SplitResult:
+    def judge(self, outputs: OutputArrays, encoded: Any, config: Any, *, labelled: bool) -> SplitResult:
         """Predictions of a split, and their scores if its rows have labels."""
 
-    def answers(self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
-        """What is said of each row, as electra/inference.py lists it."""
+    def answers(self, outputs: OutputArrays, encoded: Any, config: Any) -> Iterator[Row]:
+        """The answer to each row, as electra/inference.py lists it."""
 
-    def score(self, rows: RowSequence, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
+    def score(self, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
         """Every metric of predictions by id, one for each labelled row; raises BadInput for one that is none."""
 
-    def export(self, network: Any, task: Task, config: FinetuneConfig) -> Exported:
+    def export(self, network: Any, config: FinetuneConfig) -> Exported:
         """The head as files have it."""
 
-    def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
+    def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
         """The network with the head that a folder holds, and how rows are laid out for it."""
 
-    def task_of(self, stored: Stored) -> Task:
-        """The task of a folder that others have fine-tuned."""
+    @staticmethod
+    def task_of(stored: Stored) -> Task:
+        """The task of a folder that was fine-tuned elsewhere."""
 
-    def use(self, task: Task) -> Use:
+    def use(self) -> Use:
         """Which lines of Python a model card shows."""
+
+
+def named_outputs(names: tuple[str, ...]) -> dict[str, Any]:
+    """The entries of config.json that say what the outputs are."""
+    numbered = dict(enumerate(names))
+    return {
+        "id2label": {str(number): name for number, name in numbered.items()},
+        "label2id": {name: number for number, name in numbered.items()},
+    }
 
 
 def require_texts(values: Mapping[str, Any], where: str) -> list[str]:

@@ -25,7 +25,7 @@ PRETRAINING = (
     "electra/pretraining",
 )
 TEXT = ("electra/data/text.py", "electra/seeds.py")
-LABELS = tuple(f"electra/finetuning/{name}.py" for name in ("labels", "spans", "tasks"))
+LABELS = tuple(f"electra/finetuning/{name}.py" for name in ("labels", "tasks"))
 
 
 def _stages(*names: str) -> tuple[str, ...]:

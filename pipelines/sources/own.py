@@ -15,8 +15,7 @@ from typing import Any
 from electra.data.text import Rejected
 from electra.errors import BadInput, shown
 from electra.files import encodes
-from electra.finetuning import spans
-from electra.finetuning.labels import read_label
+from electra.finetuning.labels import check_tags, read_label
 from electra.finetuning.tasks import Task
 from pipelines.sources import OwnTask
 from pipelines.sources.local import EXCERPT, JSON_SUFFIXES, Lines, decoded_lines, open_parquet
@@ -85,11 +84,11 @@ def _tagged(
 ) -> Row | Rejected:
     row: Row = {"id": identity, "words": _listed(record[own.a]), "tags": _listed(record.get(own.label))}
     try:
-        spans.check_row(row, task, where, labelled=labelled)
+        check_tags(row, task, where, labelled=labelled)
     except BadInput as error:
         return Rejected(where, f"{error.found}; expected {error.expected}")
     with contextlib.suppress(BadInput):
-        spans.check_row(row, task, where, labelled=True)
+        check_tags(row, task, where, labelled=True)
         return row
     return {**row, "tags": None}
 

@@ -166,7 +166,7 @@ def do_all(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
         progress.update(0)
         note()
         work = [(arm, tasks, params) for arm in ordered]
-        preload = ("electra.finetuning.runs.preload",)
+        preload = ("electra.finetuning.runs.plan",)
         for index, outcome in run_units(try_one, work, slots(worker_count()), preload=preload):
             outcomes[ordered[index].key] = outcome
             note()

@@ -22,8 +22,7 @@ from electra.config import digest, plain
 from electra.devices import default_device, use_own_gpu
 from electra.errors import BadConfig, NonFinite, UserError
 from electra.files import read_object, remove
-from electra.finetuning.runs.plan import Plan
-from electra.finetuning.runs.pool import run_all
+from electra.finetuning.runs.plan import Plan, run_all
 from electra.finetuning.tasks import FinetuneConfig
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import encoder_tensors, verify_folder, write_folder

@@ -18,11 +18,9 @@ from electra.devices import refuse_unusable_driver
 from electra.files import atomic_folder, link_or_copy, lock_folder, read_jsonl, write_atomic, write_json, write_jsonl
 from electra.finetuning import predictions
 from electra.finetuning.reading import kind_of
-from electra.finetuning.runs import leaderboard, summary
-from electra.finetuning.runs.job import MODEL, Job, splits_of
-from electra.finetuning.runs.plan import Plan
-from electra.finetuning.runs.pool import run_all
-from electra.finetuning.runs.solve import Record
+from electra.finetuning.runs import summary
+from electra.finetuning.runs.job import MODEL, Job, Record, splits_of
+from electra.finetuning.runs.plan import Plan, run_all
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task
 from electra.storage.manifest import write_manifest
 from electra.storage.run_dir import RUNS
@@ -119,14 +117,14 @@ def hand_in(jobs: Sequence[Job], folder: Path, together: Sequence[str]) -> dict[
             lines = {f"{arm}-seed{job.seed}": read_jsonl(job.folder / f"{split}.jsonl") for job in runs}
             if task.name in together and len(runs) > 1 and not task.tagging:
                 name = f"{arm}-ensemble"
-                lines[name] = leaderboard.ensemble(task, list(lines.values()))
+                lines[name] = predictions.ensemble(task, list(lines.values()))
                 write_jsonl(folder / task.name / f"{name}{SUFFIXES[f'{split}.jsonl']}", lines[name])
                 if split == scored[0]:
                     figures = predictions.score_lines(task, lines[name])
                     scores.setdefault(task.name, {})[arm] = {"seeds": [job.seed for job in runs], **figures}
-            if (file := leaderboard.FILES.get((task.name, split))) is not None:
+            if (file := predictions.FILES.get((task.name, split))) is not None:
                 for run_name, rows in lines.items():
-                    write_atomic(folder / "leaderboard" / run_name / file, leaderboard.tsv(task, rows))
+                    write_atomic(folder / "leaderboard" / run_name / file, predictions.tsv(task, rows))
     return scores
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from electra.files import atomic_folder, lock_folder, read_jsonl, write_json
 from electra.finetuning.runs import summary
-from electra.finetuning.runs.job import Job
+from electra.finetuning.runs.job import Job, answer_together
 from electra.finetuning.runs.plan import Plan
-from electra.finetuning.runs.solve import answer_together
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params

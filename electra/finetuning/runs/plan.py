@@ -9,13 +9,15 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
+from electra.devices import use_own_gpu
 from electra.errors import BadConfig, BadInput, CorruptFile
-from electra.files import atomic_folder, read_json, readable, remove, write_json, write_jsonl
+from electra.files import atomic_folder, read_json, readable, write_json, write_jsonl
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
 from electra.finetuning.reading import kind_of
-from electra.finetuning.runs.job import MODEL, Job, splits_of
-from electra.finetuning.runs.solve import Record, Solved, solve
+from electra.finetuning.runs.job import MODEL, Job, Record, solve, splits_of
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task, find
 from electra.nn.huggingface import read_config, verify_folder
 from electra.storage import manifest
@@ -23,7 +25,9 @@ from electra.storage.fingerprint import Code
 from electra.storage.manifest import sha256_once, write_manifest
 from electra.storage.run_dir import archive
 from electra.storage.tensors import write_tensors
+from electra.workers import run_units
 
+Records = dict[Path, Record]  # by the folder that a job leaves, which no two jobs share
 _SCORE = "score.json"
 _WRITERS: dict[str, Callable[[Path, Any], None]] = {
     ".json": write_json,
@@ -56,7 +60,7 @@ class Plan:
         config, seeds = self.config, self.config.seeds
         encoder, vocab_size = read_config(self.model)
         task, keep = find(self.rows, self.task), self.keep or config.keep
-        kind_of(task).check_config(task, config, encoder, keep)
+        kind_of(task).check_config(config, encoder, keep)
         splits, files = self._splits(task), verify_folder(self.model)
         if (pieces := reading.tokenizer(self.model, files.get("tokenizer.json", "")).vocab_size) != vocab_size:
             found = f"holds a tokenizer of {pieces:,} pieces"
@@ -128,13 +132,7 @@ def run(job: Job) -> Record:
     if record := finished(job):
         return record
     check_inputs(job)
-    return _leave(job, solve(job))
-
-
-def _leave(job: Job, solved: Solved) -> Record:
-    """Write a job's folder, whole."""
-    for stale in job.folder.parent.glob(f".{job.folder.name}.tmp-*"):  # of a process that was killed while it wrote
-        remove(stale)
+    solved = solve(job)
     if manifest.finished(job.folder, job.fingerprint):  # by other code
         archive(job.folder)
     record = {"task": job.task.name, "arm": job.arm, "seed": job.seed, **solved.record}
@@ -147,3 +145,42 @@ def _leave(job: Job, solved: Solved) -> Record:
             write_model(folder / MODEL, solved.network, job.task, job.config, job.model, name=job.name)
         write_manifest(folder, entry=job.name, fingerprint=job.fingerprint, made_by=job.made_by, code=job.code)
     return record
+
+
+def run_all(
+    jobs: Sequence[Job], workers: int, on_done: Callable[[Job, Record], None] = lambda job, record: None
+) -> list[Record]:
+    """Run all jobs, at most `workers` at once; their records in the order of `jobs`. Jobs already done are only read.
+
+    `on_done` hears of each in the order in which they end. A job's UserError is raised here and ends the others; what
+    they had finished stays. Jobs that start from another's model wait until all others are done.
+    """
+    records: Records = {}
+
+    def note(job: Job, record: Record) -> None:
+        records[job.folder] = record
+        on_done(job, record)
+
+    for wave in ([job for job in jobs if job.start is None], [job for job in jobs if job.start is not None]):
+        waiting: list[Job] = []
+        for job in sorted(wave, key=lambda job: (-job.cost, job.name)):
+            if (record := finished(job)) is not None:
+                note(job, record)
+            else:
+                waiting.append(job)
+        limit = "recipes.paper.workers in params.yaml"
+        done = run_units(alone, waiting, workers, preload=(__name__,), limit=limit)
+        for index, record in done:
+            note(waiting[index], record)
+    return [records[job.folder] for job in jobs]
+
+
+def alone(job: Job) -> Record:
+    """Run a job on one thread, so that its bytes do not depend on the machine's number of cores, and on one GPU."""
+    use_own_gpu()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return run(job)
+    finally:
+        torch.set_num_threads(threads)

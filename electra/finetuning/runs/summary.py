@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from electra.finetuning.runs.solve import Record
+from electra.finetuning.runs.job import Record
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, Task
 
 Summary = dict[str, Any]

@@ -13,13 +13,12 @@ from electra.card import Use
 from electra.config import build, plain
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput, shown
-from electra.finetuning.checkpoint_head import DO, Exported, Stored
 from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.predictions import finite
 from electra.finetuning.squad import answers as spans
 from electra.finetuning.squad import official, windows
 from electra.finetuning.squad.head import SpanFinder
-from electra.finetuning.task_kind import Encoded, Row, RowSequence, SplitResult, TaskKind, require_texts
+from electra.finetuning.task_kind import DO, Exported, Row, RowSequence, SplitResult, Stored, TaskKind, require_texts
 from electra.finetuning.tasks import SQUAD_2, FinetuneConfig, SquadConfig, SquadTask, Task
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import SPANS, TASK
@@ -45,39 +44,43 @@ class QuestionAnswering(TaskKind):
     example = "windows"
     label = "answers"
 
-    def columns(self, task: Task, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    def __init__(self, task: Task) -> None:
+        assert isinstance(task, SquadTask)
+        super().__init__(task)
+        self.version = task.version
+
+    def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         return (("question", "context"),)
 
-    def row(self, values: Mapping[str, Any], task: Task, where: str) -> Row:
+    def row(self, values: Mapping[str, Any], where: str) -> Row:
         question, context = require_texts(values, where)
         return {"question": question, "context": context, "answers": [], "impossible": True}
 
     def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
         return [row["question"], row["context"]], row["answers"][0]["text"] if row["answers"] else "no answer"
 
-    check_row = staticmethod(windows.check_row)
+    def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
+        windows.check_row(row, where)
 
-    def encode(self, rows: list[Row], task: Task, tokenizer: Tokenizer, config: FinetuneConfig) -> windows.Reading:
+    def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> windows.Reading:
         assert isinstance(config, SquadConfig)
         stride, question_length = config.stride, config.question_length
         return windows.encode(rows, tokenizer, length=config.length, stride=stride, question_length=question_length)
 
-    def network(self, encoder: Encoder, task: Task, config: FinetuneConfig) -> Network:
+    def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
         assert isinstance(config, SquadConfig)
         return SpanFinder(encoder, config)
 
     def judge(
-        self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig, *, labelled: bool
+        self, outputs: OutputArrays, encoded: windows.Reading, config: SquadConfig, *, labelled: bool
     ) -> SplitResult:
-        assert isinstance(config, SquadConfig) and isinstance(encoded, windows.Reading)
         complete = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
         clean = {name: finite(values) for name, values in outputs.items()}
         candidates = spans.candidates(encoded, clean, config)
-        judged = judge(candidates, encoded, task, config)
+        judged = judge(candidates, encoded, self.version, config)
         return dataclasses.replace(judged, finite=complete, ensemble={"-candidates.safetensors": candidates.tensors()})
 
-    def answers(self, outputs: OutputArrays, encoded: Encoded, task: Task, config: FinetuneConfig) -> Iterator[Row]:
-        assert isinstance(config, SquadConfig) and isinstance(encoded, windows.Reading)
+    def answers(self, outputs: OutputArrays, encoded: windows.Reading, config: SquadConfig) -> Iterator[Row]:
         outputs = {name: finite(values) for name, values in outputs.items()}
         candidates = spans.candidates(encoded, outputs, config)
         answered = spans.choose(encoded, candidates, config)
@@ -99,16 +102,15 @@ class QuestionAnswering(TaskKind):
                 "n_best": n_best[key],
             }
 
-    def score(self, rows: RowSequence, answers: Mapping[str, Any], task: Task, where: Path) -> dict[str, float]:
+    def score(self, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
         """Exact match and F1 as the official scripts give them; answers are as handed in, empty where there is none."""
-        assert isinstance(task, SquadTask)
         for key, text in answers.items():
             if not isinstance(text, str):
                 raise BadInput(where, f"answers {shown(text)} to {key}", "text")
-        figures = official.evaluate(rows, answers, dict.fromkeys(answers, 0.0), task.version, 0.0)
+        figures = official.evaluate(rows, answers, dict.fromkeys(answers, 0.0), self.version, 0.0)
         return {name: value for name, value in figures.items() if not name.startswith("best_")}
 
-    def export(self, network: Any, task: Task, config: FinetuneConfig) -> Exported:
+    def export(self, network: Any, config: FinetuneConfig) -> Exported:
         task_json = {"squad": {key: value for key, value in plain(config).items() if key in _KEPT}}
         beside: dict[str, Tensors] = {SPANS: _head(network).state_dict()}
         if network.conditional or not network.encoder.config.stock_heads:
@@ -117,7 +119,7 @@ class QuestionAnswering(TaskKind):
         pair = {f"qa_outputs.{kind}": torch.cat([part[kind] for part in parts]) for kind in ("weight", "bias")}
         return Exported(self.architecture, task_json, tensors=pair, beside=beside)
 
-    def restore(self, stored: Stored, task: Task) -> tuple[Network, FinetuneConfig]:
+    def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
         """From the file of the head's own, or from transformers' two rows, which are the independent head."""
         usual = {"head": "independent", "answerability": False, "length": stored.length}
         config = build(SquadConfig, stored.task_json.get("squad") or usual, f"{stored.folder / TASK}: squad")
@@ -131,21 +133,23 @@ class QuestionAnswering(TaskKind):
         fill(head, stored.beside(SPANS) if beside else both, stored.folder / SPANS, DO)
         return network, config
 
-    def task_of(self, stored: Stored) -> Task:
+    @staticmethod
+    def task_of(stored: Stored) -> Task:
         return SQUAD_2
 
-    def use(self, task: Task) -> Use:
+    def use(self) -> Use:
         return "question"
 
 
-def judge(candidates: spans.Candidates, encoded: windows.Reading, task: Task, config: SquadConfig) -> SplitResult:
+def judge(
+    candidates: spans.Candidates, encoded: windows.Reading, version: official.Version, config: SquadConfig
+) -> SplitResult:
     """Every official figure and file of the candidates."""
-    assert isinstance(task, SquadTask)
     chosen = spans.choose(encoded, candidates, config)
-    given = chosen.given(config.null_threshold if task.version == "2.0" else None)
+    given = chosen.given(config.null_threshold if version == "2.0" else None)
     n_best = {key: [list(pair) for pair in best] for key, best in chosen.n_best.items()}
     files = {".json": given, "-null-odds.json": chosen.null, "-nbest.json": n_best}
-    scores = official.evaluate(encoded.rows, chosen.spans, chosen.null, task.version, config.null_threshold)
+    scores = official.evaluate(encoded.rows, chosen.spans, chosen.null, version, config.null_threshold)
     first, *others = given.values()
     alike = bool(others) and all(text == first for text in others)
     return SplitResult(files, scores, f"{first!r} was the answer to every question" if alike else None)

@@ -19,7 +19,6 @@ from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.finetuning.batches import stack
 from electra.finetuning.task_kind import Encoded, Row
-from electra.finetuning.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Reading(Encoded):
         return Reading(self.rows[:count], self.examples.first(len(windows)), windows, self.places[:count])
 
 
-def check_row(row: Row, task: Task, where: str, *, labelled: bool) -> None:
+def check_row(row: Row, where: str) -> None:
     """Raise BadInput for a row without text, or with an answer that does not stand where it says."""
     if not all(isinstance(row.get(key), str) for key in ("question", "context")):
         raise BadInput(where, f"is {row!r:.80}", 'an object with text under "id", "question" and "context"')

@@ -95,7 +95,7 @@ class ModelRegistry:
         form = form_of(self.load(tuned.folder))
         fields, task = form.names[0], form.task
         labels = {each: named(task.name, each) for each in task.labels}
-        use = kind_of(task).use(task)
+        use = kind_of(task).use()
         kind = use if use in {"question", "words"} else "classes" if task.labels else "number"
         return {"kind": kind, "fields": fields, "labels": labels, "examples": list(_examples(tuned, form))}
 

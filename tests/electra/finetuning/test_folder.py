@@ -16,13 +16,12 @@ from electra.finetuning import folder as folders
 from electra.finetuning.classification import encode
 from electra.finetuning.folder import load_model, write_model
 from electra.finetuning.heads import Classifier
-from electra.finetuning.reading import TAGGING
+from electra.finetuning.labels import iob2
 from electra.finetuning.runs.job import MODEL
 from electra.finetuning.runs.plan import Plan, run
-from electra.finetuning.spans import iob2
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
-from electra.finetuning.tagging import Tagger
+from electra.finetuning.tagging import Tagger, Tagging
 from electra.finetuning.tasks import FACTS, GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
 from electra.finetuning.training import read_outputs
 from electra.nn.factory import add_fresh_layers
@@ -111,7 +110,7 @@ def test_tags_also_with_the_segments_that_stock_models_are_fed(model, tokenizer,
     rows = tagged_rows(6, 1)
     torch.manual_seed(1)
     network = Tagger(load_encoder(model, dropout=0.0), len(CHUNKS.classes), 40)
-    examples = TAGGING.encode(rows, CHUNKS, tokenizer, CONFIG).examples
+    examples = Tagging(CHUNKS).encode(rows, tokenizer, CONFIG).examples
     write_model(tmp_path / "m", network, CHUNKS, CONFIG, model)
     theirs = peer(transformers.ElectraForTokenClassification, tmp_path / "m")
     ids, segments, lengths = padded(examples.batch(np.arange(6)))

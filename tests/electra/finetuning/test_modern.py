@@ -13,11 +13,10 @@ from electra.finetuning.batches import stack as examples_of
 from electra.finetuning.classification import encode
 from electra.finetuning.folder import is_finetuned, load_model, write_model
 from electra.finetuning.heads import Classifier
-from electra.finetuning.reading import TAGGING
 from electra.finetuning.runs.plan import Plan, run
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
-from electra.finetuning.tagging import Tagger
+from electra.finetuning.tagging import Tagger, Tagging
 from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig
 from electra.finetuning.training import optimizer_for, read_outputs
 from electra.finetuning.unpadded import hidden
@@ -62,7 +61,7 @@ def kinds(model, tokenizer):
 
 
 def encode_tags(tokenizer):
-    return TAGGING.encode(tagged_rows(6, 1), CHUNKS, tokenizer, FinetuneConfig(length=40)).examples
+    return Tagging(CHUNKS).encode(tagged_rows(6, 1), tokenizer, FinetuneConfig(length=40)).examples
 
 
 def test_each_kind_of_model_is_a_folder_that_gives_its_outputs_again(modern_model, tokenizer, tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from electra.errors import BadInput
-from electra.finetuning.spans import bioes, check_row, entity_f1, iob2, spans, tag_scores
+from electra.finetuning.labels import bioes, check_tags, entity_f1, iob2, spans, tag_scores
 from electra.finetuning.tasks import Task
 
 CHUNKS = Task(name="chunks", title="chunks", labels=("NP", "VP"), metrics=("entity_f1",), tagging=True)
@@ -55,5 +55,5 @@ def test_tags_go_to_bioes_and_back():
 )
 def test_a_bad_row_is_one_sentence(row, sentence):
     with pytest.raises(BadInput, match=sentence):
-        check_row(row, CHUNKS, "x:3", labelled=True)
-    assert check_row({"words": ["a"]}, CHUNKS, "x:3", labelled=False) is None
+        check_tags(row, CHUNKS, "x:3", labelled=True)
+    assert check_tags({"words": ["a"]}, CHUNKS, "x:3", labelled=False) is None

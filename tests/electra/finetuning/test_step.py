@@ -10,11 +10,10 @@ from electra.finetuning import step, training
 from electra.finetuning.batches import stack
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier
-from electra.finetuning.reading import TAGGING
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_squad
 from electra.finetuning.step import padded, with_padding_rows
-from electra.finetuning.tagging import Tagger
+from electra.finetuning.tagging import Tagger, Tagging
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
 from electra.finetuning.training import train
 from electra.nn.huggingface import load_encoder
@@ -44,7 +43,7 @@ def case(kind, model, tokenizer):
         words = [row["a"].rstrip(".").split() for row in glue_rows("cola", 50, 1)]
         tags = [["B-NP" if word == "cat" else "O" for word in each] for each in words]
         rows = [{"id": str(at), "words": words[at], "tags": tags[at]} for at in range(50)]
-        return Tagger(encoder, len(task.classes), 40), TAGGING.encode(rows, task, tokenizer, config).examples, config
+        return Tagger(encoder, len(task.classes), 40), Tagging(task).encode(rows, tokenizer, config).examples, config
     task, pooling = [*kind.split("-"), "cls"][:2]
     rows = encode(glue_rows(task, 60, 1), GLUE[task], tokenizer, 40)
     return Classifier(encoder, len(GLUE[task].labels), 0.0, pooling), rows, config

@@ -143,7 +143,7 @@ def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspa
     for name in ("build/glue", "results", "runs"):
         Path(name).rename(f"{name}-before")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["electra.finetuning.runs.preload"])
+    context.set_forkserver_preload(["electra.finetuning.runs.plan"])
     kills = 0
     for delay in (0.2, 0.35, 0.5, 0.65):
         process = context.Process(target=_stage, args=(str(workspace),))

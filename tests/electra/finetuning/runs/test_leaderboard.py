@@ -5,8 +5,8 @@ import json
 import pytest
 
 from electra.errors import BadInput
+from electra.finetuning.predictions import FILES, ensemble, tsv
 from electra.finetuning.reading import read_predictions, score
-from electra.finetuning.runs.leaderboard import FILES, ensemble, tsv
 from electra.finetuning.tasks import GLUE, SQUAD_2
 
 

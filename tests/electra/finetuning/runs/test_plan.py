@@ -13,11 +13,11 @@ import torch
 from electra.domains import Interval
 from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import read_json, read_jsonl, write_json
+from electra.finetuning.runs import job as job_module
 from electra.finetuning.runs import plan as jobs_module
-from electra.finetuning.runs import solve, summary
+from electra.finetuning.runs import summary
 from electra.finetuning.runs.job import MODEL
-from electra.finetuning.runs.plan import Plan, finished, run
-from electra.finetuning.runs.pool import run_all
+from electra.finetuning.runs.plan import Plan, finished, run, run_all
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
 from electra.nn.huggingface import load_encoder
 from electra.storage.manifest import MANIFEST
@@ -66,12 +66,14 @@ def test_fresh_layers_go_on_top_of_both_arms_encoders_and_of_what_a_started_task
     started = dataclasses.replace(config, start="mnli")
     after = Plan("rte", started, rows=task_rows / "rte", model=model, state=tmp_path, before=before).jobs()
     for job in (*before, *after):
-        encoder = solve._encoder(job)
+        encoder = job_module._encoder(job)
         assert len(encoder.layers) == encoder.config.layers == 3
         run(job)
     kept = load_encoder(before[0].folder / MODEL)
-    assert all(torch.equal(a, b) for a, b in zip(kept.parameters(), solve._encoder(after[0]).parameters(), strict=True))
-    pretrained, scratch = (solve._encoder(job) for job in before)
+    assert all(
+        torch.equal(a, b) for a, b in zip(kept.parameters(), job_module._encoder(after[0]).parameters(), strict=True)
+    )
+    pretrained, scratch = (job_module._encoder(job) for job in before)
     bare = load_encoder(model, dropout=CONFIG.dropout)
     assert all(
         torch.equal(a, b) for a, b in zip(bare.layers.parameters(), pretrained.layers[:2].parameters(), strict=True)
@@ -198,7 +200,7 @@ def test_a_workers_user_error_reaches_the_caller(task_rows, model, tmp_path):
 
 def test_what_a_killed_writer_left_is_cleared_away(task_rows, model, tmp_path):
     (job, *_) = Plan("sst2", CONFIG, rows=task_rows / "sst2", model=model, state=tmp_path).jobs()
-    left = job.folder.with_name(f".{job.folder.name}.tmp-12345")
+    left = job.folder.with_name(f".{job.folder.name}.tmp-999999999")
     left.mkdir(parents=True)
     (left / "dev.jsonl").write_text("half a li")
     run(job)
@@ -213,10 +215,10 @@ def test_rows_beyond_what_pre_training_has_seen_are_counted(task_rows, model, tm
         write_json(longer / "config.json", settings | {"trained_positions": seen})
         jobs = Plan("cola", CONFIG, rows=task_rows / "cola", model=longer, state=tmp_path).jobs()
         splits = [SimpleNamespace(length_N=np.array(lengths)) for lengths in ([8, 9, 10], [32, 4])]
-        found = [solve.beyond_pretraining(job, *splits) for job in jobs]
+        found = [job_module.beyond_pretraining(job, *splits) for job in jobs]
         assert found == [{"beyond_pretraining": expected} if expected else {}, {}]  # nothing is said of the scratch arm
     job, *_ = Plan("cola", CONFIG, rows=task_rows / "cola", model=model, state=tmp_path).jobs()
-    assert solve.beyond_pretraining(job, *splits) == {}
+    assert job_module.beyond_pretraining(job, *splits) == {}
 
 
 @pytest.mark.parametrize(("task", "config"), [("cola", CONFIG), ("squad2", SQUAD)])
