@@ -109,12 +109,6 @@ def test_no_token_is_invented_and_every_loss_is_counted(tokenizer: Tokenizer, co
     assert counts["rows"] == len(ids) == len(bounds)
     if config.overflow == "carry" or config.rule == "packed":
         assert counts["tokens_discarded"] == 0
-
-
-@pytest.mark.parametrize("config", SETTINGS, ids=lambda config: f"{config.rule}-{config.overflow}-{config.late_lines}")
-def test_special_tokens_and_bounds(tokenizer: Tokenizer, config: PackingConfig) -> None:
-    length = 48
-    ids, bounds, _ = pack(tokenizer, documents(3, count=120), length, config)
     for row, (start_b, total) in zip(ids.tolist(), bounds.tolist(), strict=True):
         real, padding = row[:total], row[total:]
         assert 3 <= total <= length and 0 < start_b <= total

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from electra.finetuning import step, training
-from electra.finetuning.batches import stack
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier
 from electra.finetuning.squad.head import SpanFinder
@@ -97,41 +96,6 @@ def test_a_step_stays_on_its_device(kind, model, tokenizer):
     loss_B.sum().backward()
     assert loss_B.shape == (len(chosen),) and loss_B.device.type == "meta"
     assert all(p.grad is not None and p.grad.device.type == "meta" for p in network.parameters())
-
-
-def test_padding_fills_up_to_the_grain_with_few_shapes(monkeypatch):
-    """Rows of a lognormal length like the tasks': a batch has its rows, then padding, and some ten shapes."""
-    monkeypatch.setattr(step, "GRAIN", 256)
-    monkeypatch.setattr(step, "COLUMNS", 32)
-    numbers = np.random.default_rng(1)
-    length_N = np.clip(numbers.lognormal(3.4, 0.45, 4000).astype(np.int64), 4, 128)
-    examples = stack([[0] * length for length in length_N], [1] * 4000, {"label": np.zeros(4000)}, [""] * 4000)
-    filled = with_padding_rows(examples)
-    shapes, real, computed = set(), 0, 0
-    for _ in range(100):
-        rows = numbers.permutation(4000)[:32]
-        chosen, longest = padded(rows, length_N)
-        assert (chosen[:32] == rows).all() and (chosen[32:] >= 4000).all()
-        tokens = filled.length_N[chosen].sum()
-        assert tokens % 256 == 0 and filled.length_N[chosen].max() <= longest and longest % 32 == 0
-        shapes.add((len(chosen), tokens, longest))
-        real, computed = real + length_N[rows].sum(), computed + tokens
-    assert len(shapes) <= 16 and 1.0 < computed / real < 1.15
-    assert len(filled) == 4000 + length_N.max() and len(filled.targets["label"]) == len(filled)
-
-
-def test_batches_of_one_shape_lie_at_one_place(tokenizer):
-    rows = encode(glue_rows("mnli", 200, 1), GLUE["mnli"], tokenizer, 40)
-    length = int(np.median(rows.length_N))
-    first, second = np.flatnonzero(rows.length_N == length)[:4].reshape(2, 2)
-    places = {}
-    one = rows.batch(first, longest=48, places=places)
-    assert one.longest == 48 and one.real_BT.shape == (2, 48) and one.real_BT.sum() == len(one.ids_P)
-    before = one.ids_P.clone()
-    other = rows.batch(second, longest=48, places=places)
-    assert len(places) == 1 and one.ids_P.data_ptr() == other.ids_P.data_ptr()
-    assert torch.equal(one.ids_P, rows.batch(second).ids_P) and not torch.equal(one.ids_P, before)
-    assert one.ends.tolist() == [0, length, 2 * length] and one.ends.dtype == torch.int32
 
 
 def test_training_ends_when_the_loss_is_not_finite(model, tokenizer, monkeypatch):

@@ -30,16 +30,6 @@ def classifier(model, classes=2) -> Classifier:
     return Classifier(load_encoder(model, dropout=0.0), classes, 0.0)
 
 
-def test_the_head_is_plain_linear_glorot_and_zero(model):
-    network = classifier(model, 3)
-    assert network.head.weight.shape == (3, 32) and network.head.bias.abs().max() == 0
-    assert network.head.weight.abs().max() <= (6 / 35) ** 0.5
-    assert [name for name, _ in network.named_parameters() if not name.startswith("encoder.")] == [
-        "head.weight",
-        "head.bias",
-    ]
-
-
 def test_a_narrow_vocabulary_trains_to_the_same_outputs(model, examples):
     whole, narrowed = classifier(model), classifier(model)
     (fewer,), widen = narrow(narrowed.encoder, [examples])
@@ -102,14 +92,6 @@ def test_training_equals_the_published_rules_written_out(model, examples, expone
                 p -= rate * share * (m / (v.sqrt() + 1e-6) + decay * p)
     for (name, one), (_, two) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
         assert torch.allclose(one, two, atol=2e-5), name
-
-
-def test_the_very_first_update_has_rate_zero_with_warm_up(model, examples):
-    network = classifier(model)
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-    config = dataclasses.replace(CONFIG, epochs=0.25, warmup=1.0)  # one step, all of it warm-up
-    train(network, examples, config, seed=1, stream="t")
-    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
 
 
 def test_training_learns_what_can_be_learnt(model, examples):

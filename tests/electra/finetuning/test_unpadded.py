@@ -12,7 +12,6 @@ from electra.finetuning.heads import pooled, pooled_size
 from electra.finetuning.tasks import GLUE
 from electra.finetuning.unpadded import compared_hidden, first_hidden, hidden, pooled_hidden
 from electra.nn import varlen
-from electra.nn.config import ModernConfig
 from electra.nn.factory import fresh_encoder
 from electra.nn.huggingface import load_encoder
 from tests.electra.nn.test_varlen import by_rows
@@ -88,36 +87,22 @@ def test_rows_of_their_own_see_what_the_grid_lets_them_see(encoder, examples, ro
         assert torch.allclose(own, grid, atol=1e-4)
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "pair"])
-def test_all_layers_end_to_end_are_the_embeddings_and_what_each_layer_gives(model, examples, pooling):
-    encoder = load_encoder(model, dropout=0.0)
-    batch = examples.batch(np.arange(5))
-    states = [hidden(encoder, batch, "all")[:, at : at + 32] for at in (0, 32, 64)]
-    given = []
+def test_all_layers_end_to_end_are_the_embeddings_and_what_each_layer_gives(encoder, examples):
+    """The last state is the encoder's: a modern one's is normed, and no other."""
+    batch, given = examples.batch(np.arange(5)), []
+    states = hidden(encoder, batch, "all").split(32, 1)
     hooks = [layer.register_forward_hook(lambda layer, args, out: given.append(out)) for layer in encoder.layers]
     hooks.append(encoder.project.register_forward_hook(lambda part, args, out: given.append(out)))
-    encoder(*padded(batch))
+    whole = encoder(*padded(batch))
     for hook in hooks:
         hook.remove()
-    for ours, theirs in zip(states, given, strict=True):
+    for ours, theirs in zip(states, [*given[:-1], whole], strict=True):
         assert torch.allclose(ours, theirs.flatten(0, 1)[batch.cell_P], atol=1e-5)
-    assert torch.equal(states[-1], hidden(encoder, batch))
-    found = pooled(encoder, batch, pooling, "all")
-    assert found.shape[1] == pooled_size(encoder, pooling, "all") == 3 * pooled_size(encoder, pooling)
-    assert torch.allclose(torch.cat(found.split(32, 1)[2::3], 1), pooled(encoder, batch, pooling), atol=1e-5)
-
-
-def test_of_a_modern_encoders_layers_the_last_alone_is_normed(examples):
-    config = ModernConfig(kind="modern", layers=2, hidden=32, heads=2, ffn=48, embedding=32)
-    encoder, batch, stream = fresh_encoder(config, 500, 1).eval(), examples.batch(np.arange(5)), []
-    hooks = [layer.register_forward_hook(lambda layer, args, out: stream.append(out)) for layer in encoder.layers]
-    ids, segments, lengths = padded(batch)
-    whole = encoder(ids, segments, lengths)
-    for hook in hooks:
-        hook.remove()
-    states = [encoder.embeddings(ids, segments), stream[0], whole]
-    for ours, theirs in zip(hidden(encoder, batch, "all").split(32, 1), states, strict=True):
-        assert torch.allclose(ours, theirs.flatten(0, 1)[batch.cell_P], atol=1e-5)
+    for pooling in ("cls", "mean", "pair"):
+        found = pooled(encoder, batch, pooling, "all")
+        assert found.shape[1] == pooled_size(encoder, pooling, "all") == len(states) * pooled_size(encoder, pooling)
+        last = torch.cat(found.split(32, 1)[len(states) - 1 :: len(states)], 1)
+        assert torch.allclose(last, pooled(encoder, batch, pooling), atol=1e-5)
 
 
 def test_attention_dropout_has_the_gradient_of_what_it_did(model, examples):

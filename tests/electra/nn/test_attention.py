@@ -7,7 +7,7 @@ import torch
 
 from electra.nn import attention
 from electra.nn.attention import attend
-from electra.nn.dropout import drop_mask, dropout, keep_mask
+from electra.nn.dropout import dropout, keep_mask
 
 ROWS, LENGTH, HEADS, SIZE, RATE = 3, 8, 2, 4, 0.25
 
@@ -54,14 +54,6 @@ def test_attend_in_bfloat16_is_near_the_exact_one():
         found.append((context.detach().float(), leaf.grad.float()))
     for exact, rounded in zip(*found, strict=True):
         assert (exact - rounded).abs().max() < 0.03 * exact.abs().max()
-
-
-def test_keep_and_drop_masks_are_each_others_opposite():
-    like = torch.empty(5, 7, dtype=torch.bfloat16)
-    torch.manual_seed(0)
-    keep = keep_mask(like, 0.3)
-    torch.manual_seed(0)
-    assert torch.equal(keep + drop_mask(like, 0.3), torch.ones_like(like)) and keep.dtype == like.dtype
 
 
 @pytest.mark.parametrize("kinds", [(torch.float32, torch.float32), (torch.float32, torch.bfloat16)])

@@ -6,14 +6,12 @@ import pytest
 import torch
 import transformers
 
-from electra.config import build
 from electra.errors import BadConfig, BadInput
 from electra.nn.config import ModernConfig
-from electra.nn.encoder import View, initialise
+from electra.nn.encoder import initialise
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import load_encoder, load_networks, network_tensors
-from electra.nn.modern import apply_rotary
 from electra.pretraining.model import Pretraining
 from electra.pretraining.networks import Discriminator
 from electra.storage.tensors import read_tensors, write_tensors
@@ -34,32 +32,6 @@ def test_the_residual_stream_is_fp32_in_bf16_too(embedding):
         states = encoder(ids, ids)
     assert [*seen, states.dtype] == [torch.float32] * 4
     assert encoder.to(torch.float64)(ids, ids).dtype == torch.float64
-
-
-def test_attention_is_local_where_it_should_be():
-    """What lies beyond the window of a local layer bears on nothing; a global layer sees it."""
-    ids, far = torch.randint(5, PIECES, (1, LENGTH)), torch.tensor([[30]])
-    changed = ids.scatter(1, far, ids.gather(1, far) - 4)
-    settings = ModernConfig(kind="modern", layers=2, hidden=64, heads=2, ffn=96, embedding=64, window=8)
-    for every, seen in ((3, True), (1, True)):
-        encoder = make_encoder(build(ModernConfig, {**vars(settings), "global_every": every}, ""), PIECES).eval()
-        assert bool((encoder(ids, ids)[0, 0] != encoder(changed, ids)[0, 0]).any()) is seen
-    encoder.layers[0].sees_all = encoder.layers[1].sees_all = False
-    before, after = encoder(ids, ids), encoder(changed, ids)
-    reach = (before != after).any(-1)[0].nonzero().flatten().tolist()
-    assert reach == list(range(30 - 8, LENGTH if LENGTH < 39 else 39))  # 4 to each side, twice
-
-
-def test_scores_of_turned_vectors_depend_on_their_distance_alone():
-    torch.manual_seed(0)
-    query, key = torch.randn(1, 1, 1, 1, 8).expand(1, 12, 1, 1, 8), torch.randn(1, 1, 1, 1, 8).expand(1, 12, 1, 1, 8)
-    angle = torch.arange(12)[:, None] / 100.0 ** (torch.arange(0, 8, 2) / 8)
-    turned = [apply_rotary(each, View(None, angle.cos(), angle.sin()))[0, :, 0, 0] for each in (query, key)]
-    scores = turned[0] @ turned[1].T
-    for distance in range(-11, 12):
-        line = scores.diagonal(distance)
-        assert torch.allclose(line, line[:1], atol=1e-5)
-    assert not torch.allclose(scores.diagonal(1)[:1], scores.diagonal(2)[:1], atol=1e-3)
 
 
 def test_first_weights_are_spread_as_in_transformers():

@@ -53,6 +53,13 @@ def exported(tmp_path):
     return model, tmp_path
 
 
+@pytest.fixture
+def elsewhere(exported):
+    """The folder of an encoder that no manifest watches over."""
+    (exported[1] / "encoder/MANIFEST.json").unlink()
+    return exported[1] / "encoder"
+
+
 CLASSES = {
     "bert": (transformers.ElectraModel, transformers.ElectraForPreTraining, transformers.ElectraForMaskedLM),
     "modern": (
@@ -156,62 +163,43 @@ def test_every_sum_has_a_difference_that_gives_it_again():
     assert not torch.equal(base + (total - base), total)  # the plain difference is not enough
 
 
-def test_what_does_not_fit_is_one_sentence(exported, tmp_path):
-    _, folder = exported
-    (folder / "encoder/MANIFEST.json").unlink()  # a folder from elsewhere
-    values = json.loads((folder / "encoder/config.json").read_text())
-
-    def rewrite(**changes):
-        (folder / "encoder/config.json").write_text(json.dumps(values | changes))
-
-    rewrite(hidden_size=64)
-    with pytest.raises(BadInput, match="has shape"):
-        load_encoder(folder / "encoder")
-    rewrite(num_hidden_layers=5)
-    with pytest.raises(BadInput, match=r"has no tensor encoder\.layer\.2"):
-        load_encoder(folder / "encoder")
-    rewrite(vocab_size=99)
-    with pytest.raises(BadInput, match="has shape"):
-        load_encoder(folder / "encoder")
-    rewrite(num_hidden_layers=1)
-    with pytest.raises(BadInput, match=r"has encoder\.layer\.1.* and 13 more; expected the 23 tensors"):
-        load_encoder(folder / "encoder")
-    for changes, told in (
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"hidden_size": 64}, "has shape"),
+        ({"vocab_size": 99}, "has shape"),
+        ({"num_hidden_layers": 5}, r"has no tensor encoder\.layer\.2"),
+        ({"num_hidden_layers": 1}, r"has encoder\.layer\.1.* and 13 more; expected the 23 tensors"),
         ({"model_type": "bert"}, "'bert'; expected electra"),
         ({"num_hidden_layers": "two"}, "num_hidden_layers: is 'two'; expected a whole number"),
         ({"num_attention_heads": 3}, "num_attention_heads: is 3; expected a divisor"),
         ({"vocab_size": None}, "vocab_size: is None; expected a number above 0"),
-    ):
-        rewrite(**changes)
-        with pytest.raises(BadInput, match=told):
-            load_encoder(folder / "encoder")
-    (folder / "encoder/config.json").write_text("[]")
-    with pytest.raises(CorruptFile, match="is a list; expected keys and values"):
-        load_encoder(folder / "encoder")
-    rewrite()
-    (folder / "encoder/model.safetensors").write_bytes(b"1234")
-    with pytest.raises(CorruptFile):
-        load_encoder(folder / "encoder")
-    (folder / "encoder/model.safetensors").unlink()
-    (folder / "encoder/pytorch_model.bin").write_bytes(b"")
-    with pytest.raises(BadInput, match="pickle"):
-        load_encoder(folder / "encoder")
+    ],
+)
+def test_a_config_that_does_not_fit_its_weights_is_one_sentence(elsewhere, changes, told):
+    path = elsewhere / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(BadInput, match=told):
+        load_encoder(elsewhere)
 
 
-def test_tensors_of_another_kind_or_number_are_one_sentence(exported):
-    _, folder = exported
-    (folder / "encoder/MANIFEST.json").unlink()
-    good = read_tensors(folder / "encoder/model.safetensors", "")
+def test_files_and_tensors_of_another_kind_are_one_sentence(elsewhere):
+    path = elsewhere / "model.safetensors"
+    good = read_tensors(path, "")
     for changed, told in (
         ({**good, "embeddings.LayerNorm.bias": torch.zeros(16, dtype=torch.int32)}, "LayerNorm.bias holds int32"),
         ({**good, "encoder.layer.9.x": torch.zeros(1)}, r"has encoder\.layer\.9\.x; expected the 39 tensors"),
         ({}, "has no tensor embeddings.word_embeddings.weight, .* and 36 more; expected the 39"),
     ):
-        write_tensors(folder / "encoder/model.safetensors", changed)
+        write_tensors(path, changed)
         with pytest.raises(BadInput, match=told):
-            load_encoder(folder / "encoder")
-    write_tensors(folder / "encoder/model.safetensors", {**good, "embeddings.position_ids": torch.arange(32)})
-    load_encoder(folder / "encoder")
+            load_encoder(elsewhere)
+    write_tensors(path, {**good, "embeddings.position_ids": torch.arange(32)})
+    load_encoder(elsewhere)
+    path.unlink()
+    (elsewhere / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(BadInput, match="pickle"):
+        load_encoder(elsewhere)
 
 
 def test_what_a_run_starts_from_must_be_what_it_says_and_was(exported):
@@ -232,20 +220,14 @@ def test_what_a_run_starts_from_must_be_what_it_says_and_was(exported):
 
 
 def test_a_folder_of_ours_is_verified_and_reads_nothing_unlisted(exported):
-    _, folder = exported
-    encoder = folder / "encoder"
+    encoder = exported[1] / "encoder"
     assert set(verify_folder(encoder, model="test", part="encoder")) == {"config.json", "model.safetensors"}
     with pytest.raises(CorruptFile, match="says model 'test'; expected 'other'"):
         verify_folder(encoder, model="other")
     (encoder / "notes.txt").write_text("harmless")
+    load_encoder(encoder)
     (encoder / "vocab.txt").write_text("[PAD]\n")
     with pytest.raises(CorruptFile, match=r"vocab\.txt: is not in MANIFEST\.json"):
-        load_encoder(encoder)
-    (encoder / "vocab.txt").unlink()
-    data = bytearray((encoder / "model.safetensors").read_bytes())
-    data[-1] ^= 1
-    (encoder / "model.safetensors").write_bytes(data)
-    with pytest.raises(CorruptFile, match=r"model\.safetensors: has sha256"):
         load_encoder(encoder)
     (encoder / "MANIFEST.json").unlink()
     load_encoder(encoder)  # as one from elsewhere

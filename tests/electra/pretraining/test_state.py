@@ -66,17 +66,6 @@ def test_a_checkpoint_that_is_written_aside_holds_the_moment_it_was_asked_for(tm
     assert all(torch.equal(plain["model"][name], aside["model"][name]) for name in ("weight", "bias"))
 
 
-def test_copies_keep_their_place_from_save_to_save(tmp_path):
-    """Pinned memory is slow to get, and is not to be freed by the thread that writes."""
-    _, state = state_of(tmp_path, aside=True)
-    places = []
-    for step in (1, 2):
-        state.save(step, {}, keep=2)
-        places.append([tensor.data_ptr() for tensors in state.copies.values() for tensor in tensors.values()])
-    state.written()
-    assert places[0] == places[1] and len(places[0]) > 2
-
-
 def test_what_goes_wrong_aside_is_raised_at_the_next_save(tmp_path, monkeypatch):
     _, state = state_of(tmp_path, aside=True)
     monkeypatch.setattr(

@@ -1,7 +1,5 @@
 """A run's folder: named by settings and data, what may change under it, foreign and bad checkpoints."""
 
-import dataclasses
-import errno
 import json
 import shutil
 from pathlib import Path
@@ -14,7 +12,7 @@ from electra.errors import BadInput, CorruptFile, UserError
 from electra.files import read_json, sha256_file, write_json
 from electra.pretraining.config import of_config
 from electra.pretraining.trainer import Launch, pretrain
-from electra.storage import checkpoint, manifest, run_dir
+from electra.storage import checkpoint, run_dir
 from electra.storage.manifest import write_manifest
 from tests.electra.helpers import config, data
 
@@ -212,30 +210,6 @@ def test_the_curve_beside_the_checkpoints_is_a_copy_that_is_not_trusted(run, how
     assert path.read_bytes() == raw and found.history == [json.loads(line) for line in raw.splitlines()]
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
-def test_an_unreadable_checkpoint_falls_back_to_the_older_one(run, monkeypatch, number, capsys):
-    original, expected = manifest.sha256_once, bytes_of(run)
-
-    def refused(path):
-        if path.name == "optimizer.safetensors" and path.parent.name == "step-4" and not (run / "bad-step-4").exists():
-            raise OSError(number, "refused")
-        return original(path)
-
-    monkeypatch.setattr(manifest, "sha256_once", refused)
-    train(run)
-    told = capsys.readouterr().err
-    assert "bad-step-4: " in told and "cannot be read (refused)" in told and "resuming at step 2" in told
-    assert {name: of for name, of in bytes_of(run).items() if "bad" not in name} == expected
-
-
-@pytest.mark.parametrize("file", ["MANIFEST.json", "model.safetensors", "progress.json"])
-def test_a_link_in_a_checkpoint_is_refused(run, file, capsys):
-    (run / "step-4" / file).rename(run / "elsewhere")
-    (run / "step-4" / file).symlink_to(run / "elsewhere")
-    train(run)
-    assert (run / "bad-step-4" / file).is_symlink() and "is a link" in capsys.readouterr().err
-
-
 def test_bad_checkpoints_of_one_step_are_all_kept(run):
     for _ in range(2):
         (run / "step-4" / "progress.json").write_text("{")
@@ -261,24 +235,3 @@ def test_what_killed_processes_left_is_swept(run):
     (run / ".step-9.tmp-999999999").mkdir()
     train(run)
     assert names(run, ".*") == [".lock"]
-
-
-def test_with_every_checkpoint_of_other_settings_damaged_nothing_begins_by_itself(run):
-    for step in (2, 4):
-        (run / f"step-{step}" / "progress.json").unlink()
-    with pytest.raises(CorruptFile, match="no checkpoint is good"):
-        train(run, pretrain__seed=5)
-
-
-def test_the_state_is_of_the_run_that_was_asked_for(run):
-    """Where a checkpoint of another run comes in between claim and load, loading finds out."""
-    saved = checkpoint.load_newest(run)
-    other = dataclasses.replace(config(), pretrain=dataclasses.replace(config().pretrain, seed=7))
-
-    def check(groups, progress):
-        if progress["fingerprint"] != {"config": of_config(other)}:
-            raise CorruptFile(run, "is of another run")
-
-    assert saved is not None
-    with pytest.raises(CorruptFile, match="no checkpoint is good"):
-        checkpoint.load_newest(run, check)

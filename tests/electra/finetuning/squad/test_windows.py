@@ -75,11 +75,15 @@ def test_a_window_reads_cls_question_sep_part_sep(tokenizer):
     assert reading.examples.second_N[0] == reading.windows[0].offset == 4
 
 
-def test_a_partly_covered_word_piece_counts_as_touched(tokenizer):
-    start = CONTEXT.index("leeps")
-    answers = [{"text": "leeps in", "start": start}]
-    reading = encode([row(answers=answers)], tokenizer, length=64, stride=32, question_length=8)
-    assert text_of(reading, 0, *(int(reading.examples.targets[key][0]) for key in ("start", "end"))) == "sleeps in"
+@pytest.mark.parametrize(
+    ("context", "answer", "touched"),
+    [(CONTEXT, "leeps in", "sleeps in"), ("The Café: RED cat.", "Café", "Café")],
+)
+def test_a_partly_covered_word_piece_counts_as_touched(tokenizer, context, answer, touched):
+    """Accents and capitals, which the tokenizer drops, keep their place in the text."""
+    answers = [{"text": answer, "start": context.index(answer)}]
+    reading = encode([row(context=context, answers=answers)], tokenizer, length=64, stride=32, question_length=8)
+    assert text_of(reading, 0, *(int(reading.examples.targets[key][0]) for key in ("start", "end"))) == touched
 
 
 def test_an_impossible_question_points_at_cls(tokenizer):
@@ -107,13 +111,6 @@ def test_the_owner_has_most_context_on_its_poorer_side():
     (_, _, first), (_, _, second) = cuts
     assert first.tolist() == [True] * 15 + [False] * 5  # 14: 5 to its right in the first, 4 to its left in the second
     assert second.tolist() == [False] * 5 + [True] * 15
-
-
-def test_accents_and_capitals_keep_their_place_in_the_text(tokenizer):
-    context = "The Café: RED cat."
-    answers = [{"text": "Café", "start": 4}]
-    reading = encode([row(context=context, answers=answers)], tokenizer, length=64, stride=32, question_length=8)
-    assert text_of(reading, 0, *(int(reading.examples.targets[key][0]) for key in ("start", "end"))) == "Café"
 
 
 def test_the_first_questions_alone_read_as_they_do_among_others(tokenizer):
