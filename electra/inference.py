@@ -26,8 +26,9 @@ import dataclasses
 import itertools
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -116,8 +117,7 @@ class Model:
         judged: list[Judged] = []
         for some in checked(texts):
             encodings = self.tokenizer.raw.encode_batch(some, add_special_tokens=False)
-            judge = _Judge(self.network)
-            share_NL = self._read(judge, [encoding.ids for encoding in encodings])
+            share_NL = self._read(self._shares, [encoding.ids for encoding in encodings])
             for text, encoding, share_L in zip(some, encodings, share_NL, strict=True):
                 tokens = self.tokenizer.spell(encoding.ids[: self.length - 2], begins=True)
                 offsets = np.array(encoding.offsets[: len(tokens)], dtype=np.int64).reshape(-1, 2)
@@ -131,10 +131,10 @@ class Model:
         """
         if pooling not in get_args(Vector):
             raise BadConfig("pooling", f"is {shown(pooling)}", f"one of {', '.join(get_args(Vector))}")
-        network = _Embed(self.encoder, pooling)
+        read = partial(pooled, self.encoder, pooling=pooling)
         vectors: list[NDArray[np.float32]] = []
         for some in checked(texts):
-            vectors.append(self._read(network, self.tokenizer.encode_lines(some)))
+            vectors.append(self._read(read, self.tokenizer.encode_lines(some)))
         return np.concatenate(vectors)
 
     def predict(self, rows: Iterable[str | Sequence[str] | Mapping[str, Any]]) -> list[Row]:
@@ -164,8 +164,14 @@ class Model:
             raise self.lacks("answer()", "a model that was fine-tuned on SQuAD")
         return self.predict([{"question": question, "context": context}])[0]
 
-    def _read(self, network: Network, ids: list[list[int]]) -> NDArray[np.float32]:
-        """The network's one output for each text, of which `ids` has all tokens."""
+    def _shares(self, batch: PackedBatch) -> Tensor:
+        """The probability that each token was replaced (B, `length`), 0 beyond a row's end."""
+        assert isinstance(self.network, Discriminator)
+        share_BT = batch.grid(self.network.head(hidden(self.encoder, batch)).float().sigmoid(), 0)
+        return F.pad(share_BT, (0, self.length - share_BT.shape[1]))
+
+    def _read(self, read: Callable[[PackedBatch], Tensor], ids: list[list[int]]) -> NDArray[np.float32]:
+        """What `read` gives of each text, one row each; `ids` has all tokens of the texts."""
         room = self.length - 2
         if any(len(each) > room for each in ids):
             warnings.warn(
@@ -173,10 +179,8 @@ class Model:
             )
         sequences = [[self.tokenizer.cls_id, *each[:room], self.tokenizer.sep_id] for each in ids]
         examples = stack(sequences, [len(sequence) for sequence in sequences], {}, [])
-        if isinstance(network, _Judge):
-            network.length = int(examples.length_N.max())
-        (values,) = read_outputs(network, examples, self.device, precision=self.precision).values()
-        return values
+        values = read_outputs(_Reader(read), examples, self.device, precision=self.precision)
+        return values["value"]
 
     def lacks(self, method: str, needed: str) -> BadInput:
         """What is said of a method that the folder has no head for."""
@@ -184,30 +188,16 @@ class Model:
         return BadInput(self.folder, found, f"{needed}, which {method} needs", "load the folder of one")
 
 
-class _Judge(Network):
-    """A discriminator whose rows are as long as the longest of some texts."""
+class _Reader(Network):
+    """A function of batches as a network that `read_outputs` can ask."""
 
-    def __init__(self, discriminator: Discriminator) -> None:
+    def __init__(self, read: Callable[[PackedBatch], Tensor]) -> None:
         super().__init__()
-        self.discriminator, self.encoder, self.length = discriminator, discriminator.encoder, 0
+        self.read = read
 
     def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
-        """`probability` (B, L) that a token was replaced, 0 beyond a row's end."""
-        share_P = self.discriminator.head(hidden(self.encoder, batch)).float().sigmoid()
-        share_BT = batch.grid(share_P, 0)
-        return {"probability": F.pad(share_BT, (0, self.length - share_BT.shape[1]))}
-
-
-class _Embed(Network):
-    """An encoder that gives one vector for a row."""
-
-    def __init__(self, encoder: Encoder, pooling: Vector) -> None:
-        super().__init__()
-        self.encoder, self.pooling = encoder, pooling
-
-    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
-        """`vector` (B, H)."""
-        return {"vector": pooled(self.encoder, batch, self.pooling)}
+        """`value`: rows first."""
+        return {"value": self.read(batch)}
 
 
 def load(

@@ -1,4 +1,4 @@
-"""What a checkpoint holds of a run, to disk and back: weights, optimizer, sums since the last line and evaluation.
+"""What a checkpoint holds of a run, to disk and back: weights, optimizer, running sums, and the curve so far.
 
 The main process reads and writes, so a checkpoint does not depend on the number of processes. From a GPU one is copied
 and written by another thread while training goes on; an error there is raised at the next save, or by `written`. The
@@ -7,7 +7,9 @@ disturb a recording.
 """
 
 import copy
+import json
 import shutil
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +20,7 @@ import torch
 from torch import Tensor
 
 from electra.errors import CorruptFile, NonFinite, OutOfRoom
+from electra.files import room, write_atomic
 from electra.optim.adamw import AdamW, state_tensors
 from electra.pretraining.distributed import World
 from electra.storage import checkpoint
@@ -38,10 +41,25 @@ class State:
     names: dict[Tensor, str]  # parameters
     optimizer: AdamW
     sums: dict[str, Sums] = field(default_factory=lambda: {"log": {}, "eval": {}})
+    history: list[dict[str, Any]] = field(default_factory=list)  # records with a `step`; no clock times in them
     aside: bool = False  # whether checkpoints are written by another thread
     writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint"))
     writing: Future[None] | None = None
     copies: checkpoint.Groups = field(default_factory=dict)  # on the host, what is being written
+
+    def begin_history(self, records: Sequence[dict[str, Any]]) -> None:
+        """Start from the records of a checkpoint; `metrics.jsonl` is a copy for whoever watches, and never read."""
+        self.history = list(records)
+        if self.world.main:
+            write_atomic(self.run / "metrics.jsonl", "".join(map(_line, records)))
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Add a record to the history and its copy."""
+        self.history.append(record)
+        path = self.run / "metrics.jsonl"
+        if self.world.main:
+            with room(path), path.open("a", encoding="utf-8") as file:
+                file.write(_line(record))
 
     def require_room(self, keep: int) -> None:
         """Refuse at the start a disk without room for the checkpoints: one more than `keep` while one is written."""
@@ -131,6 +149,10 @@ class State:
             kind, _, key = name.partition("/")
             self.sums[kind][key] = value.to(self.world.device)
         return progress
+
+
+def _line(record: dict[str, Any]) -> str:
+    return json.dumps(record, sort_keys=True) + "\n"
 
 
 def refuse_nonfinite(run: Path, record: dict[str, Any], *, write: bool) -> NoReturn:

@@ -37,7 +37,6 @@ from electra.seeds import derive
 from electra.stopping import StopRequest
 from electra.storage import checkpoint, run_dir
 from electra.storage.fingerprint import Code, Fingerprint, changed_files
-from electra.storage.history import History
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class Trainer:
             self.precision = progress.get("precision", self.precision)  # a run keeps its own wherever it goes on
             self.notify(f"resuming at step {self.first:,} of {self.steps:,}")
         self.state.require_room(settings.keep_checkpoints)
-        self.history = History(self.run / "metrics.jsonl" if world.main else None, progress["history"])
+        self.state.begin_history(progress["history"])
         self.continued, self.code = progress["continued"], run_dir.versions(progress)
         if self.code and launch.code and (files := changed_files(self.code[-1][1], launch.code)):
             self.notify(f"the code has changed at step {self.first:,} ({files}); `--restart` would begin anew")
@@ -221,7 +220,7 @@ class Trainer:
                     found = f"stopped by {by} after step {done:,} of {steps:,}"
                     raise Stopped(self.title, found, "", "everything is saved; run the same command to go on")
         done = max(self.first, self.end)
-        return Trained(self.model.eval(), self.history.records, done, self.precision, self.continued, self.code)
+        return Trained(self.model.eval(), self.state.history, done, self.precision, self.continued, self.code)
 
     def begin_phase(self, step: int) -> None:
         """Read rows of the phase's length from here on; the first steps of a new shape compile and record it anew."""
@@ -280,7 +279,7 @@ class Trainer:
         if self.state.sums["eval"]:
             sums = read_sums(self.world.all_reduce_sum(self.state.sums["eval"]))
             record["train_loss"] = sums["loss"] / sums["count"]
-        self.history.append(record)
+        self.state.record(record)
         self.send(done, {f"valid/{name}": value for name, value in numbers.items()})
         self.warn_of_collapse(done, numbers)
         if done:
@@ -319,7 +318,7 @@ class Trainer:
             "config": plain(self.config),
             "processes": self.world.size,
             "stage": self.stage(done),
-            "history": self.history.records,
+            "history": self.state.history,
             "continued": self.continued,
             "code": self.code,
         }
