@@ -56,16 +56,8 @@ def data():
     return Data(MadeUpRows(64), MadeUpRows(16, seed=1), SPECIAL, VOCAB)
 
 
-MODERN = {
-    "kind": "modern",
-    "layers": 3,
-    "hidden": 32,
-    "heads": 2,
-    "ffn": 48,
-    "embedding": 32,
-    "positions": 32,
-    "window": 6,
-}
+MODERN = {"kind": "modern", "layers": 3, "hidden": 32, "heads": 2, "ffn": 48, "embedding": 32}
+MODERN |= {"positions": 32, "window": 6}
 
 
 def config(**changes):

@@ -90,14 +90,6 @@ def test_sampling_follows_the_softmax():
     assert not (never == 3).any()
 
 
-def test_sampling_takes_the_cell_that_holds_the_uniform_number():
-    logits = torch.tensor([[0.25, 0.0, 0.5, 0.25]]).log().expand(5, -1)
-    drawn = sample(
-        logits, torch.tensor([0.0, 0.2499, 0.25, 0.7499, 0.999]), ObjectiveConfig(), torch.zeros(5, dtype=torch.long)
-    )
-    assert drawn.tolist() == [0, 0, 2, 2, 3]
-
-
 @pytest.mark.parametrize("width", [12, 256, 700])
 def test_logits_that_are_not_finite_draw_some_id_of_the_vocabulary(width):
     logits = torch.zeros(3, width)

@@ -83,28 +83,6 @@ def test_a_budget_is_spent_over_all_phases():
     assert training_flops(settings, VOCAB) == pytest.approx(budget, rel=1e-9)
 
 
-def test_all_batches_are_those_of_the_phase(tmp_path, monkeypatch):
-    from electra.pretraining import trainer
-
-    seen, step = [], trainer.Step.__call__
-    monkeypatch.setattr(
-        trainer.Step,
-        "__call__",
-        lambda self, parts, *rest: (seen.append(tuple(parts[0].ids_BT.shape)), step(self, parts, *rest))[1],
-    )
-    looked, evaluate = set(), trainer.evaluate
-
-    def watch(model, batches, *rest):
-        batches = list(batches)
-        looked.update(tuple(batch.ids_BT.shape) for batch, _ in batches)
-        return evaluate(model, batches, *rest)
-
-    monkeypatch.setattr(trainer, "evaluate", watch)
-    train(tmp_path, phased(pretrain__accumulate=2))
-    assert seen == [(8, 12)] * 7 + [(4, 24)] * 5
-    assert looked == {(4, 24)}  # the last phase's rows, from the first evaluation on
-
-
 @pytest.mark.parametrize(
     ("schedule", "stop"), [("one", 6), ("one", 7), ("one", 8), ("each", 3), ("each", 7), ("each", 11)]
 )
