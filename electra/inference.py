@@ -7,12 +7,12 @@
     electra.load(fine_tuned).answer(question, context) spans of a text
     electra.corrupt, electra.propose                   what generators do: electra/generation.py
 
-Texts go through together, those of like length beside each other, and nothing is computed on padding. A text is read up
+Texts are processed in batches of similar length, and nothing is computed on padding. A text is read up
 to the model's `length` in tokens; the rest is left out with a warning, since no position there was ever trained.
 
 What a fine-tuned model answers to each row, as records that JSON can hold:
 
-| model | record, beside `id` |
+| model | record, besides `id` |
 |---|---|
 | classes | `prediction` (a label), `probabilities` (label -> share) |
 | a number | `prediction` |
@@ -73,7 +73,7 @@ class Judged:
     """A text as a discriminator sees it; [CLS] and [SEP] are left out."""
 
     text: str
-    tokens: list[str]  # word pieces; one that goes on a word begins with ##
+    tokens: list[str]  # word pieces; one that continues a word begins with ##
     offsets: NDArray[np.int64]  # (T, 2): token t is text[offsets[t, 0] : offsets[t, 1]]
     probability: NDArray[np.float32]  # (T,): that the token was replaced
 
@@ -183,7 +183,7 @@ class Model:
         return values["value"]
 
     def lacks(self, method: str, needed: str) -> BadInput:
-        """What is said of a method that the folder has no head for."""
+        """The error for a method that the folder has no head for."""
         found = f"was fine-tuned for {self.ready.task.title}" if self.ready else f"is of the kind {self.kind}"
         return BadInput(self.folder, found, f"{needed}, which {method} needs", "load the folder of one")
 
@@ -232,7 +232,7 @@ def load(
 
 
 def _no_model(path: Path) -> BadInput:
-    """What is said of a path that holds no model, or several."""
+    """The error for a path that holds no model, or several."""
     expected = "the folder of one ELECTRA model"
     if inside := sorted(str(each.parent) for each in path.glob("*/config.json")):
         return BadInput(path, f"holds {len(inside)} models", expected, f"give one of them: {', '.join(inside)}")

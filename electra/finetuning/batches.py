@@ -1,7 +1,7 @@
-"""Which rows make a step, and how they lie beside each other: end to end, without padding.
+"""Which rows make a step, and how they are packed: end to end, without padding.
 
 1. an epoch is one global shuffle of the rows, cut into batches of B rows, as published; the last may be short
-2. a batch that has more tokens than fit at once goes through in parts of like length, whose gradients add up
+2. a batch with more tokens than fit at once is processed in parts of rows of similar length; their gradients add up
 3. the rows of a part stand end to end; only attention lays them out as a grid, one row a line
 
 Shapes: N rows of a split, S tokens of all of them, B rows of a batch, P tokens of a batch, T columns of its grid (the

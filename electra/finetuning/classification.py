@@ -170,19 +170,19 @@ def encode(rows: list[Row], task: Task, tokenizer: Tokenizer, length: int) -> Ex
 
 
 def _cut(a: list[int], b: list[int], room: int) -> tuple[list[int], list[int]]:
-    """Take single pieces from the end of the longer side, from b when both are equal, until both fit."""
+    """Remove single tokens from the end of the longer text, from b when both are equal, until both fit."""
     over = len(a) + len(b) - room
     if over <= 0:
         return a, b
     from_a = min(over, max(0, len(a) - len(b)))
     from_b = min(over, max(0, len(b) - len(a)))
-    rest = over - from_a - from_b  # what is left is taken in turn, beginning with b
+    rest = over - from_a - from_b  # the rest is removed in turns, beginning with b
     from_a, from_b = from_a + rest // 2, from_b + (rest + 1) // 2
     return a[: len(a) - from_a], b[: len(b) - from_b]
 
 
 def both_orders(rows: list[Row]) -> list[Row]:
-    """Each pair as it is and turned round, as MRPC and STS-B are trained on."""
+    """Each pair in both orders, as MRPC and STS-B are trained on."""
     turned = [
         {**row, "id": f"{row['id']}-turned", "a": row["b"], "b": row["a"]} for row in rows if row["b"] is not None
     ]

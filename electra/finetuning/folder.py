@@ -11,7 +11,7 @@
 
 So stock transformers gives our logits (numbers on the label's own scale), and folders of ELECTRA's three classes that
 others have fine-tuned are read by the same rules; folders of ModernBERT's classes for tasks are refused. `task.json`
-tells what config.json has no place for: columns, lengths, the SQuAD settings.
+holds what config.json has no place for: columns, lengths, the SQuAD settings.
 """
 
 import dataclasses
@@ -57,8 +57,8 @@ class Ready:
     config: FinetuneConfig
 
 
-def write_model(folder: Path, network: Network, task: Task, config: FinetuneConfig, source: Path, **whose: Any) -> None:
-    """Write a folder; the tokenizer's files are those of the folder `source`, `whose` stands in its manifest."""
+def write_model(folder: Path, network: Network, task: Task, config: FinetuneConfig, source: Path, **facts: Any) -> None:
+    """Write a folder, with the tokenizer files of the folder `source`; `facts` go into its manifest."""
     encoder, kind = network.encoder, kind_of(task)
     exported = kind.export(network, config)
     task_json = {"length": config.length, **exported.task_json}
@@ -69,7 +69,7 @@ def write_model(folder: Path, network: Network, task: Task, config: FinetuneConf
     title = f"ELECTRA, fine-tuned: {task.title}"
     card = model_card(title, kind.use(), {"task": task_json, "recipe": plain(config)})
     tensors = encoder_tensors(encoder) | exported.tensors
-    write_folder(folder, tensors, values, files, card, beside=exported.beside, part="fine-tuned", **whose)
+    write_folder(folder, tensors, values, files, card, beside=exported.beside, part="fine-tuned", **facts)
 
 
 def is_finetuned(folder: Path) -> bool:
@@ -97,8 +97,8 @@ def load_tokenizer(folder: Path, encoder: Encoder) -> Tokenizer:
 def load_model(folder: Path) -> Ready:
     """A fine-tuned model from our folder or any of transformers'; raises BadInput if it holds none.
 
-    Ours is verified. One of ours that has lost its manifest is taken as those from elsewhere
-    are, with a word of warning.
+    Ours is verified. One of ours that has lost its manifest is read unverified, as folders from elsewhere are, with a
+    warning.
     """
     encoder = load_encoder(folder, dropout=0.0)
     heads = head_tensors(read_tensors(folder))

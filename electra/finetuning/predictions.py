@@ -1,7 +1,7 @@
 """From a classifier's logits to predictions and scores, signs that a run has failed, and GLUE's submission files.
 
 A failed run (outputs that are not finite, or one answer to every row) keeps its place and its score in every table and
-is named beside it. Logits that are not finite count as 0, so such a run still has predictions: the first label.
+is marked there. Logits that are not finite count as 0, so such a run still has predictions: the first label.
 """
 
 from collections.abc import Mapping, Sequence

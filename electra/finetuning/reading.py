@@ -46,7 +46,7 @@ def read(
 
 @functools.lru_cache(maxsize=4)
 def tokenizer(folder: Path, sha256: str) -> Tokenizer:
-    """The tokenizer in a model's folder; its hash is what tells a new one from the remembered."""
+    """The tokenizer in a model's folder; the hash makes the cache read a changed file again."""
     return tokenizers.load(folder)
 
 

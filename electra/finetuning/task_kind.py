@@ -1,8 +1,8 @@
 """The interface of a kind of task (texts, words, questions about a context): one class each, bound to its task.
 
-    rows      columns, row, check_row          what is asked -> checked rows
+    rows      columns, row, check_row          records -> checked rows
     arrays    encode                           rows -> Encoded
-    network   network                          an encoder -> with a head, whose losses and outputs the loop reads
+    network   network                          an encoder -> an encoder with a head, with losses and outputs
     outputs   judge, answers                   outputs -> scores and files of predictions; or what `predict` prints
     files     export, restore, score           Hugging Face folders, and predictions as they are handed in
 
@@ -62,20 +62,20 @@ class Exported:
     architecture: str
     task_json: dict[str, Any]  # of task.json: what config.json has no place for
     config: dict[str, Any] = field(default_factory=dict)  # of config.json
-    tensors: Tensors = field(default_factory=dict)  # of model.safetensors, beside and over the encoder's
-    beside: dict[str, Tensors] = field(default_factory=dict)  # files of heads that no class of transformers has
+    tensors: Tensors = field(default_factory=dict)  # of model.safetensors, added to the encoder's or in their place
+    beside: dict[str, Tensors] = field(default_factory=dict)  # more files, for heads that transformers has not
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A folder, read: its encoder, and all that is told of its head."""
+    """The contents of a folder: its encoder, and everything about its head."""
 
     folder: Path
     encoder: Encoder
     length: int
     config: dict[str, Any]  # config.json
     task_json: dict[str, Any]  # task.json; nothing in a folder that others have fine-tuned
-    heads: Tensors  # what model.safetensors holds beside the encoder
+    heads: Tensors  # what model.safetensors holds besides the encoder
 
     def beside(self, name: str) -> Tensors:
         """The tensors of another file of the folder."""
@@ -126,7 +126,7 @@ class TaskKind(Protocol):
         """The values of a labelled row, and the right answer."""
 
     def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
-        """Raise BadInput for what is wrong with a row of a split."""
+        """Raise BadInput if a row of a split is malformed."""
 
     def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
         """Raise BadConfig for settings that do not fit the task and the encoder."""

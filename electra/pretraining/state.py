@@ -42,7 +42,7 @@ class State:
     optimizer: AdamW
     sums: dict[str, Sums] = field(default_factory=lambda: {"log": {}, "eval": {}})
     history: list[dict[str, Any]] = field(default_factory=list)  # records with a `step`; no clock times in them
-    aside: bool = False  # whether checkpoints are written by another thread
+    background: bool = False  # whether checkpoints are written by another thread
     writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint"))
     writing: Future[None] | None = None
     copies: checkpoint.Groups = field(default_factory=dict)  # on the host, what is being written
@@ -89,8 +89,8 @@ class State:
         }
         self.written()
         write = partial(checkpoint.save, self.run, step, keep=keep)
-        progress = copy.deepcopy(progress) | {"fingerprint": self.fingerprint}  # the history goes on growing
-        if self.aside:
+        progress = copy.deepcopy(progress) | {"fingerprint": self.fingerprint}  # the history keeps growing
+        if self.background:
             self._copy(groups)
             self.writing = self.writer.submit(write, self.copies, progress)
         else:
@@ -156,7 +156,7 @@ def _line(record: dict[str, Any]) -> str:
 
 
 def refuse_nonfinite(run: Path, record: dict[str, Any], *, write: bool) -> NoReturn:
-    """Raise NonFinite for `record["step"]`; with `write` what replays it is left beside the last good checkpoint."""
+    """Raise NonFinite for `record["step"]`; with `write`, leave a file from which the step can be replayed."""
     bundle = run / f"nonfinite-step-{record['step']}.json"
     if write:
         write_sealed(bundle, record | {"checkpoint": max(checkpoint.steps(run), default=0)})

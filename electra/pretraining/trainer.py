@@ -133,7 +133,7 @@ class Trainer:
         model.to(self.device)
         names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
         self.state = State(
-            self.run, self.fingerprint, world, names, optimizer_of(model), aside=self.device.type == "cuda"
+            self.run, self.fingerprint, world, names, optimizer_of(model), background=self.device.type == "cuda"
         )
         self.held_out = Feed(data.valid, config, self.device, "valid noise", self.phases[-1].batch)
 

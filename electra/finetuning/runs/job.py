@@ -40,7 +40,7 @@ NOT_FINITE = "the loss or the outputs stopped being finite"
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to compute and where to leave it."""
+    """What to compute and where to write it."""
 
     task: Task
     arm: str
@@ -57,8 +57,8 @@ class Job:
     code: Code = field(default_factory=dict)  # of the files that a result depends on
     device: str = "cpu"
     start: "Job | None" = None  # whose fine-tuned encoder to start from instead of `model`'s weights
-    keep: bool = False  # leave the fine-tuned model, too
-    candidates: bool = False  # leave what seeds that answer together need beside predictions, too
+    keep: bool = False  # write the fine-tuned model, too
+    candidates: bool = False  # write what an ensemble of seeds needs, too
 
     @cached_property
     def fingerprint(self) -> str:
@@ -71,7 +71,7 @@ class Job:
 
     @property
     def made_by(self) -> str:
-        """The version of the code and of torch: what is finished by another one is done anew."""
+        """A hash of the code and torch's version; a job finished by another one is run again."""
         return digest(self.code, torch.__version__)
 
     @property
@@ -108,7 +108,7 @@ def splits_of(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tupl
 
 @dataclass(frozen=True)
 class Solved:
-    """What a job leaves: figures, content of files by name (rows, one JSON value or tensors), the network."""
+    """What a job produces: scores, content of files by name (rows, one JSON value or tensors), the network."""
 
     record: Record
     files: dict[str, Any]
@@ -173,12 +173,13 @@ def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, An
 def beyond_pretraining(job: Job, *splits: Examples) -> Record:
     """The share of rows that reach positions unused in pre-training, if any do: `{beyond_pretraining: ...}`.
 
-    Their vectors are as they were drawn. The scratch arm has drawn all of its own, so nothing is said of it.
+    Those positions keep their random initial vectors. The scratch arm starts from random vectors anyway, so nothing is
+    reported for it.
     """
     seen, lengths = trained_positions(job.model), np.concatenate([split.length_N for split in splits])
     share = float((lengths > seen).mean())
-    tells = job.arm == "pretrained" and share > 0
-    return {"beyond_pretraining": {"positions": seen, "share": round(share, 4)}} if tells else {}
+    reported = job.arm == "pretrained" and share > 0
+    return {"beyond_pretraining": {"positions": seen, "share": round(share, 4)}} if reported else {}
 
 
 def _encoder(job: Job) -> Encoder:

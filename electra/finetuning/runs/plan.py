@@ -1,7 +1,9 @@
-"""The jobs of a task, and what one of them leaves: predictions, scores and model as a whole folder.
+"""Plan the jobs of a task, and run them, several at once: each writes predictions, scores and model as a whole folder.
 
-A job's result is a function of its inputs alone, which make its fingerprint. A folder that already bears it, and whose
-bytes are what its manifest says, is not computed again; so an interrupted stage goes on where it was.
+A job's result is a function of its inputs alone, which make its fingerprint. A folder with that fingerprint and
+intact files is not computed again, so an interrupted stage resumes where it was. Workers are processes of one thread,
+forked from a server process that has loaded torch once and started no thread (a fork of the caller would copy whatever
+locks its threads hold); how many there are, and which one runs a job, affects no result.
 """
 
 from collections.abc import Callable, Sequence
@@ -110,7 +112,7 @@ class Plan:
 
 
 def finished(job: Job) -> Record | None:
-    """The record of a job that is done already by this code, its files whole; else None."""
+    """The record of a job that this code has finished, its files intact; else None."""
     whole = manifest.finished(job.folder, job.fingerprint)
     if whole is None or whole.get("made_by") != job.made_by:
         return None
@@ -119,7 +121,7 @@ def finished(job: Job) -> Record | None:
 
 
 def check_inputs(job: Job) -> None:
-    """Refuse files that are others than when the job was planned, which may be hours ago."""
+    """Raise CorruptFile for files that have changed since the job was planned, which may be hours ago."""
     inputs = {job.rows / f"{split}.jsonl": sha256 for split, sha256 in job.splits.items()}
     for path, sha256 in (inputs | {job.model / name: sha256 for name, sha256 in job.files.items()}).items():
         with readable(path):
@@ -128,7 +130,7 @@ def check_inputs(job: Job) -> None:
 
 
 def run(job: Job) -> Record:
-    """Do a job, or read it if it is done. Deterministic at one thread; leaves the whole folder or nothing."""
+    """Run a job, or read its record if it is finished. Deterministic at one thread; writes all or nothing."""
     if record := finished(job):
         return record
     check_inputs(job)
@@ -152,8 +154,8 @@ def run_all(
 ) -> list[Record]:
     """Run all jobs, at most `workers` at once; their records in the order of `jobs`. Jobs already done are only read.
 
-    `on_done` hears of each in the order in which they end. A job's UserError is raised here and ends the others; what
-    they had finished stays. Jobs that start from another's model wait until all others are done.
+    `on_done` is called for each as it ends. A job's UserError is raised here and ends the others; finished jobs stay.
+    Jobs that start from another's model run after all others.
     """
     records: Records = {}
 

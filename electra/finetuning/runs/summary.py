@@ -1,7 +1,7 @@
 """From the records of many runs to what a results file says: each arm's scores over seeds, and averages by their name.
 
 A failed run keeps its score among the others and is named under `failed`. The paper's protocol is the median over seeds
-from one checkpoint; mean, standard deviation (of a sample) and best stand beside it.
+from one checkpoint; mean, standard deviation (of a sample) and best are given, too.
 """
 
 import statistics

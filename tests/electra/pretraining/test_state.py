@@ -28,12 +28,12 @@ def test_a_generator_of_another_rate_resumes_to_the_same_bytes(tmp_path, sharing
         assert (cut / "step-8" / name).read_bytes() == (whole / "step-8" / name).read_bytes()
 
 
-def state_of(run, aside):
+def state_of(run, background):
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 2)
     names = {parameter: name for name, parameter in model.named_parameters()}
     optimizer = build_optimizer(model.named_parameters(), weight_decay=0.0)
-    return model, State(run, {}, World(0, 1, torch.device("cpu")), names, optimizer, aside=aside)
+    return model, State(run, {}, World(0, 1, torch.device("cpu")), names, optimizer, background=background)
 
 
 def test_a_checkpoint_that_is_written_aside_holds_the_moment_it_was_asked_for(tmp_path, monkeypatch):
@@ -46,13 +46,13 @@ def test_a_checkpoint_that_is_written_aside_holds_the_moment_it_was_asked_for(tm
 
     monkeypatch.setattr(checkpoint, "save", slow)
     found = []
-    for aside in (False, True):
-        model, state = state_of(tmp_path / str(aside), aside)
+    for background in (False, True):
+        model, state = state_of(tmp_path / str(background), background)
         history = [{"step": 1}]
-        if not aside:
+        if not background:
             go.set()
         state.save(1, {"history": history}, keep=2)
-        if aside:
+        if background:
             with torch.no_grad():
                 model.weight.add_(1)
             history.append({"step": 2})
@@ -61,13 +61,13 @@ def test_a_checkpoint_that_is_written_aside_holds_the_moment_it_was_asked_for(tm
         state.written()
         go.clear()
         found.append(checkpoint.load(state.run / "step-1"))
-    (_, plain, progress), (_, aside, theirs) = found
+    (_, plain, progress), (_, background, theirs) = found
     assert progress == theirs and progress["history"] == [{"step": 1}]
-    assert all(torch.equal(plain["model"][name], aside["model"][name]) for name in ("weight", "bias"))
+    assert all(torch.equal(plain["model"][name], background["model"][name]) for name in ("weight", "bias"))
 
 
-def test_what_goes_wrong_aside_is_raised_at_the_next_save(tmp_path, monkeypatch):
-    _, state = state_of(tmp_path, aside=True)
+def test_what_goes_wrong_in_the_background_is_raised_at_the_next_save(tmp_path, monkeypatch):
+    _, state = state_of(tmp_path, background=True)
     monkeypatch.setattr(
         checkpoint, "save", lambda *args, **options: (_ for _ in ()).throw(OSError(28, "No space left"))
     )
