@@ -32,11 +32,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.harness import ROOT, arguments, provenance, write_record
 from electra.files import read_json, remove
+from pipelines.commands.estimate import PUBLISHED_VOCABULARY as VOCABULARY
+from pipelines.config.params import load
+from pipelines.runtime.roofline import slices_that_fit
 
 NEEDED = ("venv/bin/python", "libfakegpu.so", "libcuda.so.1")
 PRESETS, MODES = ("small", "small_plus", "base", "large"), ("eager", "recorded", "compiled recorded", "compiled")
 MODERN = ("modern-small", "modern-base")  # on one GPU of 80 GB
 MEMORY = {"80 GB": 79.2, "141 GB": 140.0}  # GiB that torch sees
+SMALL_CARDS = {"8 GB": 7.6, "16 GB": 15.5, "24 GB": 23.5}
+SHARINGS = ("none", "tokens", "embeddings", "all", "gradient_disentangled")
 SECONDS = 1800  # of a case
 QUICK: dict[str, Any] = {"encoder.layers": 4, "generator.width": 1.0}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -77,11 +82,26 @@ def cases() -> Iterator[Case]:
         if mode in {"eager", "compiled recorded"}:
             for name, changes in VARIANTS.items():
                 yield Case(f"{name}, {mode}", "pretrain", "small", mode, changes=QUICK | changes)
+        if mode in {"eager", "recorded", "compiled recorded"}:
+            for of in SHARINGS:
+                changes = QUICK | {"objective.sharing": of}
+                yield Case(f"modern sharing {of}, {mode}", "pretrain", "modern-small", mode, changes=changes)
+        if mode == "compiled recorded":
+            for preset, memory in product(("small", "base"), SMALL_CARDS):
+                yield Case(
+                    f"{preset} in slices, {memory}", "pretrain", preset, mode, memory, changes=sliced(preset, memory)
+                )
         if "recorded" in mode:
             yield Case(f"killed and resumed, {mode}", "killed", "small", mode, changes=QUICK)
             yield Case(f"two arms, {mode}", "arms", "small", mode, gpus=2, changes=QUICK)
         if mode == "eager":
             yield Case("fine-tuning jobs", "finetune", "small", "recorded", gpus=2)
+
+
+def sliced(preset: str, memory: str) -> dict[str, Any]:
+    """The `pretrain.accumulate` that `estimate` gives a card of so much memory."""
+    config = load().models[preset].electra()
+    return {"pretrain.accumulate": slices_that_fit(config, VOCABULARY, SMALL_CARDS[memory] * 2**30)}
 
 
 def run(case: Case, folder: Path, work: Path, seen: set[str]) -> dict[str, Any]:
@@ -123,7 +143,7 @@ def surroundings(folder: Path, case: Case, caches: Path) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "LD_PRELOAD": str(folder / "libfakegpu.so"),
         "LD_LIBRARY_PATH": str(folder),
-        "FAKE_GPU_GIB": str(MEMORY[case.memory]),
+        "FAKE_GPU_GIB": str((MEMORY | SMALL_CARDS)[case.memory]),
         "FAKE_GPUS": str(case.gpus),
         "TRITON_LIBCUDA_PATH": str(folder),
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),

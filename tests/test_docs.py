@@ -20,7 +20,7 @@ from electra.finetuning.tasks import GLUE
 from electra.nn.hf_names import config_json
 from electra.pretraining.phases import phases_of
 from pipelines.cli import parser
-from pipelines.commands.estimate import PEAKS, PUBLISHED_VOCABULARY, finetuning, pretraining
+from pipelines.commands.estimate import PUBLISHED_VOCABULARY, finetuning, pretraining
 from pipelines.config.params import Params, PublishedConfig, load, read
 from pipelines.report.comparison import decided, difference
 from pipelines.report.table import signed
@@ -213,9 +213,9 @@ def test_what_pages_say_of_cost_is_what_estimate_says(tmp_path: Path) -> None:
     base, small = (pretraining(name, params) for name in ("base", "small"))
     quoted = re.search(r"^```text\n(.*?)^```", pages["many-gpus"], re.M | re.S)
     assert quoted and quoted[1] in base
-    for said in ("47 hours", "62.4 GB", "107.3 GB"):
+    for said in ("49 to 70 hours", "62.4 GB", "107.3 GB"):
         assert said in base and said in pages["team"]
-    for said in ("48 minutes", "3.6 GB"):
+    for said in ("1.8 to 2.6 hours", "3.6 GB"):
         assert said in small and said in pages["ablations"]
     rows = re.findall(r"^\| electra-(\w+) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", pages["published"], re.M)
     assert [row[0] for row in rows] == ["small", "base", "large"]
@@ -225,8 +225,9 @@ def test_what_pages_say_of_cost_is_what_estimate_says(tmp_path: Path) -> None:
         (tmp_path / name / "config.json").write_text(json.dumps(settings))
         there = {f"electra-{name}": PublishedConfig(folder=str(tmp_path / name))}
         told = finetuning(f"electra-{name}", dataclasses.replace(params, published={**params.published, **there}))
-        cards = ", ".join(f"{card} {each}" for card, each in zip(PEAKS, hours, strict=True))
-        assert f"peak: {cards}\nmemory: {memory} of the GPU" in told and f"disk: {disk} for" in told
+        for card, each in zip(("H100", "A100", "RTX 4090"), hours, strict=True):
+            assert f"  {card}: {each}, $" in told
+        assert f"memory: {memory} of the GPU" in told and f"disk: {disk} for" in told
 
 
 def test_the_page_of_ablations_says_what_the_records_say() -> None:

@@ -40,6 +40,11 @@ class CudaRecorder:
         return graph.replay, result
 
 
+def can_record() -> bool:
+    """Whether recordings can be trusted here: not on ROCm, where a capture may pass over illegal work in silence."""
+    return torch.version.hip is None
+
+
 class RecordingError(Exception):
     """Work that cannot be recorded; nothing of it was done."""
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.data.order import row_indices
+from electra.data.shards import prefetch, read_at_random
 from electra.errors import BadInput
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Noise, SpecialIds, chosen_per_row
@@ -64,6 +65,7 @@ class Feed:
         self.tokens = self.size * rows.ids.shape[1]  # of a batch
         self.resident: tuple[Tensor, Tensor] | None = None
         self.nbytes = rows.ids.nbytes + rows.bounds.nbytes
+        self.streams = False  # whether rows have been read one by one
 
     def cache_on_gpu_if_room(self) -> None:
         """Put the whole set on the GPU if it takes at most half of what is free, once steps have what they need."""
@@ -76,6 +78,7 @@ class Feed:
 
     def _whole(self, table: NDArray[Any]) -> Tensor:
         """A table on the device, copied in parts: the host, where each GPU has its process, never holds all of it."""
+        read_at_random(table, False)
         place = torch.empty(table.shape, dtype=_signed(table[:0]).dtype, device=self.device)
         for start in range(0, len(table), _AT_ONCE):
             place[start : start + _AT_ONCE] = _signed(table[start : start + _AT_ONCE])
@@ -89,8 +92,7 @@ class Feed:
             chosen = self._sent(torch.tensor(indices))
             ids_BT, bounds_B2 = (_unsigned(table.index_select(0, chosen)) for table in self.resident)
         else:
-            tables = (self.rows.ids, self.rows.bounds)
-            ids_BT, bounds_B2 = (_unsigned(self._sent(_signed(table[indices]))) for table in tables)
+            ids_BT, bounds_B2 = (_unsigned(self._sent(_signed(table))) for table in self._stream(indices, number))
         # strided columns would be another layout than a copy of them
         second_B, lengths_B = bounds_B2.T.contiguous().unbind()
         position_T = torch.arange(ids_BT.shape[1], device=self.device)
@@ -99,6 +101,19 @@ class Feed:
         noise = Noise.draw(generator, len(ids_BT), ids_BT.shape[1], self.config.objective)
         count = chosen_per_row(lengths_B, self.config.objective.mask_rate, ids_BT.shape[1]).sum()
         return Batch(ids_BT, segments_BT, lengths_B, noise, count, lengths_B.sum())
+
+    def _stream(self, indices: NDArray[np.int64], number: int) -> list[NDArray[Any]]:
+        """Ids and bounds of a batch from the disk; those of the next batch are read while this one is worked on."""
+        tables = (self.rows.ids, self.rows.bounds)
+        if not self.streams:
+            self.streams = True
+            for table in tables:
+                read_at_random(table)
+        found = [table[indices] for table in tables]
+        following = row_indices(self.config.pretrain.seed, number + 1, self.size, len(self.rows))
+        for table in tables:
+            prefetch(table, following)
+        return found
 
     def _sent(self, tensor: Tensor) -> Tensor:
         """A tensor of the host on the device; to a GPU from pinned memory, so that the host need not wait for it."""

@@ -8,21 +8,27 @@ only be summed and another number of processes changes a run by the rounding of 
 Without torchrun every method here is the identity. Collectives are called by all processes or by none.
 """
 
+import atexit
 import contextlib
 import json
 import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from electra.errors import BadConfig, Stopped
+from electra.errors import BadConfig, NonFinite, Stopped
 from electra.workers import rank
+
+GRACE = 15.0  # seconds that a process whose peer has died has to end by itself
+_FOREVER = timedelta(days=3650)
 
 
 class World:
@@ -104,6 +110,48 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+class _Watch:
+    """Ends this process once another one has died, wherever it then is: it may wait for a kernel that waits for the
+    dead one's, which no collective of the host ever tells it.
+
+    Each process waits, in a thread, for a word of the next one, which is said when both are done. The death of the next
+    one closes the connection, and whoever finds out says so to the one before.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title, self.over = title, threading.Event()
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.group = dist.new_group(backend="gloo", timeout=_FOREVER)
+        _groups.append(self.group)
+        threading.Thread(target=self._wait, daemon=True).start()
+
+    def end(self, *, well: bool) -> None:
+        """Stop watching; where all processes end here together (`well`), the others stop, too."""
+        self.over.set()
+        if well:
+            self._say(0)
+
+    def _say(self, word: int) -> None:
+        with contextlib.suppress(RuntimeError):
+            dist.send(torch.tensor([word], dtype=torch.uint8), (self.rank - 1) % self.size, group=self.group)
+
+    def _wait(self) -> None:
+        word = torch.ones(1, dtype=torch.uint8)
+        with contextlib.suppress(RuntimeError):
+            dist.recv(word, (self.rank + 1) % self.size, group=self.group)
+        if not word or self.over.is_set():
+            return
+        self._say(1)
+        if not self.over.wait(GRACE):
+            print(f"error: {_death(self.title)}", file=sys.stderr, flush=True)
+            os._exit(Stopped.exit_code)
+
+
+def _death(title: str) -> Stopped:
+    found, do = "another process of this run has ended", "run the same command to go on from the last checkpoint"
+    return Stopped(title, found, "", do)
+
+
 # Groups live as long as the process: letting go of one waits for gloo's threads with the interpreter locked, while such
 # a thread needs the interpreter to let go of the last tensor summed. Processes that were done hung.
 _groups: list[Any] = []
@@ -119,7 +167,7 @@ def join(device: torch.device, title: str) -> Iterator[World]:
     """Meet the other processes that torchrun has started, if there are any, and part from them in the end.
 
     Raises Stopped when another process is gone: torchrun ends the rest, and the same command goes on from the last
-    checkpoint.
+    checkpoint. Where this process cannot come to that, it ends with the same exit code in `GRACE` seconds.
     """
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)  # streams, memory that is pinned and waits are the current one's
@@ -127,16 +175,24 @@ def join(device: torch.device, title: str) -> Iterator[World]:
         yield World(0, 1, device)
         return
     _end_with(os.getppid())
+    watch, well = None, False
     try:
         dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
         _groups.append(dist.group.WORLD)
+        watch = _Watch(title)
         yield World(dist.get_rank(), dist.get_world_size(), device)
+        well = True
+    except (Stopped, NonFinite):  # which all processes meet at the same step
+        well = True
+        raise
     except RuntimeError as error:
         if not (isinstance(error, dist.DistError) or "gloo" in str(error).lower()):
             raise
-        raise Stopped(
-            title, "another process of this run has ended", "", "run the same command to go on from the last checkpoint"
-        ) from error
+        if device.type == "cuda":  # NCCL's own end would wait for kernels that wait for the dead process
+            atexit.register(os._exit, Stopped.exit_code)
+        raise _death(title) from error
     finally:
-        if dist.is_initialized():
+        if watch:
+            watch.end(well=well)
+        if well:
             dist.destroy_process_group()

@@ -43,7 +43,9 @@ class Gradients:
         """Forward pass of one slice, by the working copies."""
         if not self.cast:
             return self.model(part, stage)  # type: ignore[no-any-return]
-        return functional_call(self.model, self.working, (part, stage))  # type: ignore[no-any-return]
+        # Tied by torch, a module that both networks share would keep the copies after the call (pytorch #164759). No
+        # linear layer has its weight in another module, so there is nothing to tie.
+        return functional_call(self.model, self.working, (part, stage), tie_weights=False)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def refresh(self) -> None:

@@ -201,12 +201,24 @@ def lacks_to_compile() -> str:
     return "" if Path(sysconfig.get_paths(scheme)["include"], "Python.h").is_file() else "Python.h: Python's headers"
 
 
+def share_compilers() -> None:
+    """Give each process of a machine its share of the cores to compile with, before torch's compiler is imported.
+
+    It would start a worker for each core, up to 32, in every process.
+    """
+    processes = os.environ.get("LOCAL_WORLD_SIZE", "1")  # torchrun's
+    if processes.isdecimal() and int(processes) > 1:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(max(1, cores // int(processes))))
+
+
 def compile_parts(model: Pretraining, **options: Any) -> None:
     """Compile, in place, what a step spends its time in. One layer is compiled for all of its size, not each of them.
 
     Inductor joins kernels that do not depend on each other (`combo_kernels`): a layer's backward pass ends in eight
     short sums for biases and norms, a sixth of all kernels of the small model.
     """
+    share_compilers()
     import torch._dynamo.config as dynamo  # seconds, which only a process that compiles pays
 
     dynamo.recompile_limit = max(dynamo.recompile_limit, 32)  # two networks, training and evaluation, two stages

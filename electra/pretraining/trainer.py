@@ -20,7 +20,7 @@ from electra.devices import default_device, same_bytes
 from electra.errors import BadInput, Stopped
 from electra.nn.huggingface import load_networks
 from electra.optim.adamw import set_rate
-from electra.optim.cuda_graphs import CudaRecorder
+from electra.optim.cuda_graphs import CudaRecorder, can_record
 from electra.optim.precision import choose
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.dataloader import Data, Feed, part
@@ -168,7 +168,7 @@ class Trainer:
         if on_gpu and settings.compile == "auto" and not lacks_to_compile():
             self.notify("compiling: the first steps take a minute or two, and again for rows of another length")
             compile_parts(self.model)
-        record = CudaRecorder(self.device) if on_gpu and settings.compile != "off" else None
+        record = CudaRecorder(self.device) if on_gpu and settings.compile != "off" and can_record() else None
         how = {"precision": self.precision, "record": record, "halved": self.halved}
         self.step = Step(self.model, self.state.optimizer, world, **how)
 

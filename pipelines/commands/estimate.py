@@ -1,16 +1,17 @@
-"""`electra estimate NAME`: time, memory and disk of a model, its fine-tunings and its ablations, from settings alone.
+"""`electra estimate NAME`: time, money, memory and disk of a model, its fine-tunings and its ablations, from settings.
 
-time     matrix products (electra/pretraining/flops.py) at 40 % of the peak rate: a GPU's in bf16 by its maker, that of
-         the CPU cores here by a short measurement. Fine-tuning is an upper bound, with all rows of full length
-memory   18 bytes a parameter (weights, their bf16 copy, gradient, two moments), 34 for each token, layer and hidden
-         unit of one slice (Korthikanti et al. 2022, attention not stored), and 8 a logit
-disk     the text, its rows, `keep` checkpoints and the exported folders
+time     from the bound of a roofline to bound / 0.7 (pipelines/runtime/roofline.py): of seven GPUs by their makers'
+         figures, of the CPU cores here by a short measurement; of this machine's GPU what `gpu-check` measured.
+         Fine-tuning is an upper bound, with all rows of full length
+money    time by `gpu_prices` of params.yaml
+disk     the text, its rows, `keep_checkpoints` checkpoints and the exported folders
 """
 
-import dataclasses
 import functools
+import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -18,18 +19,17 @@ import torch
 from electra.config import merge
 from electra.data.tokenizer import TrainTokenizer
 from electra.errors import UserError
+from electra.files import read_json
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
-from electra.nn.config import AnyEncoderConfig
 from electra.nn.factory import make_encoder
 from electra.nn.huggingface import read_config
-from electra.pretraining.config import ElectraConfig
-from electra.pretraining.corruption import SpecialIds, slots
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
-from electra.pretraining.model import Pretraining
 from electra.pretraining.phases import phases_of
 from electra.workers import worker_count
 from pipelines.commands.new.columns import records
-from pipelines.config.params import Params
+from pipelines.config.params import GpuPrices, Params
+from pipelines.runtime import roofline
+from pipelines.runtime.roofline import CARDS, GOOD, PASS, PRODUCT, Card
 from pipelines.sources import LocalCorpus, OwnTasks, local
 from pipelines.sources.local import require_folder
 from pipelines.sources.streams import COMPRESSIONS
@@ -37,15 +37,22 @@ from pipelines.stages.ablation import plan_arms
 from pipelines.stages.arms import Arm, arm_folder, measured
 from pipelines.stages.glue import configs_of
 
-# Dense bf16 matrix products a second, as their makers state them.
-PEAKS = {"RTX 4090": 165e12, "A100": 312e12, "H100 or H200": 989e12}
-REACHED = 0.4
 PUBLISHED_VOCABULARY, PUBLISHED_JSON = 30_522, 50_368  # of a vocab.txt: BERT's; of a tokenizer.json: ModernBERT's
 BYTES_PER_TOKEN = 4.5  # of English text
-CONTEXT = 0.6e9  # bytes that CUDA itself takes
 QUESTIONS = {"squad1": 87_599, "squad2": 130_319}  # training questions in the official files
 SAMPLE = 1_000  # training rows of each task of the sample world
-NOTE = "All of this is estimated (small networks reach less than 40%, and starting takes seconds)"
+MEASURED = Path("runs/gpu-check.json")
+NOTE = "All of this is estimated: starting, compiling, evaluating and saving come on top"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A training: operations, least seconds on a card, bytes of its memory; slices of a batch that fit a card, or 0."""
+
+    flops: float
+    bound: Callable[[Card], float]
+    memory: float
+    slices: Callable[[Card], int]
 
 
 def estimate(name: str, params: Params) -> str:
@@ -76,7 +83,7 @@ def pretraining(name: str, params: Params) -> str:
     """A paragraph on a model's pre-training."""
     config, tokens = params.models[name].electra(), params.tokens[params.models[name].tokens]
     vocab_size = vocabulary(name, params)
-    steps, weights = training_steps(config, vocab_size), parameters(config, vocab_size)
+    steps, weights = training_steps(config, vocab_size), roofline.parameters(config, vocab_size)
     read = sum((phase.last - phase.first) * phase.batch * phase.length for phase in phases_of(config.pretrain, steps))
     first = f"{name}: {weights / 1e6:.1f} M parameters in both networks; "
     first += f"{steps:,} steps read {read / 1e6:,.0f} M tokens"
@@ -87,8 +94,13 @@ def pretraining(name: str, params: Params) -> str:
         checkpoints = 12 * (config.pretrain.keep_checkpoints + 1)
         size = 2 * text + 2 * rows + weights * (checkpoints + 8)  # twice, while a stage is at work
         disk = f"{size / 1e9:,.1f} GB, of which text and rows {2 * (text + rows) / 1e9:,.1f}"
-    space = f"{memory(config, weights, vocab_size) / 1e9:.1f} GB of the GPU"
-    return paragraph(first, training_flops(config, vocab_size, "matmul"), space, disk)
+    work = Work(
+        training_flops(config, vocab_size, "matmul"),
+        lambda card: roofline.training_bound(config, vocab_size, card),
+        roofline.memory(config, weights, vocab_size),
+        lambda card: roofline.slices_that_fit(config, vocab_size, card.memory),
+    )
+    return paragraph(first, work, disk, params.gpu_prices)
 
 
 def finetuning(name: str, params: Params) -> str:
@@ -102,24 +114,29 @@ def finetuning(name: str, params: Params) -> str:
     with torch.device("meta"):
         weights = sum(parameter.numel() for parameter in make_encoder(encoder, vocab_size).parameters())
     tasks = settings_of(name, params)
-    flops, most, kept = 0.0, 0.0, 0
+    flops, most, kept, runs = 0.0, 0.0, 0, []
     for task, settings in tasks.items():
-        runs = len(settings.seeds) * len(settings.arms)
-        flops += runs * run_flops(settings, rows_of(task, config.tasks, params), encoder, vocab_size)
+        rows = len(settings.seeds) * len(settings.arms) * rows_read(settings, rows_of(task, config.tasks, params))
+        runs.append((rows, settings))
+        flops += 3 * rows * encoder_flops(encoder, settings.length, vocab_size, "matmul")
         most = max(most, 18.0 * weights + 34 * settings.batch * settings.length * encoder.layers * encoder.hidden)
         kept += {"none": 0, "first": 1, "all": len(settings.seeds)}[settings.keep]
     count = f"{len(tasks)} task{'s' * (len(tasks) > 1)}"
     first = f"{name}, fine-tuning: {count} ({', '.join(tasks)}), {weights / 1e6:.1f} M parameters; at most:"
-    space = f"{(CONTEXT + most) / 1e9:.1f} GB of the GPU"
+
+    def bound(card: Card) -> float:
+        return sum(roofline.finetuning_bound(encoder, rows, of.batch, of.length, weights, card) for rows, of in runs)
+
     disk = f"{kept * weights * 4 / 1e9:.1f} GB for {kept} kept model{'s' * (kept != 1)}"
-    return paragraph(first, flops, space, disk)
+    return paragraph(first, Work(flops, bound, roofline.CONTEXT + most, lambda card: 0), disk, params.gpu_prices)
 
 
 def ablations(names: Iterable[str], params: Params) -> str:
     """A table of ablations in Markdown; arms that are finished, or in an ablation above, take nothing."""
     known: dict[str, set[tuple[str, float]]] = {}  # arm's key -> (task, point of the run) that is measured
-    places = [*PEAKS, f"{worker_count()} CPU cores here"]
-    lines = [f"| ablation | runs | finished | in one above | operations | {' | '.join(places)} |"]
+    places = [*CARDS.values(), cpu()]
+    names_of = " | ".join(card.name for card in places)
+    lines = [f"| ablation | runs | finished | in one above | operations | {names_of} |"]
     lines.append("| :--- |" + " ---: |" * (4 + len(places)))
     for name in names:
         ablation = params.ablations[name]
@@ -127,8 +144,10 @@ def ablations(names: Iterable[str], params: Params) -> str:
         changes = merge(params.recipe(ablation.recipe), ablation.finetune)
         own = params.own_tasks(ablation.data)
         tasks = {task: params.finetune.resolve(task, changes, own=own) for task in ablation.tasks}
-        arms, flops, counts = plan_arms(name, params, vocab_size), 0.0, {"finished": 0, "shared": 0}
+        arms, flops, seconds = plan_arms(name, params, vocab_size), 0.0, dict.fromkeys(places, 0.0)
+        counts = {"finished": 0, "shared": 0}
         for arm in arms:
+            encoder = arm.config.encoder
             if arm.key in known:
                 counts["shared"] += 1
             elif home := finished(arm, params):
@@ -136,12 +155,20 @@ def ablations(names: Iterable[str], params: Params) -> str:
                 known[arm.key] = measured(home)
             else:
                 flops += training_flops(arm.config, vocab_size, "matmul")
+                for card in places:
+                    seconds[card] += roofline.training_bound(arm.config, vocab_size, card)
             wanted = {(task, point) for task in tasks for point in (*ablation.points, 1.0)}
             for task, _ in wanted - known.get(arm.key, set()):
-                rows = rows_of(task, ablation.data, params)
-                flops += run_flops(tasks[task], rows, arm.config.encoder, vocab_size)
+                settings = tasks[task]
+                rows = rows_read(settings, rows_of(task, ablation.data, params))
+                flops += 3 * rows * encoder_flops(encoder, settings.length, vocab_size, "matmul")
+                weights = roofline.parameters(arm.config, vocab_size)
+                for card in places:
+                    seconds[card] += roofline.finetuning_bound(
+                        encoder, rows, settings.batch, settings.length, weights, card
+                    )
             known[arm.key] = known.get(arm.key, set()) | wanted
-        needed = [hours(flops / (REACHED * peak)) for peak in (*PEAKS.values(), cpu_peak())]
+        needed = [span(each, each / GOOD) for each in seconds.values()]
         cells = [name, len(arms), counts["finished"], counts["shared"], f"{flops:.2g}", *needed]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
@@ -156,24 +183,57 @@ def finished(arm: Arm, params: Params) -> Path | None:
     return home if (home / "arm.json").is_file() else None
 
 
-def paragraph(first: str, flops: float, memory: str, disk: str) -> str:
+def paragraph(first: str, work: Work, disk: str, prices: GpuPrices) -> str:
     """Lines of one training, the first as given; without a size on disk where that is unknown ("")."""
-    gpus = ", ".join(f"{gpu} {hours(flops / (REACHED * peak))}" for gpu, peak in PEAKS.items())
-    time = f"time: {flops:.2g} floating point operations; on one GPU at {REACHED:.0%} of its peak: {gpus}"
-    cpu = f"without a GPU: {hours(flops / (REACHED * cpu_peak()))} on the {worker_count()} CPU cores here"
-    return "\n".join([first, time, f"memory: {memory}", *([f"disk: {disk}"] if disk else []), cpu])
+    lines = [first, f"time: {work.flops:.2g} floating point operations; on one GPU from its bound to bound / {GOOD}:"]
+    here, reached = measurement(work.flops / work.bound(CARDS["h100"]))
+    if here:
+        lines.append(f"  {here.name}, as gpu-check measured it: {hours(work.bound(here) / reached)}")
+    for key, card in CARDS.items():
+        if here and card.name in here.name:
+            continue
+        low, high, price = work.bound(card), work.bound(card) / GOOD, getattr(prices, key) / 3600
+        fits = work.memory <= roofline.USABLE * card.memory
+        slices = 0 if fits else work.slices(card)
+        note = "" if fits else f", pretrain.accumulate: {slices}" if slices else ", too little memory"
+        lines.append(f"  {card.name}: {span(low, high)}, {money(low * price, high * price)}{note}")
+    lines += [f"memory: {work.memory / 1e9:.1f} GB of the GPU", *([f"disk: {disk}"] if disk else [])]
+    seconds = work.bound(cpu())
+    return "\n".join([*lines, f"without a GPU: {span(seconds, seconds / GOOD)} on the {cpu().name}"])
+
+
+def measurement(intensity: float) -> tuple[Card | None, float]:
+    """This machine's GPU, by the rates that gpu-check probed, and the share of its bound that a network reached there.
+
+    Of those that were timed it is the one with the nearest `intensity`, operations a second at an H100's bound. None
+    where gpu-check has not run on a GPU here.
+    """
+    found = read_json(MEASURED) if MEASURED.is_file() else {}
+    rates = found.get("rates")
+    timed = [row for row in found.get("checks", ()) if "reached" in row]
+    if not rates or not timed:
+        return None, 1.0
+    nearest = min(timed, key=lambda row: abs(math.log(row["intensity"] / intensity)))
+    return Card(found["device"]["gpu"], rates["flops"], rates["bandwidth"], rates["memory"]), nearest["reached"]
 
 
 @functools.cache
-def cpu_peak() -> float:
-    """Floating point operations a second in matrix products on all cores that a run may use."""
-    left, right = torch.ones(2048, 256), torch.ones(256, 512)
-    left @ right
-    started = time.process_time()  # of all threads: other work on the machine does not count
+def cpu() -> Card:
+    """All cores that a run may use: fp32 products, and bytes a second of what lies in a core's cache, both measured."""
+    left, right, place = torch.ones(2048, 256), torch.ones(256, 512), torch.ones(1 << 20)
+    flops = per_second(lambda: left @ right) * 2 * left.numel() * right.shape[1]
+    moved = per_second(lambda: place.clone()) * 2 * place.nbytes
+    cores = worker_count()
+    return Card(f"{cores} CPU cores here", cores * flops / PRODUCT, cores * moved / PASS, 0, number=4)
+
+
+def per_second(work: Callable[[], object]) -> float:
+    """How often some work is done in a second of process time: other work on the machine does not count."""
+    work()
+    started = time.process_time()
     for _ in range(20):
-        left @ right
-    seconds = time.process_time() - started
-    return worker_count() * 20 * 2 * left.numel() * right.shape[1] / max(seconds, 1e-6)
+        work()
+    return 20 / max(time.process_time() - started, 1e-6)
 
 
 def vocabulary(model: str, params: Params) -> int:
@@ -182,29 +242,6 @@ def vocabulary(model: str, params: Params) -> int:
     if isinstance(tokenizer, TrainTokenizer):
         return tokenizer.vocab_size
     return PUBLISHED_JSON if tokenizer.file.endswith(".json") else PUBLISHED_VOCABULARY
-
-
-def parameters(config: ElectraConfig, vocab_size: int) -> int:
-    """Parameters of both networks, shared ones once."""
-    encoder = dataclasses.replace(config.encoder, init="published")  # other initialisations compute with the weights
-    config, special = dataclasses.replace(config, encoder=encoder), SpecialIds(pad=0, cls=1, sep=2, mask=3)
-    with torch.device("meta"):
-        model = Pretraining(config, vocab_size, special)
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def memory(config: ElectraConfig, weights: int, vocab_size: int) -> float:
-    """Bytes of a GPU that a step needs, in the phase with the largest slices."""
-    settings, encoder = config.pretrain, config.encoder
-    networks = [encoder]
-    if config.objective.name != "mlm" and config.generator.kind == "network":
-        networks.append(config.generator.encoder(encoder))
-    most = 0
-    for phase in phases_of(settings, training_steps(config, vocab_size)):
-        rows = -(-phase.batch // settings.accumulate)
-        activations = sum(34 * rows * phase.length * each.layers * each.hidden for each in networks)
-        most = max(most, activations + 8 * rows * slots(config.objective.mask_rate, phase.length) * vocab_size)
-    return CONTEXT + 18.0 * weights + most
 
 
 def text_bytes(params: Params, corpus: str) -> float:
@@ -240,15 +277,35 @@ def rows_of(task: str, source: str, params: Params) -> int:
     return GLUE[task].train_rows if task in GLUE else QUESTIONS[task]
 
 
-def run_flops(settings: FinetuneConfig, rows: int, encoder: AnyEncoderConfig, vocab_size: int) -> float:
-    """Operations of one run of a fine-tuning: matrix products, forward and backward."""
-    read = min(rows, settings.max_train_rows or rows) * settings.epochs * (2 if settings.both_orders else 1)
-    return 3 * read * encoder_flops(encoder, settings.length, vocab_size, "matmul")
+def rows_read(settings: FinetuneConfig, rows: int) -> float:
+    """Rows that one run of a fine-tuning reads, those of every epoch."""
+    return min(rows, settings.max_train_rows or rows) * settings.epochs * (2 if settings.both_orders else 1)
+
+
+UNITS = (("minutes", 60.0, 90), ("hours", 3600.0, 72), ("days", 86400.0, 1000), ("years", 365 * 86400.0, math.inf))
 
 
 def hours(seconds: float) -> str:
     """A duration to plan with."""
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} minutes" if seconds > 90 else "a minute"
-    days = seconds / 86400
-    return f"{24 * days:.0f} hours" if days < 3 else f"{days:.0f} days" if days < 1000 else f"{days / 365:.0f} years"
+    if seconds < 90:
+        return "a minute"
+    unit, size = next((unit, size) for unit, size, most in UNITS if seconds < most * size)
+    count = seconds / size
+    return f"{count:.0f} {unit}" if count >= 10 or unit == "minutes" else f"{count:.1f} {unit}"
+
+
+def span(low: float, high: float) -> str:
+    """Two durations."""
+    first, last = hours(low), hours(high)
+    if first == last:
+        return last
+    same = first.split()[-1] == last.split()[-1]
+    return f"{first.split()[0] if same else first} to {last}"
+
+
+def money(low: float, high: float) -> str:
+    """Two sums of dollars."""
+    if high < 0.01:
+        return "less than a cent"
+    digits = 2 if high < 10 else 0
+    return f"${low:,.{digits}f} to ${high:,.{digits}f}"

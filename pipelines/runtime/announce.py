@@ -6,6 +6,7 @@ import time
 import torch
 
 from electra.devices import driver_version
+from electra.optim.cuda_graphs import can_record
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.dataloader import Feed
 from electra.pretraining.distributed import World
@@ -67,7 +68,8 @@ def _compiled(settings: PretrainConfig) -> str:
 def _recorded(settings: PretrainConfig, step: Step) -> str:
     if step.record:
         return "recorded"
-    return f"not recorded ({'pretrain.compile: off' if settings.compile == 'off' else 'it failed'})"
+    reason = "pretrain.compile: off" if settings.compile == "off" else "it failed" if can_record() else "ROCm"
+    return f"not recorded ({reason})"
 
 
 def _duration(seconds: float) -> str:

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 import torch
 
 from electra.errors import OutOfMemory
-from electra.pretraining.config import PretrainConfig
+from electra.pretraining.config import ElectraConfig
+from electra.workers import rank
+from pipelines.runtime.roofline import slices_that_fit
 
 
 @contextlib.contextmanager
-def enough_memory(settings: PretrainConfig) -> Iterator[None]:
+def enough_memory(config: ElectraConfig, vocab_size: int) -> Iterator[None]:
     """Turn whatever way torch, numpy or Python refuse memory into OutOfMemory."""
+    settings = config.pretrain
     try:
         yield
     except (MemoryError, RuntimeError, OSError) as error:
@@ -20,14 +23,27 @@ def enough_memory(settings: PretrainConfig) -> Iterator[None]:
             raise
         reason = str(error).strip().splitlines() or [type(error).__name__]
         slices, batch = settings.accumulate, settings.batch
-        finer = next((count for count in range(slices + 1, batch + 1) if batch % count == 0), None)
-        more = f"set pretrain.accumulate to {finer} (now {slices}), or " if finer else ""
+        finer, room = finer_slices(config, vocab_size)
+        more = f"set pretrain.accumulate to {finer} (now {slices}){room}, or " if finer else ""
         raise OutOfMemory(
             "pretrain",
             f"there is not enough memory for slices of {batch // slices} rows of {settings.length} ({reason[0][:200]})",
             "smaller slices of a batch",
             f"{more}lower pretrain.batch; what is saved stays, and `--continue` goes on with it under the new settings",
         ) from error
+
+
+def finer_slices(config: ElectraConfig, vocab_size: int) -> tuple[int, str]:
+    """The `pretrain.accumulate` to try next, 0 if there is none; and the memory of the GPU that it was computed from.
+
+    On a CPU, and where no number makes a step fit by its budget, it is the next finer one.
+    """
+    now, processes = config.pretrain.accumulate, rank()[1]
+    if torch.cuda.is_available():
+        room = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+        if found := slices_that_fit(config, vocab_size, room, above=now, processes=processes):
+            return found, f", by the budget of a GPU of {room / 1e9:.0f} GB"
+    return slices_that_fit(config, vocab_size, float("inf"), above=now, processes=processes), ""
 
 
 def _is_want(error: BaseException) -> bool:

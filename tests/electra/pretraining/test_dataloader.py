@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from electra.data import shards
+from electra.data.order import row_indices
 from electra.pretraining import dataloader as feed_module
 from electra.pretraining.dataloader import Feed
 from tests.electra.helpers import MadeUpRows, config
@@ -22,6 +24,38 @@ def test_resident_rows_give_the_same_batches(kind, monkeypatch):
         assert torch.equal(plain.ids_BT, resident.ids_BT) and plain.ids_BT.max() > np.iinfo(kind).max // 2
         assert torch.equal(plain.lengths_B, resident.lengths_B)
         assert torch.equal(plain.segments_BT, resident.segments_BT)
+
+
+def test_streamed_rows_are_asked_for_one_batch_ahead(tmp_path, monkeypatch):
+    """Without advice the system reads the pages around each row, thousands of times a batch's bytes."""
+    rows, settings = MadeUpRows(5000, length=256), config(encoder__positions=256, pretrain__length=256)
+    mapped = MadeUpRows(5000, length=256)
+    for name in ("ids", "bounds"):
+        (tmp_path / name).write_bytes(getattr(rows, name).tobytes())
+        setattr(mapped, name, np.memmap(tmp_path / name, np.uint16, "r", shape=getattr(rows, name).shape))
+    asked = []
+    monkeypatch.setattr(feed_module, "read_at_random", lambda table, yes=True: asked.append((len(table), yes)))
+    monkeypatch.setattr(
+        feed_module,
+        "prefetch",
+        lambda table, indices: asked.append(indices.tolist()) or shards.prefetch(table, indices),
+    )
+    feed, plain = (Feed(of, settings, torch.device("cpu"), "noise") for of in (mapped, rows))
+    for number in range(3):
+        assert torch.equal(feed.batch(number).ids_BT, plain.batch(number).ids_BT)
+    ahead = [row_indices(settings.pretrain.seed, number, 8, 5000).tolist() for number in (1, 2, 3)]
+    assert asked[:2] == [(5000, True)] * 2 and [each for each in ahead for _ in range(4)] == [
+        each for each in asked if isinstance(each, list)
+    ]
+    asked.clear()
+    feed.cache()
+    assert asked == [(5000, False)] * 2
+    for step in (1, 997):  # rows that begin and end within pages, the last one at the end of the file
+        shards.prefetch(mapped.ids, np.arange(0, 5000, step)[-50:])
+        shards.prefetch(mapped.bounds, np.arange(5000))
+    shards.read_at_random(mapped.ids)
+    shards.read_at_random(rows.ids)
+    shards.prefetch(rows.ids, np.arange(3))
 
 
 def test_rows_go_to_a_gpu_a_part_at_a_time(monkeypatch):

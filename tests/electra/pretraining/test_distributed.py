@@ -5,12 +5,13 @@ import multiprocessing
 import os
 import signal
 import socket
+import time
 
 import pytest
 import torch
 
 from electra.errors import BadConfig, UserError
-from electra.pretraining import gradients, step, trainer
+from electra.pretraining import distributed, gradients, step, trainer
 from electra.pretraining.distributed import World, join
 from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
@@ -135,6 +136,30 @@ def test_the_end_of_one_process_ends_the_others_with_run_again(tmp_path, alone):
     _, codes = train(tmp_path, 2, die)
     assert codes == [75, -signal.SIGKILL]
     assert "another process of this run has ended" in (tmp_path / "error-0").read_text()
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_process_that_hangs_ends_when_another_one_has_died(tmp_path, alone, size):
+    """As one on a GPU does whose kernel waits for the dead one's: it never comes to a collective of the host."""
+
+    def die(rank):
+        distributed.GRACE = 1.0
+        at_step(4, (lambda: os.kill(os.getpid(), signal.SIGKILL)) if rank == 1 else (lambda: time.sleep(600)))
+
+    begun = time.monotonic()
+    _, codes = train(tmp_path, size, die, pretrain__accumulate=4)
+    assert codes == [75, -signal.SIGKILL, *[75] * (size - 2)] and time.monotonic() - begun < 30
+
+
+def test_processes_of_a_machine_share_its_cores_for_compiling(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(128))
+    monkeypatch.delenv("TORCHINDUCTOR_COMPILE_THREADS", raising=False)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    step.share_compilers()
+    assert "TORCHINDUCTOR_COMPILE_THREADS" not in os.environ
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    step.share_compilers()
+    assert os.environ.pop("TORCHINDUCTOR_COMPILE_THREADS") == "16"
 
 
 def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path, alone):

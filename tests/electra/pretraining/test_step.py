@@ -1,20 +1,23 @@
 """The step: what is recorded does what was done, it compiles in one piece, and it never reads the device."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
+import safetensors.torch
 import torch
 from torch._dynamo import lookup_backend
 from torch.nn.utils import clip_grad
 
+from electra.nn.huggingface import network_tensors
 from electra.optim.adamw import build_optimizer, set_rate
-from electra.pretraining import gradients, model
+from electra.pretraining import gradients, model, trainer
 from electra.pretraining import step as step_file
 from electra.pretraining.dataloader import Feed, part
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Pretraining
 from electra.pretraining.step import WARM_UP, Step, compile_parts
-from tests.electra.helpers import SPECIAL, VOCAB, Failing, MadeUpRows, Rerun, config, data
+from tests.electra.helpers import MODERN, SPECIAL, VOCAB, Failing, MadeUpRows, Rerun, config, data
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 QUIET = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
@@ -54,6 +57,47 @@ def test_recorded_steps_do_what_plain_ones_do(slices, precision):
     assert len(record.recorded) == (3 if slices > 1 else 2)
     assert ours == theirs
     assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
+
+
+SHARINGS = {sharing: {} for sharing in ("none", "tokens", "gradient_disentangled")}
+SHARINGS |= {sharing: {"generator__width": 1.0} for sharing in ("embeddings", "all")}
+
+
+@pytest.mark.parametrize("encoder", [{}, {"encoder": MODERN}, {"encoder": {**MODERN, "embedding": 16}}])
+@pytest.mark.parametrize("sharing", SHARINGS)
+def test_recorded_bf16_steps_leave_the_networks_their_own_fp32_weights(encoder, sharing, tmp_path, monkeypatch):
+    """Working copies left in a module are exported rounded and one update late, while checkpoints are right."""
+    short = {"pretrain__steps": WARM_UP + 3, "pretrain__precision": "bf16"}
+    settings = config(**encoder, **SHARINGS[sharing], **short, objective__sharing=sharing)
+    seen = []
+
+    def recording(recorder, *args, **options):
+        return Watched(*args, **options | {"record": recorder})
+
+    class Watched(Step):
+        def __call__(self, *args):
+            result = super().__call__(*args)
+            seen.append([a is b and a.dtype == torch.float32 for a, b in self.both()])
+            return result
+
+        def both(self):
+            return zip(self.parameters, self.gradients.model.parameters(), strict=True)
+
+    runs = {}
+    for kind, record in (("plain", None), ("recorded", Rerun())):
+        monkeypatch.setattr(trainer, "Step", partial(recording, record))
+        runs[kind] = trainer.pretrain(settings, data(), tmp_path / kind, {}, log=lambda step, numbers: None).model
+    assert all(map(all, seen))
+    weights = safetensors.torch.load_file(tmp_path / f"recorded/step-{settings.pretrain.steps}/model.safetensors")
+    saved = Pretraining(settings, VOCAB, SPECIAL)
+    for name, parameter in saved.named_parameters():
+        parameter.data = weights[name]
+    for kind, trained in runs.items():
+        for name, pair in saved.networks().items():
+            found, expected = network_tensors(*trained.networks()[name]), network_tensors(*pair)
+            assert found.keys() == expected.keys()
+            for key, tensor in expected.items():
+                assert found[key].dtype == torch.float32 and torch.equal(found[key], tensor), (kind, name, key)
 
 
 def test_rows_of_another_length_are_warmed_up_and_recorded_anew():

@@ -8,12 +8,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from electra.files import write_json
-from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.flops import encoder_flops
-from electra.pretraining.model import Pretraining
 from pipelines.cli import main
 from pipelines.commands import estimate
 from pipelines.config.params import Params, load
+from pipelines.runtime.roofline import CARDS
 from pipelines.stages.ablation import plan_arms
 from tests.conftest import ROOT, SMOKE, copy_text
 
@@ -49,27 +48,32 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_parameters_are_those_of_the_networks(shipped: Params) -> None:
-    config, special = shipped.models["tiny"].electra(), SpecialIds(pad=0, cls=1, sep=2, mask=3)
-    for sharing in ("embeddings", "none", "tokens"):
-        config = dataclasses.replace(config, objective=dataclasses.replace(config.objective, sharing=sharing))
-        model = Pretraining(config, 800, special)
-        assert estimate.parameters(config, 800) == sum(parameter.numel() for parameter in model.parameters())
+def test_the_tokens_of_all_phases_are_counted(shipped: Params) -> None:
+    assert "30,500 steps read 62 M tokens" in estimate.pretraining("mini_plus", shipped)  # 27,000x64x32 + 3,500x16x128
 
 
-def test_slices_take_less_memory_and_more_layers_and_longer_phases_more(shipped: Params) -> None:
-    config = shipped.models["base"].electra()
-    whole = estimate.memory(config, 10**8, 30_522)
-    halves = dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, accumulate=2))
-    assert 0.4 * whole < estimate.memory(halves, 10**8, 30_522) < 0.6 * whole
-    deeper = dataclasses.replace(config, encoder=dataclasses.replace(config.encoder, layers=24))
-    assert estimate.memory(deeper, 10**8, 30_522) > 1.8 * whole
-    model = shipped.models["mini_plus"].electra()  # 27,000 x 64 x 32 and 3,500 x 16 x 128
-    assert "30,500 steps read 62 M tokens" in estimate.pretraining("mini_plus", shipped)
-    short, long = model.pretrain.phases
-    phases = (dataclasses.replace(short, batch=64), dataclasses.replace(long, batch=32))
-    wider = dataclasses.replace(model, pretrain=dataclasses.replace(model.pretrain, phases=phases))
-    assert estimate.memory(wider, 0, 8192) > estimate.memory(model, 0, 8192) + 1e6
+def test_a_gpu_that_was_measured_is_said_in_place_of_its_range(
+    shipped: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rate is that of the most alike of the networks that gpu-check has timed."""
+    monkeypatch.chdir(tmp_path)
+    plain = estimate.pretraining("small", shipped)
+    assert "\n  H100: 1.8 to 2.6 hours, $4.52 to $6.46\n" in plain and "measured" not in plain
+    rates = {"flops": CARDS["h100"].flops, "bandwidth": CARDS["h100"].bandwidth, "memory": 80e9}
+    rows = [{"reached": 0.5, "intensity": 1.6e14}, {"reached": 0.25, "intensity": 4e14}, {"verdict": "ok"}]
+    found = {"device": {"gpu": "NVIDIA H100 80GB HBM3"}, "rates": rates, "checks": rows}
+    write_json(estimate.MEASURED, found)
+    said = estimate.pretraining("small", shipped)
+    assert "\n  NVIDIA H100 80GB HBM3, as gpu-check measured it: 3.6 hours\n" in said
+    assert "\n  H100:" not in said and "\n  H200: 78 minutes" in said
+    write_json(estimate.MEASURED, {"device": {"device": "cpu"}, "checks": []})
+    assert estimate.pretraining("small", shipped).split("without")[0] == plain.split("without")[0]
+
+
+def test_prices_are_settings_and_small_cards_are_given_slices(shipped: Params) -> None:
+    dear = dataclasses.replace(shipped, gpu_prices=dataclasses.replace(shipped.gpu_prices, h100=25.0))
+    assert "H100: 49 to 70 hours, $1,231 to $1,759\n" in estimate.pretraining("base", dear)
+    assert "RTX 4090: 10 to 14 days, $120 to $172, pretrain.accumulate: 4\n" in estimate.pretraining("base", dear)
 
 
 def test_operations_are_those_of_every_row_epoch_order_arm_and_seed(here: Path) -> None:
@@ -86,7 +90,13 @@ def test_operations_are_those_of_every_row_epoch_order_arm_and_seed(here: Path) 
 def test_a_name_says_all_of_its_trainings_and_what_is_not_there(here: Path, capsys) -> None:
     assert main(["estimate", "smoke"]) == 0
     said = capsys.readouterr().out
-    for words in ("20 steps read 0 M tokens", "H100 or H200 a minute", "disk: 0.0 GB", "CPU cores here", "| weights |"):
+    for words in (
+        "20 steps read 0 M tokens",
+        "H100: a minute, less than a cent",
+        "disk: 0.0 GB",
+        "CPU cores here",
+        "| weights |",
+    ):
         assert words in said, words
     assert "smoke, fine-tuning: 10 tasks" in said and "own, fine-tuning: 1 task" in said
     assert main(["estimate", "own"]) == 0
