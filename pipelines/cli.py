@@ -312,11 +312,11 @@ def clean(options: argparse.Namespace) -> None:
 @command("maintain", entry("models"), prints=True)
 def replay(options: argparse.Namespace) -> None:
     """Replay the pre-training step that ended in NaN or infinity."""
-    from pipelines.commands.replay import show
+    from pipelines.commands.replay import replay
 
     params = _params()
     params.require("models", options.name)
-    print(show(options.name, params))
+    print(json.dumps(replay(options.name, params), indent=2))
 
 
 @command("maintain")

@@ -5,7 +5,6 @@ a function of the step. Nothing of the run itself is changed.
 """
 
 import dataclasses
-import json
 import re
 import shutil
 import tempfile
@@ -82,8 +81,3 @@ def replay(name: str, params: Params) -> dict[str, Any]:
         "losses_before": {before: losses[before] for before in sorted(losses)[-5:]},
         "rows": chosen.tolist(),
     }
-
-
-def show(name: str, params: Params) -> str:
-    """The replay as JSON text."""
-    return json.dumps(replay(name, params), indent=2)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from electra.finetuning.runs.summary import sd
 from pipelines.report.comparison import mean
-from pipelines.report.records import ARMS, Ablation, Grid, Inputs, Measured, ModelResults, Series
+from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults, Series
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save
 from pipelines.report.table import CAPTIONS
 
@@ -115,12 +115,16 @@ def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
     if (majority := row.ground.get("majority")) is not None:
         axes.plot(majority, place, "x", color=ORANGE, markersize=5, markeredgewidth=1.4, zorder=1)
     for arm, colour, face in (("scratch", GREY, PAPER), ("pretrained", BLUE, BLUE)):
-        scores, middle = row.scores[arm], row.mean(arm)
-        if middle is None:
-            continue
-        axes.errorbar(middle, place, xerr=sd(scores) or 0.0, color=colour, linewidth=1.2, zorder=2)
-        axes.plot(scores, [place + 0.26] * len(scores), "|", color=colour, markersize=4, markeredgewidth=1, zorder=2)
-        axes.plot(middle, place, "o", color=colour, markerfacecolor=face, markersize=6.2, markeredgewidth=1.4, zorder=3)
+        if row.scores[arm]:
+            dot = {"markerfacecolor": face, "markersize": 6.2, "markeredgewidth": 1.4, "zorder": 3}
+            _seeds(axes, place, row.scores[arm], colour, below=0.26, **dot)
+
+
+def _seeds(axes: "Axes", place: float, scores: Sequence[float], colour: str, *, below: float, **dot: Any) -> None:
+    """The mean as a dot, the standard deviation as a bar, and a small mark `below` it for each seed."""
+    axes.errorbar(mean(scores), place, xerr=sd(scores) or 0.0, color=colour, linewidth=1.2)  # type: ignore[arg-type]
+    axes.plot(scores, [place + below] * len(scores), "|", color=colour, markersize=4, markeredgewidth=1)
+    axes.plot(mean(scores), place, "o", color=colour, **dot)  # type: ignore[arg-type]
 
 
 def curves(model: ModelResults) -> list[Named]:
@@ -198,8 +202,8 @@ def of_ablation(ablation: Ablation) -> Iterator[Named]:
     name, caption = f"ablation-{ablation.name}", f"{ablation.title}: mean over the tasks ({ablation.origin})"
     if any(len(arm.points) > 1 for arm in ablation.arms):
         yield f"{name}-points", f"{caption} at fractions of each run, bar = ± sd over seeds", over_flops(ablation)
-    elif (grid := ablation.lines()) and any(arm and arm.scores for row in grid[2] for arm in row):
-        yield name, f"{caption}, bar = ± sd over seeds", over_grid(ablation, grid)
+    elif len(ablation.axes) in {1, 2} and any(arm.scores and arm.values for arm in ablation.arms):
+        yield name, f"{caption}, bar = ± sd over seeds", over_grid(ablation)
     elif any(arm.scores for arm in ablation.arms):
         yield name, f"{caption}, one small mark per seed, bar = mean ± sd", marks(ablation)
 
@@ -215,10 +219,7 @@ def marks(ablation: Ablation) -> "Figure":
             status = "failed" if arm.failed else "no result"
             ours.annotate(status, (0.02, place), xycoords=("axes fraction", "data"), va="center", color=ORANGE)
             continue
-        colour = BLUE if arm is ablation.reference else INK
-        ours.errorbar(mean(arm.scores), place, xerr=sd(arm.scores) or 0.0, color=colour, linewidth=1.2)
-        ours.plot(arm.scores, [place + 0.24] * len(arm.scores), "|", color=colour, markersize=4, markeredgewidth=1)
-        ours.plot(mean(arm.scores), place, "o", color=colour, markersize=6)
+        _seeds(ours, place, arm.scores, BLUE if arm is ablation.reference else INK, below=0.24, markersize=6)
     ours.set_yticks(range(len(ablation.arms)), [arm.label for arm in ablation.arms], color=INK)
     ours.set_ylim(len(ablation.arms) - 0.45, -0.6)
     ours.set_title("ours")
@@ -240,15 +241,17 @@ def marks(ablation: Ablation) -> "Figure":
     return figure
 
 
-def over_grid(ablation: Ablation, grid: Grid) -> "Figure":
+def over_grid(ablation: Ablation) -> "Figure":
     """The score along a grid's longest axis, a line for each value of the other (the paper's Figures 3 and 4)."""
-    axis, across, rows = grid
+    axis, along = max(enumerate(ablation.axes), key=lambda each: len(each[1]))
+    across = ablation.axes[1 - axis] if len(ablation.axes) > 1 else ("",)
+    cells = {arm.values: arm.scores for arm in ablation.arms if arm.scores}
     figure = new_figure(4.3, 3.0)
     axes = figure.subplots()
-    for look, name, row in zip(LOOKS * len(rows), across, rows, strict=False):
-        points = [(float(x), arm.scores) for x, arm in enumerate(row) if arm and arm.scores]
+    for look, name in zip(LOOKS * len(across), across, strict=False):
+        places = [(name, value) if axis else (value, name)[: len(ablation.axes)] for value in along]
+        points = [(float(x), cells[place]) for x, place in enumerate(places) if place in cells]
         _line(axes, points, look, ablation.label(name))
-    along = ablation.axes[axis]
     axes.set_xticks(range(len(along)), [ablation.label(value) for value in along])
     axes.set_xlim(-0.3, len(along) - 0.7)
     axes.set_xlabel(ablation.axis_names[axis])

@@ -38,21 +38,17 @@ def load(params: Any, root: Path = Path()) -> Inputs:
     models = tuple(_model(reader, name, params) for name in params.run.models)
     ablations = _ablations(reader, params)
     ablated = [params.ablations[name] for name in params.run.ablations]
-    names = {
-        "tokens": [*(params.models[name].tokens for name in params.run.models), *(one.tokens for one in ablated)],
-        "tasks": [*(params.finetunings[name].tasks for name in params.run.models), *(one.data for one in ablated)],
-    }
-    names["corpus"] = [params.tokens[name].corpus for name in names["tokens"]]
+    tokens = [*(params.models[name].tokens for name in params.run.models), *(one.tokens for one in ablated)]
+    tasks = [*(params.finetunings[name].tasks for name in params.run.models), *(one.data for one in ablated)]
+    names = {"tokens": tokens, "corpus": [params.tokens[name].corpus for name in tokens], "tasks": tasks}
     data = {
-        kind: {name: reader.json(f"results/{kind}/{name}.json") for name in dict.fromkeys(names[kind])}
-        for kind in ("tokens", "corpus", "tasks")
+        kind: {name: reader.json(f"results/{kind}/{name}.json") for name in dict.fromkeys(of)}
+        for kind, of in names.items()
     }
     return Inputs(
         models=models,
         ablations=ablations,
-        corpora=data["corpus"],
-        tokens=data["tokens"],
-        tasks=data["tasks"],
+        data=data,
         records=recorded_runs(root, params.models),
         missing=tuple(reader.missing),
         unrun=tuple(reader.unrun),

@@ -16,7 +16,7 @@ from typing import Any
 from electra.files import lock_folder, remove, rename
 from pipelines.tracking import flatten, uri, warn
 from pipelines.tracking.event_log import Event
-from pipelines.tracking.lineage import git_state, whereabouts
+from pipelines.tracking.lineage import about
 from pipelines.tracking.registry import register
 
 EXPERIMENT = "electra"
@@ -64,11 +64,6 @@ def database(store: str) -> Iterator[str | None]:
             SqlAlchemyStore(f"sqlite:///{new}", files.as_uri()).engine.dispose()
             rename(new, path)
         yield files.as_uri()
-
-
-def about() -> dict[str, str]:
-    """Tags of every run."""
-    return {**git_state(), **whereabouts()}
 
 
 def open_parent(

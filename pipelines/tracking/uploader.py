@@ -18,8 +18,8 @@ from electra.errors import Busy
 from electra.files import lock_folder
 from pipelines.tracking import short, uri
 from pipelines.tracking.event_log import EventLog
-from pipelines.tracking.lineage import here
-from pipelines.tracking.recorder import Recorder, about, client, system_load
+from pipelines.tracking.lineage import about, here
+from pipelines.tracking.recorder import Recorder, client, system_load
 
 BATCH = 900  # events; a call to MLflow takes at most 1000 points
 FLUSH_SECONDS = 3.0  # between two looks at the log

@@ -121,7 +121,7 @@ def test_one_table_holds_all_statements_and_never_mixes_data_or_tasks(tmp_path):
         *("recorded: GLUE (CoLA)", "recorded: GLUE (CoLA, SST-2, own)"),
         "recorded with other settings: sample world (CoLA)",
     ]
-    rows = {row[0]: row[1:] for row in table.rows}
+    rows = {text: tuple(cells) for text, *cells in (row.values() for row in table.rows)}
     twice, once = "−0.1 to +10.1: came out 1×, too close 1×", "+0.1 to +10.0: one seed 2×"
     assert rows["ELECTRA above BERT"] == ("Figures 1, 4", twice, twice, once, once, twice)
     assert "5.7 standard deviations with 2 seeds an arm" in table.notes[0]
