@@ -118,11 +118,11 @@ class ModelResults:
         """The versions of SQuAD that it was fine-tuned on, in order."""
         return tuple(row.name.removeprefix("squad ") for row in self.squad if row.metric == "exact")
 
-    def series(self, metric: str) -> Series | None:
-        """A column of the curve without its empty cells, None if all are; `train_…` columns are of training batches."""
+    def series(self, metric: str, factor: float = 1.0) -> Series | None:
+        """A column of the curve times a factor, without empty cells; None if all are. `train_…` is of training."""
         pairs = zip(self.curve.get("step", []), self.curve.get(metric, []), strict=False)
         points = [(step, value) for step, value in pairs if math.isfinite(value)]
-        return ([step for step, _ in points], [value for _, value in points]) if points else None
+        return ([step for step, _ in points], [factor * value for _, value in points]) if points else None
 
 
 @dataclass(frozen=True)
