@@ -22,7 +22,7 @@ FACTS = ("flops", "steps", "seed", "rows_sha256", "tokenizer_sha256", "threads",
 
 
 def compare(first: str, second: str, root: Path = Path()) -> str:
-    """The comparison as Markdown, which a terminal shows as well."""
+    """The comparison as Markdown, which reads well in a terminal too."""
     names, sides = (first, second), [read(first, root), read(second, root)]
     with as_written(f"{first}, {second}"):
         title = f"{first} against {second}: pre-trained arms, points on dev"
@@ -30,7 +30,7 @@ def compare(first: str, second: str, root: Path = Path()) -> str:
 
 
 def read(place: str, root: Path = Path()) -> dict[str, Any]:
-    """The results files that exist at a place, by file name; a place without any is a BadInput."""
+    """The results files at a place, by file name; BadInput if there is none."""
     revision, colon, name = place.partition(":")
     if colon and not (root / place).exists():
         found = {file: _committed(root, revision, f"results/{name}/{file}") for file in FILES}
@@ -79,7 +79,7 @@ def _scores(side: dict[str, Any]) -> dict[tuple[str, str], tuple[float, ...]]:
 
 
 def _cautions(names: tuple[str, str], sides: list[dict[str, Any]]) -> list[str]:
-    """What differs besides the scores: other data make a comparison void, another budget makes it unfair."""
+    """Other differences between the sides: different data make a comparison void, different budgets unfair."""
     result = []
     labels = [str(side.get("glue.json", side.get("squad.json", {})).get("label", "?")) for side in sides]
     if labels[0] != labels[1]:

@@ -1,7 +1,7 @@
 """Examples that a person can read: what the generator wrote and what the discriminator made of it, answers, mistakes.
 
 Chosen by rule, not by hand: the first examples of the held-out set, the first answer of each kind, the mistake that
-the model was surest of. So they are the same each time, and nobody has picked the pretty ones.
+the model was surest of. So they are the same each time, and none is cherry-picked.
 """
 
 import math
@@ -216,5 +216,5 @@ def _read(path: Path | None, read: Callable[[Path], Any]) -> Any:
         check(path)
         return read(path)
     except UserError as error:
-        print(f"warning: {error}; the examples do without", file=sys.stderr)
+        print(f"warning: {error}; the examples are drawn without it", file=sys.stderr)
         return None

@@ -1,7 +1,7 @@
 """The report's figures, each a function from records to a matplotlib figure; `draw_all` writes and returns SVGs.
 
 Small figures on purpose: three stand side by side on a desk screen, one fills a phone, and the type stays the same
-size. Lines differ by dash and marker as well, so that they are told apart without colour.
+size. Lines differ by dash and marker too, so that they can be distinguished without colour.
 """
 
 import math
@@ -247,7 +247,7 @@ def over_flops(ablation: Ablation) -> "Figure":
     rest = list(dict.fromkeys(arm.values[1:] for arm in ablation.arms if arm.values))
     for number, arm in enumerate(arm for arm in ablation.arms if arm.points):
         look = LOOKS[number % len(LOOKS)]
-        if arm.values and len(groups) > 1:  # colour tells the first axis, marker and dash the others
+        if arm.values and len(groups) > 1:  # colour for the first axis, marker and dash for the others
             colour = (BLUE, ORANGE, GREEN, GREY, INK)[groups.index(arm.values[0]) % 5]
             look = (colour, *LOOKS[rest.index(arm.values[1:]) % len(LOOKS)][1:])
         _line(axes, [(point.flops, point.scores) for point in arm.points if point.scores], look, arm.label)

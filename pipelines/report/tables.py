@@ -1,4 +1,4 @@
-"""The report's tables: a model's tasks, the paper's tables with ours in columns of their own, ablations, and the data.
+"""The report's tables: a model's tasks, the paper's tables with ours in separate columns, ablations, and the data.
 
 Sample-world numbers are labelled in the title of every table that holds one.
 """
@@ -177,7 +177,7 @@ def of_ablation(ablation: Ablation) -> Iterator[Table]:
 
 
 def arms(ablation: Ablation) -> Table:
-    """Each arm against the reference; the paper's score, where it has one, stands in a column of its own."""
+    """Each arm against the reference; the paper's score, where it has one, in a separate column."""
     beside, reference = ablation.paper, ablation.reference
     ours, against = (
         f"ours, {ablation.model}, {ablation.data}",
@@ -204,7 +204,7 @@ def arms(ablation: Ablation) -> Table:
 
 
 def points(ablation: Ablation) -> Table:
-    """The paper's Table 1 for one's own runs: the score at fractions of each, a row an arm."""
+    """The paper's Table 1 for the user's own runs: the score at fractions of each, a row an arm."""
     group = f"ours, {ablation.data}: mean of the tasks when so much of the run is done"
     fractions = sorted({point.fraction for arm in ablation.arms for point in arm.points})
     rows: list[Row] = []

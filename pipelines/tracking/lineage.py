@@ -1,4 +1,4 @@
-"""What MLflow is told of a run beyond its stage: user, machine, commit, and DVC's hashes."""
+"""The context of a run, for its tags: user, machine, commit, and DVC's hashes."""
 
 import getpass
 import json
@@ -37,7 +37,7 @@ def gpus(*options: str) -> list[str]:
 
 
 def here(folder: Path = ROOT) -> dict[str, Any]:
-    """What DVC knows in a checkout, and the folders of networks there."""
+    """DVC's hashes of a checkout's outs, and its folders of networks."""
     return {"hashes": dvc_hashes(folder), "networks": networks(folder)}
 
 
@@ -54,7 +54,7 @@ def dvc_hashes(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def printed(*command: str) -> str:
-    """What a command prints; nothing where it fails, or is not there."""
+    """A command's output; empty if it fails or does not exist."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
