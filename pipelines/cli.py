@@ -203,9 +203,7 @@ _stage("report", "", "draw the report on what `run` in params.yaml selects")
     "train",
     Argument("flow", choices=["pretrain", "finetune", "ablations", "workflow"]),
     entry("models"),
-    Argument(
-        "--settings", metavar="FILE", offers="file", help="YAML laid over params.yaml, run in a separate checkout"
-    ),
+    Argument("--settings", metavar="FILE", offers="file", help="YAML laid over params.yaml, in a separate checkout"),
 )
 def flow(options: argparse.Namespace) -> int:
     """Run a Prefect flow in this process."""
