@@ -1,6 +1,6 @@
 """The command line: `electra <command> [name]`, or `python -m pipelines` where nothing is installed.
 
-Each command is a function below its group and arguments; its docstring is its help. Heavy imports wait until it runs.
+Each command is a function below its group and arguments; its docstring is its help. Heavy imports happen when it runs.
 A user's mistake is one sentence on stderr and an exit code; a bug keeps its traceback.
 """
 
@@ -163,7 +163,7 @@ def _stage(name: str, section: str, help: str, *more: Argument) -> None:
     COMMANDS[name] = Command("train", help, run, arguments, section=section)
 
 
-_RESTART = Argument("--restart", action="store_true", help="archive what this run has saved, and begin anew")
+_RESTART = Argument("--restart", action="store_true", help="archive what this run has saved, and start over")
 _stage("corpus", "corpora", "collect, clean and deduplicate the documents of a corpus", _RESTART)
 _stage("tasks", "tasks", "read GLUE, SQuAD or your own tasks from a source")
 _stage("tokens", "tokens", "train or load a tokenizer and pack a corpus into rows of tokens", _RESTART)
@@ -203,7 +203,7 @@ _stage("report", "", "draw the report on what `run` in params.yaml selects")
     "train",
     Argument("flow", choices=["pretrain", "finetune", "ablations", "workflow"]),
     entry("models"),
-    Argument("--settings", metavar="FILE", offers="file", help="YAML laid over params.yaml, in a checkout of its own"),
+    Argument("--settings", metavar="FILE", offers="file", help="YAML laid over params.yaml, in a separate checkout"),
 )
 def flow(options: argparse.Namespace) -> int:
     """Run a Prefect flow in this process."""
@@ -312,11 +312,11 @@ def clean(options: argparse.Namespace) -> None:
 @command("maintain", entry("models"), prints=True)
 def replay(options: argparse.Namespace) -> None:
     """Replay the pre-training step that ended in NaN or infinity."""
-    from pipelines.commands.replay import show
+    from pipelines.commands.replay import replay
 
     params = _params()
     params.require("models", options.name)
-    print(show(options.name, params))
+    print(json.dumps(replay(options.name, params), indent=2))
 
 
 @command("maintain")

@@ -17,7 +17,7 @@ import electra
 
 DESCRIPTION = "Pre-train and fine-tune ELECTRA; one command for each stage and question."
 GROUPS = ("set up", "train", "use", "maintain")
-# A shell function that lists the names in sections of the params.yaml at hand: Python would take longer to start.
+# A shell function that lists the names in sections of ./params.yaml: Python would take longer to start.
 NAMES = """\
 _electra_names() {
   [ -r params.yaml ] && awk -v wanted=" $* " '

@@ -6,6 +6,7 @@ REVISION:NAME for the results as they were committed (`HEAD~1:tiny`).
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +15,22 @@ from electra.files import as_written, read_json
 from pipelines.report.comparison import difference
 from pipelines.report.reading import measured_average, measured_squad, measured_tasks
 from pipelines.report.records import number
-from pipelines.report.table import NOTES, Cell, Column, Spread, Table, flops, left
-from pipelines.report.tables import verdict
+from pipelines.report.table import NOTES, Column, Row, Spread, Table, flops, left, verdict
 
 FILES = ("pretrain.json", "glue.json", "squad.json")
 FACTS = ("flops", "steps", "seed", "rows_sha256", "tokenizer_sha256", "threads", "device", "torch")
 
 
 def compare(first: str, second: str, root: Path = Path()) -> str:
-    """The comparison as Markdown, which a terminal shows as well."""
+    """The comparison as Markdown, which reads well in a terminal too."""
     names, sides = (first, second), [read(first, root), read(second, root)]
     with as_written(f"{first}, {second}"):
-        arms = (Column(name, 1) for name in names)
-        return Table(
-            name="compare",
-            title=f"{first} against {second}: pre-trained arms, points on dev",
-            columns=(*left("task", "metric"), *arms, Column("difference"), Column("in sd"), *left(f"{first} is")),
-            rows=_rows(*map(_scores, sides)),
-            notes=(NOTES["rule"], *_cautions(names, sides)),
-        ).markdown()
+        title = f"{first} against {second}: pre-trained arms, points on dev"
+        return Table("compare", title, list(_rows(names, sides)), (NOTES["rule"], *_cautions(names, sides))).markdown()
 
 
 def read(place: str, root: Path = Path()) -> dict[str, Any]:
-    """The results files that exist at a place, by file name; a place without any is a BadInput."""
+    """The results files at a place, by file name; BadInput if there is none."""
     revision, colon, name = place.partition(":")
     if colon and not (root / place).exists():
         found = {file: _committed(root, revision, f"results/{name}/{file}") for file in FILES}
@@ -66,23 +60,26 @@ def _committed(root: Path, revision: str, path: str) -> Any:
         raise BadInput(f"{revision}:{path}", "is not JSON", "a results file") from None
 
 
-Scores = dict[tuple[str, str], tuple[float, ...]]  # (task, metric) -> the pre-trained arm's scores
+def _rows(names: tuple[str, str], sides: list[dict[str, Any]]) -> Iterator[Row]:
+    """A row for each metric of a task that either side has."""
+    first, second = map(_scores, sides)
+    for task, metric in first | second:
+        pair = first.get((task, metric), ()), second.get((task, metric), ())
+        scores = {Column(name, 1): Spread(of) for name, of in zip(names, pair, strict=True)}
+        found = verdict(difference(*pair), "difference", left(f"{names[0]} is"))
+        yield {left("task"): task, left("metric"): metric, **scores, **found}
 
 
-def _scores(side: dict[str, Any]) -> Scores:
+def _scores(side: dict[str, Any]) -> dict[tuple[str, str], tuple[float, ...]]:
+    """The pre-trained arm's scores, by the titles of task and metric."""
     glue = side.get("glue.json", {})
     average = measured_average(glue)
     rows = (*measured_tasks(glue), *([average] if average else []), *measured_squad(side.get("squad.json", {})))
     return {(row.title, row.metric_title): row.scores["pretrained"] for row in rows}
 
 
-def _rows(first: Scores, second: Scores) -> list[tuple[Cell, ...]]:
-    pairs = {key: (first.get(key, ()), second.get(key, ())) for key in {**first, **second}}
-    return [(*key, *map(Spread, pair), *verdict(difference(*pair))) for key, pair in pairs.items()]
-
-
 def _cautions(names: tuple[str, str], sides: list[dict[str, Any]]) -> list[str]:
-    """What differs besides the scores: other data make a comparison void, another budget makes it unfair."""
+    """Other differences between the sides: different data make a comparison void, different budgets unfair."""
     result = []
     labels = [str(side.get("glue.json", side.get("squad.json", {})).get("label", "?")) for side in sides]
     if labels[0] != labels[1]:

@@ -1,6 +1,6 @@
 """`python -m pipelines predict` and `score`: rows in, answers out, a few hundred at a time.
 
-Rows come as files of training do, or as plain text (pipelines/sources/asked.py), by the model's column names, or `a`
+Rows come in the formats of training, or as plain text (pipelines/sources/asked.py), by the model's column names, or `a`
 and `b`; `words`; `question` and `context`. The task's own id, or an `id`, is kept; rows without one are numbered.
 Nothing is written to `--output` unless all rows were answered.
 """

@@ -1,11 +1,10 @@
-"""Replay a step refused for NaN or infinity: from the last good checkpoint, step by step, in a folder aside.
+"""Replay a step that ended in NaN or infinity: from the last good checkpoint, step by step, in a temporary folder.
 
 The record `runs/pretrain/<run>/nonfinite-step-N.json` holds the settings, the slices and the rows; everything random is
-a function of the step. Nothing of the run itself is changed.
+a function of the step. The run itself is not changed.
 """
 
 import dataclasses
-import json
 import re
 import shutil
 import tempfile
@@ -33,8 +32,7 @@ NEVER = 10**9
 def replay(name: str, params: Params) -> dict[str, Any]:
     """Replay the newest bundle of a model: the exact step, its loss, gradient norm and rows, and the losses before it.
 
-    Raises NonFinite if it does not come again, and BadInput where there is nothing to replay or the run has changed
-    since.
+    Raises NonFinite if it does not recur, and BadInput where there is nothing to replay or the run has changed since.
     """
     run = pretrain.run_folder(name, params)
     bundles = {int(re.findall(r"\d+", path.stem)[-1]): path for path in run.glob("nonfinite-step-[0-9]*.json")}
@@ -56,14 +54,14 @@ def replay(name: str, params: Params) -> dict[str, Any]:
             losses[step] = numbers["train/loss"]
 
     with tempfile.TemporaryDirectory(prefix="electra-replay-") as folder:
-        aside = Path(folder) / "run"
+        copy = Path(folder) / "run"
         for step in checkpoint.steps(run):
-            shutil.copytree(run / f"step-{step}", aside / f"step-{step}")
+            shutil.copytree(run / f"step-{step}", copy / f"step-{step}")
         settings = dataclasses.replace(config, pretrain=alone)
         try:
-            rows.train(settings, aside, log=log, launch=Launch(title=f"replay {name}", bar=ProgressBar), owner=owner)
+            rows.train(settings, copy, log=log, launch=Launch(title=f"replay {name}", bar=ProgressBar), owner=owner)
         except NonFinite:
-            (again,) = aside.glob("nonfinite-step-*.json")
+            (again,) = copy.glob("nonfinite-step-*.json")
             found = read_sealed(again)
         else:
             do = "suspect the machine, or torch's build"
@@ -82,8 +80,3 @@ def replay(name: str, params: Params) -> dict[str, Any]:
         "losses_before": {before: losses[before] for before in sorted(losses)[-5:]},
         "rows": chosen.tolist(),
     }
-
-
-def show(name: str, params: Params) -> str:
-    """The replay as JSON text."""
-    return json.dumps(replay(name, params), indent=2)

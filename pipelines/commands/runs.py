@@ -1,6 +1,6 @@
-"""What lies in runs/: checkpoints, finished units and runs; and the ways to archive and delete them.
+"""The contents of runs/ (checkpoints, finished units, runs), and how to archive and delete them.
 
-Everything in there can be made again by the commands that made it, at their cost.
+Everything in there can be made again by the commands that made it, at the same cost.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ MANY = "finetune"  # a stage whose runs are listed in one line
 
 
 def table() -> str:
-    """One line a run: its folder, the entry it belongs to, size, step of its newest checkpoint, and its state."""
+    """A line for each run: its folder, its entry, its size, the step of its newest checkpoint, and its state."""
     rows = [("run", "entry", "size", "step", "")]
     for folder in _listed():
         steps = checkpoint.steps(folder)
@@ -42,7 +42,7 @@ def table() -> str:
 
 
 def _listed() -> list[Path]:
-    """Every run, fine-tunings as one, flows' folders, and what earlier versions left directly in runs/."""
+    """Every run (all fine-tunings as one), the flows' folders, and runs of earlier versions directly in runs/."""
     groups = {RUNS / stage for stage in (*STAGES, FLOWS)} - {RUNS / MANY}
     inner = [run for group in groups for run in group.glob("[!.]*")]
     every = [*inner, *set(RUNS.glob("[!.]*")) - groups]
@@ -50,7 +50,7 @@ def _listed() -> list[Path]:
 
 
 def ask_to_continue(origin: str, name: str) -> None:
-    """Hand the run to continue to the stage, and to processes that it may launch, by the variable used with DVC."""
+    """Pass the run to continue to the stage and its processes, through the environment variable that DVC runs use."""
     from pipelines.stages.pretrain import runs_of
 
     if origin and origin not in (known := runs_of(name)):
@@ -60,7 +60,7 @@ def ask_to_continue(origin: str, name: str) -> None:
 
 
 def restart(stage: str, name: str, params: Params) -> None:
-    """Archive the unfinished or finished run of an entry's present settings, so that its stage begins anew."""
+    """Archive the run of an entry's present settings, finished or not, so that its stage starts from the beginning."""
     run: Path = importlib.import_module(f"pipelines.stages.{stage}").run_folder(name, params)
     if not any(run.glob("[!.]*")):
         raise BadConfig("--restart", f"{run} holds nothing", f"a run of {stage} {name}", "leave it out")
@@ -69,7 +69,7 @@ def restart(stage: str, name: str, params: Params) -> None:
 
 
 def clean(*, sure: bool) -> None:
-    """Delete the runs that were archived, by earlier code or `--restart`, after a question or where `sure`."""
+    """Delete the archived runs (of earlier code, or archived by `--restart`), after asking unless `sure`."""
     old = [*RUNS.glob(f"*/*{OLD}*"), *RUNS.glob("*.aside-*")]
     if old:
         _delete(sorted(old), sure)
@@ -78,9 +78,9 @@ def clean(*, sure: bool) -> None:
 
 
 def delete(names: Sequence[str], *, sure: bool) -> None:
-    """Delete folders of runs/ after a question, or without one where the user is `sure`; all of them or none.
+    """Delete folders of runs/, all of them or none, after asking unless `sure`.
 
-    Raises BadInput for what is no run, and where nobody can be asked; Busy for one in use.
+    Raises BadInput for a name that is no run, and where there is no terminal to ask in; Busy for a run in use.
     """
     known = {str(folder.relative_to(RUNS)): folder for folder in _listed()}
     for name in names:
@@ -122,12 +122,12 @@ def _in_use(folder: Path) -> bool:
 
 
 def _locks(folder: Path) -> list[Path]:
-    """The folders by whose locks a run holds it: those inside, and the one beside a flow's checkout."""
+    """The folders whose locks show that a run is in use: those inside it, and the one beside a flow's checkout."""
     inside = [lock.parent for lock in sorted(folder.rglob(".lock"))]
     return [*inside, folder.parent / ".locks" / folder.name] if folder.parent.name == FLOWS else inside
 
 
 def _bytes(folder: Path) -> int:
-    with contextlib.suppress(FileNotFoundError):  # of a run that is at work
+    with contextlib.suppress(FileNotFoundError):  # a running stage deletes files
         return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
     return 0

@@ -39,13 +39,8 @@ def run(section: str, options: argparse.Namespace) -> int:
         variables = processes.torchrun_variables(vars(options))
         if processes.several(variables):
             return processes.launch([stage, name, *(["--debug"] if options.debug else [])], variables, key)
-    start = tracking.Start(
-        stage,
-        name,
-        params.facts(stage, section, name),
-        {"data": params.data(stage, name)},
-        params.upstream(stage, name),
-    )
+    facts, data = params.facts(stage, section, name), {"data": params.data(stage, name)}
+    start = tracking.Start(stage, name, facts, data, params.upstream(stage, name))
     work = importlib.import_module(f"pipelines.stages.{stage}").run
     if stage == "ablation":
         from pipelines.stages import arm_stages
@@ -53,10 +48,9 @@ def run(section: str, options: argparse.Namespace) -> int:
         arm_stages.adopt()
         if only := options.only:
             key, work = f"arm-{name}-{only}", lambda name, *rest: arm_stages.run(name, only, *rest)
-            source = {"mlflow.source.name": f"python -m pipelines ablation {name} --only {only}"}
-            start = tracking.Start(
-                "arm", f"{name}-{only}", arm_stages.settings(name, only, params), start.tags | source, start.upstream
-            )
+            settings = arm_stages.settings(name, only, params)
+            tags = start.tags | {"mlflow.source.name": f"python -m pipelines ablation {name} --only {only}"}
+            start = tracking.Start("arm", f"{name}-{only}", settings, tags, start.upstream)
     main = processes.is_main()
     if main:
         restore_outputs.put_back(stage, name)

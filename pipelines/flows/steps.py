@@ -193,10 +193,10 @@ def parent_run(flow: str, running: Running) -> Iterator[None]:
 
 def open_parent(flow: str, request: Request) -> str:
     """The id of this flow run's run in MLflow."""
-    from pipelines.tracking import recorder
+    from pipelines.tracking import lineage, recorder
 
     params = {"flow": flow, "model": request.model, **dict(request.settings)}
-    facts = recorder.about() | tags(request)
+    facts = lineage.about() | tags(request)
     if request.commit:
         facts |= {"mlflow.source.git.commit": request.commit}
     title = " ".join([flow, request.model, *request.changes])

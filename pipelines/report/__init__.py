@@ -26,8 +26,7 @@ def build(params: Any, out: Path, root: Path = Path()) -> "Inputs":
         for table in made.values():
             write_atomic(folder / f"{table.name}.csv", table.csv())
             write_atomic(folder / f"{table.name}.md", table.markdown())
-    report = page.Report(inputs, params, drawn, made, root)
-    for name, text in page.render(report):
+    for name, text in page.render(inputs, params, drawn, made, root):
         write_atomic(out / name, text)
     provenance.write_run(out / "run.js", root)
     return inputs

@@ -7,14 +7,19 @@ any ablation, at any size, whatever they are called.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, permutations
+from typing import Literal
 
+from pipelines.report import paper
 from pipelines.report.comparison import Difference, decided, detectable, difference
 from pipelines.report.paper import CLAIMS, Claim
 from pipelines.report.records import Ablation, Arm
-from pipelines.report.table import NOTES, Cell, Table, left, signed
+from pipelines.report.table import NOTES, Row, Table, left, signed
 
 BY_SIZE = next(claim for claim in CLAIMS if claim.text == "ELECTRA above BERT")
+
+
+Pair = tuple[str, str, str, Literal["above", "no gain", "level"], Sequence[float], Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,11 @@ class Statement:
 
 def statements(ablation: Ablation) -> list[Statement]:
     """Every statement of the paper that this ablation bears on, with what came out here."""
-    return [*_published(ablation), *_claimed(ablation), *_gains(ablation)]
+    result = []
+    for text, source, pair, claim, upper, lower in (*_published(ablation), *_claimed(ablation), *_gains(ablation)):
+        if found := difference(upper, lower):
+            result.append(Statement(text, source, pair, decided(found, claim), found))
+    return result
 
 
 def orders(ablation: Ablation) -> list[str]:
@@ -55,18 +64,18 @@ def line(ablation: Ablation) -> str:
 
 def table(ablations: Sequence[Ablation]) -> Table:
     """The paper's statements, one a row: what this run says of each, and what records on the same tasks do."""
-    groups = list(dict.fromkeys(map(_group, ablations)))
+    groups = {_group(ablation): left(_group(ablation)) for ablation in ablations}
     found: dict[str, list[tuple[str, Statement]]] = {}
     for ablation in ablations:
         for one in statements(ablation):
             found.setdefault(one.text, []).append((_group(ablation), one))
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for text, grouped in found.items():
         source = "; ".join(dict.fromkeys(one.paper for _, one in grouped))
-        rows.append((text, source, *(_summary([one for of, one in grouped if of == group]) for group in groups)))
+        here = {column: _summary([one for of, one in grouped if of == group]) for group, column in groups.items()}
+        rows.append({left("claim"): text, left("paper"): source, **here})
     title = f"The paper's statements, and what came out here ({', '.join(dict.fromkeys(a.data for a in ablations))})"
-    notes = (_power(ablations), NOTES["decided"]) if rows else ()
-    return Table("claims", title, left("claim", "paper", *groups), rows, notes)
+    return Table("claims", title, rows, (_power(ablations), NOTES["decided"]) if rows else ())
 
 
 def _group(ablation: Ablation) -> str:
@@ -92,40 +101,34 @@ def _summary(found: Sequence[Statement]) -> str | None:
     return f"{' to '.join(dict.fromkeys(map(signed, (points[0], points[-1]))))}: {counted}" if points else None
 
 
-def _published(ablation: Ablation) -> Iterator[Statement]:
+def _published(ablation: Ablation) -> Iterator[Pair]:
     """Neighbours in the order of the paper's table."""
-    if not (beside := ablation.paper):
-        return
-    arms = {arm.name: arm for arm in ablation.arms if arm.scores}
+    arms = {arm.name: arm.scores for arm in ablation.arms if arm.scores}
+    beside = ablation.paper or paper.Beside("", {})
     ranked = [(arms[name], *row) for name, row in beside.arms.items() if name in arms]
     for (upper, upper_label, high), (lower, lower_label, low) in pairwise(ranked):
-        if found := difference(upper.scores, lower.scores):
-            level, source = math.isclose(high, low), beside.source.removeprefix("paper, ")
-            text = f"{upper_label} {'level with' if level else 'above'} {lower_label}"
-            source += "" if level else f": {signed(high - low)}"
-            yield Statement(text, source, text, decided(found, "level" if level else "above"), found)
+        level, source = math.isclose(high, low), beside.source.removeprefix("paper, ")
+        text = f"{upper_label} {'level with' if level else 'above'} {lower_label}"
+        source += "" if level else f": {signed(high - low)}"
+        yield text, source, text, "level" if level else "above", upper, lower
 
 
-def _claimed(ablation: Ablation) -> Iterator[Statement]:
+def _claimed(ablation: Ablation) -> Iterator[Pair]:
     for claim in CLAIMS:
         for upper, lower in _pairs(ablation, claim):
-            if found := difference(upper.scores, lower.scores):
-                pair = f"{upper.label} {'gains nothing over' if claim.no_gain else 'above'} {lower.label}"
-                verdict = decided(found, "no gain" if claim.no_gain else "above")
-                yield Statement(claim.text, claim.source, pair, verdict, found)
+            pair = f"{upper.label} {'gains nothing over' if claim.no_gain else 'above'} {lower.label}"
+            yield claim.text, claim.source, pair, "no gain" if claim.no_gain else "above", upper.scores, lower.scores
 
 
 def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[Arm, Arm]]:
-    scored = [arm for arm in ablation.arms if arm.scores]
-    for upper in scored:
-        for lower in scored:
-            mine = {key: value for key, value in upper.settings.items() if lower.settings.get(key) != value}
-            other = {key: value for key, value in lower.settings.items() if upper.settings.get(key) != value}
-            if upper is not lower and mine == claim.upper and other == claim.lower:
-                yield upper, lower
+    for upper, lower in permutations((arm for arm in ablation.arms if arm.scores), 2):
+        mine = {key: value for key, value in upper.settings.items() if lower.settings.get(key) != value}
+        other = {key: value for key, value in lower.settings.items() if upper.settings.get(key) != value}
+        if mine == claim.upper and other == claim.lower:
+            yield upper, lower
 
 
-def _gains(ablation: Ablation) -> Iterator[Statement]:
+def _gains(ablation: Ablation) -> Iterator[Pair]:
     """Figure 4: ELECTRA's gain over BERT, seed by seed, at the smallest size against the largest."""
     sizes = []
     for upper, lower in _pairs(ablation, BY_SIZE) if len(ablation.axes) == 2 else ():
@@ -134,6 +137,5 @@ def _gains(ablation: Ablation) -> Iterator[Statement]:
         sizes.append((upper.parameters or 0, shared, gains))
     if len(sizes) > 1:
         (_, small, most), (_, large, least) = min(sizes), max(sizes)
-        if found := difference(most, least):
-            text, pair = "ELECTRA's gain over BERT grows as models shrink", f"gain over BERT, {small} above {large}"
-            yield Statement(text, "Figure 4", pair, decided(found), found)
+        text, pair = "ELECTRA's gain over BERT grows as models shrink", f"gain over BERT, {small} above {large}"
+        yield text, "Figure 4", pair, "above", most, least

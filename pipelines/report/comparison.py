@@ -105,17 +105,15 @@ def power(seeds: int, sds: float) -> float:
 
     freedom, shift = 2 * seeds - 2, sds * math.sqrt(seeds / 2)
     edge = t.ppf(0.975, freedom)
-    return float(nct.sf(edge, freedom, shift) + nct.cdf(-edge, freedom, shift))
+    found = float(nct.sf(edge, freedom, shift) + nct.cdf(-edge, freedom, shift))
+    return 1.0 if math.isnan(found) else found  # scipy gives no number far out
 
 
 def detectable(seeds: int) -> float:
     """The smallest true difference, in standard deviations, that so many seeds an arm find four times in five."""
-    low, high = 0.0, 50.0
-    while high - low > 1e-3:
-        middle = (low + high) / 2
-        found = not power(seeds, middle) < POWER  # far out, where scipy gives no number, it is 1
-        low, high = (low, middle) if found else (middle, high)
-    return high
+    from scipy.optimize import bisect
+
+    return float(bisect(lambda sds: power(seeds, sds) - POWER, 0.0, 50.0, xtol=1e-3))
 
 
 def seeds_needed(sds: float) -> int | None:

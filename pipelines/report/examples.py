@@ -1,7 +1,7 @@
 """Examples that a person can read: what the generator wrote and what the discriminator made of it, answers, mistakes.
 
 Chosen by rule, not by hand: the first examples of the held-out set, the first answer of each kind, the mistake that
-the model was surest of. So they are the same each time, and nobody has picked the pretty ones.
+the model was surest of. So they are the same each time, and none is cherry-picked.
 """
 
 import math
@@ -22,7 +22,12 @@ from pipelines.report.table import integer
 
 SENTENCES, TOKENS = 6, 96
 CONTEXT = 260  # characters of context shown around an answer
-RIGHT, WRONG = {False: "Right", True: "Right to give no answer"}, {False: "Wrong", True: "Wrong to answer"}
+OUTCOMES = {  # (whether an answer is right, whether the question has none)
+    (True, False): "Right",
+    (True, True): "Right to give no answer",
+    (False, False): "Wrong",
+    (False, True): "Wrong to answer",
+}
 LABELS = {
     "cola": {"0": "unacceptable", "1": "acceptable"},
     "sst2": {"0": "negative", "1": "positive"},
@@ -53,15 +58,6 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Proposal:
-    """The generator's likeliest tokens, with their probabilities, where it drew another than the original."""
-
-    original: str
-    drawn: str
-    likely: list[tuple[str, float]]
-
-
-@dataclass(frozen=True)
 class Prediction:
     """One prediction to read: `heading` and `share` say of how many like it, `facts` what was said and wanted.
 
@@ -87,48 +83,48 @@ def words(example: dict[str, Any]) -> list[Word]:
             groups[-1].append(piece)
         else:
             groups.append([piece])
-    found = (tuple(zip(*group, strict=True)) for group in groups)
-    return [
-        Word(_join(text), _join(original), any(replaced), max(chances)) for text, original, replaced, chances in found
-    ]
+    found = (zip(*group, strict=True) for group in groups)
+    return [Word(_join(text), _join(before), any(replaced), max(chances)) for text, before, replaced, chances in found]
 
 
 def _join(pieces: Sequence[str]) -> str:
     return pieces[0] + "".join(piece.removeprefix("##") for piece in pieces[1:])
 
 
-def sentences(model: ModelResults) -> list[tuple[list[Word], Proposal | None]]:
-    """Held-out rows with the generator's replacements and the discriminator's judgement, like the paper's Figure 2."""
-    return [(words(example), _proposal(example)) for example in model.examples[:SENTENCES]]
+def sentences(model: ModelResults) -> list[tuple[list[Word], dict[str, Any] | None]]:
+    """Held-out rows with the generator's replacements and the discriminator's judgement, like the paper's Figure 2.
+
+    With each, of its first replaced word, the original, the token drawn, and the generator's likeliest with their
+    probabilities.
+    """
+    return [(words(example), next(_proposals(example), None)) for example in model.examples[:SENTENCES]]
 
 
-def counts(rows: Sequence[tuple[list[Word], Proposal | None]]) -> dict[str, int]:
+def counts(rows: Sequence[tuple[list[Word], Any]]) -> dict[str, int]:
     """How many words there are, and how many of each kind."""
     kinds = [word.kind for row, _ in rows for word in row]
     return {"words": len(kinds), **{kind: kinds.count(kind) for kind in ("caught", "missed", "alarm")}}
 
 
-def _proposal(example: dict[str, Any]) -> Proposal | None:
-    """Of the first word that was replaced in a row."""
+def _proposals(example: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for each in example.get("proposals", []):
-        place = each["place"]
+        place, likely = each["place"], list(zip(each["pieces"], each["probability"], strict=True))
         if place < TOKENS and example["replaced"][place]:
-            likely = list(zip(each["pieces"], each["probability"], strict=True))
-            return Proposal(example["original"][place], example["tokens"][place], likely)
-    return None
+            yield {"original": example["original"][place], "drawn": example["tokens"][place], "likely": likely}
 
 
 def answers(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
     """A question answered right and one wrong by the first pre-trained seed, each with and without an answer."""
     for version in model.versions:
         rows = _rows(root / f"build/tasks/{model.tasks_source}/{SQUAD.get(version, '')}/dev.jsonl")
-        folder = root / f"build/squad/{model.name}/{version}"
-        predictions = _read(_first(folder, "pretrained", ".json"), read_json) or {}
+        predictions = (
+            _read(_first(root / f"build/squad/{model.name}/{version}", "pretrained", ".json"), read_json) or {}
+        )
         scores = question_scores(rows, predictions, version) if rows and predictions else {}  # type: ignore[arg-type]
-        groups: dict[str, list[Any]] = {name: [] for name in (*RIGHT.values(), *WRONG.values())}
-        for row in rows if scores else ():
-            groups[(RIGHT if scores[row["id"]][0] else WRONG)[bool(row["impossible"])]].append(row)
-        for heading, group in groups.items():
+        for (right, impossible), heading in OUTCOMES.items():
+            group = [
+                row for row in rows if scores and (scores[row["id"]][0] > 0, row["impossible"]) == (right, impossible)
+            ]
             if group:
                 row, share = group[0], f"{integer(len(group))} of {integer(len(rows))} questions"
                 predicted = predictions.get(row["id"])
@@ -220,5 +216,5 @@ def _read(path: Path | None, read: Callable[[Path], Any]) -> Any:
         check(path)
         return read(path)
     except UserError as error:
-        print(f"warning: {error}; the examples do without", file=sys.stderr)
+        print(f"warning: {error}; the examples are drawn without it", file=sys.stderr)
         return None

@@ -1,7 +1,7 @@
 """The report's figures, each a function from records to a matplotlib figure; `draw_all` writes and returns SVGs.
 
 Small figures on purpose: three stand side by side on a desk screen, one fills a phone, and the type stays the same
-size. Lines differ by dash and marker as well, so that they are told apart without colour.
+size. Lines differ by dash and marker too, so that they can be distinguished without colour.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from electra.finetuning.runs.summary import sd
 from pipelines.report.comparison import mean
-from pipelines.report.records import ARMS, Ablation, Grid, Inputs, Measured, ModelResults, Series
+from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults, Series
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save
 from pipelines.report.table import CAPTIONS
 
@@ -87,21 +87,18 @@ def tasks(model: ModelResults) -> "Figure":
     axes.set_yticks(places, labels, color=INK)
     if shown[1]:
         axes.get_yticklabels()[len(shown[0])].set_fontweight("bold")
-    axes.set_ylim(places[-1] + 0.6, -0.6)
-    axes.grid(axis="y", visible=False)
     low = min(score for row in rows for scores in row.scores.values() for score in scores)
-    axes.set_xlim(min(0.0, low) - 2 if low < 20 else 10 * math.floor(low / 10) - 2, 102)
-    axes.set_xlabel(_axis_label("score, points", model.data))
-    handles = [
-        axes.plot([], [], "o", color=GREY, markerfacecolor=PAPER, markersize=6, markeredgewidth=1.4)[0],
-        axes.plot([], [], "o", color=BLUE, markersize=6)[0],
-        axes.plot([], [], "|", color=ORANGE, markersize=9, markeredgewidth=1.6)[0],
-        axes.plot([], [], "x", color=ORANGE, markersize=5, markeredgewidth=1.4)[0],
-    ]
-    named = ["from scratch", "pre-trained", "chance", "majority"]
-    figure.legend(
-        handles, named, loc="outside upper left", ncols=4, columnspacing=1.2, frameon=False, handletextpad=0.2
-    )
+    left = min(0.0, low) - 2 if low < 20 else 10 * math.floor(low / 10) - 2
+    axes.set(xlim=(left, 102), ylim=(places[-1] + 0.6, -0.6), xlabel=_axis_label("score, points", model.data))
+    axes.grid(axis="y", visible=False)
+    for label, marker, colour, style in (
+        ("from scratch", "o", GREY, {"markerfacecolor": PAPER, "markersize": 6, "markeredgewidth": 1.4}),
+        ("pre-trained", "o", BLUE, {"markersize": 6}),
+        ("chance", "|", ORANGE, {"markersize": 9, "markeredgewidth": 1.6}),
+        ("majority", "x", ORANGE, {"markersize": 5, "markeredgewidth": 1.4}),
+    ):
+        axes.plot([], [], marker, color=colour, label=label, **style)
+    figure.legend(loc="outside upper left", ncols=4, columnspacing=1.2, frameon=False, handletextpad=0.2)
     return figure
 
 
@@ -115,12 +112,16 @@ def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
     if (majority := row.ground.get("majority")) is not None:
         axes.plot(majority, place, "x", color=ORANGE, markersize=5, markeredgewidth=1.4, zorder=1)
     for arm, colour, face in (("scratch", GREY, PAPER), ("pretrained", BLUE, BLUE)):
-        scores, middle = row.scores[arm], row.mean(arm)
-        if middle is None:
-            continue
-        axes.errorbar(middle, place, xerr=sd(scores) or 0.0, color=colour, linewidth=1.2, zorder=2)
-        axes.plot(scores, [place + 0.26] * len(scores), "|", color=colour, markersize=4, markeredgewidth=1, zorder=2)
-        axes.plot(middle, place, "o", color=colour, markerfacecolor=face, markersize=6.2, markeredgewidth=1.4, zorder=3)
+        if row.scores[arm]:
+            dot = {"markerfacecolor": face, "markersize": 6.2, "markeredgewidth": 1.4, "zorder": 3}
+            _seeds(axes, place, row.scores[arm], colour, below=0.26, **dot)
+
+
+def _seeds(axes: "Axes", place: float, scores: Sequence[float], colour: str, *, below: float, **dot: Any) -> None:
+    """The mean as a dot, the standard deviation as a bar, and a small mark `below` it for each seed."""
+    axes.errorbar(mean(scores), place, xerr=sd(scores) or 0.0, color=colour, linewidth=1.2)  # type: ignore[arg-type]
+    axes.plot(scores, [place + below] * len(scores), "|", color=colour, markersize=4, markeredgewidth=1)
+    axes.plot(mean(scores), place, "o", color=colour, **dot)  # type: ignore[arg-type]
 
 
 def curves(model: ModelResults) -> list[Named]:
@@ -129,13 +130,11 @@ def curves(model: ModelResults) -> list[Named]:
 
     def both(metric: str, factor: float = 1.0) -> list[Line]:
         lines = (("training", GREY, f"train_{metric}"), ("held out", BLUE, metric))
-        return [(label, colour, "-", _scaled(series(column), factor)) for label, colour, column in lines]
+        return [(label, colour, "-", series(column, factor)) for label, colour, column in lines]
 
     majority = (f"majority, {weight:g}·H(r)", ORANGE, DASHED, series("disc_loss") and majority_loss(model))
-    accuracy = [
-        ("first choice", BLUE, "-", series("mlm_accuracy")),
-        ("sample", GREEN, DASHED, series("sample_accuracy")),
-    ]
+    first, drawn = series("mlm_accuracy"), series("sample_accuracy")
+    accuracy = [("first choice", BLUE, "-", first), ("sample", GREEN, DASHED, drawn)]
     found = [("precision", BLUE, "-", series("disc_precision")), ("recall", ORANGE, DASHED, series("disc_recall"))]
     panels: list[tuple[str, str, list[Line], dict[str, float]]] = [
         ("mlm-loss", "MLM loss (generator)", both("mlm_loss"), {}),
@@ -164,19 +163,8 @@ def entropy(rate: float) -> float:
     return -rate * math.log(rate) - (1 - rate) * math.log1p(-rate) if 0 < rate < 1 else 0.0
 
 
-def _scaled(points: Series | None, factor: float) -> Series | None:
-    return points and (points[0], [factor * value for value in points[1]])
-
-
-def _over_steps(
-    title: str,
-    lines: Sequence[Line],
-    *,
-    bottom: float | None = None,
-    top: float | None = None,
-    guessing: float | None = None,
-) -> "Figure":
-    """Lines over steps, each named in its own colour."""
+def _over_steps(title: str, lines: Sequence[Line], *, guessing: float | None = None, **limits: float) -> "Figure":
+    """Lines over steps, each named in its own colour; `limits` are the `bottom` and `top` of the vertical axis."""
     figure = new_figure(*PANEL)
     axes = figure.subplots()
     for label, colour, dash, points in lines:
@@ -184,10 +172,8 @@ def _over_steps(
             axes.plot(*points, color=colour, linestyle=dash, linewidth=1.1 if label == "training" else 1.7, label=label)
     if guessing is not None:
         axes.axhline(guessing, color=ORANGE, linestyle=DASHED, linewidth=1.2, label="guessing")
-    low, high = axes.get_ylim()
-    axes.set_ylim(low if bottom is None else bottom, high if top is None else top)
-    axes.set_title(title)
-    axes.set_xlabel("step")
+    axes.set_ylim(**limits)  # type: ignore[arg-type]
+    axes.set(title=title, xlabel="step")
     if len(axes.lines) > 1:
         axes.legend(loc="best", frameon=False, fontsize=8.5, labelcolor="linecolor", handlelength=1.4)
     return figure
@@ -198,8 +184,8 @@ def of_ablation(ablation: Ablation) -> Iterator[Named]:
     name, caption = f"ablation-{ablation.name}", f"{ablation.title}: mean over the tasks ({ablation.origin})"
     if any(len(arm.points) > 1 for arm in ablation.arms):
         yield f"{name}-points", f"{caption} at fractions of each run, bar = ± sd over seeds", over_flops(ablation)
-    elif (grid := ablation.lines()) and any(arm and arm.scores for row in grid[2] for arm in row):
-        yield name, f"{caption}, bar = ± sd over seeds", over_grid(ablation, grid)
+    elif len(ablation.axes) in {1, 2} and any(arm.scores and arm.values for arm in ablation.arms):
+        yield name, f"{caption}, bar = ± sd over seeds", over_grid(ablation)
     elif any(arm.scores for arm in ablation.arms):
         yield name, f"{caption}, one small mark per seed, bar = mean ± sd", marks(ablation)
 
@@ -215,44 +201,39 @@ def marks(ablation: Ablation) -> "Figure":
             status = "failed" if arm.failed else "no result"
             ours.annotate(status, (0.02, place), xycoords=("axes fraction", "data"), va="center", color=ORANGE)
             continue
-        colour = BLUE if arm is ablation.reference else INK
-        ours.errorbar(mean(arm.scores), place, xerr=sd(arm.scores) or 0.0, color=colour, linewidth=1.2)
-        ours.plot(arm.scores, [place + 0.24] * len(arm.scores), "|", color=colour, markersize=4, markeredgewidth=1)
-        ours.plot(mean(arm.scores), place, "o", color=colour, markersize=6)
+        _seeds(ours, place, arm.scores, BLUE if arm is ablation.reference else INK, below=0.24, markersize=6)
     ours.set_yticks(range(len(ablation.arms)), [arm.label for arm in ablation.arms], color=INK)
-    ours.set_ylim(len(ablation.arms) - 0.45, -0.6)
-    ours.set_title("ours")
-    ours.set_xlabel(_axis_label("mean", ablation.data))
+    ours.set(ylim=(len(ablation.arms) - 0.45, -0.6), title="ours", xlabel=_axis_label("mean", ablation.data))
     ours.margins(x=0.12)
     if beside:
         theirs = grid[1]
-        for place, arm in enumerate(ablation.arms):
-            if arm.name in beside.arms:
-                _, score = beside.arms[arm.name]
-                theirs.plot(score, place, "D", color=GREY, markersize=5)
-                where = {"textcoords": "offset points", "va": "center", "color": MUTED}
-                theirs.annotate(f"{score:.1f}", (score, place), (7, 0), **where)
+        places = {arm.name: place for place, arm in enumerate(ablation.arms) if arm.name in beside.arms}
+        for name, place in places.items():
+            _, score = beside.arms[name]
+            theirs.plot(score, place, "D", color=GREY, markersize=5)
+            style = {"textcoords": "offset points", "va": "center", "color": MUTED}
+            theirs.annotate(f"{score:.1f}", (score, place), (7, 0), **style)
         theirs.margins(x=0.3)
-        theirs.set_title(beside.source)
-        theirs.set_xlabel("GLUE dev, base size")
+        theirs.set(title=beside.source, xlabel="GLUE dev, base size")
     for axes in grid:
         axes.grid(axis="y", visible=False)
     return figure
 
 
-def over_grid(ablation: Ablation, grid: Grid) -> "Figure":
+def over_grid(ablation: Ablation) -> "Figure":
     """The score along a grid's longest axis, a line for each value of the other (the paper's Figures 3 and 4)."""
-    axis, across, rows = grid
+    axis, along = max(enumerate(ablation.axes), key=lambda each: len(each[1]))
+    across = ablation.axes[1 - axis] if len(ablation.axes) > 1 else ("",)
+    cells = {arm.values: arm.scores for arm in ablation.arms if arm.scores}
     figure = new_figure(4.3, 3.0)
     axes = figure.subplots()
-    for look, name, row in zip(LOOKS * len(rows), across, rows, strict=False):
-        points = [(float(x), arm.scores) for x, arm in enumerate(row) if arm and arm.scores]
+    for look, name in zip(LOOKS * len(across), across, strict=False):
+        places = [(name, value) if axis else (value, name)[: len(ablation.axes)] for value in along]
+        points = [(float(x), cells[place]) for x, place in enumerate(places) if place in cells]
         _line(axes, points, look, ablation.label(name))
-    along = ablation.axes[axis]
     axes.set_xticks(range(len(along)), [ablation.label(value) for value in along])
-    axes.set_xlim(-0.3, len(along) - 0.7)
-    axes.set_xlabel(ablation.axis_names[axis])
-    axes.set_ylabel(_axis_label("mean of the tasks", ablation.data))
+    labels = {"xlabel": ablation.axis_names[axis], "ylabel": _axis_label("mean of the tasks", ablation.data)}
+    axes.set(xlim=(-0.3, len(along) - 0.7), **labels)
     if len(across) > 1:
         axes.legend(loc="best", frameon=False, fontsize=8.5)
     return figure
@@ -266,14 +247,13 @@ def over_flops(ablation: Ablation) -> "Figure":
     rest = list(dict.fromkeys(arm.values[1:] for arm in ablation.arms if arm.values))
     for number, arm in enumerate(arm for arm in ablation.arms if arm.points):
         look = LOOKS[number % len(LOOKS)]
-        if arm.values and len(groups) > 1:  # colour tells the first axis, marker and dash the others
+        if arm.values and len(groups) > 1:  # colour for the first axis, marker and dash for the others
             colour = (BLUE, ORANGE, GREEN, GREY, INK)[groups.index(arm.values[0]) % 5]
             look = (colour, *LOOKS[rest.index(arm.values[1:]) % len(LOOKS)][1:])
         _line(axes, [(point.flops, point.scores) for point in arm.points if point.scores], look, arm.label)
     axes.set_xscale("log")
     axes.minorticks_off()
-    axes.set_xlabel("pre-training FLOPs")
-    axes.set_ylabel(_axis_label("mean of the tasks", ablation.data))
+    axes.set(xlabel="pre-training FLOPs", ylabel=_axis_label("mean of the tasks", ablation.data))
     axes.legend(loc="best", frameon=False, fontsize=8)
     return figure
 

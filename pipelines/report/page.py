@@ -7,7 +7,6 @@ from run.js (clock, machine, commit), if that is there.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -22,23 +21,6 @@ from pipelines.report.records import Inputs, ModelResults, number
 from pipelines.report.table import MISSING, Spread, Table, flops, integer
 
 SHOWN_CURVES = ("disc-loss", "auc", "precision-recall")  # the others are folded away
-
-
-@dataclass(frozen=True)
-class Report:
-    """What the page is drawn from."""
-
-    inputs: Inputs
-    params: Any
-    figures: dict[str, Drawn]
-    tables: dict[str, Table]
-    root: Path
-
-    @property
-    def first_figure(self) -> Drawn | None:
-        """This run's own picture: each task of its first model that has scores."""
-        names = (f"{model.name}-tasks" for model in self.inputs.models)
-        return next((self.figures[name] for name in names if name in self.figures), None)
 
 
 class Indented(Extension):
@@ -66,30 +48,30 @@ def environment() -> jinja2.Environment:
     return made
 
 
-def render(report: Report) -> Iterator[tuple[str, str]]:
+def render(
+    inputs: Inputs, params: Any, figures: dict[str, Drawn], tables: dict[str, Table], root: Path
+) -> Iterator[tuple[str, str]]:
     """The name and text of each page: index.html, and report.md to paste or to read in a terminal."""
-    inputs, models = report.inputs, report.inputs.models
-    shown: set[str] = set()
-    notes = {}
-    for name, table in report.tables.items():  # a note is shown once
+    models, shown, notes = inputs.models, set[str](), {}
+    for name, table in tables.items():  # a note is shown once
         notes[name] = [note for note in table.notes if note not in shown]
         shown.update(table.notes)
     sources: dict[str, list[Table]] = {}
-    for table in provenance.all_tables(inputs, report.params, report.root):
+    for table in provenance.all_tables(inputs, params, root):
         title = "Ablations: settings of each arm" if table.name.startswith("facts-ablation") else table.title
         sources.setdefault(title, []).append(table)
     content = {
         "inputs": inputs,
-        "figures": report.figures,
-        "first_figure": report.first_figure,
-        "tables": report.tables,
+        "figures": figures,
+        "first_figure": next((figures[key] for model in models if (key := f"{model.name}-tasks") in figures), None),
+        "tables": tables,
         "notes": notes,
         "headlines": [findings.headline(model, named=len(models) > 1) for model in models],
-        "runs": [what_was_run(report, model) for model in models],
+        "runs": [what_was_run(model, params, inputs.data["corpus"].get(model.corpus) or {}) for model in models],
         "learnt_here": [sentence for model in models for sentence in findings.learnt(model)],
         "shortfalls": findings.all_shortfalls(inputs),
-        "shown_examples": [_examples(report, model) for model in models],
-        "curves": [(model, *_curves(report, model)) for model in models],
+        "shown_examples": [_examples(model, root) for model in models],
+        "curves": [(model, *_curves(model, figures)) for model in models],
         "claims": claims,
         "sources": sources,
         "citation": paper.PUBLISHED["citation"],
@@ -99,33 +81,35 @@ def render(report: Report) -> Iterator[tuple[str, str]]:
         yield page, templates.get_template(page).render(content)
 
 
-def _examples(report: Report, model: ModelResults) -> tuple[Any, ...]:
+def _examples(model: ModelResults, root: Path) -> tuple[Any, ...]:
     rows = examples.sentences(model)
-    answers, mistakes = (list(of(model, report.root)) for of in (examples.answers, examples.mistakes))
-    return model, rows, examples.counts(rows), answers, mistakes
+    return model, rows, examples.counts(rows), list(examples.answers(model, root)), list(examples.mistakes(model, root))
 
 
-def _curves(report: Report, model: ModelResults) -> tuple[list[Drawn], list[Drawn]]:
+def _curves(model: ModelResults, figures: dict[str, Drawn]) -> tuple[list[Drawn], list[Drawn]]:
     """The curves that are shown, and those that are folded away."""
     prefix = f"{model.name}-"
-    names = [name for name in report.figures if name.startswith(prefix) and name != f"{prefix}tasks"]
-    first = [f"{prefix}{curve}" for curve in SHOWN_CURVES if f"{prefix}{curve}" in names]
-    return [report.figures[name] for name in first], [report.figures[name] for name in names if name not in first]
+    curves = {name.removeprefix(prefix): drawn for name, drawn in figures.items() if name.startswith(prefix)}
+    first = [curves[name] for name in SHOWN_CURVES if name in curves]
+    return first, [drawn for name, drawn in curves.items() if name not in ("tasks", *SHOWN_CURVES)]
 
 
-def what_was_run(report: Report, model: ModelResults) -> list[tuple[str, str]]:
-    """The facts a reader asks first."""
-    config = report.params.models[model.name]
+def what_was_run(model: ModelResults, params: Any, corpus: dict[str, Any]) -> list[tuple[str, str]]:
+    """The facts a reader asks first; `corpus` is what the corpus stage counted."""
+    config = params.models[model.name]
     encoder, trained = config.encoder, config.pretrain
     steps = number(model.pretrain, "steps") or number(vars(trained), "steps")
     phases = [(phase.batch or trained.batch, phase.length) for phase in trained.phases]
     read = ", then ".join(f"{rows} × {length}" for rows, length in phases or [(trained.batch, trained.length)])
     size = f", {model.parameters} parameters" if model.parameters else ""
+    documents, text = number(corpus, "documents"), number(corpus, "bytes") or 0.0
+    amounts = [f"{integer(documents)} documents"] if documents else []
+    amounts += [f"{text / 1e6:.1f} MB" if text < 1e9 else f"{text / 1e9:.2f} GB"] if text else []
     facts = {
         "model": f"{model.name}: {encoder.layers} layers, hidden {encoder.hidden}{size}",
         "pre-training": f"{integer(steps)} steps of {read} tokens, objective {config.objective.name}",
         "FLOPs": f"{flops(model.flops)} (the authors' way of counting)" if model.flops else MISSING,
-        "text": _corpus(report, model),
+        "text": model.corpus.replace("_", " ") + (f": {', '.join(amounts)}" if amounts else ""),
         "tasks": model.data,
     }
     if seeds := max((len(scores) for task in model.tasks for scores in task.scores.values()), default=0):
@@ -133,12 +117,3 @@ def what_was_run(report: Report, model: ModelResults) -> list[tuple[str, str]]:
         if over := model.recorded.get(("average", "")):
             facts["spread"] += f"; a record of {len(over)} pre-trainings has a mean of {Spread(over).text()}"
     return [*facts.items(), ("try it", f"electra play {model.name}")]
-
-
-def _corpus(report: Report, model: ModelResults) -> str:
-    values = report.inputs.corpora.get(model.corpus) or {}
-    documents, size = number(values, "documents"), number(values, "bytes")
-    parts = [f"{integer(documents)} documents"] if documents else []
-    if size:
-        parts.append(f"{size / 1e6:.1f} MB" if size < 1e9 else f"{size / 1e9:.2f} GB")
-    return ": ".join([model.corpus.replace("_", " "), *([", ".join(parts)] if parts else [])])

@@ -7,9 +7,8 @@ long, where, at which commit) goes into run.js, which nothing depends on; index.
 import json
 import os
 import platform
-import shutil
-import subprocess
 import time
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,38 +18,41 @@ from electra.files import sha256_file, write_atomic
 from electra.storage.manifest import read_notes
 from pipelines.report.records import Inputs
 from pipelines.report.table import Table, flops, left
+from pipelines.tracking.lineage import gpus, printed
 
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "dvc", "prefect", "mlflow", "matplotlib")
+Facts = Iterable[tuple[str, Any]]
 
 
 def all_tables(inputs: Inputs, params: Any, root: Path = Path()) -> list[Table]:
     """Tables: each model's recorded facts, each data set's, and the sha256 of every file that was read."""
     tables = []
-    data = {"corpus": inputs.corpora, "tokens": inputs.tokens, "tasks": inputs.tasks}
+    data = [
+        (kind, name, values) for kind in ("corpus", "tokens", "tasks") for name, values in inputs.data[kind].items()
+    ]
     for model in inputs.models:
-        rows = [("settings, hash", digest(params.models[model.name])), *_flat(model.pretrain)]
-        tables.append(_pairs(f"facts-{model.name}", f"{model.name}: pre-training", rows))
-    for kind, group in data.items():
-        tables += [_pairs(f"facts-{kind}-{name}", f"{kind} {name}", _flat(values)) for name, values in group.items()]
+        facts = [("settings, hash", digest(params.models[model.name])), *_flat(model.pretrain)]
+        tables.append(_table(model.name, f"{model.name}: pre-training", facts))
+    tables += [_table(f"{kind}-{name}", f"{kind} {name}", _flat(values)) for kind, name, values in data]
     for ablation in inputs.ablations:
-        rows = list(ablation.provenance.items())
-        rows += [(arm.label, json.dumps(arm.settings, sort_keys=True)) for arm in ablation.arms]
+        arms = [(arm.label, json.dumps(arm.settings, sort_keys=True)) for arm in ablation.arms]
+        facts = [(key, str(value)) for key, value in ablation.provenance.items()]
         title = f"ablation {ablation.name}: settings of each arm"
-        tables.append(_pairs(f"facts-ablation-{ablation.name}", title, [(key, str(value)) for key, value in rows]))
+        tables.append(_table(f"ablation-{ablation.name}", title, [*facts, *arms]))
     results = ("pretrain.json", "pretrain.csv", "glue.json", "squad.json")
     files = [f"results/{model.name}/{file}" for model in inputs.models for file in results]
     files += [ablation.path for ablation in inputs.ablations]
-    files += [f"results/{kind}/{name}.json" for kind, group in data.items() for name in group]
+    files += [f"results/{kind}/{name}.json" for kind, name, _ in data]
     files += [f"build/models/{model.name}/MANIFEST.json" for model in inputs.models]
-    files += [f"build/{kind}/{name}/MANIFEST.json" for kind, group in data.items() for name in group]
+    files += [f"build/{kind}/{name}/MANIFEST.json" for kind, name, _ in data]
     hashes = [(file, sha256_file(root / file)) for file in files if (root / file).is_file()]
-    tables.append(_pairs("facts-files", "files read, sha256", hashes))
+    tables.append(_table("files", "files read, sha256", hashes))
     return [table for table in tables if table.rows]
 
 
-def _pairs(name: str, title: str, rows: list[tuple[str, Any]]) -> Table:
-    cells = [(key, flops(value) if isinstance(value, float) else str(value)) for key, value in rows]
-    return Table(name, title, left("what", "value"), cells)
+def _table(name: str, title: str, facts: Facts) -> Table:
+    texts = [(key, flops(value) if isinstance(value, float) else str(value)) for key, value in facts]
+    return Table(f"facts-{name}", title, [{left("what"): key, left("value"): text} for key, text in texts])
 
 
 def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:
@@ -79,20 +81,10 @@ def write_run(path: Path, root: Path = Path()) -> None:
 
 def _machine() -> str:
     cores, python = f"{os.cpu_count()} CPU cores", f"Python {platform.python_version()}"
-    gpus = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") if shutil.which("nvidia-smi") else ""
-    return ", ".join([platform.system(), platform.machine(), cores, python, *gpus.splitlines()])
+    return ", ".join([platform.system(), platform.machine(), cores, python, *gpus()])
 
 
 def _commit(root: Path) -> str:
-    commit = _output("git", "-C", str(root), "rev-parse", "--short=12", "HEAD")
-    if commit and _output("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"):
-        commit += " with changes"
-    return commit
-
-
-def _output(*command: str) -> str:
-    """A program's output, or nothing if it is absent, fails, or takes too long."""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""
+    git = ("git", "-C", str(root))
+    commit = printed(*git, "rev-parse", "--short=12", "HEAD")
+    return commit + " with changes" * bool(commit and printed(*git, "status", "--porcelain", "--untracked-files=no"))

@@ -38,21 +38,17 @@ def load(params: Any, root: Path = Path()) -> Inputs:
     models = tuple(_model(reader, name, params) for name in params.run.models)
     ablations = _ablations(reader, params)
     ablated = [params.ablations[name] for name in params.run.ablations]
-    names = {
-        "tokens": [*(params.models[name].tokens for name in params.run.models), *(one.tokens for one in ablated)],
-        "tasks": [*(params.finetunings[name].tasks for name in params.run.models), *(one.data for one in ablated)],
-    }
-    names["corpus"] = [params.tokens[name].corpus for name in names["tokens"]]
+    tokens = [*(params.models[name].tokens for name in params.run.models), *(one.tokens for one in ablated)]
+    tasks = [*(params.finetunings[name].tasks for name in params.run.models), *(one.data for one in ablated)]
+    names = {"tokens": tokens, "corpus": [params.tokens[name].corpus for name in tokens], "tasks": tasks}
     data = {
-        kind: {name: reader.json(f"results/{kind}/{name}.json") for name in dict.fromkeys(names[kind])}
-        for kind in ("tokens", "corpus", "tasks")
+        kind: {name: reader.json(f"results/{kind}/{name}.json") for name in dict.fromkeys(of)}
+        for kind, of in names.items()
     }
     return Inputs(
         models=models,
         ablations=ablations,
-        corpora=data["corpus"],
-        tokens=data["tokens"],
-        tasks=data["tasks"],
+        data=data,
         records=recorded_runs(root, params.models),
         missing=tuple(reader.missing),
         unrun=tuple(reader.unrun),
@@ -105,11 +101,9 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
     glue, squad = (reader.json(f"results/{name}/{stage}.json") for stage in ("glue", "squad"))
     examples = reader.json(f"build/models/{name}/examples.json")
     tasks, answers = measured_tasks(glue), measured_squad(squad)
-    for row in tasks:
+    for row in (*tasks, *answers[::2]):  # exact match and F1 come from the same runs
         reader.missing += _faults(f"{name}, {row.title}", row)
     pretrain, curve = reader.json(f"results/{name}/pretrain.json"), reader.curve(f"results/{name}/pretrain.csv")
-    for row in answers[::2]:  # exact match and F1 come from the same runs
-        reader.missing += _faults(f"{name}, {row.title}", row)
     return ModelResults(
         name=name,
         data=_label(source, params, subset=any(row.subset for row in tasks)),
@@ -129,12 +123,10 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
 
 def measured_tasks(glue: dict[str, Any]) -> tuple[Measured, ...]:
     """Each task of a glue.json by the metric that counts, GLUE's own tasks first and in GLUE's order."""
-    known = list(GLUE)
-    names = sorted(glue.get("tasks", {}), key=lambda task: known.index(task) if task in GLUE else 99)
-    return tuple(
-        _measured(task, GLUE[task].title if task in GLUE else task, glue["tasks"][task].get("metric", ""), values)
-        for task, values in ((task, glue["tasks"][task]) for task in names)
-    )
+    parts = glue.get("tasks", {})
+    titles = {task: GLUE[task].title for task in GLUE if task in parts}
+    titles |= {task: task for task in parts if task not in GLUE}
+    return tuple(_measured(task, title, parts[task].get("metric", ""), parts[task]) for task, title in titles.items())
 
 
 def measured_average(glue: dict[str, Any]) -> Measured | None:

@@ -4,6 +4,7 @@ Nothing here reads a file (`reading.py` does) or draws.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,13 @@ METRICS = {
 TITLES = {task: info.title for task, info in GLUE.items()} | {
     task: f"SQuAD {version}" for version, task in SQUAD.items()
 }
+
+
+def in_order(tasks: Iterable[str]) -> list[str]:
+    """GLUE's tasks in GLUE's order, then SQuAD's, then the others by name."""
+    known = list(TITLES)
+    return sorted(tasks, key=lambda task: (known.index(task) if task in TITLES else len(known), task))
+
 
 Series = tuple[list[float], list[float]]  # steps, values
 
@@ -101,15 +109,20 @@ class ModelResults:
         return None if value is None else f"{value / 1e6:.1f}M" if value < 1e7 else f"{value / 1e6:.0f}M"
 
     @property
+    def measured(self) -> tuple[Measured, ...]:
+        """The tasks, their mean if there is one, and SQuAD."""
+        return (*self.tasks, *([self.average] if self.average else []), *self.squad)
+
+    @property
     def versions(self) -> tuple[str, ...]:
         """The versions of SQuAD that it was fine-tuned on, in order."""
         return tuple(row.name.removeprefix("squad ") for row in self.squad if row.metric == "exact")
 
-    def series(self, metric: str) -> Series | None:
-        """A column of the curve without its empty cells, None if all are; `train_…` columns are of training batches."""
+    def series(self, metric: str, factor: float = 1.0) -> Series | None:
+        """A column of the curve times a factor, without empty cells; None if all are. `train_…` is of training."""
         pairs = zip(self.curve.get("step", []), self.curve.get(metric, []), strict=False)
         points = [(step, value) for step, value in pairs if math.isfinite(value)]
-        return ([step for step, _ in points], [value for _, value in points]) if points else None
+        return ([step for step, _ in points], [factor * value for _, value in points]) if points else None
 
 
 @dataclass(frozen=True)
@@ -143,11 +156,6 @@ class Arm:
         return self.status != "ok"
 
 
-Grid = tuple[
-    int, tuple[str, ...], list[list[Arm | None]]
-]  # index of the longest axis, values of the other, arms by line
-
-
 @dataclass(frozen=True)
 class Ablation:
     """One ablation: arms that differ in named settings. `axes`: a grid's axes, each with the names of its values."""
@@ -176,9 +184,8 @@ class Ablation:
     @property
     def tasks(self) -> dict[str, str]:
         """The titles of the tasks that any arm was scored on, GLUE's first; SQuAD counts by F1."""
-        present = {task for arm in self.arms for task in arm.tasks}
-        order = [task for task in TITLES if task in present] + sorted(present - set(TITLES))
-        return {task: f"{TITLES[task]}, F1" if task in SQUAD.values() else TITLES.get(task, task) for task in order}
+        order = in_order({task for arm in self.arms for task in arm.tasks})
+        return {task: TITLES.get(task, task) + ", F1" * (task in SQUAD.values()) for task in order}
 
     @property
     def paper(self) -> paper.Beside | None:
@@ -195,17 +202,6 @@ class Ablation:
     def label(self, value: str) -> str:
         """A value of an axis in words."""
         return self.labels.get(value, value)
-
-    def lines(self) -> Grid | None:
-        """A grid of one or two axes as lines; None where there is no line to draw."""
-        if not 0 < len(self.axes) < 3 or max(map(len, self.axes)) < 2:
-            return None
-        long = max(range(len(self.axes)), key=lambda axis: len(self.axes[axis]))
-        cells = {arm.values: arm for arm in self.arms if arm.values}
-        if len(self.axes) == 1:
-            return long, ("",), [[cells.get((value,)) for value in self.axes[0]]]
-        across = self.axes[1 - long]
-        return long, across, [[cells.get((v, w) if long == 0 else (w, v)) for v in self.axes[long]] for w in across]
 
 
 @dataclass(frozen=True)
@@ -224,9 +220,7 @@ class Inputs:
 
     models: tuple[ModelResults, ...]
     ablations: tuple[Ablation, ...]
-    corpora: dict[str, dict[str, Any]]
-    tokens: dict[str, dict[str, Any]]
-    tasks: dict[str, dict[str, Any]]
+    data: dict[str, dict[str, dict[str, Any]]]  # corpus, tokens or tasks -> name -> its results
     records: tuple[RecordedRun, ...]
     missing: tuple[str, ...]
     unrun: tuple[str, ...]

@@ -1,31 +1,33 @@
-"""A table once, three forms: HTML for the page (templates/table.html), Markdown to paste, CSV with every digit.
+"""One table, three formats: HTML for the page (templates/table.html), Markdown to paste, CSV at full precision.
 
-A column with `under` is shown in small type below another column of the HTML, so that wide tables still fit a phone;
-in CSV and Markdown it is a column like any other.
+A row is a dict from column to cell, so a column stands beside the value it shows, and a table has the columns of all
+its rows. A column with `under` is shown in small type below another column of the HTML, so that wide tables still fit a
+phone; in CSV and Markdown it is a column like any other.
 """
 
 import csv
 import io
 import math
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 from electra.finetuning.runs.summary import sd
-from pipelines.report.comparison import mean
+from pipelines.report.comparison import WORDS, Difference, mean
 
 MISSING = "–"
 TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 NOTES, CAPTIONS = TEXTS["notes"], TEXTS["captions"]
+TONES = {"higher": "good", "lower": "bad"}
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Scores of several seeds: shown as mean ± standard deviation, three columns in CSV."""
+    """Scores of several seeds: mean ± standard deviation in a text, three columns in CSV."""
 
     scores: tuple[float, ...]
 
@@ -43,7 +45,7 @@ class Mark:
     """Words with a tone: good, bad, or neutral."""
 
     text: str
-    tone: Literal["good", "bad", "neutral"] = "neutral"
+    tone: str = "neutral"
 
 
 Cell = str | int | float | Spread | Mark | None
@@ -51,14 +53,17 @@ Cell = str | int | float | Spread | Mark | None
 
 @dataclass(frozen=True)
 class Column:
-    """`digits`: places after the point; `under`: the column below which HTML shows this one, `suffix` behind it."""
+    """`digits` after the point; `under`: the title of the column below which HTML shows this one, `suffix` behind it.
+
+    `group` is a heading over neighbouring columns that share it.
+    """
 
     title: str
     digits: int | None = None
     under: str = ""
     suffix: str = ""
     align: Literal["left", "right"] = "right"
-    group: str = ""  # a heading over neighbouring columns of the same group
+    group: str = ""
 
     @property
     def full_title(self) -> str:
@@ -78,72 +83,84 @@ class Column:
         return integer(cell) if isinstance(cell, int) else cell.text if isinstance(cell, Mark) else cell
 
 
-def left(*titles: str, under: str = "", group: str = "") -> tuple[Column, ...]:
-    """Columns of words."""
-    return tuple(Column(title, under=under, align="left", group=group) for title in titles)
+Row = dict[Column, Cell]
+
+
+def left(title: str, under: str = "", group: str = "") -> Column:
+    """A column of words."""
+    return Column(title, under=under, align="left", group=group)
+
+
+def verdict(found: Difference | None, title: str, reading: Column, group: str = "") -> Row:
+    """A difference as three cells: in points, in pooled standard deviations, and the verdict in words."""
+    points, sds = Column(title, group=group), Column("in sd", under=title, suffix=" sd")
+    if found is None:
+        return dict.fromkeys((points, sds, reading))
+    mark = Mark(WORDS[found.verdict], TONES.get(found.verdict, "neutral"))
+    return {points: signed(found.points), sds: None if found.sds is None else signed(found.sds), reading: mark}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under named columns; `strong` rows are set apart by a rule and weight; notes stand below."""
+    """Rows under the columns that they name; notes stand below. A cell that a row lacks is blank, None is missing.
+
+    The rows in `strong`, by number, are set apart by a rule and weight.
+    """
 
     name: str
     title: str
-    columns: tuple[Column, ...]
-    rows: Sequence[tuple[Cell, ...]]
-    notes: tuple[str, ...] = ()
-    strong: frozenset[int] = field(default_factory=frozenset)
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            assert len(row) == len(self.columns), f"{self.name}: {len(row)} cells under {len(self.columns)} columns"
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+    strong: Collection[int] = ()
 
     @property
-    def layout(self) -> dict[int, list[int]]:
-        """The columns that HTML shows side by side, each with those below it (unless empty), by index."""
-        filled = [i for i in range(len(self.columns)) if any(row[i] is not None for row in self.rows)]
-        shown = [(i, column.title) for i, column in enumerate(self.columns) if not column.under]
-        return {i: [j for j in filled if self.columns[j].under == title] for i, title in shown}
+    def columns(self) -> dict[Column, list[Cell]]:
+        """Every column with its cells."""
+        columns = dict.fromkeys(column for row in self.rows for column in row)
+        return {column: [row.get(column, "") for row in self.rows] for column in columns}
+
+    @property
+    def layout(self) -> dict[Column, list[Column]]:
+        """The columns that HTML shows side by side, each with those below it (unless empty)."""
+        filled = [column for column, cells in self.columns.items() if any(cell is not None for cell in cells)]
+        return {top: [each for each in filled if each.under == top.title] for top in self.columns if not top.under}
 
     @property
     def groups(self) -> list[tuple[str, int]]:
         """The headings over the columns of `layout`, each with the number of columns it spans; [] if none has one."""
-        spans = groupby(self.layout, key=lambda i: self.columns[i].group or i)
-        groups = [(str(group) if isinstance(group, str) else "", len(list(columns))) for group, columns in spans]
+        spans = groupby(self.layout, key=lambda column: column.group or column)
+        groups = [(key if isinstance(key, str) else "", len(list(columns))) for key, columns in spans]
         return groups if any(group for group, _ in groups) else []
 
     def csv(self) -> str:
         """Every digit; a Spread fills `… mean`, `… sd`, `… seeds`."""
-        spreads = [any(isinstance(row[i], Spread) for row in self.rows) for i in range(len(self.columns))]
-        lines: list[list[str]] = [[]]
-        for column, spread in zip(self.columns, spreads, strict=True):
-            lines[0] += [f"{column.full_title}{part}" for part in ((" mean", " sd", " seeds") if spread else ("",))]
-        for row in self.rows:
-            lines.append([])
-            for cell, spread in zip(row, spreads, strict=True):
-                scores = cell.scores if isinstance(cell, Spread) else ()
-                lines[-1] += [_exact(mean(scores)), _exact(sd(scores)), str(len(scores))] if spread else [_exact(cell)]
+        columns: list[list[str]] = []
+        for column, cells in self.columns.items():
+            title = column.full_title
+            if any(isinstance(cell, Spread) for cell in cells):
+                scores = [cell.scores if isinstance(cell, Spread) else () for cell in cells]
+                columns.append([f"{title} mean", *(_exact(mean(each)) for each in scores)])
+                columns.append([f"{title} sd", *(_exact(sd(each)) for each in scores)])
+                columns.append([f"{title} seeds", *(str(len(each)) for each in scores)])
+            else:
+                columns.append([title, *map(_exact, cells)])
         out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows(lines)
+        csv.writer(out, lineterminator="\n").writerows(zip(*columns, strict=True))
         return out.getvalue()
 
     def markdown(self) -> str:
         """A pipe table with its title and notes."""
-        grid = [[column.full_title for column in self.columns]]
-        for index, row in enumerate(self.rows):
-            cells = [column.text(cell).replace("|", "\\|") for cell, column in zip(row, self.columns, strict=True)]
-            grid.append([f"**{cell}**" if index in self.strong and cell else cell for cell in cells])
-        widths = [max(3, *map(len, column)) for column in zip(*grid, strict=True)]
-        sides = ["<" if column.align == "left" else ">" for column in self.columns]
-        lines = [
-            [f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)] for row in grid
-        ]
-        rule = [
-            "-" * width if side == "<" else "-" * (width - 1) + ":" for side, width in zip(sides, widths, strict=True)
-        ]
-        lines.insert(1, rule)
+        columns = []
+        for column, cells in self.columns.items():
+            texts = [column.text(cell).replace("|", "\\|") for cell in cells]
+            texts = [f"**{text}**" if number in self.strong and text else text for number, text in enumerate(texts)]
+            width = max(3, *map(len, [column.full_title, *texts]))
+            side, rule = ("<", "-" * width) if column.align == "left" else (">", "-" * (width - 1) + ":")
+            title, *texts = (f"{text:{side}{width}}" for text in (column.full_title, *texts))
+            columns.append([title, rule, *texts])
+        lines = [f"| {' | '.join(line)} |" for line in zip(*columns, strict=True)]
         notes = ["", *(f"{note}  " for note in self.notes)] if self.notes else []
-        text = "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(line)} |" for line in lines), *notes, ""])
+        text = "\n".join([f"**{self.title}**", "", *lines, *notes, ""])
         return escape(text, quote=False)  # Markdown lets HTML through, and names are the user's
 
 

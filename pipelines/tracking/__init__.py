@@ -1,8 +1,8 @@
-"""What happened in a run, for MLflow: the stage's side.
+"""Tracking of runs with MLflow: the stage's side.
 
-A stage reports to a `Tracker`, which appends events to a log on disk (event_log.py). A process behind it (uploader.py)
-sends them to MLflow (recorder.py). So mlflow's seconds of import, a slow database or a dead server cost the stage
-nothing and the record no point: what could not be sent stays in the log.
+A stage reports to a `Tracker`, which appends events to a log on disk (event_log.py). A background process (uploader.py)
+sends them to MLflow (recorder.py). So importing mlflow, a slow database or a dead server do not delay the stage, and no
+point is lost: what could not be sent stays in the log.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ CLOSE_SECONDS = 60.0  # that a stage waits for its events to be sent
 
 
 class Tracker:
-    """One run as a stage sees it. No method raises or waits; without a sender (`tracking: none`) they do nothing."""
+    """A run, for its stage. No method raises or blocks; without a sender (`tracking: none`) they do nothing."""
 
     def __init__(self, sender: "Sender | None", path: str = "") -> None:
         self._sender, self._path = sender, path
 
     def metrics(self, step: int, values: dict[str, float]) -> None:
-        """Points of curves. Steps that a resumed run has logged before are skipped."""
+        """Points of curves. Steps that a resumed run logged before are skipped."""
         self._send("metrics", step=step, values=_numbers(values), time=time.time())
 
     def summary(self, values: dict[str, float]) -> None:
@@ -46,15 +46,15 @@ class Tracker:
         self._send("metrics", step=None, values=_numbers(values), time=time.time())
 
     def figure(self, path: Path) -> None:
-        """A picture that stands on disk."""
+        """A picture on disk."""
         self._send("artifact", file=str(path), folder="figures")
 
     def artifact(self, path: Path) -> None:
-        """A small file that stands on disk; models and data belong to DVC."""
+        """A small file on disk; models and data belong to DVC."""
         self._send("artifact", file=str(path), folder="")
 
     def dataset(self, name: str, digest: str, context: str) -> None:
-        """Data that went into the run: a name, a hash, and what it was used for."""
+        """An input data set of the run: its name, hash and use."""
         self._send("dataset", name=name, digest=digest, context=context)
 
     def tags(self, values: dict[str, str]) -> None:
@@ -80,7 +80,7 @@ class Tracker:
 
 
 class Sender:
-    """Appends events to a run's log, and runs the uploader behind it until this end of its standard input is closed."""
+    """Appends events to a run's log, and runs the uploader until this end of its standard input is closed."""
 
     def __init__(self, folder: Path) -> None:
         self._log, self._owner, self._warned = EventLog(folder), os.getpid(), False
@@ -88,7 +88,7 @@ class Sender:
         self._process: subprocess.Popen[bytes] | None = None
 
     def send(self, event: Event) -> None:
-        """Append an event, and start the uploader at the first; a forked worker's events are ignored."""
+        """Append an event, and start the uploader with the first; events of forked workers are ignored."""
         if os.getpid() != self._owner:
             return
         try:
@@ -110,7 +110,7 @@ class Sender:
             self._process.wait()
 
     def leave(self, seconds: float) -> None:
-        """Close this end and wait for the uploader's; one that is too slow raises TimeoutExpired and goes on."""
+        """Close this end and wait for the uploader; raises TimeoutExpired if it needs longer, and lets it run."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process.wait(seconds)
@@ -146,7 +146,7 @@ class Start:
 def open_run(start: Start, *, tracking: str, run_folder: Path) -> Iterator[Tracker]:
     """Track a stage: `mlflow` or `none`. The run ends FINISHED, KILLED when stopped, FAILED when the block raises.
 
-    The log is in `tracking/` beside `run_folder`, with a name of its own for other settings or another store.
+    The log is in `tracking/` beside `run_folder`, a different one for other settings or another store.
     """
     stage, name = start.stage, start.name
     key = f"{stage}@{name}" if name else stage
@@ -182,7 +182,7 @@ def open_run(start: Start, *, tracking: str, run_folder: Path) -> Iterator[Track
 def end_workflow(run_id: str, status: str, folder: Path | None = None, stages: Sequence[str] | None = None) -> None:
     """End a workflow's run and tag its stages with the hashes of their outs; `sync` does it if MLflow does not answer.
 
-    A part of a workflow names its own `stages`, and with the status "" it leaves the run open.
+    A part of a workflow names its `stages`; the status "" leaves the run open.
     """
     from pipelines.tracking.lineage import here
 
@@ -196,7 +196,7 @@ def end_workflow(run_id: str, status: str, folder: Path | None = None, stages: S
 
 
 def uri() -> str:
-    """Where runs are kept: MLFLOW_TRACKING_URI, else the database that a plain `mlflow ui` opens."""
+    """The tracking store: MLFLOW_TRACKING_URI, else the database that a plain `mlflow ui` opens."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{ROOT / 'mlflow.db'}"
 
 

@@ -1,7 +1,7 @@
-"""What a stage reports to MLflow, on disk until MLflow has it: a folder with one JSON event a line, and how far it got.
+"""A run's events on disk until MLflow has them: a folder with one JSON event a line, and the offset sent so far.
 
-A stage appends, its uploader reads behind it, and neither waits for the other. What is left at the end is sent by the
-next uploader of the same run, or by `python -m pipelines sync`.
+A stage appends, its uploader reads, and neither waits for the other. What is left at the end is sent by the next
+uploader of the same run, or by `python -m pipelines sync`.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ Event = dict[str, Any]
 
 
 class EventLog:
-    """A run's events. A line is whole or ignored: each is one write at the file's end."""
+    """A run's events. Each line is one write at the file's end; an incomplete one is ignored."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.lines, self.notes = folder, folder / "events.jsonl", folder / "state.json"
@@ -32,7 +32,7 @@ class EventLog:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.lines, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         line = b"\n" * self._torn + json.dumps(event).encode() + b"\n"
-        self._torn = os.write(self._file, line) < len(line)  # a full disk: the next event begins on a line of its own
+        self._torn = os.write(self._file, line) < len(line)  # a full disk: the next event starts a new line
 
     def read(self, offset: int, count: int) -> tuple[list[Event], int]:
         """Up to `count` lines from a byte `offset`: their events, and the offset behind them."""
@@ -57,5 +57,5 @@ class EventLog:
         write_sealed(self.notes, state)
 
     def remove(self) -> None:
-        """Delete the log: MLflow has all of it."""
+        """Delete the log, once MLflow has all of it."""
         remove(self.folder)

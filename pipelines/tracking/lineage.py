@@ -1,4 +1,4 @@
-"""What a record says beyond its stage: whose run it is, where, of which commit, and what DVC knows of it."""
+"""The context of a run, for its tags: user, machine, commit, and DVC's hashes."""
 
 import getpass
 import json
@@ -13,28 +13,31 @@ from pipelines.tracking import TAGS
 from pipelines.tracking.registry import networks
 
 
-def whereabouts() -> dict[str, str]:
-    """Tags of every run: who, on which machine and GPUs, and what a flow says of itself (`TAGS`), which wins."""
+def about() -> dict[str, str]:
+    """Tags of every run: the commit, whether code or parameters differ from it, who, and on which machine and GPUs.
+
+    What a flow says of itself (`TAGS`) wins.
+    """
     tags = {"mlflow.user": getpass.getuser(), "mlflow.source.type": "LOCAL", "host": platform.node()}
-    only = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", *([f"--id={only}"] if only else [])]
-    if told := printed(*command):
-        tags["gpu"] = ", ".join(told.splitlines())
-    told_by_flow: dict[str, str] = json.loads(os.environ.get(TAGS) or "{}")
-    return tags | told_by_flow
-
-
-def git_state() -> dict[str, str]:
-    """The commit, and whether code or parameters differ from it."""
     git = ("git", "-C", str(ROOT))
-    commit = printed(*git, "rev-parse", "HEAD")
-    code = ("electra", "pipelines/*.py", "pipelines/*/*.py", "params.yaml")
-    dirty = bool(printed(*git, "status", "--porcelain", "--", *code))
-    return {"mlflow.source.git.commit": commit, "git.dirty": str(dirty).lower()} if commit else {}
+    if commit := printed(*git, "rev-parse", "HEAD"):
+        code = ("electra", "pipelines/*.py", "pipelines/*/*.py", "params.yaml")
+        dirty = bool(printed(*git, "status", "--porcelain", "--", *code))
+        tags |= {"mlflow.source.git.commit": commit, "git.dirty": str(dirty).lower()}
+    only = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if names := gpus(*([f"--id={only}"] if only else [])):
+        tags["gpu"] = ", ".join(names)
+    of_flow: dict[str, str] = json.loads(os.environ.get(TAGS) or "{}")
+    return tags | of_flow
+
+
+def gpus(*options: str) -> list[str]:
+    """The names of this machine's NVIDIA GPUs, as nvidia-smi with these options lists them."""
+    return printed("nvidia-smi", "--query-gpu=name", "--format=csv,noheader", *options).splitlines()
 
 
 def here(folder: Path = ROOT) -> dict[str, Any]:
-    """What DVC knows in a checkout, and the folders of networks there."""
+    """DVC's hashes of a checkout's outs, and its folders of networks."""
     return {"hashes": dvc_hashes(folder), "networks": networks(folder)}
 
 
@@ -51,7 +54,7 @@ def dvc_hashes(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def printed(*command: str) -> str:
-    """What a command prints; nothing where it fails, or is not there."""
+    """A command's output; empty if it fails or does not exist."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

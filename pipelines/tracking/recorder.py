@@ -1,7 +1,7 @@
 """Events as calls to MLflow, in an uploader's process. Each call may be repeated after a failure.
 
 workflow (parent: made by a flow, or found by the `dvc repro` that started the stage)
-└── stage (one run; a resumed stage goes on in its own run)
+└── stage (one run; a resumed stage continues its run)
     └── task, arm, seed (child runs)
 """
 
@@ -16,11 +16,11 @@ from typing import Any
 from electra.files import lock_folder, remove, rename
 from pipelines.tracking import flatten, uri, warn
 from pipelines.tracking.event_log import Event
-from pipelines.tracking.lineage import git_state, whereabouts
+from pipelines.tracking.lineage import about
 from pipelines.tracking.registry import register
 
 EXPERIMENT = "electra"
-KIND = {"mlflow.experimentKind": "custom_model_development"}  # for UIs that heed it; 3.17 asks for it in the address
+KIND = {"mlflow.experimentKind": "custom_model_development"}  # for UIs that read it; 3.17 takes it from the URL
 QUIET = {"corpus", "tokens", "tasks", "arm"}  # no headline of a workflow: counts of data; an ablation has its arms'
 MOST = 1000  # points of one call to MLflow
 TRIES = 3  # of an event that MLflow refuses
@@ -66,11 +66,6 @@ def database(store: str) -> Iterator[str | None]:
         yield files.as_uri()
 
 
-def about() -> dict[str, str]:
-    """Tags of every run."""
-    return {**git_state(), **whereabouts()}
-
-
 def open_parent(
     name: str, params: dict[str, Any], key: str, store: Any = None, facts: dict[str, str] | None = None
 ) -> str:
@@ -103,7 +98,7 @@ def tag_outs(mlflow: Any, experiment: str, parent: str, hashes: dict[str, dict[s
 
 
 class Recorder:
-    """Sends a run's events. `state` is saved with them: what is needed to go on after a restart, such as run ids."""
+    """Sends a run's events. `state` is saved with them: what is needed to continue after a restart, such as run ids."""
 
     def __init__(self, state: dict[str, Any]) -> None:
         self.state, self.runs = state, state["runs"]
@@ -141,7 +136,7 @@ class Recorder:
         return None
 
     def _open(self, event: Event) -> None:
-        """Begin a run, or go on in the one that a killed stage has left."""
+        """Create a run, or continue the one that a killed stage left."""
         path, state = event["run"], self.state
         if not path:
             state["data"] = {"data": event["tags"]["data"]} if event["tags"].get("data") else {}

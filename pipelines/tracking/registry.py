@@ -27,42 +27,41 @@ def networks(folder: Path) -> list[str]:
 
 def register(mlflow: Any, run: Any, out: str, md5: str, folders: list[str]) -> None:
     """A version for each network below an out of DVC that a run has made. May be called again."""
+    from mlflow.exceptions import MlflowException
+
     for folder in folders:
-        if folder.startswith(f"{out}/"):
-            _register(mlflow, run, name_of(folder), {"folder": folder, "out": out, "md5": md5})
+        if not folder.startswith(f"{out}/"):
+            continue
+        name = name_of(folder)
+        try:
+            mlflow.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        versions, of = mlflow.search_model_versions(f"name = '{name}'"), run.data.tags
+        version = next((each for each in versions if each.tags.get("dvc.md5") == md5), None)
+        if version is None:
+            tags = {key: of[key] for key in ("mlflow.source.git.commit", "settings", "data") if key in of}
+            tags |= {"dvc.md5": md5, "dvc.out": out, "folder": folder}
+            source = _saved(mlflow, run, name, {"folder": folder, "out": out, "md5": md5})
+            version = mlflow.create_model_version(name, source, run.info.run_id, tags)
+        mlflow.set_registered_model_alias(name, ALIAS, version.version)
 
 
 def name_of(folder: str) -> str:
-    """What a network below build/ is called; a version of SQuAD alone would read like one of the model."""
+    """The registered name of a network below build/; SQuAD's version alone would read like a version of the model."""
     _, kind, model, *rest = Path(folder).parts
     return "-".join([model, *(["squad"] if kind == "squad" else []), *rest])
 
 
-def _register(mlflow: Any, run: Any, name: str, told: dict[str, str]) -> None:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        mlflow.create_registered_model(name)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":
-            raise
-    versions, of = mlflow.search_model_versions(f"name = '{name}'"), run.data.tags
-    version = next((each for each in versions if each.tags.get("dvc.md5") == told["md5"]), None)
-    if version is None:
-        tags = {"dvc.md5": told["md5"], "dvc.out": told["out"], "folder": told["folder"]}
-        tags |= {key: of[key] for key in ("mlflow.source.git.commit", "settings", "data") if key in of}
-        version = mlflow.create_model_version(name, _saved(mlflow, run, name, told), run.info.run_id, tags)
-    mlflow.set_registered_model_alias(name, ALIAS, version.version)
-
-
-def _saved(mlflow: Any, run: Any, name: str, told: dict[str, str]) -> str:
-    """Leave the pyfunc among the run's files; returns where it lies."""
+def _saved(mlflow: Any, run: Any, name: str, config: dict[str, str]) -> str:
+    """Save the pyfunc among the run's files; returns its URI."""
     from mlflow.pyfunc import save_model
 
     place = f"registered/{name}"
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True):  # advice to authors
         code = str(Path(__file__).with_name("served.py"))
         needed = [f"electra-workflow=={electra.__version__}"]
-        save_model(f"{folder}/model", python_model=code, model_config=told, pip_requirements=needed)
+        save_model(f"{folder}/model", python_model=code, model_config=config, pip_requirements=needed)
         mlflow.log_artifacts(run.info.run_id, f"{folder}/model", place)
     return f"{run.info.artifact_uri}/{place}"

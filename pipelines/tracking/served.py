@@ -18,21 +18,19 @@ import electra
 from electra.errors import BadInput, CorruptFile
 from pipelines import ROOT
 
-DO = "bring them here: `dvc pull {}`, in a checkout whose lock file has this hash (docs/team.md)"
-
 
 class Served(PythonModel):  # type: ignore[misc]  # mypy passes mlflow by
     """One network of a checkout; `model_config` has its `folder`, and DVC's `out` that it is part of with its `md5`."""
 
     def load_context(self, context: Any) -> None:
         """Load the network if the out has the bytes that were registered; raises BadInput or CorruptFile."""
-        told = context.model_config
-        out, do = ROOT / told["out"], DO.format(told["out"])
-        if not out.is_dir():
-            raise BadInput(out, "there is no such folder", f"DVC's {told['md5']}", do)
-        if (found := dvc_md5(out)) != told["md5"]:
-            raise CorruptFile(out, f"holds DVC's {found}", f"{told['md5']}, which was registered", do)
-        self.model = electra.load(ROOT / told["folder"])
+        folder, out, md5 = (context.model_config[key] for key in ("folder", "out", "md5"))
+        do = f"bring them here: `dvc pull {out}`, in a checkout whose lock file has this hash (docs/team.md)"
+        if not (ROOT / out).is_dir():
+            raise BadInput(ROOT / out, "there is no such folder", f"DVC's {md5}", do)
+        if (found := dvc_md5(ROOT / out)) != md5:
+            raise CorruptFile(ROOT / out, f"holds DVC's {found}", f"{md5}, which was registered", do)
+        self.model = electra.load(ROOT / folder)
 
     def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]  # MLflow makes a schema of hints
         """A record for each row: a fine-tuned network's prediction, what a discriminator doubts or a generator

@@ -1,4 +1,4 @@
-"""Sends a run's event log to MLflow, in order and in batches: the process behind a stage, and `sync`.
+"""Sends a run's event log to MLflow, in order and in batches: a stage's background process, and `sync`.
 
 While MLflow does not answer, a batch is tried again after a pause. The offset is saved after each batch, so an uploader
 that was killed repeats one batch at most: finding runs by tag and MLflow's own keys for points make that harmless.
@@ -18,8 +18,8 @@ from electra.errors import Busy
 from electra.files import lock_folder
 from pipelines.tracking import short, uri
 from pipelines.tracking.event_log import EventLog
-from pipelines.tracking.lineage import here
-from pipelines.tracking.recorder import Recorder, about, client, system_load
+from pipelines.tracking.lineage import about, here
+from pipelines.tracking.recorder import Recorder, client, system_load
 
 BATCH = 900  # events; a call to MLflow takes at most 1000 points
 FLUSH_SECONDS = 3.0  # between two looks at the log
@@ -74,13 +74,13 @@ def upload(log: EventLog, ended: threading.Event, load: Load | None = None, pati
             elif not state["closed"]:  # the stage was killed
                 log.append({"what": "close", "run": "", "status": "KILLED"})
             else:
-                if state["closed"] in {True, "FINISHED"}:  # another try would go on in the same run
+                if state["closed"] in {True, "FINISHED"}:  # another try continues the same run
                     log.remove()
                 return True
 
 
 def append_load(log: EventLog, state: dict[str, Any], load: Load) -> None:
-    """Append a point of the machine's load, which goes the way of all others."""
+    """Append a point of the machine's load to the log, like any other."""
     with contextlib.suppress(OSError):
         step = state["system_step"] = state.get("system_step", -1) + 1
         log.append({"what": "metrics", "run": "", "step": step, "values": load(), "time": time.time()})
@@ -92,7 +92,7 @@ def say(sentence: str) -> None:
 
 
 def sync(folder: Path) -> list[Path]:
-    """Send what earlier runs could not; returns the logs whose MLflow still does not answer."""
+    """Send what earlier runs could not; returns the logs whose MLflow server still does not answer."""
     ended = threading.Event()
     ended.set()
     left = []

@@ -198,13 +198,9 @@ def test_a_flow_takes_a_file_of_entries_that_are_laid_over_params(
     assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 0
     ((flow, model, settings),) = started
     assert (flow, model) == ("pretrain", "mine") and settings["models"]["mine"]["pretrain"]["steps"] == 9  # type: ignore[index]
-    for text, words in (
-        (MINE.replace("batch", "bach"), "params.yaml with mine.yaml: models.mine.pretrain.bach"),
-        ("- models", "holds no mapping"),
-    ):
-        (here / "mine.yaml").write_text(text)
-        assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 64
-        assert words in capsys.readouterr().err and len(started) == 1
+    (here / "mine.yaml").write_text(MINE.replace("batch", "bach"))
+    assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 64
+    assert "params.yaml with mine.yaml: models.mine.pretrain.bach" in capsys.readouterr().err and len(started) == 1
 
 
 def test_signals_are_left_to_others_once_the_command_is_no_stage(monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -1,7 +1,7 @@
-"""`electra new NAME --text FILES --task TRAIN DEV`: entries of params.yaml for text and tasks of one's own.
+"""`electra new NAME --text FILES --task TRAIN DEV`: entries of params.yaml for the user's own text and tasks.
 
-What the files show is taken from them; sizes follow from the amount of text. Everything else keeps its default, and
-all of it can be edited afterwards.
+Formats, columns and labels are inferred from the files, sizes from the amount of text. Everything else keeps its
+default, and all of it can be edited afterwards.
 """
 
 import re
@@ -20,7 +20,7 @@ Entries = dict[str, Any]  # section -> what NAME is there
 
 
 def new(name: str, files: Sequence[str], rows: Sequence[str], columns: dict[str, str], encoder: str, model: str) -> str:
-    """Add the entries and tell what to type next. params.yaml stays as it was if they would not be accepted.
+    """Add the entries and return the commands to run next. params.yaml is restored if they are not accepted.
 
     `encoder` is what is pre-trained on the text, `model` what is fine-tuned where there is none.
     """
@@ -47,7 +47,7 @@ def new(name: str, files: Sequence[str], rows: Sequence[str], columns: dict[str,
 
 
 def _add(name: str, entries: Entries) -> None:
-    """Put the entries at the end of their sections; everything else, comments too, stays to the byte."""
+    """Append the entries to their sections; every other byte, comments too, is unchanged."""
     before = FILE.read_text(encoding="utf-8")
     lines = before.splitlines()
     for section, entry in entries.items():
@@ -57,7 +57,7 @@ def _add(name: str, entries: Entries) -> None:
         if "{" in lines[start]:
             raise BadConfig(FILE, f"has {section} on one line", "a section with an entry a line")
         end = next((at for at in range(start + 1, len(lines)) if re.match(r"\w", lines[at])), len(lines))
-        while re.match(r"#|\s*$", lines[end - 1]):  # what stands between belongs to the next section
+        while re.match(r"#|\s*$", lines[end - 1]):  # a comment before a section belongs to it
             end -= 1
         lines[end:end] = _written(name, entry)
     write_atomic(FILE, "\n".join([*lines, ""]))
@@ -69,7 +69,7 @@ def _add(name: str, entries: Entries) -> None:
 
 
 def _written(name: str, entry: dict[str, Any]) -> list[str]:
-    """The lines of an entry as DVC would write them: its innermost sections in braces, and all of it if it is short."""
+    """An entry's lines in DVC's own format: innermost sections in braces, and the whole entry if it is short."""
     from dvc.utils.serialize import dumps_yaml
     from ruamel.yaml.comments import CommentedMap
 

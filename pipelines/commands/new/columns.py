@@ -1,4 +1,4 @@
-"""Rows of any file, whatever its columns are called."""
+"""Rows of a file whose columns are not known yet."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ from pipelines.sources.streams import Piece, plain_suffix
 
 
 def records(path: Path) -> Iterator[own.Record]:
-    """(where, columns) of each row, read as training reads it."""
+    """(where, columns) of each row, read as for training."""
     suffix = plain_suffix(path)
     if suffix == ".parquet":
         from pyarrow.parquet import read_schema

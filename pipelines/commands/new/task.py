@@ -9,13 +9,13 @@ from electra.data.text import Rejected
 from electra.errors import BadConfig, BadInput
 from pipelines.commands.new.columns import records
 
-ROWS = 5_000  # that are looked at
-MANY = 50  # different numbers: then they are hardly names of classes
+ROWS = 5_000  # read to infer columns and labels
+MANY = 50  # with more distinct numbers than this, a label is a score rather than a class
 LABELS = ("label", "labels", "class", "category", "target", "tags", "score")
 
 
 def entries(name: str, files: Sequence[str], columns: dict[str, str], model: str) -> dict[str, Any]:
-    """What params.yaml has to say, by what the rows of the first file show."""
+    """The entries of params.yaml, inferred from the rows of the first file."""
     if len(files) not in {2, 3}:
         raise BadConfig("--task", f"names {len(files)} files", "two or three: train, dev and perhaps test")
     rows = [row for _, row in islice(records(Path(files[0])), ROWS) if not isinstance(row, Rejected)]
@@ -32,14 +32,14 @@ def entries(name: str, files: Sequence[str], columns: dict[str, str], model: str
 
 
 def _columns(file: str, rows: list[Any], given: dict[str, str]) -> dict[str, str]:
-    """The columns of texts, label and id: as given, by their usual names, or by what they hold."""
+    """The columns of texts, label and id: as given, by their usual names, or by their contents."""
     names = list(dict.fromkeys(key for row in rows for key in row))
     kinds = {name: len({str(row.get(name)) for row in rows}) for name in names}
     fewest = sorted(names, key=kinds.__getitem__)[:2]
     most = min(MANY, len(rows) // 2)
-    told = len(fewest) == 2 and 2 <= kinds[fewest[0]] <= most and kinds[fewest[0]] < kinds[fewest[1]]
+    clear = len(fewest) == 2 and 2 <= kinds[fewest[0]] <= most and kinds[fewest[0]] < kinds[fewest[1]]
     usual = [name for name in LABELS if name in names]
-    label = given.get("label") or next(iter(usual or fewest[:told]), "")
+    label = given.get("label") or next(iter(usual or fewest[:clear]), "")
     others = [name for name in names if name != label]
     a = given.get("a") or max(others, key=lambda name: sum(len(str(row.get(name))) for row in rows), default="")
     for option, column in {"label": label, "a": a, "b": given.get("b") or label}.items():
@@ -51,7 +51,7 @@ def _columns(file: str, rows: list[Any], given: dict[str, str]) -> dict[str, str
 
 
 def _kind(labels: list[Any]) -> dict[str, Any]:
-    """What is to be predicted: a tag for each word, a number, or one of some classes."""
+    """The kind of task that the labels show: tagging, regression or classification."""
     if any(isinstance(label, list) for label in labels):
         tags = {tag.partition("-")[2] for label in labels if isinstance(label, list) for tag in label}
         return {"kind": "tagging", "labels": sorted(tags - {""})}

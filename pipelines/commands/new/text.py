@@ -17,7 +17,7 @@ BATCH = LENGTH = 128
 
 
 def entries(name: str, files: Sequence[str], encoder: str) -> dict[str, Any]:
-    """What params.yaml has to say, by what the files show."""
+    """The entries of params.yaml, inferred from the files."""
     paths = local.find_files(tuple(files), "--text")
     size = sum(path.stat().st_size * (4 if path.suffix in COMPRESSIONS else 1) for path in paths)
     steps = PASSES * size / BYTES_PER_TOKEN / (BATCH * LENGTH)
@@ -34,7 +34,7 @@ def entries(name: str, files: Sequence[str], encoder: str) -> dict[str, Any]:
 
 
 def _source(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], bool]:
-    """The source with the settings that its files ask for, and whether they hold HTML."""
+    """The source with the settings that its files need, and whether they hold HTML."""
     found: dict[str, Any] = {"kind": "local", "files": list(files)}
     if local.guess_format(paths[0]) in {"jsonl", "parquet"}:
         rows = [row for _, row in islice(records(paths[0]), 100) if not isinstance(row, Rejected)]

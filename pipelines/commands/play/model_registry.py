@@ -21,14 +21,15 @@ from electra.files import read_json
 from electra.finetuning.folder import is_finetuned
 from electra.finetuning.reading import kind_of, read_rows
 from electra.finetuning.task_kind import Row
-from electra.finetuning.tasks import GLUE, SQUAD
+from electra.finetuning.tasks import SQUAD
 from electra.inference import InputSchema, Model, answer, as_row
 from pipelines.config.params import load
 from pipelines.report.examples import LABELS
+from pipelines.report.records import TITLES
 from pipelines.sources import asked
 
 TEXTS, ROWS = 12, 12  # examples that the page offers
-FIRST_SEED = "pretrained-seed*/config.json"
+FIRST_SEED = "*/pretrained-seed*/config.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,15 +63,11 @@ class ModelRegistry:
         params.require("finetunings", name)
         tasks, data = Path("build/tasks") / params.finetunings[name].tasks, params.data("glue", name)
         pretrained = Path("build/models") / params.finetunings[name].model
-        glue, squad = (Path("build") / kind / name for kind in ("glue", "squad"))
         tuned: dict[str, Tuned] = {}
-        for each in _folders(glue, f"*/{FIRST_SEED}"):
-            task = each.parent.name
-            title = GLUE[task].title if task in GLUE else task
+        for each in [path for kind in ("glue", "squad") for path in _folders(Path("build") / kind / name, FIRST_SEED)]:
+            task = SQUAD.get(each.parent.name, each.parent.name)  # build/squad/NAME has the versions of SQuAD
+            title = TITLES.get(task, task)
             tuned.setdefault(title, Tuned(title=title, folder=each, rows=tasks / task))
-        for each in _folders(squad, f"*/{FIRST_SEED}"):
-            title = f"SQuAD {each.parent.name}"
-            tuned.setdefault(title, Tuned(title=title, folder=each, rows=tasks / SQUAD.get(each.parent.name, "")))
         if not (folders := _folders(pretrained, "*/config.json")) and not tuned:
             stage = "published" if name in params.published else "pretrain"
             do = f"`dvc repro pipelines/dvc.yaml:{stage}@{name}` makes it"

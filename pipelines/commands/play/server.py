@@ -23,11 +23,11 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import electra
 from electra.data.tokenizer import MASK
@@ -64,13 +64,9 @@ def application(registry: ModelRegistry, hosts: Sequence[str]) -> Starlette:
         return Route(f"/{answer.__name__}", endpoint, methods=["POST"])
 
     async def models(request: Request) -> Response:
-        titles = {
-            "name": registry.name,
-            "data": registry.data,
-            "texts": list(registry.texts),
-            "tasks": list(registry.tuned),
-        }
-        return JSONResponse(titles | {kind: kind in registry.models for kind in ("discriminator", "generator")})
+        networks = {kind: kind in registry.models for kind in ("discriminator", "generator")}
+        about = {"name": registry.name, "data": registry.data, "texts": list(registry.texts)}
+        return JSONResponse({**about, "tasks": list(registry.tuned), **networks})
 
     def file(path: str, name: str) -> Route:
         return Route(path, lambda request: FileResponse(Path(__file__).with_name(name)))
@@ -84,7 +80,7 @@ def application(registry: ModelRegistry, hosts: Sequence[str]) -> Starlette:
             *map(question, (read, propose, corrupt, task, ask)),
         ],
         middleware=[
-            Middleware(_WithHeaders),
+            Middleware(BaseHTTPMiddleware, dispatch=_with_headers),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
         ],
         exception_handlers={UserError: _mistake, HTTPException: _refused, Exception: _bug},
@@ -201,16 +197,8 @@ def _bug(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": "this is a bug; the terminal that runs `electra play` shows where"}, 500, HEADERS)
 
 
-class _WithHeaders:
-    """Adds headers by which the browser loads nothing from elsewhere."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def sent(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] += [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            await send(message)
-
-        await self.app(scope, receive, sent)
+async def _with_headers(request: Request, answer: RequestResponseEndpoint) -> Response:
+    """Add headers by which the browser loads nothing from elsewhere."""
+    response = await answer(request)
+    response.headers.update(HEADERS)
+    return response

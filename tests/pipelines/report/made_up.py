@@ -1,19 +1,17 @@
-"""Made-up results in the stages' shapes, to draw a report from; no number in here was ever measured."""
+"""Made-up results in the stages' shapes, to draw a report from; no score in here was ever measured."""
 
-import csv
-import math
+import functools
 import random
-from dataclasses import dataclass, field
+import shutil
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from electra.files import write_json, write_jsonl
+from electra.files import read_json, write_json, write_jsonl
 from electra.finetuning.tasks import GLUE
-from electra.nn.config import EncoderConfig
-from electra.pretraining.config import ObjectiveConfig, PretrainConfig
 from electra.storage.manifest import write_manifest
-from pipelines.config.ablation_config import AblationConfig
+from pipelines.config.params import Params, load
+from tests.conftest import ROOT
 
 ARMS = {
     "electra": ("ELECTRA", 71.2),
@@ -26,59 +24,27 @@ SCRATCH = dict(zip(GLUE, (12.0, 68.0, 68.4, 24.0, 70.1, 55.2, 61.0, 53.1, 56.3),
 GAIN = dict(zip(GLUE, (25.0, 14.2, 0.4, 41.0, 9.3, 12.6, 15.8, 7.0, -0.6), strict=True))
 
 
-ENCODER = EncoderConfig(layers=4, hidden=128, heads=2, ffn=512, embedding=128)
-PRETRAIN = PretrainConfig(length=128, batch=32, steps=1200, learning_rate=1e-3, warmup=100)
+@functools.cache
+def shipped() -> Params:
+    return load(ROOT / "params.yaml")
 
 
-@dataclass(frozen=True)
-class Model:
-    tokens: str = "sample_world"
-    encoder: EncoderConfig = ENCODER
-    pretrain: PretrainConfig = PRETRAIN
-    objective: ObjectiveConfig = ObjectiveConfig()
-
-
-@dataclass(frozen=True)
-class Named:
-    kind: str = "sample"
-    corpus: str = "sample_world"
-
-
-def ablation() -> AblationConfig:
-    arms = {name: {"objective.name": name} for name in ARMS}
-    where = {"model": "tiny", "tokens": "sample_world", "data": "sample_world", "recipe": "tiny"}
-    return AblationConfig(title="Table 5: what the main network is asked", arms=arms, **where)
-
-
-@dataclass(frozen=True)
-class Run:
-    models: tuple[str, ...] = ("tiny",)
-    ablations: tuple[str, ...] = ("table5",)
-
-
-@dataclass(frozen=True)
-class Params:
-    """As much of params.yaml as the report reads."""
-
-    run: Run = Run()
-    models: dict[str, Model] = field(default_factory=lambda: {"tiny": Model(), "mini": Model()})
-    tokens: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
-    tasks: dict[str, Named] = field(default_factory=lambda: {"sample_world": Named()})
-    ablations: dict[str, AblationConfig] = field(default_factory=lambda: {"table5": ablation()})
-    finetunings = dict.fromkeys(("tiny", "mini"), SimpleNamespace(tasks="sample_world"))
-    finetune = SimpleNamespace(resolve=lambda task, changes, *, own: changes)
-
-    def recipe(self, name: str) -> dict[str, Any]:
-        return {}
-
-    def own_tasks(self, source: str) -> tuple[str, ...]:
-        return ()
+def params(*models: str, ablations: tuple[str, ...] = (), **more: Any) -> Params:
+    """params.yaml with `run` selecting these, and other sections where they are given."""
+    run = replace(shipped().run, models=models, ablations=ablations)
+    return replace(shipped(), run=run, **more)
 
 
 def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3, flops: float = 2.1e14) -> None:
     """Everything that one model and one ablation leave behind."""
     chance = random.Random(f"{model}")
-    write_pretraining(root, model, flops)
+    for name in ("corpus", "tokens", "tasks", "tiny"):
+        shutil.copytree(ROOT / "results" / name, root / "results" / name.replace("tiny", model), dirs_exist_ok=True)
+    pretrain = root / f"results/{model}/pretrain.json"
+    write_json(pretrain, read_json(pretrain) | {"flops": flops})
+    corpus = root / "results/corpus/sample_world.json"
+    left_out = {"dropped": {"short": 12}, "quarantined": 2, "reasons": {"not UTF-8": 2}}
+    write_json(corpus, read_json(corpus) | left_out)
     tasks = {}
     for name, task in GLUE.items():
         low, gain = SCRATCH[name], lift * GAIN[name]
@@ -105,33 +71,12 @@ def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3,
     }
     versions = {"2.0": {**squad, "never_answering": 33.25}}
     write_json(root / f"results/{model}/squad.json", {"label": "sample world", "versions": versions})
-    write_data(root)
     write_predictions(root, model)
     write_examples(root, model)
 
 
-def write_pretraining(root: Path, model: str, flops: float) -> None:
-    rows = []
-    for step in range(0, 1201, 100):
-        t = step / 1200
-        grown = 1 - math.exp(-3 * t)
-        rate, mlm, disc = 0.142 - 0.075 * grown, 6.6 - 4.4 * grown, 0.29 - 0.13 * grown
-        row = {"step": step, "flops": flops * t, "loss": mlm + 50 * disc, "mlm_loss": mlm, "disc_loss": disc}
-        row |= {"mlm_accuracy": 0.05 + 0.5 * grown, "sample_accuracy": 0.03 + 0.42 * grown, "replaced_rate": rate}
-        row |= {"disc_auc": 0.5 + 0.41 * grown, "disc_precision": 0.83 * grown, "disc_recall": 0.44 * grown}
-        rows.append(row | ({"train_loss": row["loss"] * 1.03} if step else {}))
-    path = root / f"results/{model}/pretrain.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, sorted({key for row in rows for key in row}), restval="")
-        writer.writeheader()
-        writer.writerows(rows)
-    facts = {"steps": 1200, "flops": flops, "parameters": {"discriminator": 920_000, "generator": 70_000}}
-    write_json(root / f"results/{model}/pretrain.json", {**facts, "threads": 2, "seed": 1, **rows[-1]})
-
-
 def write_ablation(root: Path, seeds: int = 3, failed: str = "") -> None:
-    """Table 5; the arm `failed` has no result."""
+    """Table 5 without one of its arms; the arm `failed` has no result."""
     chance = random.Random("table5")
     arms = {}
     for name, (label, middle) in ARMS.items():
@@ -146,32 +91,18 @@ def write_ablation(root: Path, seeds: int = 3, failed: str = "") -> None:
     write_json(root / "results/ablations/table5.json", {"name": "table5", "model": "tiny", "arms": arms})
 
 
-def write_data(root: Path) -> None:
-    facts = {"documents": 5200, "lines": 31_000, "bytes": 4_100_000, "dropped": {"short": 12}}
-    facts |= {"quarantined": 2, "reasons": {"not UTF-8": 2}}
-    write_json(root / "results/corpus/sample_world.json", facts)
-    split = {"rows": 8160, "tokens": 912_823, "padding": 0.126}
-    rows = {"128": {"train": split, "valid": {"rows": 172, "tokens": 19_189, "padding": 0.128}}}
-    write_json(root / "results/tokens/sample_world.json", {"vocab_size": 800, "rows": rows, "unknown_rate": 0.0})
-    counts = {"train": {"rows": 999, "quarantined": 1}, "dev": {"rows": 400, "quarantined": 0}}
-    write_json(root / "results/tasks/sample_world.json", {"tasks": dict.fromkeys([*GLUE, "squad2"], counts)})
-
-
 def write_examples(root: Path, model: str) -> None:
     chance = random.Random("examples")
-    first = "the old bak ##er of mar ##low sold warm bread to every child in the square before the bells rang ."
-    second = "she never asked a coin of the widow mar ##en , who kept two grey goats behind the mill ."
-    text = f"[CLS] {first} [SEP] {second} [SEP]".split()
-    others = ["miller", "stone", "green", "winter", "ships", "<b>", "kept", "three"]
+    text = "[CLS] the old bak ##er of mar ##low sold <b> bread [SEP] she kept two goats behind the mill . [SEP]".split()
     rows = []
     for _ in range(8):
         replaced = [token[0] not in "[#" and chance.random() < 0.11 for token in text]
-        tokens = [chance.choice(others) if new else token for token, new in zip(text, replaced, strict=True)]
-        sure = [round(chance.betavariate(5, 2) if new else chance.betavariate(0.5, 12), 4) for new in replaced]
+        tokens = ["miller" if new else token for token, new in zip(text, replaced, strict=True)]
         likely = {"pieces": ["<b>", "kept"], "probability": [0.375, 0.25]}
         proposals = [{"place": place} | likely for place, new in enumerate(replaced) if new]
-        row = {"tokens": tokens, "original": text, "replaced": replaced, "probability": sure}
-        rows.append(row | {"proposals": proposals})
+        sure = [0.9 * new for new in replaced]
+        row = {"tokens": tokens, "original": text, "replaced": replaced, "probability": sure, "proposals": proposals}
+        rows.append(row)
     write_json(root / f"build/models/{model}/examples.json", rows)
     write_manifest(root / f"build/models/{model}", name=model)
 

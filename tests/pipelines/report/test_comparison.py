@@ -1,11 +1,10 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 from scipy import stats
 
-from pipelines.report.comparison import decided, detectable, difference, power, seeds_needed
+from pipelines.report.comparison import decided, detectable, difference, seeds_needed
 
 
 def test_interval_and_pooled_deviation_are_the_textbook_ones():
@@ -34,14 +33,6 @@ def test_no_difference_is_called_one_without_spread_or_inside_it(first, second, 
     found = difference(first, second)
     assert found.verdict == verdict and found.counts is (verdict in {"higher", "lower"})
     assert difference([], second) is None
-
-
-def test_power_is_what_drawing_shows():
-    """Against 20,000 drawn experiments of three seeds an arm, judged by scipy's own test."""
-    draw = np.random.default_rng(1)
-    first, second = draw.normal(2.5, 1, (20_000, 3)), draw.normal(0, 1, (20_000, 3))
-    found = (stats.ttest_ind(first, second, axis=1).pvalue < 0.05).mean()
-    assert power(3, 2.5) == pytest.approx(found, abs=0.01)
 
 
 def test_seeds_needed_and_what_they_find_agree():

@@ -24,6 +24,6 @@ def test_a_row_says_what_the_generator_proposed_for_its_first_replaced_word():
     more = ([unchanged, {"place": 3} | likely, {"place": 4} | likely], [unchanged])
     rows = sentences(SimpleNamespace(examples=[EXAMPLE, *(EXAMPLE | {"proposals": each} for each in more)]))
     none, found, nothing = (proposal for _, proposal in rows)
-    assert (found.original, found.drawn, found.likely) == ("##er", "##es", [("<s>", 0.375), ("##er", 0.2)])
+    assert found == {"original": "##er", "drawn": "##es", "likely": [("<s>", 0.375), ("##er", 0.2)]}
     assert none is nothing is None
     assert counts(rows) == {"words": 18, "caught": 3, "missed": 3, "alarm": 3}

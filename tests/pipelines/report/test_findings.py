@@ -6,53 +6,49 @@ import pytest
 
 from electra.files import read_json, write_json
 from pipelines.report import findings, reading
+from pipelines.report.records import ModelResults
 from tests.pipelines.report import made_up
+
+TINY = made_up.params("tiny")
 
 
 @pytest.fixture
-def params():
-    return made_up.Params(run=made_up.Run(models=("tiny", "mini")))
+def written(tmp_path):
+    def write(**made) -> ModelResults:
+        made_up.write(tmp_path, **made)
+        return reading.load(TINY, tmp_path).models[0]
+
+    return write
 
 
-def test_of_several_models_each_is_named(tmp_path, params):
-    made_up.write(tmp_path)
-    made_up.write(tmp_path, "mini", flops=2e15)
-    found = reading.load(params, tmp_path)
-    assert [model.flops for model in found.models] == [2.1e14, 2e15]
-    assert findings.headline(found.models[1], named=True).startswith("mini: pre-training lifts 7 of 9 tasks beyond")
+def test_of_several_models_each_is_named(written):
+    named = findings.headline(written(), named=True)
+    assert named.startswith("tiny: pre-training lifts 7 of 9 tasks beyond")
 
 
 @pytest.mark.parametrize(
     ("lift", "said"), [(2.0, "lifts its one task beyond the noise by "), (0.0, "does not lift its one task beyond")]
 )
-def test_a_single_task_is_named_as_one(tmp_path, params, lift, said):
-    made_up.write(tmp_path, lift=lift)
-    model = reading.load(params, tmp_path).models[0]
+def test_a_single_task_is_named_as_one(written, lift, said):
+    model = written(lift=lift)
     (task,) = [task for task in model.tasks if task.title == "STS-B"]
     sentence = findings.headline(replace(model, tasks=(task,)))
     assert sentence.startswith(f"Pre-training {said}") and " to " not in sentence.partition(". The mean")[0]
 
 
-def test_one_seed_claims_nothing(tmp_path, params):
-    made_up.write(tmp_path, seeds=1)
-    model = reading.load(params, tmp_path).models[0]
+def test_one_seed_claims_nothing(written):
+    model = written(seeds=1)
     assert "no difference is claimed" in findings.headline(model)
     assert [met for met, _ in findings.goals(model)] == [False] * 11  # the mean, SQuAD 2.0 and nine tasks
     assert any("one seed an arm, so no claim" in sentence for sentence in findings.shortfalls(model))
 
 
-def test_marks_are_met_by_points_and_by_spread(tmp_path, params):
-    made_up.write(tmp_path, lift=2.0)
-    goals = findings.goals(reading.load(params, tmp_path).models[0])
-    met = {sentence.split(": ")[0]: reached for reached, sentence in goals}
+def test_marks_are_met_by_points_and_by_spread_and_a_missed_one_says_why(written):
+    model = written(lift=2.0)
+    met = {sentence.split(": ")[0]: reached for reached, sentence in findings.goals(model)}
     assert met["tiny, STS-B"] and met["tiny, CoLA"]  # twice 41 and 25 points, about 1 of spread
     assert not met["tiny, QQP"]  # 18.6 points, far outside of the noise
     assert not met["tiny, mean of the tasks"]
-
-
-def test_a_missed_mark_says_what_misses_it(tmp_path, params):
-    made_up.write(tmp_path)
-    model = reading.load(params, tmp_path).models[0]
     task = replace(model.tasks[0], scores={"pretrained": (80.0, 98.0), "scratch": (52.0, 53.0)})  # two seeds: t = 4.3
     (told,) = [sentence for _, sentence in findings.goals(replace(model, tasks=(task,), squad=()))][1:]
     assert "+36.5 points, 4.0 standard deviations, −2.3 to +75.3; that misses the mark" in told
@@ -61,22 +57,19 @@ def test_a_missed_mark_says_what_misses_it(tmp_path, params):
 
 def test_arms_with_unequal_flops_fall_short(tmp_path):
     made_up.write_ablation(tmp_path)
-    ablation = reading.load(made_up.Params(run=made_up.Run(models=())), tmp_path).ablations[0]
+    ablation = reading.load(made_up.params(ablations=("table5",)), tmp_path).ablations[0]
     assert findings.unequal(ablation) is None
     arms = tuple(replace(arm, flops=1e14 * (2 if arm.name == "mlm" else 1)) for arm in ablation.arms)
     assert "largest / smallest = 2.00" in findings.unequal(replace(ablation, arms=arms))
 
 
-def test_chance_and_a_collapsed_discriminator_fall_short(tmp_path, params):
-    made_up.write(tmp_path)
+def test_chance_and_a_collapsed_discriminator_fall_short(written, tmp_path):
     chance = "tiny: the arm from scratch is at chance on RTE."
-    assert chance not in findings.shortfalls(reading.load(params, tmp_path).models[0])
+    assert chance not in findings.shortfalls(written())
     path = tmp_path / "results/tiny/glue.json"
     glue = read_json(path)
     glue["tasks"]["rte"]["scratch"]["scores"] = [50.0, 50.4, 49.9]
     write_json(path, glue)
     (tmp_path / "results/tiny/pretrain.csv").write_text("step,disc_auc,disc_recall\n0,0.5,\n100,0.51,0.0\n")
-    sentences = list(findings.shortfalls(reading.load(params, tmp_path).models[0]))
-    assert chance in sentences
-    assert any("AUC 0.51" in sentence for sentence in sentences)
-    assert any("recall 0" in sentence for sentence in sentences)
+    said = " ".join(findings.shortfalls(reading.load(TINY, tmp_path).models[0]))
+    assert chance in said and "AUC 0.51" in said and "recall 0" in said

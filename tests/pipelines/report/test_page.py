@@ -23,7 +23,7 @@ def root(tmp_path_factory):
     made_up.write(folder)
     made_up.write_ablation(folder, failed="replace_mlm")
     write_sealed(folder / "runs/timings.json", {"pretrain-tiny": {"seconds": 61.0}})
-    report.build(made_up.Params(), folder / "results/report", folder)
+    report.build(made_up.params("tiny", ablations=("table5",)), folder / "results/report", folder)
     return folder
 
 
@@ -40,7 +40,7 @@ def test_same_inputs_same_bytes(root, tmp_path):
     """Everything but run.js; a second place on the disk, a second time of the day."""
     for part in ("results/tiny", "results/ablations", "results/corpus", "results/tokens", "results/tasks", "build"):
         shutil.copytree(root / part, tmp_path / part)
-    report.build(made_up.Params(), tmp_path / "results/report", tmp_path)
+    report.build(made_up.params("tiny", ablations=("table5",)), tmp_path / "results/report", tmp_path)
     first, second = content(root / "results/report"), content(tmp_path / "results/report")
     clock = first.pop("run.js").decode()
     assert clock != second.pop("run.js").decode()
@@ -69,7 +69,7 @@ def test_no_html_of_a_name_reaches_the_markdown(tmp_path, monkeypatch):
     bad = "<img src=x onerror=alert(1)>"
     monkeypatch.setattr(findings, "all_shortfalls", lambda inputs: [bad])
     monkeypatch.setattr(findings, "headline", lambda *_, **__: bad)
-    report.build(made_up.Params(), tmp_path / "results/report", tmp_path)
+    report.build(made_up.params("tiny", ablations=("table5",)), tmp_path / "results/report", tmp_path)
     written = (tmp_path / "results/report/report.md").read_text(encoding="utf-8")
     assert written.count("&lt;img src=x") >= 2 and "<img" not in written
 
@@ -121,7 +121,7 @@ def test_several_pretrainings_of_a_record_have_a_column_of_their_own(tmp_path):
     part = {"pretrained": {"scores": [80.0, 82.0, 84.0]}}
     tasks = {"cola": {**part, "metric": "matthews"}, "squad2": {**part, "metric": "f1"}}
     write_json(tmp_path / "benchmarks/results/tiny-marks.json", {"tasks": tasks, "mean_of_nine": part})
-    report.build(made_up.Params(), tmp_path / "out", tmp_path)
+    report.build(made_up.params("tiny"), tmp_path / "out", tmp_path)
     rows = csv.DictReader((tmp_path / "out/tables/tiny-tasks.csv").read_text().splitlines())
     column = "a record, 3 pre-trainings"
     marks = [(row["task"], row["metric"], row[f"{column} mean"], row[f"{column} sd"]) for row in rows]
@@ -138,11 +138,11 @@ def test_tables_count_what_was_left_out_and_set_the_paper_apart(page, root):
     assert electra.startswith("ELECTRA,85,")
     assert "12 short" in text(page) and "2 (2 not UTF-8)" in text(page)
     lines = (root / "results/report/tables/data-tasks-sample_world.csv").read_text().splitlines()
-    assert "CoLA,999,400,1" in lines
+    assert next(line for line in lines if line.startswith("CoLA")).startswith("CoLA,1000,400,")
 
 
 def test_nothing_measured_still_gives_a_page_that_says_so(tmp_path):
-    report.build(made_up.Params(), tmp_path / "results/report", tmp_path)
+    report.build(made_up.params("tiny", ablations=("table5",)), tmp_path / "results/report", tmp_path)
     shown = text((tmp_path / "results/report/index.html").read_text(encoding="utf-8"))
     assert "No fine-tuning results yet" in shown
     for path in ("results/tiny/glue.json", "results/ablations/table5.json", "results/tiny/pretrain.csv"):
@@ -159,7 +159,7 @@ def test_failed_seeds_broken_files_and_a_missing_arm_are_named(tmp_path):
     write_json(tmp_path / "results/tiny/glue.json", glue)
     (tmp_path / "results/tiny/squad.json").write_text("{")
     (tmp_path / "results/tiny/pretrain.csv").unlink()
-    report.build(made_up.Params(run=made_up.Run(ablations=())), tmp_path / "results/report", tmp_path)
+    report.build(made_up.params("tiny"), tmp_path / "results/report", tmp_path)
     shown = text((tmp_path / "results/report/index.html").read_text(encoding="utf-8"))
     assert "tiny, CoLA, pre-trained: failed, seed 2: loss was not finite" in shown
     assert "tiny, RTE, from scratch: no scores" in shown

@@ -11,52 +11,41 @@ from electra.pretraining.config import ObjectiveConfig
 from pipelines.report import figures, reading
 from tests.pipelines.report import made_up
 
-
-@pytest.fixture
-def params():
-    return made_up.Params(run=made_up.Run(models=("tiny", "mini")))
+TINY = made_up.params("tiny")
 
 
 @pytest.mark.parametrize("spoilt", [b"null", b"[]", b'{"tasks": 3}'])
-def test_a_record_that_no_stage_wrote_is_a_sentence(tmp_path, params, spoilt):
+def test_a_record_that_no_stage_wrote_is_a_sentence(tmp_path, spoilt):
     made_up.write(tmp_path)
     (tmp_path / "results/tiny/glue.json").write_bytes(spoilt)
     with pytest.raises(CorruptFile, match="results: is not as its stage writes it"):
-        reading.load(params, tmp_path)
+        reading.load(TINY, tmp_path)
 
 
-def test_a_curve_that_cannot_be_read_is_missing(tmp_path, params):
+def test_a_curve_has_no_empty_cells_and_one_that_cannot_be_read_is_missing(tmp_path):
     made_up.write(tmp_path)
+    model = reading.load(TINY, tmp_path).models[0]
+    assert (model.series("train_loss")[0][0], model.series("loss")[0][0]) == (200, 0)
+    assert model.series("no such metric") is None
     path = tmp_path / "results/tiny/pretrain.csv"
     for spoilt in (b"step,loss\n1,\xff\n", b"step,loss\n" + b"9" * 200_000):
         path.write_bytes(spoilt)
-        found = reading.load(params, tmp_path)
+        found = reading.load(TINY, tmp_path)
         assert found.models[0].curve == {} and any("pretrain.csv: cannot be read" in line for line in found.missing)
     path.unlink()
     path.mkdir()
-    assert reading.load(params, tmp_path).models[0].curve == {}
+    assert reading.load(TINY, tmp_path).models[0].curve == {}
 
 
-def test_empty_cells_of_a_curve_are_left_out(tmp_path, params):
+def test_captions_and_labels_are_of_the_models_own_settings(tmp_path):
     made_up.write(tmp_path)
-    model = reading.load(params, tmp_path).models[0]
-    assert (model.series("train_loss")[0][0], model.series("loss")[0][0]) == (100, 0)
-    assert model.series("no such metric") is None
-
-
-def test_the_captions_name_the_models_own_weight(tmp_path, params):
-    made_up.write(tmp_path)
-    ten = replace(params.models["tiny"], objective=ObjectiveConfig(discriminator_weight=10.0))
-    model = reading.load(replace(params, models=params.models | {"tiny": ten}), tmp_path).models[0]
+    ten = replace(TINY.models["tiny"], objective=ObjectiveConfig(discriminator_weight=10.0))
+    own = TINY.tasks | {"sample_world": SimpleNamespace(kind="own")}
+    model = reading.load(replace(TINY, models=TINY.models | {"tiny": ten}, tasks=own), tmp_path).models[0]
+    assert model.data == "own tasks"
     captions = {name: caption for name, caption, _ in figures.curves(model)}
     assert "× 10 against" in captions["disc-loss"] and "10 · H(r)" in captions["disc-loss"]
     assert 50 * figures.entropy(0.10) == pytest.approx(16.25, abs=0.01) and figures.entropy(0.0) == 0.0
-
-
-def test_custom_tasks_are_called_so(tmp_path, params):
-    made_up.write(tmp_path)
-    own = replace(params, tasks={name: SimpleNamespace(kind="own") for name in params.tasks})
-    assert reading.load(own, tmp_path).models[0].data == "own tasks"
 
 
 def test_a_recorded_model_is_shown_as_the_subset_it_is(tmp_path):

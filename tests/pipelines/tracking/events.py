@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from pipelines.tracking import PARENT
 from pipelines.tracking.event_log import EventLog
 from pipelines.tracking.uploader import upload
+from tests.conftest import ROOT, environment
 
 CLOSE = {"what": "close", "run": "", "status": "FINISHED"}
 
@@ -54,3 +57,28 @@ def opening(**more: Any) -> dict[str, Any]:
 
 def metric(step: int | None, run: str = "", **values: float) -> dict[str, Any]:
     return {"what": "metrics", "run": run, "step": step, "values": values, "time": float(step or 0)}
+
+
+STAGE = """
+import time
+from pathlib import Path
+from pipelines.tracking import Start, open_run
+with open_run(Start("pretrain", "x"), tracking="mlflow", run_folder=Path("runs/x")) as tracker:
+    for step in range({count}):
+        tracker.metrics(step, {{"loss": 1.0}})
+    print("trained", flush=True)
+    {then}
+print("done")
+"""
+
+
+def stage(folder: Path, count: int, store: str, then: str = "") -> "subprocess.Popen[str]":
+    """A stage in a process of its own, which logs so many points to a store."""
+    return subprocess.Popen(
+        [sys.executable, "-c", STAGE.format(count=count, then=then)],
+        cwd=folder,
+        env=environment(ROOT, MLFLOW_TRACKING_URI=store),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

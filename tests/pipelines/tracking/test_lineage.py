@@ -4,20 +4,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pipelines import tracking
 from pipelines.tracking import lineage, uploader
 from tests.conftest import copy_project, run
-from tests.pipelines.tracking.events import CLOSE, opening, runs, send
-
-
-def test_what_a_stage_reads_is_tagged_with_dvcs_hashes(
-    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lineage, "dvc_hashes", lambda folder: {"tokens@x": {"build/tokens/x": "123.dir"}})
-    send(tmp_path / "log", opening(upstream=["tokens@x", "tasks@y"]), CLOSE)
-    assert runs(store)["pretrain@tiny"].data.tags["dvc.in.build/tokens/x"] == "123.dir"
+from tests.pipelines.tracking.events import runs
 
 
 def test_a_run_of_dvc_says_what_it_depends_on(store: Any, tmp_path: Path) -> None:

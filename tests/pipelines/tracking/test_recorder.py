@@ -46,26 +46,21 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
     assert stage.inputs.dataset_inputs[0].dataset.digest == "a" * 36
     assert len(stage.data.tags["mlflow.source.git.commit"]) == 40
     assert stage.data.tags["git.dirty"] in {"true", "false"}
+    assert store[0].get_experiment(store[1]).tags["mlflow.experimentKind"] == "custom_model_development"
 
 
-@pytest.mark.parametrize("stage", ["tokens", "arm"])
-def test_the_counts_of_data_are_no_headline_of_their_workflow(store: Any, tmp_path: Path, stage: str) -> None:
-    """Nor is a single arm, of which there are several."""
-    send(tmp_path / "log", opening(tags={"stage": stage, "name": "tiny"}), metric(None, rows=60), CLOSE)
-    found = runs(store)
-    assert found["pretrain@tiny"].data.metrics == {"rows": 60} and found["dvc repro"].data.metrics == {}
+HEADLINES = {"ablation/size/wide/average": 50.0}
 
 
-def test_the_average_of_an_arm_is_a_headline(store: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("stage", "expected"), [("tokens", {}), ("arm", {}), ("ablation", HEADLINES)])
+def test_an_ablations_averages_are_headlines_of_its_workflow_and_counts_of_data_are_not(
+    store: Any, tmp_path: Path, stage: str, expected: dict[str, float]
+) -> None:
     arm = {"what": "open", "run": "wide", "name": "wide", "params": {}}
     numbers = [metric(None, run="wide", cola=40.0), metric(None, run="wide", average=50.0)]
-    send(tmp_path / "log", opening(tags={"stage": "ablation", "name": "size"}), arm, *numbers, CLOSE)
-    assert runs(store)["dvc repro"].data.metrics == {"ablation/size/wide/average": 50.0}
-
-
-def test_the_experiment_is_marked_as_one_of_model_training(store: Any) -> None:
-    mlflow, experiment = recorder.client()
-    assert mlflow.get_experiment(experiment).tags["mlflow.experimentKind"] == "custom_model_development"
+    numbers += [] if stage == "ablation" else [metric(None, rows=60)]
+    send(tmp_path / "log", opening(tags={"stage": stage, "name": "size"}), arm, *numbers, CLOSE)
+    assert runs(store)["dvc repro"].data.metrics == expected
 
 
 def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(store: Any, tmp_path: Path) -> None:

@@ -97,14 +97,6 @@ def served(folder: Path, values: dict[str, str], name: str, rows: Any) -> Any:
         server.wait()
 
 
-@pytest.mark.parametrize(
-    "store", ["http://127.0.0.1:5000", "postgresql://a@b/c", "sqlite://", "sqlite:////dev/null/a.db"]
-)
-def test_a_store_that_is_no_file_is_left_alone(store: str) -> None:
-    with recorder.database(store) as files:
-        assert files is None
-
-
 @pytest.mark.slow
 def test_processes_that_meet_at_a_new_database_make_it_once(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db.new").write_bytes(b"of a process that was killed")

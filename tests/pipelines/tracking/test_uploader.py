@@ -1,8 +1,6 @@
 """MLflow that goes, comes back, loses answers or never answers: each point is sent once, and no stage waits long."""
 
 import http.server
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,8 +12,8 @@ import pytest
 
 from pipelines.tracking import recorder, uploader
 from pipelines.tracking.event_log import EventLog
-from tests.conftest import ROOT, environment, until
-from tests.pipelines.tracking.events import CLOSE, append, metric, opening, send
+from tests.conftest import until
+from tests.pipelines.tracking.events import CLOSE, append, metric, opening, send, stage
 
 OPEN = opening(uri="fake", parent="p", workflow=None)
 
@@ -25,12 +23,10 @@ def losses(steps: Any) -> list[dict[str, Any]]:
 
 
 class Store:
-    """An MLflow client of our own. `down`: nobody answers; `forgetful`: the next answer is lost after the work is done;
-    `deadly`: the uploader is killed by a call."""
+    """An MLflow client of our own; nobody answers while it is `down`."""
 
     def __init__(self) -> None:
-        self.down = self.forgetful = False
-        self.deadly, self.status, self.calls = "", "", 0
+        self.down, self.status, self.calls = False, "", 0
         self.points: set[tuple[str, int, int]] = set()  # as MLflow, whose table has equal points once
         self.made: list[Any] = []
 
@@ -42,13 +38,7 @@ class Store:
             self.calls += 1
             if self.down:
                 raise ConnectionError(f"{name}: nobody answers")
-            found = getattr(self, f"do_{name}", lambda *_, **__: None)(*words, **facts)
-            if self.deadly == name:
-                raise SystemExit
-            if self.forgetful and name in {"log_batch", "create_run"}:
-                self.forgetful = False
-                raise ConnectionError(f"{name}: the answer was lost")
-            return found
+            return getattr(self, f"do_{name}", lambda *_, **__: None)(*words, **facts)
 
         return call
 
@@ -108,43 +98,21 @@ def has_every_point(store: Store, count: int) -> bool:
 
 
 def test_an_outage_leaves_no_hole_and_is_reported_once(store: Store, tmp_path: Path, capsys) -> None:
-    stage = Stage(tmp_path / "x")
-    stage.say(OPEN, *losses(range(10)))
+    running = Stage(tmp_path / "x")
+    running.say(OPEN, *losses(range(10)))
     until(lambda: len(store.points) == 10)
     store.down, before = True, store.calls
-    stage.say(*losses(range(10, 20)))
+    running.say(*losses(range(10, 20)))
     until(lambda: store.calls > before + 12)
     store.down = False
     until(lambda: len(store.points) == 20)
-    stage.say(*losses([20]), CLOSE)
-    assert stage.end()
+    running.say(*losses([20]), CLOSE)
+    assert running.end()
     assert has_every_point(store, 21) and store.status == "FINISHED" and len(store.made) == 1
     said = capsys.readouterr().err.splitlines()
     assert [line.partition(":")[0] for line in said] == ["warning", "tracking"], said
     assert "pipelines sync" in said[0] and "answers again" in said[1]
     assert not (tmp_path / "x").exists()
-
-
-def test_an_answer_that_was_lost_doubles_nothing(store: Store, tmp_path: Path) -> None:
-    store.forgetful = True  # for the run
-    stage = Stage(tmp_path / "x")
-    stage.say(OPEN, *losses(range(10)))
-    until(lambda: len(store.points) == 10)
-    store.forgetful = True  # for the points
-    stage.say(*losses(range(10, 15)), CLOSE)
-    assert stage.end()
-    assert has_every_point(store, 15) and len(store.made) == 1
-
-
-@pytest.mark.parametrize("call", ["create_run", "log_batch", "set_terminated"])
-def test_an_uploader_that_is_killed_doubles_nothing(call: str, store: Store, tmp_path: Path) -> None:
-    append(tmp_path / "x", {**OPEN, "params": {}}, *losses(range(10)), CLOSE)
-    store.deadly = call
-    with pytest.raises(SystemExit):
-        uploader.sync(tmp_path)
-    store.deadly = ""
-    assert uploader.sync(tmp_path) == []
-    assert has_every_point(store, 10) and len(store.made) == 1 and store.status == "FINISHED"
 
 
 def test_what_was_not_sent_is_sent_at_the_next_start_or_by_sync(store: Store, tmp_path: Path) -> None:
@@ -160,24 +128,24 @@ def test_what_was_not_sent_is_sent_at_the_next_start_or_by_sync(store: Store, tm
 
 
 def test_a_log_is_sent_by_one_process_at_a_time(store: Store, tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "x")
-    stage.say(OPEN)
+    running = Stage(tmp_path / "x")
+    running.say(OPEN)
     until(lambda: store.made)
-    stage.say(*losses([0]))
+    running.say(*losses([0]))
     assert uploader.sync(tmp_path) == []
-    assert stage.end() and store.status == "KILLED" and has_every_point(store, 1)
+    assert running.end() and store.status == "KILLED" and has_every_point(store, 1)
 
 
 def test_the_machines_load_goes_on_after_an_outage(store: Store, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(uploader, "SYSTEM_SECONDS", 0.01)
-    stage = Stage(tmp_path / "x", load=lambda: {"system/cpu": 1.0})
-    stage.say(OPEN)
+    running = Stage(tmp_path / "x", load=lambda: {"system/cpu": 1.0})
+    running.say(OPEN)
     until(lambda: len(store.points) > 3)
     store.down, before = True, store.calls
     until(lambda: store.calls > before + 5)
     store.down, before = False, len(store.points)
     until(lambda: len(store.points) > before + 5)
-    assert stage.end()
+    assert running.end()
     assert sorted(step for _, step, _ in store.points) == list(range(len(store.points)))
 
 
@@ -198,15 +166,6 @@ def test_a_torn_line_costs_that_line_and_a_damaged_state_a_second_sending(store:
 
 
 # ---------------------------------------- a stage of its own process, and servers that misbehave
-
-STAGE = """
-from pathlib import Path
-from pipelines.tracking import Start, open_run
-with open_run(Start("pretrain", "x"), tracking="mlflow", run_folder=Path("runs/x")) as tracker:
-    for step in range(5000):
-        tracker.metrics(step, {"loss": 1.0})
-    print("trained", flush=True)
-"""
 
 
 class Answer(http.server.BaseHTTPRequestHandler):
@@ -245,11 +204,10 @@ def dead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @pytest.mark.slow
 def test_a_dead_server_ends_no_stage_and_loses_no_point(dead: str, tmp_path: Path) -> None:
-    values = environment(ROOT, MLFLOW_TRACKING_URI=dead)
-    command = [sys.executable, "-c", STAGE]
-    done = subprocess.run(command, cwd=tmp_path, env=values, capture_output=True, text=True, timeout=200, check=True)
-    assert done.stdout == "trained\n"
-    assert len(done.stderr.splitlines()) == 1 and "pipelines sync" in done.stderr, done.stderr
+    process = stage(tmp_path, 5000, dead)
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0 and out == "trained\ndone\n"
+    assert len(err.splitlines()) == 1 and "pipelines sync" in err, err
     (folder,) = (tmp_path / "runs" / "tracking").iterdir()
     events, _ = EventLog(folder).read(0, 10_000)
     assert [event["step"] for event in events if "loss" in event.get("values", {})] == list(range(5000))
