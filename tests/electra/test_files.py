@@ -66,6 +66,18 @@ def test_a_lock_on_a_disk_without_room_is_a_sentence(tmp_path):
         pass
 
 
+def test_a_rename_that_is_refused_is_a_sentence(tmp_path, monkeypatch):
+    from electra import files
+
+    def refused(folder):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "fsync_folder", refused)
+    (tmp_path / "a").mkdir()
+    with pytest.raises(OutOfRoom):
+        files.rename(tmp_path / "a", tmp_path / "b")
+
+
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
 def test_what_may_not_be_removed_is_a_sentence(tmp_path, monkeypatch, number):
     def refuse(*_, **__):
