@@ -85,7 +85,8 @@ def test_the_lock_has_exact_versions_and_no_address() -> None:
     for line in packages:
         assert re.fullmatch(r"[A-Za-z0-9._-]+(\[[a-z0-9,]+\])?==[^ ;]+( ;.*)?", line), line
     names = {line.split("==")[0] for line in packages}
-    assert not names & {"torch", "triton"} and not [name for name in names if name.startswith("nvidia-")]
+    assert not names & {"torch", "triton"}
+    assert {name for name in names if name.startswith("nvidia-")} == {"nvidia-ml-py"}, "no libraries of CUDA"
 
 
 def test_the_lock_keeps_what_must_be_kept() -> None:
