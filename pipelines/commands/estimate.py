@@ -26,7 +26,7 @@ from electra.nn.huggingface import read_config
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
 from electra.pretraining.phases import phases_of
 from electra.workers import worker_count
-from pipelines.commands.new.columns import records
+from pipelines.commands.new import records
 from pipelines.config.params import GpuPrices, Params
 from pipelines.runtime import roofline
 from pipelines.runtime.roofline import CARDS, GOOD, PASS, PRODUCT, Card

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from electra.finetuning.tasks import GLUE
 from pipelines.report.claims import size
 from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults
-from pipelines.report.table import Spread, signed
+from pipelines.report.table import TEXTS, Spread, signed
 
 MEAN_WANTED, SQUAD_WANTED, TASK_WANTED = 38.0, 25.0, 20.0  # points over scratch
 SDS_WANTED = 3.0
@@ -107,26 +107,14 @@ def shortfalls(model: ModelResults) -> Iterator[str]:
     """What a reader should hold against this model's numbers."""
     yield from (sentence for met, sentence in goals(model) if not met)
     rows = (*model.tasks, *model.squad)
-    by_verdict: dict[str, list[str]] = {}
-    for row in rows:
-        if found := row.difference:
-            by_verdict.setdefault(found.verdict, []).append(row.full_title)
-    for sentence, names in (
-        ("pre-training made it worse on", by_verdict.get("lower")),
-        ("no difference that stands out of the noise on", by_verdict.get("noise")),
-        ("one seed an arm, so no claim, on", by_verdict.get("one seed")),
-        (
-            "every seed of an arm scores the same, so there is no spread to judge by, on",
-            by_verdict.get("no spread"),
-        ),
-        ("the pre-trained arm is at chance on", [row.title for row in model.tasks if _at_chance(row, "pretrained")]),
-        ("the arm from scratch is at chance on", [row.title for row in model.tasks if _at_chance(row, "scratch")]),
-        (
-            "both arms are at the ceiling, which cannot tell them apart, on",
-            [row.full_title for row in rows if all((row.mean(arm) or 0) >= CEILING for arm in ARMS)],
-        ),
-    ):
-        if names:
+    verdicts = [(row.full_title, found.verdict) for row in rows if (found := row.difference)]
+    titles: dict[str, list[str]] = {
+        verdict: [title for title, each in verdicts if each == verdict] for _, verdict in verdicts
+    }
+    titles |= {arm: [row.title for row in model.tasks if _at_chance(row, arm)] for arm in ARMS}
+    titles["ceiling"] = [row.full_title for row in rows if all((row.mean(arm) or 0) >= CEILING for arm in ARMS)]
+    for kind, sentence in TEXTS["shortfalls"].items():
+        if names := titles.get(kind):
             yield f"{model.name}: {sentence} {', '.join(names)}."
     auc, recall = _discriminator(model)
     if auc is not None and auc < COLLAPSE_AUC:
