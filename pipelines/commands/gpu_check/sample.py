@@ -58,7 +58,7 @@ def networks(device: torch.device) -> dict[str, Size]:
         "hidden": bert.hidden,
         "heads": bert.heads,
         "ffn": 7 * bert.hidden // 4,
-        "embedding": bert.hidden,
+        "embedding": bert.hidden // 2,
     }
     encoders: dict[str, AnyEncoderConfig] = {"bert": bert, "modern": ModernConfig(kind="modern", layers=3, **shape)}
     for kind, encoder in encoders.items():
