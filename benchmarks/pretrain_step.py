@@ -47,7 +47,11 @@ from electra.pretraining.step import WARM_UP
 from pipelines.config.params import load
 
 LATE = "stopped at the deadline"
-GPU_ROWS = {"base": 64, "large": 32}  # what every arm holds on a GPU of 80 GB; small's batch fits whole
+GPU_ROWS = {
+    "base": 64,
+    "modern-base": 64,
+    "large": 32,
+}  # what every arm holds on a GPU of 80 GB; small's batch fits whole
 CLOCKS = ("process", "wall")  # of a CPU the first counts, of a GPU the second
 SUMS = ("count", "chosen", "mlm_loss", "tokens", "replaced", "disc_loss", "said_replaced", "found")
 
@@ -71,10 +75,13 @@ def timed(work: Any, times: int, device: torch.device) -> tuple[float, float]:
 
 
 def probe(device: torch.device) -> float:
-    """Bf16 multiply-adds of a large square product, in operations a second (of process time on a CPU)."""
-    cpu = device.type == "cpu"
+    """Operations a second (of process time on a CPU) of a large square product, in bf16 if the device has it.
+
+    A processor without bf16 emulates it, a hundred times slower than fp32.
+    """
+    cpu, kind = device.type == "cpu", torch.bfloat16 if choose("auto", device) == "bf16" else torch.float32
     size = 2048 if cpu else 8192
-    left, right = (torch.randn(size, size, device=device).bfloat16() for _ in range(2))
+    left, right = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
     once = timed(lambda _: left @ right, 1, device)[1]
     return 2 * size**3 / timed(lambda _: left @ right, max(1, round(0.5 / once)), device)[not cpu]
 

@@ -132,11 +132,11 @@ def estimate(options: argparse.Namespace) -> None:
     "set up",
     Argument("--device", choices=["cpu", "cuda"], help="default: the GPU if there is one, else the CPU"),
     Argument("--output", default="runs/gpu-check.json", help="default: runs/gpu-check.json"),
-    Argument("--seconds", type=float, default=180, help="start no further check after so long (default: 180)"),
+    Argument("--seconds", type=float, default=600, help="start no further check after so long (default: 600)"),
     prints=True,
 )
 def gpu_check(options: argparse.Namespace) -> int:
-    """Check that the GPU computes correctly, and how fast; takes three minutes."""
+    """Check that the GPU computes correctly, and how fast; takes ten minutes."""
     from pipelines.commands.gpu_check import command
 
     return command.run(options)

@@ -214,7 +214,7 @@ def measurement(intensity: float) -> tuple[Card | None, float]:
     if not rates or not timed:
         return None, 1.0
     nearest = min(timed, key=lambda row: abs(math.log(row["intensity"] / intensity)))
-    return Card(found["device"]["gpu"], rates["flops"], rates["bandwidth"], rates["memory"]), nearest["reached"]
+    return roofline.measured_card(found["device"]["gpu"], rates), nearest["reached"]
 
 
 @functools.cache

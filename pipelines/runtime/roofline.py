@@ -56,6 +56,11 @@ CARDS = {
 }
 
 
+def measured_card(name: str, rates: dict[str, float]) -> Card:
+    """A card by the rates that gpu-check probed: what large kernels reached there."""
+    return Card(name, rates["flops"] / PRODUCT, rates["bandwidth"] / PASS, rates["memory"], int(rates.get("number", 2)))
+
+
 class Bound:
     """Adds up the least seconds of work on a card; `backward`: gradients are made, too."""
 

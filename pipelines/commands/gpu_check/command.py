@@ -1,4 +1,4 @@
-"""The command: the three checks one after the other, their results as a table and JSON, and an exit code."""
+"""The command: the checks one after the other, their results as a table and JSON, and an exit code."""
 
 import argparse
 import importlib.util
@@ -13,44 +13,75 @@ from typing import Any
 
 import torch
 
+from electra.config import build
 from electra.devices import driver_version, refuse_unusable_driver
-from electra.errors import BadDevice
-from electra.files import read_json, write_json
+from electra.domains import Interval
+from electra.errors import BadConfig, BadDevice
+from electra.files import read_json, remove, write_atomic, write_json
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.flops import phase_flops
+from electra.pretraining.phases import phases_of
 from electra.pretraining.step import lacks_to_compile
 from pipelines import ROOT
+from pipelines.commands.estimate import PUBLISHED_VOCABULARY
 from pipelines.commands.gpu_check.sample import record
+from pipelines.runtime import roofline
 from pipelines.tracking.lineage import printed
 
 FAILED, PATIENCE = 1, 600  # exit code of a check that failed; seconds that one may take
+SECONDS = Interval(60, 3600)
+PARTS = ("rates", "losses", "networks", "finetune", "resume", "speed")
 BENCHMARK = ROOT / "benchmarks" / "pretrain_step.py"
 LATE = "stopped at the deadline"  # how the benchmark reports a part that it had no time for
-# Arms, rows and lengths of the speed check: on a GPU the benchmark's own rows, which every arm holds on 80 GB.
-SPEED = {
-    "cuda": ["--models", "small", "base", "large", "--blocks", "2", "--steps", "10"],
-    "cpu": ["--models", "tiny", "--rows", "4", "--blocks", "1", "--steps", "1"],
+# Models of the speed check, and whether transformers has them: on a GPU with the benchmark's own rows, which every arm
+# holds on 80 GB.
+SPEED: dict[str, dict[tuple[str, ...], bool]] = {
+    "cuda": {("small", "base"): True, ("modern-base",): False},
+    "cpu": {("tiny",): False},
 }
+SHAPE = {"cuda": ["--blocks", "2", "--steps", "10"], "cpu": ["--rows", "4", "--blocks", "1", "--steps", "1"]}
+OVER = 1.15  # how far a step may exceed its memory's budget
 Records = list[dict[str, Any]]
 
 
 def run(options: argparse.Namespace) -> int:
     """Check the device that was asked for, else the GPU, else the CPU."""
-    device, begun = choose(options.device), time.monotonic()
+    begun, output = time.monotonic(), Path(options.output)
+    if options.seconds not in SECONDS:
+        raise BadConfig("--seconds", f"is {options.seconds:g}", str(SECONDS))
+    require_writable(output)
+    device = choose(options.device)
     result: dict[str, Any] = {"device": facts(device), "checks": []}
     print(headline(result["device"]), file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton"}
         environment = os.environ | caches | ({"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {})
         out = Path(folder) / "out.json"
-        for part in ("losses", "resume", "speed"):
+        for part in PARTS[device == "cpu" :]:
             print(f"gpu-check: {part} ...", file=sys.stderr, flush=True)
             left = options.seconds - (time.monotonic() - begun)
-            arguments = (device, out, environment)
-            result["checks"] += speed(*arguments, left) if part == "speed" else numbers(part, *arguments)
+            if left <= 0:
+                result["checks"].append(record(part, "out of time: give more --seconds", "", "skipped"))
+            elif part == "speed":
+                result["checks"] += speed(device, out, environment, left, result.get("rates"))
+            else:
+                result["checks"] += numbers(part, device, out, environment)
+            if part == "rates" and "rates" in (row := result["checks"][-1]):
+                result["rates"] = row.pop("rates")
             result["seconds"] = round(time.monotonic() - begun, 1)
-            write_json(Path(options.output), result)
+            write_json(output, result)
     show(result)
     print(f"written: {options.output}", file=sys.stderr)
     return FAILED if any(row["verdict"] == "FAILED" for row in result["checks"]) else 0
+
+
+def require_writable(path: Path) -> None:
+    """Refuse a place that the result cannot be written to, before minutes are spent on it."""
+    if path.is_dir():
+        raise BadConfig("--output", f"is the folder {path}", "a file", f"give {path / 'gpu-check.json'}")
+    trial = path.with_name(f".{path.name}.trial")
+    write_atomic(trial, "")
+    remove(trial)
 
 
 def choose(asked: str | None) -> str:
@@ -97,37 +128,72 @@ def numbers(part: str, device: str, out: Path, environment: dict[str, str]) -> R
     return records
 
 
-def speed(device: str, out: Path, environment: dict[str, str], seconds: float) -> Records:
+def speed(
+    device: str, out: Path, environment: dict[str, str], seconds: float, rates: dict[str, float] | None
+) -> Records:
     """Ours beside transformers' modules; what is not reached in time is skipped, what cannot be run has failed."""
     if not BENCHMARK.is_file():
         return [record("speed", f"{BENCHMARK} is not here", "", "skipped")]
     precision = "bf16" if device == "cuda" else "fp32"
     peer = importlib.util.find_spec("transformers") is not None
-    arms = [f"ours-{precision}", *([f"peer-{precision}"] if peer else [])]
-    command = [sys.executable, str(BENCHMARK), *SPEED[device], "--arms", *arms, "--rounds", "1", "--out", str(out)]
-    seconds = max(seconds, 60)
-    if wrong := call([*command, "--seconds", str(seconds)], environment, PATIENCE + seconds):
-        return [record("speed", wrong, "an end", "FAILED")]
-    records = [rate(name, found, *arms) for name, found in read_json(out)["models"].items()]
-    absent = record("speed: transformers", "not installed: `pip install transformers`", "", "skipped")
-    return records if peer else [*records, absent]
+    records, begun, wanted = [], time.monotonic(), SPEED[device]
+    for number, (models, beside) in enumerate(wanted.items()):
+        arms = [f"ours-{precision}", *([f"peer-{precision}"] if peer and beside else [])]
+        share = (seconds - (time.monotonic() - begun)) / (len(wanted) - number)
+        words = ["--models", *models, *SHAPE[device], "--arms", *arms, "--rounds", "1", "--out", str(out)]
+        command = [sys.executable, str(BENCHMARK), *words, "--seconds", str(max(share, 60))]
+        if wrong := call(command, environment, PATIENCE + max(share, 60)):
+            records.append(record(f"speed: {', '.join(models)}", wrong, "an end", "FAILED"))
+            continue
+        for name, found in read_json(out)["models"].items():
+            records += rate(name, found, rates, *arms)
+    if device == "cuda" and not peer:
+        records.append(record("speed: transformers", "not installed: `pip install transformers`", "", "skipped"))
+    return records
 
 
-def rate(name: str, found: dict[str, Any], ours: str, peer: str = "") -> dict[str, Any]:
-    """One model's tokens a second, first step and peak memory, and the peer's."""
+def rate(name: str, found: dict[str, Any], rates: dict[str, float] | None, ours: str, peer: str = "") -> Records:
+    """One model's speed beside the peer's and the roofline's bound, and its peak memory beside the budget."""
     first = found.get("loss at step 0", {})
     errors = found.get("errors", {}) | ({"losses": first["error"]} if "error" in first else {})
     if wrong := [f"{part}: {why}" for part, why in errors.items() if why != LATE]:
-        return record(f"speed: {name}", "; ".join(wrong), "an end", "FAILED")
+        return [record(f"speed: {name}", "; ".join(wrong), "an end", "FAILED")]
     arms = found.get("arms", {})
     if ours not in arms:
-        return record(f"speed: {name}", "out of time: give more --seconds", "", "skipped")
-    speed, memory = ({arm: arms[arm][key] for arm in arms} for key in ("tokens per second", "peak bytes"))
-    first_step = f"first step {arms[ours]['first step seconds']:.0f} s"
-    mine = f"{speed[ours]:,.0f} tokens/s, {memory[ours] / 2**30:.1f} GiB, {first_step}"
-    theirs = f"transformers: {speed[peer]:,.0f}, {memory[peer] / 2**30:.1f} GiB" if peer in arms else "out of time"
-    title = f"speed: {name}, {found['rows']} × {found['settings']['pretrain']['length']}"
-    return record(title, mine, theirs, "measured", arms=arms)
+        return [record(f"speed: {name}", "out of time: give more --seconds", "", "skipped")]
+    values, theirs = arms[ours], arms.get(peer)
+    mine = f"{values['tokens per second']:,.0f} tokens/s, {values['utilisation']:.0%} of the peak"
+    mine += f", first step {values['first step seconds']:.0f} s"
+    beside = [f"transformers: {theirs['tokens per second']:,.0f}"] if theirs else ["out of time"] if peer else []
+    more: dict[str, Any] = {"arms": arms}
+    size = f"{name}, {found['rows']} × {found['settings']['pretrain']['length']}"
+    records = []
+    if rates:
+        more |= (bound := bounds(found, rates, values["tokens per second"]))
+        beside.append(f"bound: {bound['bound']:,.0f} ({bound['reached']:.0%} reached)")
+        peak, budget = values["peak bytes"] / 2**30, bound["budget"] / 2**30
+        told = (f"{peak:.1f} GiB", f"at most {OVER:.2f} × {budget:.1f} GiB")
+        records = [record(f"memory: {size}", *told, peak <= OVER * budget)]
+    return [record(f"speed: {size}", mine, "; ".join(beside), "measured", **more), *records]
+
+
+def bounds(found: dict[str, Any], rates: dict[str, float], speed: float) -> dict[str, float]:
+    """The roofline's tokens a second for a timed step on this GPU, the share reached, and bytes by the budget."""
+    preset = {**found["settings"]["pretrain"], "batch": found["rows"], "accumulate": 1}
+    config = build(ElectraConfig, found["settings"] | {"pretrain": preset}, "speed")
+    vocab_size = PUBLISHED_VOCABULARY
+    (phase,), weights = phases_of(config.pretrain, 1), roofline.parameters(config, vocab_size)
+
+    def least(card: roofline.Card) -> float:
+        return roofline.step_bound(config, phase, vocab_size, weights, card)
+
+    bound = phase.batch * phase.length / least(roofline.measured_card("", rates))
+    return {
+        "bound": bound,
+        "reached": speed / bound,
+        "intensity": phase_flops(config, phase, vocab_size, "matmul") / least(roofline.CARDS["h100"]),
+        "budget": roofline.memory(config, weights, vocab_size) - roofline.CONTEXT,
+    }
 
 
 def call(command: list[str], environment: dict[str, str], seconds: float) -> str:

@@ -11,28 +11,53 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
-from electra.files import read_json, sha256_file
+from electra.files import read_json, sha256_file, write_json
+from electra.nn.huggingface import network_tensors
+from electra.pretraining.config import PhaseConfig
 from electra.pretraining.dataloader import Data
+from electra.pretraining.model import Pretraining
 from electra.pretraining.trainer import Launch, pretrain
-from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows, record, size
+from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows, networks, record, size
 
 SAVED, KILLED, CLOSE = 20, 30, 0.02  # steps; and by how much losses may differ where sums have no fixed order
 
 
 def train(folder: Path, device: torch.device, *, deterministic: bool = False, die: bool = False) -> None:
     """The run, to its end or until it kills itself."""
-    shape = size(device)
+    shape = networks(device)["modern, all"] if device.type == "cuda" and not deterministic else size(device)
     often: dict[str, Any] = {"save_every": SAVED, "log_every": KILLED - SAVED, "eval_every": KILLED, "eval_batches": 2}
-    config = replace(shape.config, pretrain=replace(shape.config.pretrain, **often, deterministic=deterministic))
+    lengths = shape.config.pretrain.length // 2, shape.config.pretrain.length
+    phases = tuple(PhaseConfig(length=length, share=0.5) for length in lengths)
+    changes = often | {"deterministic": deterministic, "phases": phases, "accumulate": 2}
+    config = replace(shape.config, pretrain=replace(shape.config.pretrain, **changes))
 
     def log(step: int, numbers: dict[str, float]) -> None:
         if die and step == KILLED:
             wait_for(folder / f"step-{SAVED}")
             os.kill(os.getpid(), signal.SIGKILL)
 
-    train, valid = (MadeUpRows(count, config.pretrain.length, shape.vocab_size) for count in (512, 64))
-    pretrain(config, Data(train, valid, SPECIAL, shape.vocab_size), folder, {}, log=log, launch=Launch(device=device))
+    counts = zip((512, 512, 64), (*lengths, lengths[1]), strict=True)
+    short, train, valid = (MadeUpRows(count, length, shape.vocab_size) for count, length in counts)
+    data = Data(train, valid, SPECIAL, shape.vocab_size, others={lengths[0]: short})
+    trained = pretrain(config, data, folder, {}, log=log, launch=Launch(device=device))
+    newest = folder / f"step-{config.pretrain.steps}"
+    write_json(folder / "export.json", exports_what_is_saved(trained.model, newest))
+
+
+def exports_what_is_saved(model: Pretraining, step: Path) -> bool:
+    """Whether every tensor of the exported networks is that of a checkpoint, bit for bit."""
+    saved = Pretraining(model.config, model.vocab_size, model.special)
+    weights = load_file(step / "model.safetensors")
+    for name, parameter in saved.named_parameters():
+        parameter.data = weights[name]
+    ours, theirs = ({name: network_tensors(*of) for name, of in one.networks().items()} for one in (model, saved))
+    return all(
+        tensor.dtype == theirs[name][key].dtype and torch.equal(tensor.cpu(), theirs[name][key])
+        for name, tensors in ours.items()
+        for key, tensor in tensors.items()
+    )
 
 
 def wait_for(path: Path, seconds: float = 60) -> None:
@@ -62,9 +87,11 @@ def compare(device: torch.device, folder: Path, *, deterministic: bool, exact: b
     equal = all(len({sha256_file(end / file) for end in ends}) == 1 for file in files)
     whole, killed = (read_json(end / "progress.json")["history"][-1]["loss"] for end in ends)
     apart = abs(whole - killed) / max(abs(whole), 1e-9)
+    exported = all(read_json(folder / kind / "export.json") for kind in ("whole", "killed"))
     found = f"resumed at step {reached}; {'the same bytes' if equal else f'held-out loss differs by {apart:.1e}'}"
-    expected = f"step {SAVED}; {'the same bytes' if exact else f'at most {CLOSE:.0e}'}"
-    right = reached == SAVED and (equal if exact else apart <= CLOSE)
+    found += "; exports what it saved" if exported else "; exports other weights than it saved"
+    expected = f"step {SAVED}; {'the same bytes' if exact else f'at most {CLOSE:.0e}'}; what it saved"
+    right = reached == SAVED and (equal if exact else apart <= CLOSE) and exported
     name = " ".join(["resume:", device.type, *more])
     return record(name, found, expected, right, losses=[whole, killed])
 

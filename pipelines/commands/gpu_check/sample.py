@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from electra.nn.config import EncoderConfig
-from electra.pretraining.config import ElectraConfig, GeneratorConfig, PretrainConfig
+from electra.nn.config import AnyEncoderConfig, EncoderConfig, ModernConfig
+from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, PretrainConfig
 from electra.pretraining.corruption import SpecialIds
 
+SHARINGS: tuple[Any, ...] = ("none", "tokens", "embeddings", "all", "gradient_disentangled")
 SPECIAL, SHORT = SpecialIds(pad=0, cls=101, sep=102, mask=103), 0.05
 
 
@@ -46,6 +47,29 @@ def size(device: torch.device) -> Size:
     pretrain = PretrainConfig(length=length, batch=16, steps=60, learning_rate=5e-4, warmup=10, threads=1)
     config = ElectraConfig(encoder=encoder, pretrain=pretrain, generator=GeneratorConfig(width=0.25))
     return Size(config, 30_522 if gpu else 1000)
+
+
+def networks(device: torch.device) -> dict[str, Size]:
+    """Both encoders with every sharing, without dropout, a batch in two slices."""
+    plain, found = size(device), {}
+    whole, pretrain = plain.config, replace(plain.config.pretrain, accumulate=2)
+    bert = replace(whole.encoder, dropout=0.0, attention_dropout=0.0)
+    shape: dict[str, Any] = {
+        "hidden": bert.hidden,
+        "heads": bert.heads,
+        "ffn": 7 * bert.hidden // 4,
+        "embedding": bert.hidden // 2,
+    }
+    encoders: dict[str, AnyEncoderConfig] = {"bert": bert, "modern": ModernConfig(kind="modern", layers=3, **shape)}
+    for kind, encoder in encoders.items():
+        for sharing in SHARINGS:
+            width = 1.0 if sharing in {"embeddings", "all"} else 0.25
+            objective = ObjectiveConfig(sharing=sharing)
+            config = ElectraConfig(
+                encoder=encoder, pretrain=pretrain, generator=GeneratorConfig(width=width), objective=objective
+            )
+            found[f"{kind}, {sharing}"] = Size(config, plain.vocab_size)
+    return found
 
 
 def without_dropout(config: ElectraConfig) -> ElectraConfig:

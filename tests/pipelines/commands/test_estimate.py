@@ -12,7 +12,7 @@ from electra.pretraining.flops import encoder_flops
 from pipelines.cli import main
 from pipelines.commands import estimate
 from pipelines.config.params import Params, load
-from pipelines.runtime.roofline import CARDS
+from pipelines.runtime.roofline import CARDS, PASS, PRODUCT
 from pipelines.stages.ablation import plan_arms
 from tests.conftest import ROOT, SMOKE, copy_text
 
@@ -59,7 +59,7 @@ def test_a_gpu_that_was_measured_is_said_in_place_of_its_range(
     monkeypatch.chdir(tmp_path)
     plain = estimate.pretraining("small", shipped)
     assert "\n  H100: 1.8 to 2.6 hours, $4.52 to $6.46\n" in plain and "measured" not in plain
-    rates = {"flops": CARDS["h100"].flops, "bandwidth": CARDS["h100"].bandwidth, "memory": 80e9}
+    rates = {"flops": PRODUCT * CARDS["h100"].flops, "bandwidth": PASS * CARDS["h100"].bandwidth, "memory": 80e9}
     rows = [{"reached": 0.5, "intensity": 1.6e14}, {"reached": 0.25, "intensity": 4e14}, {"verdict": "ok"}]
     found = {"device": {"gpu": "NVIDIA H100 80GB HBM3"}, "rates": rates, "checks": rows}
     write_json(estimate.MEASURED, found)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from pipelines.commands.gpu_check import losses
+from electra.pretraining import gradients
+from pipelines.commands.gpu_check import losses, networks, sample
 from pipelines.commands.gpu_check.losses import CPU, Mode
 from pipelines.commands.gpu_check.sample import Size, size
 from tests.electra.pretraining.test_step import Rerun
@@ -39,13 +40,29 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], dict[str, str]]:
 
 
 def test_a_recorded_step_is_held_to_the_plain_one_and_dropout_to_its_seed(found: Any) -> None:
-    names = ["losses: cpu fp32 eager", "losses: cpu fp32 recorded", "dropout: cpu recorded"]
+    names = ["losses: cpu fp32 eager", "losses: cpu fp32 recorded", "dropout: cpu fp32 recorded"]
     assert found(Rerun) == dict.fromkeys(names, "ok")
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_every_network_is_checked_recorded_and_one_with_other_weights_than_its_own_fails(
+    monkeypatch: pytest.MonkeyPatch, ties: bool
+) -> None:
+    whole = sample.networks(CPU)
+    few = {name: whole[name] for name in ("bert, all", "modern, embeddings", "modern, tokens")}
+    monkeypatch.setattr(networks, "networks", lambda device: few)
+    monkeypatch.setattr(networks, "default", lambda device: Mode(CPU, "bf16", record=Rerun))
+    if ties:
+        call = gradients.functional_call
+        monkeypatch.setattr(gradients, "functional_call", lambda *rest, tie_weights: call(*rest))
+    verdicts = {record["name"].split(": ")[1].rsplit(",", 1)[0]: record["verdict"] for record in networks.check(CPU)}
+    shares = "FAILED" if ties else "ok"
+    assert verdicts == {"bert, all": shares, "modern, embeddings": shares, "modern, tokens": "ok"}
 
 
 def test_a_recording_that_does_nothing_fails_both(found: Any) -> None:
     verdicts = found(Stale)
-    assert verdicts["losses: cpu fp32 recorded"] == verdicts["dropout: cpu recorded"] == "FAILED"
+    assert verdicts["losses: cpu fp32 recorded"] == verdicts["dropout: cpu fp32 recorded"] == "FAILED"
 
 
 def test_a_step_that_falls_back_unrecorded_is_no_success(found: Any) -> None:

@@ -14,7 +14,9 @@ CPU = torch.device("cpu")
 LAST = f"step-{size(CPU).config.pretrain.steps}"
 
 
-def ends(monkeypatch: pytest.MonkeyPatch, losses: Sequence[float], weights: Sequence[bytes]) -> None:
+def ends(
+    monkeypatch: pytest.MonkeyPatch, losses: Sequence[float], weights: Sequence[bytes], exported: bool = True
+) -> None:
     """Put in place of processes what a whole run and a killed one would leave."""
 
     def start(device: torch.device, folder: Path, more: Sequence[str], code: int = 0) -> None:
@@ -24,6 +26,7 @@ def ends(monkeypatch: pytest.MonkeyPatch, losses: Sequence[float], weights: Sequ
         (step / "progress.json").write_text(json.dumps({"history": [{"loss": losses[at]}]}))
         for file in ("model.safetensors", "optimizer.safetensors"):
             (step / file).write_bytes(weights[at])
+        (folder / "export.json").write_text(json.dumps(exported))
 
     monkeypatch.setattr(resume, "start", start)
 
@@ -42,6 +45,12 @@ def test_bytes_where_they_are_promised_else_a_close_loss(
 ) -> None:
     ends(monkeypatch, (1.0, killed), weights)
     assert resume.compare(CPU, tmp_path, deterministic=False, exact=exact)["verdict"] == verdict
+
+
+def test_exports_must_be_what_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends(monkeypatch, (1.0, 1.0), (b"a", b"a"), exported=False)
+    row = resume.compare(CPU, tmp_path, deterministic=False, exact=True)
+    assert row["verdict"] == "FAILED" and "exports other weights than it saved" in row["found"]
 
 
 def test_a_run_that_begins_anew_has_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
