@@ -34,20 +34,20 @@ ENTRYPOINT ["tini", "-g", "--"]
 # The versions are those of requirements.lock for every package; packages' own tests, a tenth of all bytes, stay outside.
 # hadolint ignore=DL3006
 FROM ${BASE} AS packages
-ENV UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never VIRTUAL_ENV=/opt/venv
-RUN --mount=type=cache,target=/root/.cache/pip python -m pip install uv==0.13.9 && uv venv /opt/venv
+ENV PIP_CACHE_DIR=/var/cache/pip UV_CACHE_DIR=/var/cache/uv UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never VIRTUAL_ENV=/opt/venv
+RUN --mount=type=cache,target=/var/cache/pip python -m pip install uv==0.13.9 && uv venv /opt/venv
 COPY requirements.lock pyproject.toml ./
 
 FROM packages AS server-packages
-RUN --mount=type=cache,target=/root/.cache/uv \
+RUN --mount=type=cache,target=/var/cache/uv \
     uv pip install --constraint requirements.lock asyncpg boto3 flask-wtf mlflow prefect psycopg2-binary \
     && find /opt/venv -type d -name tests -prune -exec rm -r {} +
 
 FROM packages AS trainer-packages
 ENV UV_COMPILE_BYTECODE=1
 ARG TORCH=torch==2.13.0
-RUN --mount=type=cache,target=/root/.cache/uv uv pip install --constraint requirements.lock "${TORCH}"
-RUN --mount=type=cache,target=/root/.cache/uv \
+RUN --mount=type=cache,target=/var/cache/uv uv pip install --constraint requirements.lock "${TORCH}"
+RUN --mount=type=cache,target=/var/cache/uv \
     uv pip install --constraint requirements.lock --requirement pyproject.toml --extra s3 --extra dask --extra gpu setuptools \
     && find /opt/venv -type d -name tests -prune -exec rm -r {} +
 

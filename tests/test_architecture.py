@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -126,6 +127,12 @@ def test_imports_between_the_rooms_of_the_pipelines_run_one_way() -> None:
                 if isinstance(node, ast.ImportFrom) and node.module
             }
             assert not uses(named | imports(path, functions=True), above), path
+
+
+def test_what_differs_between_the_encoders_is_a_method_of_theirs() -> None:
+    for path in SOURCES:
+        asked = re.search(r"isinstance\([^)]*\b(Modern|EncoderConfig)", path.read_text(encoding="utf-8"))
+        assert not asked or path.name == "hf_names.py", path  # which knows both formats of a folder
 
 
 def test_only_tracking_imports_mlflow() -> None:

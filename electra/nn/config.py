@@ -58,6 +58,10 @@ class EncoderConfig(Checked):
         """Feed-forward size of a generator of `width` times the hidden size: 4 × hidden below 1."""
         return 4 * max(1, round(self.hidden * width)) if width < 1 else self.ffn
 
+    def reach(self, layer: int, length: int) -> int:
+        """Tokens that one token attends to in a layer, of a row of `length`."""
+        return length
+
     def pointwise_flops(self, length: int) -> tuple[int, int]:
         """Operations beside matrix products for one token of a row: of a layer; of all that is around the layers."""
         H, E, T = self.hidden, self.embedding, length
@@ -121,6 +125,10 @@ class ModernConfig(Checked):
         """
         unit = 1 if self.ffn % 8 else 8
         return max(1, round(self.ffn * width / unit)) * unit
+
+    def reach(self, layer: int, length: int) -> int:
+        """Tokens that one token attends to in a layer, of a row of `length`: all of them, or those in the window."""
+        return min(length, self.window + 1) if layer % self.global_every else length
 
     def pointwise_flops(self, length: int) -> tuple[int, int]:
         """Operations beside matrix products for one token of a row: of a layer; of all that is around the layers."""

@@ -107,8 +107,8 @@ def main(folder: str, target: str = "") -> int:
     os.chdir(folder)  # DVC's names of stages are relative to it; this code is the worker's own and not the checkout's
     try:
         if not target:
-            lost = forget_missing()
-            print(f"to be made anew, since neither cache nor store has them: {', '.join(lost)}" if lost else "")
+            if lost := forget_missing():
+                print(f"to be made anew, since neither cache nor store has them: {', '.join(lost)}")
             return 0
         name = keep(target)
     except SourceUnreachable as error:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import torch
 
-from electra.nn.config import AnyEncoderConfig, ModernConfig
+from electra.nn.config import AnyEncoderConfig
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds, slots
 from electra.pretraining.flops import training_steps
@@ -96,7 +96,7 @@ class Bound:
             self.product(tokens, E, H)
         for layer in range(config.layers):
             self.product(tokens, H, 3 * H)
-            self.attention(tokens, seen(config, layer, length), H)
+            self.attention(tokens, config.reach(layer, length), H)
             self.product(tokens, H, H)
             self.norm(tokens * H)
             self.product(tokens, H, (1 + gated) * F)
@@ -120,12 +120,6 @@ class Bound:
     def update(self, parameters: float) -> None:
         """Clipping and Adam."""
         self.work(0, UPDATE * parameters)
-
-
-def seen(config: AnyEncoderConfig, layer: int, length: int) -> int:
-    """Tokens that one token of a layer attends to."""
-    local = isinstance(config, ModernConfig) and layer % config.global_every
-    return min(length, config.window + 1) if local and isinstance(config, ModernConfig) else length
 
 
 def step_bound(config: ElectraConfig, phase: Phase, vocab_size: int, weights: float, card: Card) -> float:

@@ -92,4 +92,4 @@ def test_what_the_lock_promises_and_nobody_has_is_made_anew(tmp_path: Path) -> N
     assert files_of(folder / "build/corpus/smoke") == made != {}
     run(folder, "-m", "pipelines.runtime.dvc_store", str(folder), target)
     shutil.rmtree(folder / ".dvc/cache")
-    assert run(folder, "-m", "pipelines.runtime.dvc_store", str(folder)).stdout == "\n", "the store has it"
+    assert run(folder, "-m", "pipelines.runtime.dvc_store", str(folder)).stdout == "", "the store has it"
