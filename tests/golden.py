@@ -2,7 +2,8 @@
 
 `tests/golden.json` holds the committed ones. A refactor leaves them; a change of numbers must be meant, is announced
 in CHANGELOG.md, and renews the file: `python -m tests.golden > tests/golden.json`. Floating point is computed by the
-kernels that every x86-64 processor has, so that the digests are the same on all of them.
+kernels that every x86-64 processor has, so that the digests are the same on all of them; `init: mimetic` is left to
+tests/electra/nn, since MKL has no such kernel for a singular value decomposition.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ PRETRAINING: dict[str, dict[str, Any]] = {
     "adversarial": {"objective__training": "adversarial"},
     "gradient_disentangled": {"objective__sharing": "gradient_disentangled"},
     "bias correction": {"pretrain__bias_correction": True, "pretrain__schedule": "warmup_then_decay"},
-    "mimetic, a faster generator": {"encoder__init": "mimetic", "pretrain__generator_lr_scale": 4.0},
+    "a faster generator": {"pretrain__generator_lr_scale": 4.0},
     "modern, Muon": {"modern": True, "pretrain__optimizer": "muon", "objective__sharing": "tokens"},
     "accumulated": {"pretrain__accumulate": 2},
 }
