@@ -106,7 +106,6 @@ def changed(before: str, after: str) -> list[str]:
 def test_an_override_changes_the_line_of_its_key_and_no_other(tmp_path: Path) -> None:
     """DVC writes all lists anew, so one that it would write otherwise shows up beside every setting that is tried."""
     text = SHIPPED.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 310
     assert overridden(text, "tracking=mlflow", tmp_path) == text
     (line,) = changed(text, overridden(text, "models.tiny.pretrain.steps=600", tmp_path))
     assert "steps: 600" in line
