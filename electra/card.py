@@ -21,6 +21,7 @@ for token, share in zip(judged.tokens, judged.probability):
 
 def model_card(title: str, use: Use, settings: dict[str, Any]) -> str:
     """A README.md for a folder; its Python is run in that folder by a test."""
+    weak = f"**Weak**: {found}.\n\n" if (found := settings.get("facts", {}).get("weakness")) else ""
     values = json.dumps(settings, indent=2, sort_keys=True, ensure_ascii=False)
     return f"""\
 ---
@@ -30,7 +31,7 @@ tags: [electra]
 
 # {title}
 
-In this folder:
+{weak}In this folder:
 
 ```python
 import electra

@@ -28,6 +28,7 @@ class RowSet(Protocol):
 
     ids: NDArray[Any]  # (rows, T)
     bounds: NDArray[Any]  # (rows, 2): where segment B starts (the row's length if it has none), real tokens
+    tokens: int  # in all rows, padding apart
 
     def __len__(self) -> int: ...
 
@@ -62,7 +63,7 @@ class Feed:
     ) -> None:
         self.rows, self.config, self.device, self.stream = rows, config, device, stream
         self.size = batch or config.pretrain.batch
-        self.tokens = self.size * rows.ids.shape[1]  # of a batch
+        self.tokens = self.size * rows.tokens / len(rows)  # of a batch, padding apart
         self.resident: tuple[Tensor, Tensor] | None = None
         self.nbytes = rows.ids.nbytes + rows.bounds.nbytes
         self.streams = False  # whether rows have been read one by one

@@ -1,4 +1,4 @@
-"""Metrics of both networks on held-out rows, and whether the discriminator has collapsed.
+"""Metrics of both networks on held-out rows, and whether the discriminator has learnt anything.
 
 Every evaluation masks and samples with the same random numbers, so two points of a curve differ by the weights alone.
 """
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Batch, Outputs, Pretraining
+
+PLATEAU = 5e6  # tokens: on real text, no discriminator has learnt much before it has read so many
 
 
 def ratio(numerator: float, denominator: float) -> float:
@@ -106,12 +108,23 @@ def evaluate(
     return record
 
 
-def collapse(numbers: dict[str, float]) -> str:
-    """A sentence if the discriminator has given up (it calls nothing replaced, or ranks at chance); else ""."""
-    if "disc_auc" not in numbers or (numbers["disc_recall"] > 0 and numbers["disc_auc"] >= 0.55):
+def weakness(record: dict[str, float], text: int) -> str:
+    """A sentence with the likely cause if the discriminator hardly finds replaced tokens; else "".
+
+    `record` is an evaluation with the tokens read so far, `text` the tokens of all training rows.
+    """
+    if "disc_auc" not in record:
         return ""
+    auc, share = record["disc_auc"], ratio(record["disc_loss"], record["disc_baseline"])
+    if auc >= 0.65 and share <= 0.97:
+        return ""
+    tokens, passes = record["tokens"], record["tokens"] / text
+    cause = "it may have collapsed: lower pretrain.learning_rate, or take a smaller generator"
+    if tokens < PLATEAU:
+        cause = f"it has read {tokens / 1e6:.1f} M tokens, and needs some {PLATEAU / 1e6:.0f} M: raise pretrain.steps"
+    elif passes > 100:
+        cause = f"it has read its text {passes:.0f} times: use more text"
     return (
-        "the discriminator does not tell replaced tokens from original ones "
-        f"(recall {numbers['disc_recall']:.3f}, AUC {numbers['disc_auc']:.3f}); if this stays, a lower "
-        "pretrain.learning_rate or a smaller generator usually cures it"
+        f"the discriminator hardly finds replaced tokens (AUC {auc:.2f}, recall {record['disc_recall']:.2f}, loss "
+        f"{share:.0%} of what knowing their share alone gives), so fine-tuning gains little from it; {cause}"
     )

@@ -25,11 +25,11 @@ from electra.optim.precision import choose
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.dataloader import Data, Feed, part
 from electra.pretraining.distributed import World, join
-from electra.pretraining.evaluation import add_sums, collapse, evaluate, metrics, read_sums
+from electra.pretraining.evaluation import PLATEAU, add_sums, evaluate, metrics, read_sums, weakness
 from electra.pretraining.flops import phase_flops, training_steps
 from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.networks import Generator
-from electra.pretraining.phases import phase_at, phases_of, rate, stage_of
+from electra.pretraining.phases import Phase, phase_at, phases_of, rate, stage_of
 from electra.pretraining.state import State, refuse_nonfinite
 from electra.pretraining.step import SETTLED, Step, compile_parts, halves, keep_freed_memory, lacks_to_compile
 from electra.progress import Bar
@@ -110,8 +110,10 @@ class Trainer:
         self.end = self.steps if self.launch.until is None else min(self.steps, self.launch.until)
         self.phases = phases_of(config.pretrain, self.steps)
         self.flops = {phase: phase_flops(config, phase, data.vocab_size) for phase in self.phases}
+        self.tokens: dict[Phase, float] = {}
         for phase in self.phases:
-            data.rows(phase.length, phase.batch)  # refused here, not in mid-run
+            rows = data.rows(phase.length, phase.batch)  # refused here, not in mid-run
+            self.tokens[phase] = phase.batch * rows.tokens / len(rows)  # of a step, padding apart
 
     # ── setup ──
 
@@ -186,7 +188,7 @@ class Trainer:
         """From where the run stands to its end, or to the first signal."""
         settings, world, steps = self.config.pretrain, self.world, self.steps
         self.saved = self.evaluated = self.clock = time.monotonic()
-        self.logged, self.warned_of_collapse = self.first, False
+        self.logged, self.warned = self.first, False
         self.model.train()
         if self.first == 0:
             self.evaluate(0)
@@ -281,7 +283,7 @@ class Trainer:
             record["train_loss"] = sums["loss"] / sums["count"]
         self.state.record(record)
         self.send(done, {f"valid/{name}": value for name, value in numbers.items()})
-        self.warn_of_collapse(done, numbers)
+        self.warn_of_weakness(done, record)
         if done:
             self.evaluated = self.clock = time.monotonic()
             self.state.sums["eval"], self.logged = {}, done
@@ -292,21 +294,22 @@ class Trainer:
             self.listener(done, numbers)
 
     def spent(self, done: int) -> dict[str, Any]:
-        """Steps, tokens and FLOPs so far; those before a change of settings in mid-run counted as they were."""
+        """Steps, tokens (padding apart, by the rows' mean) and FLOPs so far, across a change of settings in mid-run."""
         since: dict[str, Any] = self.continued[-1] if self.continued else {"step": 0, "tokens": 0, "flops": 0.0}
         steps = {phase: phase.steps(since["step"], done) for phase in self.phases}
-        tokens = since["tokens"] + sum(count * phase.batch * phase.length for phase, count in steps.items())
+        tokens = since["tokens"] + round(sum(count * self.tokens[phase] for phase, count in steps.items()))
         flops = since["flops"] + sum(count * self.flops[phase] for phase, count in steps.items())
         return {"step": done, "tokens": tokens, "flops": flops}
 
-    def warn_of_collapse(self, done: int, numbers: dict[str, float]) -> None:
-        """Say once, not at every look, that the discriminator has given up."""
+    def warn_of_weakness(self, done: int, record: dict[str, Any]) -> None:
+        """Say once, not at every look, and not before it can have learnt, that the discriminator has not."""
         stage = self.stage(done)
         warm = self.config.pretrain.warmup + (self.steps // 2 if stage == "discriminator" else 0)
-        found = collapse(numbers) if stage != "generator" and done > warm else ""
-        if found and not self.warned_of_collapse:
+        due = done == self.steps or (done > warm and record["tokens"] > PLATEAU)
+        found = weakness(record, self.data.train.tokens) if stage != "generator" and due else ""
+        if found and not self.warned:
             self.notify(f"WARNING at step {done:,}: {found}")
-        self.warned_of_collapse = bool(found)
+        self.warned = bool(found)
 
     # ── save, refuse ──
 

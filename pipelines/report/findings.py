@@ -13,7 +13,6 @@ from pipelines.report.table import TEXTS, Spread, signed
 MEAN_WANTED, SQUAD_WANTED, TASK_WANTED = 38.0, 25.0, 20.0  # points over scratch
 SDS_WANTED = 3.0
 CEILING, CHANCE = 99.0, 2.0
-COLLAPSE_AUC = 0.55
 SIMPLE = ("chance", "majority", "bag_of_words", "word_overlap")  # what needs no network
 
 
@@ -116,11 +115,8 @@ def shortfalls(model: ModelResults) -> Iterator[str]:
     for kind, sentence in TEXTS["shortfalls"].items():
         if names := titles.get(kind):
             yield f"{model.name}: {sentence} {', '.join(names)}."
-    auc, recall = _discriminator(model)
-    if auc is not None and auc < COLLAPSE_AUC:
-        yield f"{model.name}: the discriminator ended at AUC {auc:.2f}, close to guessing."
-    if recall == 0:
-        yield f"{model.name}: the discriminator ended calling every token original (recall 0)."
+    if weakness := model.pretrain.get("weakness"):
+        yield f"{model.name}: {weakness}."
 
 
 def _at_chance(row: Measured, arm: str) -> bool:

@@ -31,6 +31,7 @@ from electra.nn.huggingface import (
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.corruption import SpecialIds, mask
 from electra.pretraining.dataloader import Data, Feed, part
+from electra.pretraining.evaluation import weakness
 from electra.pretraining.flops import encoder_flops, training_flops
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.networks import Generator
@@ -201,12 +202,10 @@ class ModelRows:
         """What a stored result carries: data and its hashes, budget, sizes, seed, versions, device, threads."""
         vocab_size = self.tokenizer.vocab_size
         model, settings = trained.model, config.pretrain
-        epochs, phases = trained.history[-1]["tokens"] / settings.length / len(self.train_rows), []
-        if settings.phases:
-            parts = phases_of(settings, trained.steps)
-            each = [(part, part.last - part.first, self.others.get(part.length, self.train_rows)) for part in parts]
-            epochs = sum(steps * part.batch / len(rows) for part, steps, rows in each)
-            phases = [{"length": part.length, "batch": part.batch, "steps": steps} for part, steps, _ in each]
+        parts = [(part, part.last - part.first) for part in phases_of(settings, trained.steps)]
+        epochs = sum(n * part.batch / len(self.others.get(part.length, self.train_rows)) for part, n in parts)
+        phases = [{"length": part.length, "batch": part.batch, "steps": n} for part, n in parts]
+        weak = weakness(trained.history[-1], self.train_rows.tokens)
         return {
             "label": self.label,
             "tokens_name": self.name,
@@ -216,7 +215,9 @@ class ModelRows:
             "batch": config.pretrain.batch,
             "length": config.pretrain.length,
             "epochs": round(epochs, 3),
-            **({"phases": phases} if phases else {}),
+            "padding": round(1 - self.train_rows.tokens / self.train_rows.ids.size, 4),
+            **({"phases": phases} if settings.phases else {}),
+            **({"weakness": weak} if weak else {}),
             "flops": training_flops(config, vocab_size),
             "flops_convention": "authors",
             "flops_matmul_convention": training_flops(config, vocab_size, "matmul"),
@@ -264,7 +265,7 @@ def write_model(
             beside = extra_tensors(networks[kind][0], extras.get(kind, {})) if kind in networks else {}
             write_folder(temporary / kind, tensors, settings, files, text, beside=beside, model=name, part=kind)
         write_json(temporary / "examples.json", examples(model, config, rows))
-        write_manifest(temporary, kind="model", name=name)
+        write_manifest(temporary, kind="model", name=name, weakness=facts.get("weakness", ""))
 
 
 @torch.no_grad()

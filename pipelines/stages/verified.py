@@ -1,19 +1,22 @@
 """What a stage reads of the stages before it, verified: whole, of the name it was asked for, and nothing unlisted."""
 
+import sys
 from pathlib import Path
 
 from electra.errors import CorruptFile
 from electra.nn.huggingface import verify_folder
-from electra.storage.manifest import MANIFEST, verify_manifest
+from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest
 from pipelines import again
 from pipelines.config.params import Params
 
 
 def encoder(name: str, params: Params) -> Path:
-    """build/models/<name>/encoder, which fine-tuning starts from."""
-    folder = Path("build/models") / name / "encoder"
+    """build/models/<name>/encoder, which fine-tuning starts from; a weak pre-training is warned of."""
+    folder = (model := Path("build/models") / name) / "encoder"
     do = again("published" if name in params.published else "pretrain", name)
     verify_folder(folder, do, model=name, part="encoder")
+    if (model / MANIFEST).is_file() and (weakness := read_manifest(model, do).get("weakness")):
+        print(f"warning: models.{name}: {weakness}", file=sys.stderr)
     return folder
 
 

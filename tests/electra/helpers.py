@@ -26,6 +26,7 @@ class MadeUpRows:
             self.ids[row, second - 1] = self.ids[row, total - 1] = SPECIAL.sep
             self.ids[row, total:] = SPECIAL.pad
         self.bounds = np.stack([seconds, lengths], 1).astype(np.uint16)
+        self.tokens = int(lengths.sum())
 
     def __len__(self):
         return len(self.ids)

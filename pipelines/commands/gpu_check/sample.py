@@ -26,6 +26,7 @@ class MadeUpRows:
         for row, total in enumerate(lengths):
             self.ids[row, [total // 2, total - 1]], self.ids[row, total:] = SPECIAL.sep, SPECIAL.pad
         self.bounds = np.stack([lengths // 2 + 1, lengths], 1).astype(np.uint16)
+        self.tokens = int(lengths.sum())
 
     def __len__(self) -> int:
         return len(self.ids)

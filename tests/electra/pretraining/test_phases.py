@@ -55,8 +55,11 @@ def test_a_run_reads_short_rows_and_then_long_ones_and_counts_both(tmp_path, cap
     assert [phase_at((first, second), step) for step in (0, 6, 7, 11)] == [first, first, second, second]
     history = train(tmp_path, settings).history
     costs = [phase_flops(settings, phase, VOCAB) for phase in (first, second)]
+    read = [rows().rows(phase.length, phase.batch) for phase in (first, second)]
+    short, long = (phase.batch * each.tokens / len(each) for phase, each in zip((first, second), read, strict=True))
+    assert long < 8 * 24  # padding does not count
     assert [(at["step"], at["tokens"]) for at in history] == [
-        (0, 0), (4, 4 * 16 * 12), (8, 7 * 16 * 12 + 8 * 24), (12, 7 * 16 * 12 + 5 * 8 * 24)
+        (0, 0), (4, round(4 * short)), (8, round(7 * short + long)), (12, round(7 * short + 5 * long))
     ]  # fmt: skip
     assert history[2]["flops"] == 7 * costs[0] + costs[1]
     assert history[-1]["flops"] == training_flops(settings, VOCAB) == 7 * costs[0] + 5 * costs[1]

@@ -72,10 +72,14 @@ def test_both_networks_learn(tmp_path):
     assert last["disc_auc"] > 0.9 and last["disc_recall"] > 0.5
 
 
-def test_a_discriminator_that_tells_nothing_apart_is_told_once(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(trainer, "collapse", lambda numbers: "given up")
-    train(tmp_path, config(pretrain__warmup=1, pretrain__eval_every=2))
-    assert capsys.readouterr().err.count("given up") == 1
+def test_a_weak_discriminator_is_warned_of_once_and_not_on_the_plateau(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(trainer, "weakness", lambda record, text: "too weak")
+    train(tmp_path / "short", config(pretrain__warmup=1, pretrain__eval_every=2))
+    assert "WARNING at step 20: too weak" in capsys.readouterr().err
+    monkeypatch.setattr(trainer, "PLATEAU", 1e3)
+    train(tmp_path / "long", config(pretrain__warmup=1, pretrain__eval_every=2))
+    said = capsys.readouterr().err
+    assert said.count("too weak") == 1 and "WARNING at step 20" not in said
 
 
 def test_accumulation_changes_the_loss_by_rounding_only(tmp_path):
