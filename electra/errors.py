@@ -3,8 +3,10 @@
 Everything else that is raised is a bug and keeps its traceback. Codes follow sysexits.h where it has one.
 """
 
+import re
 import reprlib
 
+_SECRETS = re.compile(r"(?<=://)[^/?#\s]*@|(?<=[?&#;])([\w.%-]+=)[^&\s'\")]+")  # of URLs: a login; values of a query
 _shown = reprlib.Repr()
 _shown.maxstring = _shown.maxother = 80
 
@@ -16,6 +18,11 @@ def shown(value: object) -> str:
     return " ".join(_shown.repr(value)[:120].split())
 
 
+def hidden(text: str) -> str:
+    """A text without the logins and the values of queries (signatures, tokens) of the URLs in it."""
+    return _SECRETS.sub(lambda found: f"{found[1]}***" if found[1] else "***@", text)
+
+
 class UserError(Exception):
     """A mistake or a fault that the user can fix; `exit_code` is what the command line returns."""
 
@@ -23,12 +30,12 @@ class UserError(Exception):
 
     def __init__(self, where: object, found: str, expected: str = "", do: str = "") -> None:
         self.where, self.found, self.expected, self.do = str(where), found, expected, do
-        parts = [f"{where}: {found}"]
+        parts = [f"{self.where}: {found}"]
         if expected:
             parts.append(f"expected {expected}")
         if do:
             parts.append(do)
-        super().__init__("; ".join(parts))
+        super().__init__("; ".join(map(hidden, parts)))
 
     def __reduce__(self) -> tuple[type["UserError"], tuple[str, str, str, str]]:
         """Survive the trip from a worker process (the default would pass the joined sentence as `where`)."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from electra.errors import hidden
 from electra.files import lock_folder, remove, rename
 from pipelines.tracking import flatten, uri, warn
 from pipelines.tracking.event_log import Event
@@ -29,8 +30,8 @@ KEY = "electra.run"  # the tag by which a run is found again
 
 
 def client(store: str = "") -> Any:
-    """An MLflow client, quiet, and the experiment's id."""
-    store = store or uri()
+    """An MLflow client, quiet, and the experiment's id. `store` is one that a log names, without a login."""
+    store = uri() if store in {"", hidden(uri())} else store
     import mlflow
 
     mlflow.set_tracking_uri(store)
