@@ -7,6 +7,8 @@ import re
 import reprlib
 
 _SECRETS = re.compile(r"(?<=://)[^/?#\s]*@|(?<=[?&#;])([\w.%-]+=)[^&\s'\")]+")  # of URLs: a login; values of a query
+_MANY, _FIRST = 50, 10  # of a list of more entries than that, so many stand in a sentence
+_LONGEST = 4_000  # characters of a part of a sentence
 _shown = reprlib.Repr()
 _shown.maxstring = _shown.maxother = 80
 
@@ -23,6 +25,15 @@ def hidden(text: str) -> str:
     return _SECRETS.sub(lambda found: f"{found[1]}***" if found[1] else "***@", text)
 
 
+def told(text: str) -> str:
+    """A text as it may stand in a sentence: without secrets, and a long list cut."""
+    items = hidden(text).split(", ")
+    if len(items) > _MANY:
+        items[_FIRST:] = [f"… and {len(items) - _FIRST:,} more"]
+    short = ", ".join(items)
+    return short if len(short) <= _LONGEST else f"{short[:_LONGEST]}…"
+
+
 class UserError(Exception):
     """A mistake or a fault that the user can fix; `exit_code` is what the command line returns."""
 
@@ -35,7 +46,7 @@ class UserError(Exception):
             parts.append(f"expected {expected}")
         if do:
             parts.append(do)
-        super().__init__("; ".join(map(hidden, parts)))
+        super().__init__("; ".join(map(told, parts)))
 
     def __reduce__(self) -> tuple[type["UserError"], tuple[str, str, str, str]]:
         """Survive the trip from a worker process (the default would pass the joined sentence as `where`)."""

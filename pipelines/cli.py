@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from electra import stopping
-from electra.errors import BadInput, Refused, SourceUnreachable, Stopped, UserError
+from electra.errors import BadInput, Refused, SourceUnreachable, Stopped, UserError, told
 from electra.files import room
 from pipelines.commands import COMMANDS, NAMES, Argument, Command, command, entry, parser
 from pipelines.runtime import processes
@@ -117,7 +117,7 @@ def check(options: argparse.Namespace) -> None:
     from pipelines.commands.check import check
 
     for line in check(options.name, _params()):
-        print(line, file=sys.stderr if line.startswith("hint: ") else sys.stdout)
+        print(told(line), file=sys.stderr if line.startswith("hint: ") else sys.stdout)
 
 
 @command("set up", entry(ANY), prints=True)

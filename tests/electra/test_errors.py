@@ -20,3 +20,11 @@ from electra.errors import BadInput, hidden
 def test_secrets_of_urls_are_hidden_in_sentences(text: str, shown: str) -> None:
     assert hidden(text) == shown
     assert str(BadInput(text, text, text, text)) == f"{shown}: {shown}; expected {shown}; {shown}"
+
+
+def test_a_long_list_is_cut_in_a_sentence() -> None:
+    labels = ", ".join(map(str, range(50_000)))
+    told = str(BadInput("a:1", "has the label 'x'", f"one of {labels}", "y" * 10**6))
+    assert "expected one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … and 49,990 more; yyy" in told and len(told) < 5_000
+    keys = f"one of {', '.join(f'key{number}' for number in range(40))}"
+    assert str(BadInput("a", "b", keys)).endswith(keys), "what a section may hold is shown whole"
