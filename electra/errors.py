@@ -25,13 +25,18 @@ def hidden(text: str) -> str:
     return _SECRETS.sub(lambda found: f"{found[1]}***" if found[1] else "***@", text)
 
 
+def printable(text: str) -> str:
+    """A text without what a terminal obeys or cannot show; line breaks and tabs stay."""
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+
+
 def told(text: str) -> str:
-    """A text as it may stand in a sentence: without secrets, and a long list cut."""
+    """A text as it may stand in a sentence: without secrets and control characters, and a long list cut."""
     items = hidden(text).split(", ")
     if len(items) > _MANY:
         items[_FIRST:] = [f"… and {len(items) - _FIRST:,} more"]
     short = ", ".join(items)
-    return short if len(short) <= _LONGEST else f"{short[:_LONGEST]}…"
+    return printable(short if len(short) <= _LONGEST else f"{short[:_LONGEST]}…")
 
 
 class UserError(Exception):

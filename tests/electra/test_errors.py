@@ -22,6 +22,10 @@ def test_secrets_of_urls_are_hidden_in_sentences(text: str, shown: str) -> None:
     assert str(BadInput(text, text, text, text)) == f"{shown}: {shown}; expected {shown}; {shown}"
 
 
+def test_a_terminal_obeys_nothing_in_a_sentence() -> None:
+    assert str(BadInput("a\x1b[2J", "is ü\u202e 字\n\t", do="\udcff\r")) == "a\\x1b[2J: is ü\\u202e 字\n\t; \\udcff\\r"
+
+
 def test_a_long_list_is_cut_in_a_sentence() -> None:
     labels = ", ".join(map(str, range(50_000)))
     told = str(BadInput("a:1", "has the label 'x'", f"one of {labels}", "y" * 10**6))
