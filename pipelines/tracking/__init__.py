@@ -70,7 +70,7 @@ class Tracker:
         try:
             yield nested
         except BaseException as error:
-            nested._send("close", status=_status(error))
+            nested._send("close", status=_status(error), error=_reason(error))
             raise
         nested._send("close", status="FINISHED")
 
@@ -170,7 +170,7 @@ def open_run(start: Start, *, tracking: str, run_folder: Path) -> Iterator[Track
     try:
         yield tracker
     except BaseException as error:
-        tracker._send("close", status=_status(error), error=hidden(f"{type(error).__name__}: {error}")[:500])
+        tracker._send("close", status=_status(error), error=_reason(error))
         raise
     else:
         tracker._send("close", status="FINISHED")
@@ -202,6 +202,11 @@ def uri() -> str:
 
 def _status(error: BaseException) -> str:
     return "KILLED" if isinstance(error, Stopped | Interrupted | KeyboardInterrupt) else "FAILED"
+
+
+def _reason(error: BaseException) -> str:
+    """Why a run ended, for its tag."""
+    return hidden(f"{type(error).__name__}: {error}")[:500]
 
 
 def _uploader(folder: Path) -> subprocess.Popen[bytes]:

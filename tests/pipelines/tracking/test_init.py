@@ -47,7 +47,7 @@ def test_a_tracker_reports_what_happened() -> None:
     for error, status in (*((stop, "KILLED") for stop in stops), (OSError(), "FAILED")):
         with pytest.raises(type(error)), tracker.child("a", {}):
             raise error
-        assert events[-1]["status"] == status
+        assert events[-1]["status"] == status and events[-1]["error"].startswith(type(error).__name__)
 
 
 def test_a_login_in_the_address_of_the_store_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
