@@ -1,7 +1,7 @@
 # make demo    set up, then run everything that params.yaml `run` selects       make server   Prefect server, 127.0.0.1:4200
 # make test    set up, then the tests but for the slow ones                     make worker   a worker for it, one run at a time
 # make test-all  the slow tests                                                 make deploy   register the deployments
-# make lint    format, style, types                                             make lead     a worker for runs of `team`
+# make lint    format, style, types                                             make lead     deployments of `team`, and a worker for them
 # make team    all servers and a worker in containers (docs/team.md)            make serve    deployments of tiny, no worker needed
 # make ui      MLflow, 127.0.0.1:5000
 
@@ -63,8 +63,9 @@ server: setup
 worker: setup
 	prefect worker start --pool electra --limit 1 --type process $(addprefix --work-queue ,$(QUEUE))
 
-# For runs of `team`, which only wait for their parts: no limit.
+# For runs of `team`, which only wait for their parts: no limit. Their deployments come with it: alone, a machine has no use for them.
 lead: setup
+	python -m pipelines.flows.deployments --team
 	prefect worker start --pool electra-lead --type process
 
 deploy: setup

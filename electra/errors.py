@@ -3,8 +3,12 @@
 Everything else that is raised is a bug and keeps its traceback. Codes follow sysexits.h where it has one.
 """
 
+import re
 import reprlib
 
+_SECRETS = re.compile(r"(?<=://)[^/?#\s]*@|(?<=[?&#;])([\w.%-]+=)[^&\s'\")]+")  # of URLs: a login; values of a query
+_MANY, _FIRST = 50, 10  # of a list of more entries than that, so many stand in a sentence
+_LONGEST = 4_000  # characters of a part of a sentence
 _shown = reprlib.Repr()
 _shown.maxstring = _shown.maxother = 80
 
@@ -16,6 +20,25 @@ def shown(value: object) -> str:
     return " ".join(_shown.repr(value)[:120].split())
 
 
+def hidden(text: str) -> str:
+    """A text without the logins and the values of queries (signatures, tokens) of the URLs in it."""
+    return _SECRETS.sub(lambda found: f"{found[1]}***" if found[1] else "***@", text)
+
+
+def printable(text: str) -> str:
+    """A text without what a terminal obeys or cannot show; line breaks and tabs stay."""
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+
+
+def told(text: str) -> str:
+    """A text as it may stand in a sentence: without secrets and control characters, and a long list cut."""
+    items = hidden(text).split(", ")
+    if len(items) > _MANY:
+        items[_FIRST:] = [f"… and {len(items) - _FIRST:,} more"]
+    short = ", ".join(items)
+    return printable(short if len(short) <= _LONGEST else f"{short[:_LONGEST]}…")
+
+
 class UserError(Exception):
     """A mistake or a fault that the user can fix; `exit_code` is what the command line returns."""
 
@@ -23,12 +46,12 @@ class UserError(Exception):
 
     def __init__(self, where: object, found: str, expected: str = "", do: str = "") -> None:
         self.where, self.found, self.expected, self.do = str(where), found, expected, do
-        parts = [f"{where}: {found}"]
+        parts = [f"{self.where}: {found}"]
         if expected:
             parts.append(f"expected {expected}")
         if do:
             parts.append(do)
-        super().__init__("; ".join(parts))
+        super().__init__("; ".join(map(told, parts)))
 
     def __reduce__(self) -> tuple[type["UserError"], tuple[str, str, str, str]]:
         """Survive the trip from a worker process (the default would pass the joined sentence as `where`)."""

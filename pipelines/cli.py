@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from electra import stopping
-from electra.errors import BadInput, Refused, SourceUnreachable, Stopped, UserError
+from electra.errors import BadInput, Refused, SourceUnreachable, Stopped, UserError, told
 from electra.files import room
 from pipelines.commands import COMMANDS, NAMES, Argument, Command, command, entry, parser
 from pipelines.runtime import processes
@@ -57,7 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refused = error if isinstance(error, UserError) else _refusal(options.command, error)
         processes.report(refused)
         return refused.exit_code
-    except Exception:
+    except Exception as error:
+        if (lacking := _lacking(error)) and not options.debug:
+            processes.report(lacking)
+            return lacking.exit_code
         traceback.print_exc()
         print("error: this is a bug; the lines above say where", file=sys.stderr)
         return BUG
@@ -68,6 +71,15 @@ def _refusal(command: str, error: OSError | MemoryError) -> Refused:
     where = getattr(error, "filename", None) or command
     found = getattr(error, "strerror", None) or str(error) or "out of memory"
     return Refused(where, f"the system says: {found}", do="fix that and run the same command again")
+
+
+def _lacking(error: Exception) -> SourceUnreachable | None:
+    """The sentence for a Python without our packages: `.venv/bin/dvc repro` finds it if no environment is active."""
+    package = (getattr(error, "name", "") or "").partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or package in {"", "electra", "pipelines"}:
+        return None
+    do = "`source .venv/bin/activate`, which `make setup` makes, and run the same command again"
+    return SourceUnreachable(sys.executable, f"has no package {package}", "the project's environment", do)
 
 
 def _params() -> "Params":
@@ -117,7 +129,7 @@ def check(options: argparse.Namespace) -> None:
     from pipelines.commands.check import check
 
     for line in check(options.name, _params()):
-        print(line, file=sys.stderr if line.startswith("hint: ") else sys.stdout)
+        print(told(line), file=sys.stderr if line.startswith("hint: ") else sys.stdout)
 
 
 @command("set up", entry(ANY), prints=True)

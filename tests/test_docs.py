@@ -161,7 +161,7 @@ def check_prefect(words: list[str]) -> None:
     if words[:2] == ["deployment", "run"]:
         from pipelines.flows.deployments import deployments
 
-        assert words[2] in {f"{each.flow_name}/{each.name}" for each in deployments(shipped())}
+        assert words[2] in {f"{each.flow_name}/{each.name}" for each in deployments(shipped(), with_team=True)}
     else:
         assert words[0] in {"server", "worker", "work-pool", "flow-run"}
 

@@ -14,7 +14,7 @@ from typing import Any
 from electra.config import nearest
 from electra.data.text import Rejected
 from electra.errors import BadConfig, BadInput
-from electra.files import write_atomic
+from electra.files import write_through
 from pipelines.config.params import FILE, NAME, load
 from pipelines.config.settings_file import read
 from pipelines.sources import LocalCorpus, local, own, preview
@@ -164,23 +164,23 @@ def records(path: Path) -> Iterator[own.Record]:
 
 def _add(name: str, entries: dict[str, Any]) -> None:
     """Append the entries to their sections; every other byte, comments too, is unchanged."""
-    before = FILE.read_text(encoding="utf-8")
-    lines = before.splitlines()
+    before = FILE.read_bytes().decode("utf-8")
+    lines, end = before.removesuffix("\n").split("\n"), "\r" if "\r\n" in before else ""
     for section, entry in entries.items():
         if not any(re.match(rf"{section}\s*:", line) for line in lines):
-            lines += ["", f"{section}:"]
+            lines += [end, f"{section}:{end}"]
         start = next(at for at, line in enumerate(lines) if re.match(rf"{section}\s*:", line))
         if "{" in lines[start]:
             raise BadConfig(FILE, f"has {section} on one line", "a section with an entry a line")
-        end = next((at for at in range(start + 1, len(lines)) if re.match(r"\w", lines[at])), len(lines))
-        while re.match(r"#|\s*$", lines[end - 1]):  # a comment before a section belongs to it
-            end -= 1
-        lines[end:end] = _written(name, entry)
-    write_atomic(FILE, "\n".join([*lines, ""]))
+        last = next((at for at in range(start + 1, len(lines)) if re.match(r"\w", lines[at])), len(lines))
+        while re.match(r"#|\s*$", lines[last - 1]):  # a comment before a section belongs to it
+            last -= 1
+        lines[last:last] = [line + end for line in _written(name, entry)]
+    write_through(FILE, "\n".join([*lines, ""]))
     try:
         load()
     except BadConfig:
-        write_atomic(FILE, before)
+        write_through(FILE, before)
         raise
 
 

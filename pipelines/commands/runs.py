@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from electra.errors import BadConfig, BadInput, Busy
+from electra.errors import BadConfig, BadInput, Busy, printable
 from electra.files import lock_folder, remove
 from electra.storage import checkpoint
 from electra.storage.run_dir import CONTINUE, OLD, RUNS, RunFolder, entry_of
@@ -34,7 +34,8 @@ def table() -> str:
             "holds damaged checkpoints" if any(folder.glob("bad-step-*")) else "",
         ]
         size, step = f"{_bytes(folder) / 1e6:,.1f} MB", f"{steps[-1]:,}" if steps else ""
-        rows.append((str(folder.relative_to(RUNS)), entry_of(folder), size, step, ", ".join(filter(None, notes))))
+        run, entry = printable(str(folder.relative_to(RUNS))), printable(entry_of(folder))
+        rows.append((run, entry, size, step, ", ".join(filter(None, notes))))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     name, entry, size, step = (f"{{:{side}{width}}}" for side, width in zip("<<>>", widths, strict=True))
     line = f"{name}  {entry}  {size}  {step}  {{}}"
@@ -86,7 +87,7 @@ def delete(names: Sequence[str], *, sure: bool) -> None:
     for name in names:
         if name not in known:
             raise BadInput(RUNS / name, "is no run", "the name of a run in runs/", "`electra runs` lists them")
-    _delete([known[name] for name in names], sure)
+    _delete([known[name] for name in dict.fromkeys(names)], sure)
 
 
 def _delete(folders: Sequence[Path], sure: bool) -> None:
@@ -99,12 +100,12 @@ def _delete(folders: Sequence[Path], sure: bool) -> None:
             return
         for folder in folders:
             remove(folder)
-            print(f"{folder} was removed")
+            print(printable(f"{folder} was removed"))
 
 
 def _agreed(folders: Sequence[Path]) -> bool:
     size = sum(map(_bytes, folders)) / 1e6
-    question = f"remove {', '.join(map(str, folders))} ({size:,.1f} MB) for good? [y/N] "
+    question = f"remove {printable(', '.join(map(str, folders)))} ({size:,.1f} MB) for good? [y/N] "
     if not sys.stdin.isatty():
         found = "asks, and there is no terminal to answer"
         raise BadInput("runs remove", found, "a terminal", "add --yes if you are sure")

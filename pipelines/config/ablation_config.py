@@ -6,15 +6,18 @@ common    settings of every arm
 """
 
 import itertools
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from electra.config import nearest, require, require_once
 from electra.domains import Checked, Count, Fraction, Interval
+from electra.errors import BadConfig
 from electra.pretraining.config import Flops
 
 ARM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # arms become files and runs
+ARMS = 1_000  # at most: far above all use, and checked before a grid's product is made
 Settings = dict[str, Any]
 OWN = {"pretrain.seed": "leave it to `seeds`", "pretrain.threads": "arms train with one thread each, side by side"}
 
@@ -81,6 +84,11 @@ class AblationConfig(Protocol, Base, Variants):
         require(bool(self.arms or self.grid), "arms", self.arms, "at least one arm, or a grid")
         for axis, values in self.grid.items():
             require(len(values) > 0, f"grid.{axis}", values, "at least one value")
+        count = len(self.arms) + math.prod(map(len, self.grid.values())) * bool(self.grid)
+        if count > ARMS:
+            raise BadConfig(
+                "grid" if self.grid else "arms", f"makes {count:,} arms", f"at most {ARMS:,} in an ablation"
+            )
         names = [*self.arms, *self.combinations()]
         require(len(set(names)) == len(names), "grid", names, "arms with names of their own")
         for name in names:

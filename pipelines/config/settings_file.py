@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadConfig, shown
+from electra.errors import BadConfig, hidden, shown, told
 
 
 def read(path: Path) -> Mapping[str, Any]:
@@ -27,21 +27,24 @@ def read(path: Path) -> Mapping[str, Any]:
         raise BadConfig(path, f"holds an invalid value ({one_line(error)})", "YAML") from None
     if not isinstance(values, dict):
         raise BadConfig(path, "holds no mapping", "sections of keys and values")
-    _require_plain(values, f"{path}: ")
+    require_plain(values, f"{path}: ")
     return values
 
 
-def _require_plain(value: Any, where: str, dot: str = "") -> None:
-    """Refuse what is no setting: dates, bytes, sets."""
+def require_plain(value: Any, where: str, dot: str = "") -> None:
+    """Refuse what is no setting: dates, bytes, sets, and URLs with credentials, which would go into records."""
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            _require_plain(key, where)
-            _require_plain(inner, f"{where}{dot}{key}", ".")
+            require_plain(key, where)
+            require_plain(inner, f"{where}{dot}{key}", ".")
     elif not isinstance(value, str | int | float | None):
         raise BadConfig(where, f"holds {shown(value)}", "numbers, text, lists and sections", "put text in quotes")
+    elif isinstance(value, str) and "://" in value and hidden(value) != value:
+        do = "give credentials to the environment: AWS_ACCESS_KEY_ID, FSSPEC_HTTPS (docs/corpora.md, Behind a URL)"
+        raise BadConfig(where, f"holds {shown(hidden(value))}", "a URL without a login and without `?name=value`", do)
 
 
 def one_line(text: object) -> str:
     """A text as part of a sentence: without line breaks, at most 1,000 characters."""
-    words = " ".join(str(text).split())
+    words = told(" ".join(str(text).split()))
     return words if len(words) <= 1000 else f"{words[:1000]}..."

@@ -1,11 +1,13 @@
 """`make deploy`: the pools, automations and deployments of a Prefect server, created or renewed from params.yaml.
 
     <flow>/electra-<model>    every flow and model       tags flow:<flow>, model:<model>
-    part/electra              what `team` hands to workers
+    team/electra-<model>      with --team (`make lead`)
+    part/electra              with --team: what `team` hands to workers
 
 The pool `electra` has the queues `gpu` and `cpu`; a worker (`make worker`) takes one run at a time, of both or of one
-of them: one GPU. Runs of `team` only wait for their parts, so they have a pool of their own, `electra-lead`. Whoever
-deploys, a worker's own installed code runs the flow, and the stages run the code of the run's commit (docs/team.md).
+of them: one GPU. Runs of `team` only wait for their parts, so they have a pool of their own, `electra-lead`, which a
+single machine does without. Whoever deploys, a worker's own installed code runs the flow, and the stages run the code
+of the run's commit (docs/team.md).
 """
 
 import sys
@@ -34,7 +36,7 @@ MODULE = EntrypointType.MODULE_PATH
 SHARE = 4  # runs of one deployment at a time: none takes all workers from the others
 
 
-def deployments(params: Params) -> Iterator[RunnerDeployment]:
+def deployments(params: Params, *, with_team: bool) -> Iterator[RunnerDeployment]:
     """Every flow of every model, on the queue `cpu` for models in fp32: they are made for processors."""
     for model, config in params.models.items():
         queue = "cpu" if config.pretrain.precision == "fp32" else "gpu"
@@ -42,10 +44,12 @@ def deployments(params: Params) -> Iterator[RunnerDeployment]:
         for flow in FLOWS:
             if flow is not ablations or any(each.model == model for each in params.ablations.values()):
                 yield deployment(flow, own, work_pool_name=POOL, work_queue_name=queue, concurrency_limit=SHARE)
-        yield deployment(team, {**own, "queue": queue}, work_pool_name=LEAD)
-    yield RunnerDeployment.from_flow(
-        part, "electra", work_pool_name=POOL, work_queue_name="gpu", entrypoint_type=MODULE
-    )
+        if with_team:
+            yield deployment(team, {**own, "queue": queue}, work_pool_name=LEAD)
+    if with_team:
+        yield RunnerDeployment.from_flow(
+            part, "electra", work_pool_name=POOL, work_queue_name="gpu", entrypoint_type=MODULE
+        )
 
 
 def deployment(flow: Flow[..., Any], own: dict[str, str], **more: Any) -> RunnerDeployment:
@@ -55,10 +59,10 @@ def deployment(flow: Flow[..., Any], own: dict[str, str], **more: Any) -> Runner
     return RunnerDeployment.from_flow(flow, name, **more)
 
 
-def deploy() -> None:
+def deploy(*, with_team: bool) -> None:
     """Create what is missing, and renew the deployments."""
     with get_client(sync_client=True) as client:
-        for pool in (POOL, LEAD):
+        for pool in (POOL, LEAD) if with_team else (POOL,):
             try:
                 client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
             except ObjectAlreadyExists:
@@ -67,7 +71,7 @@ def deploy() -> None:
             automation = AutomationCore.model_validate(read(file))
             if not client.read_automations_by_name(automation.name):
                 client.create_automation(automation)
-    for each in deployments(load(ROOT / "params.yaml")):
+    for each in deployments(load(ROOT / "params.yaml"), with_team=with_team):
         each.apply()
         print(f"{each.flow_name}/{each.name}")
 
@@ -78,9 +82,9 @@ def serve_model(model: str) -> None:
 
 
 def main() -> int:
-    """`python -m pipelines.flows.deployments`."""
+    """`python -m pipelines.flows.deployments [--team]`."""
     try:
-        deploy()
+        deploy(with_team="--team" in sys.argv)
     except Exception as error:
         if not shutdown.unreachable(error):
             raise

@@ -24,6 +24,11 @@ from electra.errors import UserError
 
 MARK = "ELECTRA_REPRO"
 PATIENCE = 30.0  # seconds between asking a process to stop and ending it
+# What DVC says where a byte of its own state has changed: a lock of JSON, databases of hashes and links.
+DAMAGED = re.compile(r"ERROR: .*(codec can't decode|RWLock-file|malformed|unsupported file format|not a database)")
+REMADE = (
+    "; it seems that DVC's state is damaged: delete .dvc/tmp/rwlock and the folders in .dvc-site/repo, which it remakes"
+)
 EVERY = 1.0  # seconds between two calls of `log`
 
 
@@ -71,7 +76,7 @@ class Outcome:
         elif match := re.search(r"exited with (-?\d+)", line):
             self.exit_code = int(match[1])
         elif line.startswith(("error: ", "ERROR: ")):
-            self.errors.append(line[7:])
+            self.errors.append(line[7:] + REMADE * bool(DAMAGED.match(line)))
 
 
 def repro(target: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None) -> Outcome:

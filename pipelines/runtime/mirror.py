@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import digest
-from electra.errors import CorruptFile, UserError
+from electra.errors import CorruptFile, UserError, hidden
 from electra.files import atomic_folder, lock_folder, safe_join
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint
@@ -191,4 +191,4 @@ def _steps(system: Any, base: str) -> tuple[set[int], set[int]]:
 
 
 def _say(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
+    print(hidden(sentence), file=sys.stderr, flush=True)  # the URL comes from the environment

@@ -9,6 +9,7 @@ the command line or one of torchrun's own variables, which pass through DVC.
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -18,11 +19,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadConfig, SourceUnreachable, Stopped, UserError
+from electra.domains import Interval
+from electra.errors import BadConfig, SourceUnreachable, Stopped, UserError, shown
 from electra.files import dump_json, write_atomic
 from electra.workers import rank
 
-COUNTS = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0}  # the least of each, which is the default
+# The least of each is the default.
+COUNTS = {"nproc_per_node": Interval(1, 256), "nnodes": Interval(1, 10_000), "max_restarts": Interval(0, 10_000)}
+ENDPOINT = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})", re.ASCII)  # HOST:PORT
 PATIENCE = 600  # seconds that processes have to finish their step and save after a stop was requested
 
 
@@ -32,17 +36,20 @@ def torchrun_variables(options: Mapping[str, Any]) -> dict[str, str]:
     Raises BadConfig for an option that is no such number, and for several machines without a place to meet.
     """
     found = {}
-    for key, least in COUNTS.items():
-        text = str(options.get(key) or os.environ.get(_variable(key)) or least)
-        if not text.isdecimal() or int(text) < least:
-            raise BadConfig(f"--{key.replace('_', '-')}", f"is {text!r}", f"a number of at least {least}")
-        if int(text) > least:
+    for key, counts in COUNTS.items():
+        text = str(options.get(key) or os.environ.get(_variable(key)) or int(counts.low))
+        if not text.isdecimal() or len(text) > 9 or int(text) not in counts:
+            raise BadConfig(f"--{key.replace('_', '-')}", f"is {shown(text)}", str(counts))
+        if int(text) > counts.low:
             found[_variable(key)] = text
-    endpoint = _variable("rdzv_endpoint")
+    endpoint, expected = _variable("rdzv_endpoint"), "HOST:PORT of the first machine, the same on all of them"
     if value := options.get("rdzv_endpoint") or os.environ.get(endpoint):
+        parts = ENDPOINT.fullmatch(value)
+        if parts is None or not 0 < int(parts[1]) < 1 << 16:
+            raise BadConfig("--rdzv-endpoint", f"is {shown(value)}", expected)
         found[endpoint] = value
     elif _variable("nnodes") in found:
-        raise BadConfig("--rdzv-endpoint", "is missing", "HOST:PORT of the first machine, the same on all of them")
+        raise BadConfig("--rdzv-endpoint", "is missing", expected)
     return found
 
 
@@ -104,7 +111,7 @@ def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> i
 
     for quiet in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
         logging.getLogger(quiet).setLevel(logging.CRITICAL)  # one sentence below says the same
-    count = {key: int(variables.get(_variable(key), least)) for key, least in COUNTS.items()}
+    count = {key: int(variables.get(_variable(key), counts.low)) for key, counts in COUNTS.items()}
     machines, endpoint = count["nnodes"], variables.get(_variable("rdzv_endpoint"), "localhost:0")
     with tempfile.TemporaryDirectory(prefix="electra-processes-") as folder:
         config = LaunchConfig(

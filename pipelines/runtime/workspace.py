@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadConfig, Busy, UserError
+from electra.errors import BadConfig, Busy, UserError, hidden
 from electra.files import lock_folder, remove, rename
 from pipelines import ROOT
 from pipelines.runtime import dvc_store
@@ -52,7 +52,7 @@ class Request:
 
     @staticmethod
     def read(model: str, commit: str, settings: Mapping[str, Any] | None, part: str = "") -> "Request":
-        """From a flow's parameters. Raises BadConfig for settings without a commit and for keys that DVC cannot set."""
+        """From a flow's parameters. Raises BadConfig for settings without a commit, bad keys and secrets among them."""
         if not re.fullmatch(r"[\w-]+", model, re.ASCII):  # it becomes a folder and a git reference
             raise BadConfig("model", f"is {model!r}", "the name of a model in params.yaml")
         flat = {key: _quoted(value) for key, value in flatten(dict(settings or {})).items()}
@@ -60,7 +60,10 @@ class Request:
         if flat and not sha:
             do = "give a commit, in a checkout that has its .git" if commit else "edit params.yaml"
             raise BadConfig("settings", "are given for a run in the checkout as it stands", "a commit", do)
-        for key in flat:
+        for key, value in flat.items():
+            if hidden(value) != value:
+                do = "give credentials to the workers' environment"
+                raise BadConfig(f"settings.{key}", "holds a URL with a login or a query", "one without", do)
             if not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
                 raise BadConfig(f"settings.{key}", "is no name that DVC can set", "letters, digits, _ and -")
         return Request(model, sha, tuple(sorted(flat.items())), part)

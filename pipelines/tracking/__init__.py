@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import digest
-from electra.errors import Stopped
+from electra.errors import Stopped, hidden
 from electra.stopping import Interrupted
 from pipelines import ROOT
 from pipelines.tracking.event_log import Event, EventLog
@@ -70,7 +70,7 @@ class Tracker:
         try:
             yield nested
         except BaseException as error:
-            nested._send("close", status=_status(error))
+            nested._send("close", status=_status(error), error=_reason(error))
             raise
         nested._send("close", status="FINISHED")
 
@@ -128,7 +128,7 @@ def warn(error: object) -> None:
 
 def short(error: object) -> str:
     """An error on one line of at most 400 characters."""
-    return " ".join(str(error).split())[:400]
+    return hidden(" ".join(str(error).split()))[:400]
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def open_run(start: Start, *, tracking: str, run_folder: Path) -> Iterator[Track
     """
     stage, name = start.stage, start.name
     key = f"{stage}@{name}" if name else stage
-    store = uri()
+    store = hidden(uri())  # whoever sends the log has the login in its own environment
     fingerprint = digest(stage, name, store, json.loads(json.dumps(start.params, default=str)))
     folder = run_folder.absolute().parent / FOLDER / f"{run_folder.name}-{fingerprint[:12]}"
     sender = Sender(folder) if tracking == "mlflow" else None
@@ -170,7 +170,7 @@ def open_run(start: Start, *, tracking: str, run_folder: Path) -> Iterator[Track
     try:
         yield tracker
     except BaseException as error:
-        tracker._send("close", status=_status(error), error=f"{type(error).__name__}: {error}"[:500])
+        tracker._send("close", status=_status(error), error=_reason(error))
         raise
     else:
         tracker._send("close", status="FINISHED")
@@ -190,7 +190,7 @@ def end_workflow(run_id: str, status: str, folder: Path | None = None, stages: S
     if stages is not None:
         known["hashes"] = {stage: outs for stage, outs in known["hashes"].items() if stage in stages}
     sender = Sender((folder or Path()).absolute() / "runs" / FOLDER / f"workflow-{run_id}")
-    sender.send({"what": "end", "run": "", "workflow": run_id, "status": status, "uri": uri(), **known})
+    sender.send({"what": "end", "run": "", "workflow": run_id, "status": status, "uri": hidden(uri()), **known})
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         sender.leave(WORKFLOW_SECONDS)
 
@@ -202,6 +202,11 @@ def uri() -> str:
 
 def _status(error: BaseException) -> str:
     return "KILLED" if isinstance(error, Stopped | Interrupted | KeyboardInterrupt) else "FAILED"
+
+
+def _reason(error: BaseException) -> str:
+    """Why a run ended, for its tag."""
+    return hidden(f"{type(error).__name__}: {error}")[:500]
 
 
 def _uploader(folder: Path) -> subprocess.Popen[bytes]:

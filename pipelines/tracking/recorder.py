@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from electra.errors import hidden
 from electra.files import lock_folder, remove, rename
 from pipelines.tracking import flatten, uri, warn
 from pipelines.tracking.event_log import Event
@@ -29,8 +30,8 @@ KEY = "electra.run"  # the tag by which a run is found again
 
 
 def client(store: str = "") -> Any:
-    """An MLflow client, quiet, and the experiment's id."""
-    store = store or uri()
+    """An MLflow client, quiet, and the experiment's id. `store` is one that a log names, without a login."""
+    store = uri() if store in {"", hidden(uri())} else store
     import mlflow
 
     mlflow.set_tracking_uri(store)
@@ -80,7 +81,7 @@ def open_parent(
     commit = tags.get("mlflow.source.git.commit", "")[:8]
     tags.setdefault("mlflow.source.name", name)  # without it the UI does not show the commit either
     run_id = mlflow.create_run(experiment, tags=tags, run_name=f"{name} {commit}".strip()).info.run_id
-    _log_params(mlflow, run_id, flatten(params))
+    _log_params(mlflow, run_id, _as_stored(flatten(params)))
     return str(run_id)
 
 
@@ -148,7 +149,8 @@ class Recorder:
             of = [tags.get("stage", "")] + [tags.get("name", "")] * (tags.get("stage") == "ablation")
             state["headline"] = "" if key.startswith("by-hand") or of[0] in QUIET else "/".join(of)
         above = self.runs[path.rpartition("/")[0]] if path else state["parent"]
-        if found := self._find(path):
+        params = _as_stored(event["params"])
+        if found := self._find(path, params):
             self.runs[path] = found.info.run_id
             self.mlflow.update_run(found.info.run_id, status="RUNNING")
             self.mlflow.set_tag(found.info.run_id, "mlflow.parentRunId", above)
@@ -159,14 +161,20 @@ class Recorder:
             tags |= event.get("tags", {})
             made = self.mlflow.create_run(self.experiment, tags=tags, run_name=event["name"]).info.run_id
             self.runs[path], self.last[made] = made, {}
-        _log_params(self.mlflow, self.runs[path], event["params"])
+        _log_params(self.mlflow, self.runs[path], params)
         if not path:
             self._lineage(self.runs[path], event["upstream"])
 
-    def _find(self, path: str) -> Any:
-        """The run of an earlier try, if it has not been deleted: its id may be known, or the answer have been lost."""
+    def _find(self, path: str, params: dict[str, str]) -> Any:
+        """The run of an earlier try, if it has not been deleted: its id may be known, or the answer have been lost.
+
+        None for one with other settings, as of an arm whose model has changed: MLflow changes no parameter of a run.
+        """
         query = f"tags.`{KEY}` = '{self.state['id']}/{path}'"
-        return next(iter(self.mlflow.search_runs([self.experiment], query, max_results=1)), None)
+        for run in self.mlflow.search_runs([self.experiment], query):
+            if all(params.get(key, value) == value for key, value in run.data.params.items()):
+                return run
+        return None
 
     def _metrics(self, event: Event) -> None:
         values, step = event["values"], event["step"]
@@ -266,9 +274,14 @@ def system_load() -> Callable[[], dict[str, float]]:
     return sample
 
 
+def _as_stored(values: dict[str, str]) -> dict[str, str]:
+    """Settings by names and of lengths that MLflow takes."""
+    return {re.sub(r"[^\w\-./ ]", "_", key): value[:6000] for key, value in values.items()}
+
+
 def _log_params(mlflow: Any, run_id: str, values: dict[str, str]) -> None:
     from mlflow.entities import Param
 
-    params = [Param(re.sub(r"[^\w\-./ ]", "_", key), value[:6000]) for key, value in values.items()]
+    params = [Param(key, value) for key, value in values.items()]
     for start in range(0, len(params), 100):
         mlflow.log_batch(run_id, params=params[start : start + 100])

@@ -152,6 +152,13 @@ def test_a_mistake_is_one_line_and_its_code(
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_a_python_without_our_packages_is_told_what_to_do(here: Path) -> None:
+    """As of `.venv/bin/dvc repro` without the environment: DVC starts whatever `python` is on the path."""
+    command = [sys.executable, "-S", "-m", "pipelines", "runs"]
+    done = subprocess.run(command, env=environment(ROOT), capture_output=True, text=True, check=False)
+    assert done.returncode == 69 and "source .venv/bin/activate" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_bug_keeps_its_traceback(here: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     stage_that(ZeroDivisionError("x"), monkeypatch)
     assert main(["tasks", "smoke"]) == 70

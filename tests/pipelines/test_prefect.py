@@ -150,8 +150,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
                 return made.ask("/health")
 
         made.until(answers)
-        for _ in range(2):  # renewed as it was made
-            assert "team/electra-smoke" in run(folder, "-m", "pipelines.flows.deployments", **values).stdout
+        deploy = ["-m", "pipelines.flows.deployments"]
+        said, again = (
+            run(folder, *deploy, *more, **values).stdout for more in ([], ["--team"])
+        )  # renewed as it was made
+        assert "pretrain/electra-smoke" in said and "team/" not in said and "team/electra-smoke" in again
         made.worker = begin("worker", "start", "--pool", "electra", "--limit", "1", "--type", "process")
         processes.append(made.worker)
         yield made

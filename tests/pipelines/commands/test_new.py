@@ -47,6 +47,21 @@ def test_text_and_a_task_pass_the_check(here: Path, capsys: pytest.CaptureFixtur
     assert Path("params.yaml").read_text() == after
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_line_ends_stay_and_a_link_is_written_through(here: Path, end: str) -> None:
+    text = Path("params.yaml").read_text().replace("\n", end)
+    Path("params.yaml").rename(shared := here / "data/shared.yaml")
+    shared.write_bytes(text.encode())
+    Path("params.yaml").symlink_to(shared)
+    (here / "data/a.txt").write_text("A line of text.\n" * 100)
+    assert main(["new", "mine", "--text", "data/a.txt"]) == 0 and "mine" in load().models
+    assert Path("params.yaml").is_symlink()
+    after = shared.read_bytes().decode().split("\n")
+    assert {line[-1:] == "\r" for line in after[:-1]} == {end == "\r\n"} and after[-1] == ""
+    rest = iter(after)
+    assert all(line in rest for line in text.split("\n")), "every line of before, in its order"
+
+
 def test_what_plain_text_shows(here: Path) -> None:
     (here / "data/a.txt").write_text("\n\n".join(f" = Title {n} = \n\n Text &amp; more, {n}." for n in range(99)))
     assert main(["new", "wiki", "--text", "data/a.txt"]) == 0

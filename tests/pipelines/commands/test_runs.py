@@ -1,6 +1,7 @@
 """The command that lists and removes runs: it asks, it stays inside of runs/, it leaves alone what is in use."""
 
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -37,6 +38,17 @@ def test_the_list_names_size_step_and_state(capsys: pytest.CaptureFixture[str]) 
     assert lines[2] == ["finetune", "0.0", "MB", "1", "runs"]
     assert lines[3] == ["pretrain/1a2b3c4d", "a", "2.0", "MB", "20"]
     assert lines[4] == ["pretrain/1a2b3c4d.old", "0.0", "MB", "9", "by", "earlier", "code"]
+
+
+def test_control_characters_of_names_are_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    (run := Path(os.fsdecode(b"runs/pretrain/\x1b[2J\xff"))).mkdir()
+    name_run(run, "\x1b[31mred", {})
+    assert main(["runs"]) == 0
+    assert (
+        main(["runs", "remove", "pretrain/\x1b[2J\udcff", "pretrain/\x1b[2J\udcff", "--yes"]) == 0 and not run.exists()
+    )
+    told = capsys.readouterr().out
+    assert r"pretrain/\x1b[2J\udcff" in told and r"\x1b[31mred" in told and "\x1b" not in told
 
 
 def test_clean_removes_what_was_archived(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

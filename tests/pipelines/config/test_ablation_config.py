@@ -46,6 +46,7 @@ def test_an_arm_wins_over_what_is_common_and_stands_beside_a_grid() -> None:
     [
         ({}, "at least one arm, or a grid"),
         ({"grid": {"axis": {}}}, "grid.axis"),
+        ({"grid": {"a": [*range(40)], "b": [*range(40)]}}, r"grid: makes 1,600 arms; expected at most 1,000"),
         ({"arms": {"../up": {}}}, "letters, digits"),
         ({"arms": {"b1": {}}, "grid": {"a.b": [1]}}, "names of their own"),
         ({"arms": {"one": {}}, "labels": {"onne": "x"}}, "did you mean one?"),

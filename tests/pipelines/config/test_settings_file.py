@@ -1,5 +1,6 @@
 """A params.yaml that is not settings at all is refused in one sentence."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,22 @@ def test_yaml_that_cannot_be_settings_is_one_sentence(content: bytes | None, exp
     with pytest.raises(BadConfig) as caught:
         load(tmp_path / "params.yaml")
     assert expected in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["https://me:s3cret@host/a.txt", "s3://s3cret@b/a", "https://host/a?sig=s3cret&x=1"])
+def test_a_url_with_a_secret_is_refused_without_showing_it(url: str, tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text(f"corpora: {{a: {{sources: [{{files: ['{url}']}}]}}}}")
+    with pytest.raises(BadConfig, match=r"corpora\.a\.sources\.0\.files\.0: holds '.*\*\*\*.*FSSPEC_HTTPS") as caught:
+        load(tmp_path / "params.yaml")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_of_a_thousand_names_the_first_are_told(tmp_path: Path) -> None:
+    corpora = ", ".join(f"c{number}: {{sources: [{{kind: sample}}]}}" for number in range(1_000))
+    values = json.loads(bad_params.whole()) | {"corpora": "raw"}
+    (tmp_path / "params.yaml").write_text(json.dumps(values).replace('"raw"', f"{{{corpora}}}"))
+    with pytest.raises(BadConfig, match=r"expected one of c0, .*c9, … and 990 more"):
+        load(tmp_path / "params.yaml")
 
 
 def test_a_folder_in_the_place_of_the_file_is_a_sentence(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.conftest import ROOT, environment
 
 def test_every_model_has_its_flows_on_the_queue_that_it_is_made_for() -> None:
     params = load(ROOT / "params.yaml")
-    made = {f"{each.flow_name}/{each.name}": each for each in deployments.deployments(params)}
+    made = {f"{each.flow_name}/{each.name}": each for each in deployments.deployments(params, with_team=True)}
     for model in params.models:
         for flow in ("pretrain", "finetune", "workflow"):
             each = made[f"{flow}/electra-{model}"]
@@ -30,6 +30,12 @@ def test_every_model_has_its_flows_on_the_queue_that_it_is_made_for() -> None:
     assert ablations == {f"ablations/electra-{each.model}" for each in params.ablations.values()}
     assert made[PART].work_pool_name == "electra" and made[PART].enforce_parameter_schema
     assert len(made) == 4 * len(params.models) + len(ablations) + 1
+
+
+def test_a_single_machine_gets_only_what_its_worker_can_run() -> None:
+    made = [*deployments.deployments(load(ROOT / "params.yaml"), with_team=False)]
+    assert {each.work_pool_name for each in made} == {"electra"}
+    assert PART not in {f"{each.flow_name}/{each.name}" for each in made}
 
 
 def test_the_automations_are_prefects() -> None:

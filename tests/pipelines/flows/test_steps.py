@@ -1,11 +1,13 @@
 """What hangs below the flow's run in MLflow, and what a dead MLflow costs."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pipelines import tracking
+from pipelines.flows import steps
 from pipelines.runtime import dvc_runner, workspace
 from pipelines.runtime.dvc_runner import StageFailed
 from tests.pipelines.flows.conftest import ABLATION, Dvc
@@ -67,6 +69,11 @@ def test_mlflow_takes_a_part_of_the_last_seconds_and_does_not_decide_how_a_flow_
     assert order == ["the limit begins", "MLflow"]
     assert "half written" in capsys.readouterr().err
     assert tracking.WORKFLOW_SECONDS < shutdown.SECONDS / 2
+
+
+def test_a_login_in_the_servers_address_is_no_tag(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "flow_run", SimpleNamespace(tags=[], ui_url="http://me:s3cret@host:4200/runs/1"))
+    assert steps.tags(workspace.Request("smoke", "", ()))["prefect.url"] == "http://***@host:4200/runs/1"
 
 
 def test_nothing_of_prefect_is_cached_or_persisted() -> None:

@@ -1,6 +1,7 @@
 """The door to DVC: lines as they come, a deadline that works in threads, and nobody left behind."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -161,6 +162,22 @@ def test_a_failure_is_the_stages_own_sentence_and_code(small: Path) -> None:
     assert "params.yaml: models.x: no" in str(caught.value)
     assert caught.value.exit_code == 64
     assert caught.value.for_the_user
+
+
+@pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.parametrize("damaged", [".dvc/tmp/rwlock", ".dvc-site/repo/*/links/cache.db"])
+def test_damage_to_dvcs_own_state_is_told_with_its_repair(small: Path, damaged: str) -> None:
+    place = Place(small, {"DVC_SITE_CACHE_DIR": str(small / ".dvc-site")})
+    dvc_runner.repro("good", place)
+    (file,) = small.glob(damaged)
+    file.write_bytes(b"\x84" * 200)
+    with pytest.raises(StageFailed, match=r"delete \.dvc/tmp/rwlock and the folders in \.dvc-site/repo"):
+        dvc_runner.repro("good", place)
+    (small / ".dvc/tmp/rwlock").unlink()
+    for folder in (small / ".dvc-site/repo").iterdir():
+        shutil.rmtree(folder)
+    assert dvc_runner.repro("good", place).cached == ["good"]
 
 
 @pytest.mark.slow

@@ -89,6 +89,14 @@ def test_a_run_that_begins_anew_does_not_meet_its_old_checkpoints(tmp_path: Path
     assert bring(tmp_path / "another") == [10]
 
 
+def test_a_login_in_the_mirrors_address_is_not_told(
+    tmp_path: Path, sender: Mirror, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sender.url = "unknown://me:s3cret@host"
+    sender.bring()
+    assert "unknown://***@host" in (told := capsys.readouterr().err) and "s3cret" not in told
+
+
 def test_a_checkpoint_of_another_run_is_not_sent(sender: Mirror) -> None:
     save(sender.run, 50, fingerprint={"config": {"steps": 99}})
     sender.send()

@@ -39,6 +39,11 @@ def test_torchruns_variables_come_from_options_then_from_the_environment(monkeyp
         ("nnodes", "2", "--rdzv-endpoint: is missing"),
         ("nproc_per_node", "many", "--nproc-per-node: is 'many'"),
         ("max_restarts", "-1", "--max-restarts: is '-1'"),
+        ("nproc_per_node", "0", "--nproc-per-node: is '0'; expected a number from 1 to 256"),
+        ("nproc_per_node", "9" * 5000, "--nproc-per-node: is '999"),
+        ("nnodes", "1000000", "--nnodes: is '1000000'"),
+        ("rdzv_endpoint", "a:b:c", "--rdzv-endpoint: is 'a:b:c'; expected HOST:PORT"),
+        ("rdzv_endpoint", "host:70000", "--rdzv-endpoint: is 'host:70000'"),
     ],
 )
 def test_a_number_of_processes_that_is_none_is_refused(option: str, value: str, sentence: str) -> None:

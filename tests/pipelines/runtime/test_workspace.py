@@ -178,6 +178,7 @@ def test_settings_ask_for_a_commit_and_for_names_that_dvc_can_set(machines: tupl
     for settings, revision, words in (
         (STEPS, "", "in the checkout as it stands"),
         ({"models.mini++.pretrain.steps": 1}, "HEAD", r"mini\+\+.*no name that DVC can set"),
+        ({"corpora.a.sources.b.files": ["s3://me:key@b/a"]}, "HEAD", "files: holds a URL with a login"),
         ({}, "nowhere", "'nowhere', which is not known here"),
         ({}, "--upload-pack=x", "not known here"),
         ({}, f"--upload-pack={'x' * 26}", "not known here"),  # forty characters, as a hash has

@@ -13,7 +13,8 @@ import pytest
 from electra.errors import Stopped
 from electra.stopping import Interrupted
 from pipelines import tracking
-from pipelines.tracking import Start, Tracker, lineage, open_run, uploader
+from pipelines.tracking import Start, Tracker, lineage, open_run, recorder, uploader
+from pipelines.tracking.event_log import EventLog
 from tests.conftest import until
 from tests.pipelines.tracking.events import points, runs, stage
 
@@ -46,7 +47,25 @@ def test_a_tracker_reports_what_happened() -> None:
     for error, status in (*((stop, "KILLED") for stop in stops), (OSError(), "FAILED")):
         with pytest.raises(type(error)), tracker.child("a", {}):
             raise error
-        assert events[-1]["status"] == status
+        assert events[-1]["status"] == status and events[-1]["error"].startswith(type(error).__name__)
+
+
+def test_a_login_in_the_address_of_the_store_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = "http://me:s3cret@127.0.0.1:9"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    monkeypatch.setattr(tracking, "_uploader", lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE))
+    with pytest.raises(OSError), open_run(Start("glue", "x"), tracking="mlflow", run_folder=tmp_path / "runs/x"):
+        raise OSError(f"no answer from {store}")
+    (log,) = (tmp_path / "runs" / tracking.FOLDER).iterdir()
+    assert "***@127" in (told := (log / "events.jsonl").read_text()) and "s3cret" not in told
+    asked: list[str] = []
+    monkeypatch.setattr("mlflow.set_tracking_uri", asked.append)
+    monkeypatch.setattr(
+        "mlflow.MlflowClient",
+        lambda: SimpleNamespace(get_experiment_by_name=lambda name: SimpleNamespace(experiment_id="1")),
+    )
+    recorder.client(EventLog(log).read(0, 1)[0][0]["uri"])
+    assert asked == [store], "whoever sends it has the login"
 
 
 def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(

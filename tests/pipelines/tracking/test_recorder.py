@@ -84,6 +84,20 @@ def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(store: Any, tm
     assert not folder.exists()
 
 
+def test_a_run_with_other_settings_is_another_run_of_the_record(
+    store: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of a stopped ablation whose model has changed since: the settings of its arms have, its own have not."""
+    for rate in ("1", "2", "1"):
+        arm = {"what": "open", "run": "mlm", "name": "mlm", "params": {"rate": rate}}
+        assert send(tmp_path / "log", opening(), arm, metric(1, run="mlm", loss=float(rate)))
+    found = [run for run in store[0].search_runs([store[1]]) if run.info.run_name == "mlm"]
+    assert sorted((run.data.params["rate"], run.data.metrics["loss"]) for run in found) == [("1", 1.0), ("2", 2.0)], (
+        "and back"
+    )
+    assert capsys.readouterr().err == ""
+
+
 def test_a_stage_that_ended_begins_a_new_run(store: Any, tmp_path: Path) -> None:
     for _ in range(2):
         assert send(tmp_path / "log", opening(), CLOSE)
