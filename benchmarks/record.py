@@ -1,4 +1,4 @@
-"""Keep the results of a finished model with their provenance: `python benchmarks/record.py mini_plus`.
+"""Keep the results of a finished model with their provenance: `python benchmarks/record.py mini`.
 
 Reads what the stages of the model left (results/M, results/{corpus,tokens,tasks}, runs/timings.json) and writes
 benchmarks/results/M.json (everything in one record), M.csv (the pre-training curve) and M/ (figures, tables,

@@ -101,7 +101,8 @@ ANY = "models ablations published finetunings"
     Argument("--a", default="", metavar="COLUMN", help="column of the text"),
     Argument("--b", default="", metavar="COLUMN", help="column of the second text of a pair"),
     Argument("--label", default="", metavar="COLUMN", help="column of the label"),
-    Argument("--encoder", default="small", help="to pre-train: a name under encoders (default: small)"),
+    Argument("--encoder", default="", help="to pre-train: a name under encoders (default: mini, on a GPU small)"),
+    Argument("--minutes", type=float, default=0.0, help="of pre-training here (default: 20, on a GPU no limit)"),
     Argument("--model", default="tiny", help="to fine-tune without --text: under models or published (default: tiny)"),
     prints=True,
 )
@@ -110,7 +111,8 @@ def new(options: argparse.Namespace) -> None:
     from pipelines.commands.new import new
 
     columns = {key: getattr(options, key) for key in ("a", "b", "label")}
-    print(new(options.name, options.text, options.task, columns, options.encoder, options.model), end="")
+    model, minutes = options.model, options.minutes
+    print(new(options.name, options.text, options.task, columns, options.encoder, model, minutes), end="")
 
 
 @command("set up", entry(ANY, nargs="?", default=""), prints=True)

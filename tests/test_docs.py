@@ -194,7 +194,7 @@ def test_the_table_of_models_tells_their_settings() -> None:
     rows = re.findall(
         r"^\| (\S+) \| (\d+) × (\d+) \| (\d+)(?:/(\d+))? \| ([\d ×,then]+) \| ([\d.]+)( [kM])? \|", text, re.M
     )
-    assert {row[0] for row in rows} == {"tiny", "mini_plus", "small", "small_plus", "base", "large"}
+    assert {row[0] for row in rows} == {"tiny", "mini", "small", "small_plus", "base", "large"}
     for name, layers, hidden, part, whole, shapes, steps, unit in rows:
         model = models[name]
         assert (model.encoder.layers, model.encoder.hidden) == (int(layers), int(hidden)), name

@@ -10,9 +10,10 @@ disk     the text, its rows, `keep_checkpoints` checkpoints and the exported fol
 import functools
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -74,6 +75,11 @@ def estimate(name: str, params: Params) -> str:
     return "\n\n".join([*found, f"{NOTE}; a run says after its first steps what it will take.\n"])
 
 
+def padding(rows: Mapping[str, Any], length: int) -> float:
+    """The share of training rows of a length that is padding, by what the tokens stage recorded; else 0."""
+    return float(rows.get(str(length), {}).get("train", {}).get("padding", 0.0))
+
+
 def chosen(name: str, params: Params) -> list[str]:
     """The ablations that a name stands for: itself, or all of a model."""
     return [key for key, ablation in params.ablations.items() if name in {key, ablation.model}]
@@ -84,9 +90,14 @@ def pretraining(name: str, params: Params) -> str:
     config, tokens = params.models[name].electra(), params.tokens[params.models[name].tokens]
     vocab_size = vocabulary(name, params)
     steps, weights = training_steps(config, vocab_size), roofline.parameters(config, vocab_size)
-    read = sum((phase.last - phase.first) * phase.batch * phase.length for phase in phases_of(config.pretrain, steps))
+    made = Path("results/tokens") / f"{params.models[name].tokens}.json"
+    rows, packed = read_json(made)["rows"] if made.is_file() else {}, tokens.packing.rule == "packed"
+    read = sum(
+        (phase.last - phase.first) * phase.batch * phase.length * (1 - padding(rows, phase.length))
+        for phase in phases_of(config.pretrain, steps)
+    )
     first = f"{name}: {weights / 1e6:.1f} M parameters in both networks; "
-    first += f"{steps:,} steps read {read / 1e6:,.0f} M tokens"
+    first += f"{steps:,} steps read {'' if rows or packed else 'at most '}{read / 1e6:,.0f} M tokens"
     disk = ""
     if text := text_bytes(params, tokens.corpus):
         first += f", {read / (text / BYTES_PER_TOKEN):.2g} times the text"

@@ -4,46 +4,81 @@ Formats, columns and labels are inferred from the files, sizes from the amount o
 default, and all of it can be edited afterwards.
 """
 
+import contextlib
 import dataclasses
+import io
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from electra.config import nearest
+import torch
+
+from electra.config import build, nearest
 from electra.data.text import Rejected
 from electra.errors import BadConfig, BadInput
 from electra.files import write_through
+from electra.nn.huggingface import read_config
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.dataloader import Data
+from electra.pretraining.trainer import pretrain as pretrain_model
+from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows
 from pipelines.config.params import FILE, NAME, load
 from pipelines.config.settings_file import read
 from pipelines.sources import LocalCorpus, local, own, preview
 from pipelines.sources.streams import COMPRESSIONS, Piece, plain_suffix
 
-SHORT = 80  # characters of an entry on one line
-BYTES_PER_TOKEN = 4.5  # of English text
-PASSES = 40  # over the text: masks are drawn anew each time
-BATCH = LENGTH = 128
 ROWS = 5_000  # read to infer columns and labels
 MANY = 50  # with more distinct numbers than this, a label is a score rather than a class
 LABELS = ("label", "labels", "class", "category", "target", "tags", "score")
+WIDTH = 80  # of a line of params.yaml
+
+PASSES = 40  # over the text at most: masks are drawn anew each time
+# Text up to so many bytes: pieces of its vocabulary, bytes a token, share of documents that are held out.
+VOCABULARIES = ((2e7, 2_048, 3.2, 0.05), (1e9, 8_192, 4.0, 0.01), (float("inf"), 30_522, 4.5, 0.01))
+# What a network no wider than this needs otherwise than the published ones (docs/own-text.md).
+NARROW = 128
+PRETRAIN: dict[bool, dict[str, Any]] = {
+    True: {"batch": 16, "learning_rate": 1.0e-3, "beta2": 0.98, "bias_correction": True, "precision": "fp32"},
+    False: {"batch": 128, "learning_rate": 5.0e-4},
+}
+FINETUNE = {"learning_rate": 1.0e-3, "layer_decay": 1.0, "beta2": 0.98, "dropout": 0.0}
+RATES = {256: 3.0e-4, 768: 1.0e-4, 1024: 5.0e-5}  # of wider ones, by their width: paper, Tables 6 and 7
+STEPS, EPOCHS = 400, (3, 20)  # of fine-tuning that rows should give, and the epochs that are tried for it
+LENGTH, EVALUATIONS, TIMED = 128, 20, 12
 
 
-def new(name: str, files: Sequence[str], rows: Sequence[str], columns: dict[str, str], encoder: str, model: str) -> str:
+def new(
+    name: str,
+    files: Sequence[str],
+    rows: Sequence[str],
+    columns: dict[str, str],
+    encoder: str,
+    model: str,
+    minutes: float,
+) -> str:
     """Add the entries and return the commands to run next. params.yaml is restored if they are not accepted.
 
-    `encoder` is what is pre-trained on the text, `model` what is fine-tuned where there is none.
+    `encoder` is what is pre-trained on the text ("": what suits this machine) for at most so many minutes here, as a
+    few steps take (0: no limit); `model` is what is fine-tuned where there is no text.
     """
     values = read(FILE)
     if not NAME.fullmatch(name):
         raise BadConfig("new", f"{name!r} cannot be a name", "letters, digits, _ and -")
+    if not 0 <= minutes <= 1e6:
+        raise BadConfig("--minutes", f"is {minutes:g}", "minutes of pre-training, such as 20")
+    gpu = torch.cuda.is_available()
+    encoder, minutes = encoder or ("small" if gpu else "mini"), minutes if gpu or minutes else 20.0
     if encoder not in (encoders := values["encoders"]):
         raise BadConfig("--encoder", f"is {encoder}", f"one of {', '.join(encoders)}", nearest(encoder, encoders))
     entries: dict[str, Any] = {}  # section -> the entry NAME in it
     if files:
-        entries |= _for_text(name, files, encoder)
+        entries |= _for_text(name, files, encoder, values, minutes)
     if rows:
-        entries |= _for_task(name, rows, columns, model=name if files else model)
+        width = _width(values, encoder if files else model)
+        entries |= _for_task(name, rows, columns, name if files else model, width)
     if not entries:
         do = "electra new mine --text 'data/*.jsonl'"
         raise BadConfig("new", "has neither --text nor --task", "files of yours", do)
@@ -56,21 +91,55 @@ def new(name: str, files: Sequence[str], rows: Sequence[str], columns: dict[str,
     return "\n".join([f"{FILE} has {added} now. Next:", *(f"  {step}" for step in steps), ""])
 
 
-def _for_text(name: str, files: Sequence[str], encoder: str) -> dict[str, Any]:
+def _width(values: Any, model: str) -> int:
+    """The hidden size of an encoder or a model by its name; of a published one that is not there, base's."""
+    entry = values["models"].get(model) or {}
+    if encoder := values["encoders"].get(entry.get("encoder", model)):
+        return int(encoder["hidden"])
+    config = Path(values["published"].get(model, {}).get("folder", "")) / "config.json"
+    return read_config(config.parent)[0].hidden if config.is_file() else 768
+
+
+def _for_text(name: str, files: Sequence[str], encoder: str, values: Any, minutes: float) -> dict[str, Any]:
     """The entries of a corpus, its rows and a model, inferred from the files."""
     paths = local.find_files(tuple(files), "--text")
     size = sum(path.stat().st_size * (4 if path.suffix in COMPRESSIONS else 1) for path in paths)
-    steps = PASSES * size / BYTES_PER_TOKEN / (BATCH * LENGTH)
-    steps = int(min(1_000_000, max(2_000, round(steps, -3))))
+    pieces, per_token, held_out = next(row[1:] for row in VOCABULARIES if size <= row[0])
     source, markup = _source(files, paths)
-    pretrain = {"length": LENGTH, "batch": BATCH, "steps": steps, "warmup": steps // 20, "learning_rate": 5.0e-4}
-    pieces, held_out = 2_048 if size < 2e7 else 8_192 if size < 1e9 else 30_522, 0.01 if size > 2e7 else 0.05
+    settings = PRETRAIN[_width(values, encoder) <= NARROW]
+    steps = PASSES * size / per_token / (settings["batch"] * LENGTH)
+    if minutes:
+        steps = min(steps, 60 * minutes / step_seconds(values["encoders"][encoder], settings, pieces))
+    steps = int(min(1_000_000, max(EVALUATIONS, float(f"{steps:.2g}"))))
+    every = max(1, steps // EVALUATIONS)
+    pretrain = {"length": LENGTH, **settings, "steps": steps, "warmup": steps // 20}
     return {
         "corpora": {"sources": {"text": source}, **({"cleaning": {"markup": True}} if markup else {})},
         "tokenizers": {"kind": "train", "vocab_size": pieces},
-        "tokens": {"corpus": name, "tokenizer": name, "lengths": [LENGTH], "valid_fraction": held_out},
-        "models": {"tokens": name, "encoder": encoder, "pretrain": pretrain},
+        "tokens": {
+            "corpus": name,
+            "tokenizer": name,
+            "lengths": [LENGTH],
+            "valid_fraction": held_out,
+            "packing": {"rule": "packed"},  # no row is padded
+        },
+        "models": {
+            "tokens": name,
+            "encoder": encoder,
+            "pretrain": pretrain | {"eval_every": every, "save_every": every},
+        },
     }
+
+
+def step_seconds(encoder: Any, settings: dict[str, Any], pieces: int) -> float:
+    """What a step of a pre-training takes on this machine: a few are done, on rows of random tokens."""
+    pretrain = {**settings, "length": LENGTH, "steps": TIMED, "warmup": 1, "eval_batches": 1, "eval_every": TIMED}
+    config = build(ElectraConfig, {"encoder": encoder, "pretrain": pretrain | {"log_every": TIMED // 2}}, "new")
+    rows, found = MadeUpRows(4 * config.pretrain.batch, LENGTH, pieces), dict[str, float]()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+        data = Data(rows, rows, SPECIAL, pieces)
+        pretrain_model(config, data, Path(folder), {}, log=lambda step, numbers: found.update(numbers))
+    return rows.tokens / len(rows) * config.pretrain.batch / found["train/tokens_per_second"]
 
 
 def _source(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], bool]:
@@ -92,8 +161,8 @@ def _source(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], bo
     return found, "markup: true" in hints
 
 
-def _for_task(name: str, files: Sequence[str], columns: dict[str, str], model: str) -> dict[str, Any]:
-    """The entries of a task and its fine-tuning, inferred from the rows of the first file."""
+def _for_task(name: str, files: Sequence[str], columns: dict[str, str], model: str, width: int) -> dict[str, Any]:
+    """The entries of a task and its fine-tuning, inferred from the rows of the first file and the model's width."""
     if len(files) not in {2, 3}:
         raise BadConfig("--task", f"names {len(files)} files", "two or three: train, dev and perhaps test")
     rows = _rows(Path(files[0]), ROWS)
@@ -102,9 +171,23 @@ def _for_task(name: str, files: Sequence[str], columns: dict[str, str], model: s
     found = dict(zip(("train", "dev", "test"), files, strict=False))
     found |= {key: value for key, value in _columns(files[0], rows, columns).items() if value}
     labels = [row.get(found["label"]) for row in rows]
+    kind = _kind(labels)
+    count = sum(1 for _ in records(Path(files[0])))
+    recipe: dict[str, Any] = {
+        "epochs": max(EPOCHS[0], min(EPOCHS[1], round(STEPS * 32 / count))),
+        "bias_correction": True,
+    }
+    if width <= NARROW:
+        recipe |= FINETUNE
+        if "b" in found:
+            recipe |= {"pooling": "pair", "head_layers": "all"}
+        elif kind.get("kind") != "tagging":
+            recipe |= {"pooling": "mean"}
+    else:
+        recipe["learning_rate"] = RATES[min(RATES, key=lambda known: abs(known - width))]
     return {
-        "tasks": {"kind": "own", "tasks": {name.replace("-", "_"): found | _kind(labels)}},
-        "recipes": {"defaults": {"epochs": 10}},
+        "tasks": {"kind": "own", "tasks": {name.replace("-", "_"): found | kind}},
+        "recipes": {"defaults": recipe},
         "finetunings": {"model": model, "tasks": name, "recipe": name, "arms": ["pretrained", "scratch"]},
     }
 
@@ -185,15 +268,20 @@ def _add(name: str, entries: dict[str, Any]) -> None:
 
 
 def _written(name: str, entry: dict[str, Any]) -> list[str]:
-    """An entry's lines in DVC's own format: innermost sections in braces, and the whole entry if it is short."""
+    """An entry's lines in DVC's own format: a section of values is on one line if it fits, and else has one for each."""
     from dvc.utils.serialize import dumps_yaml
     from ruamel.yaml.comments import CommentedMap
 
-    def styled(values: dict[str, Any]) -> Any:
-        section = CommentedMap({key: styled(each) if isinstance(each, dict) else each for key, each in values.items()})
-        if len(str(values)) < SHORT or not any(isinstance(each, dict) for each in values.values()):
+    def styled(key: str, values: dict[str, Any], depth: int) -> Any:
+        inner = {k: styled(k, each, depth + 1) if isinstance(each, dict) else each for k, each in values.items()}
+        section = CommentedMap(inner)
+        if not any(isinstance(each, dict) for each in values.values()):
             section.fa.set_flow_style()
+            text: str = dumps_yaml({key: section}).strip()
+            if "\n" in text or 2 * depth + len(text) > WIDTH:
+                lists_first = sorted(inner.items(), key=lambda item: not isinstance(item[1], list))
+                section = CommentedMap(lists_first)  # DVC drops a comment that follows a list
         return section
 
-    text: str = dumps_yaml({"section": {name: styled(entry)}})
-    return text.splitlines()[1:]
+    lines: str = dumps_yaml({"section": {name: styled(name, entry, 1)}})
+    return lines.splitlines()[1:]

@@ -1,7 +1,7 @@
 """`electra play`: a page in the browser to mask and replace words, see what is detected, and query fine-tuned models.
 
     electra play            the model that params.yaml `run` names first; or give a name, or a folder of models
-    electra play mini_plus --port 0 --host ::1
+    electra play mini --port 0 --host ::1
 
 model_registry.py finds the models, server.py answers the page's requests, page.* is what the browser shows. The page
 sends requests to this process alone, which listens to this machine alone unless `--remote` is given.

@@ -49,7 +49,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_tokens_of_all_phases_are_counted(shipped: Params) -> None:
-    assert "30,500 steps read 62 M tokens" in estimate.pretraining("mini_plus", shipped)  # 27,000x64x32 + 3,500x16x128
+    assert "12,000 steps read at most 25 M tokens" in estimate.pretraining(
+        "mini", shipped
+    )  # 9,600x64x32 + 2,400x16x128
 
 
 def test_a_gpu_that_was_measured_is_said_in_place_of_its_range(
@@ -91,7 +93,7 @@ def test_a_name_says_all_of_its_trainings_and_what_is_not_there(here: Path, caps
     assert main(["estimate", "smoke"]) == 0
     said = capsys.readouterr().out
     for words in (
-        "20 steps read 0 M tokens",
+        "20 steps read at most 0 M tokens",
         "H100: a minute, less than a cent",
         "disk: 0.0 GB",
         "CPU cores here",

@@ -36,7 +36,7 @@ def test_text_and_a_task_pass_the_check(here: Path, capsys: pytest.CaptureFixtur
     assert main(["check", "my-corpus"]) == 0 and capsys.readouterr().err == ""
     params = load()
     source, *_ = params.corpora["my-corpus"].sources
-    assert source.text == "body" and params.models["my-corpus"].encoder == params.encoders["small"]
+    assert source.text == "body" and params.models["my-corpus"].encoder == params.encoders["mini"]
     own = params.tasks["my-corpus"].tasks["my_corpus"]
     assert (own.a, own.label, own.labels) == ("review", "label", ("false", "true"))
     after = Path("params.yaml").read_text()
@@ -84,23 +84,41 @@ def test_a_small_file_of_many_texts_is_many_documents(
     assert main(["check", "small-one"]) == 0, capsys.readouterr().err
 
 
-def test_the_entries_are_short_and_rows_keep_their_ids(here: Path) -> None:
+def test_the_entries_are_written_as_dvc_does_and_rows_keep_their_ids(here: Path) -> None:
     from dvc.utils.hydra import apply_overrides
 
-    before = Path("params.yaml").read_text().splitlines()
     rows("text.jsonl", *({"text": f"Text number {n} of many."} for n in range(200)))
     records = [{"id": 100 + n, "text": f"row {n}", "label": "ab"[n % 2]} for n in range(30)]
     task = [rows("train.jsonl", *records), rows("dev.jsonl", *records)]
     assert main(["new", "mine", "--text", "data/text.jsonl"]) == 0
-    assert len(Path("params.yaml").read_text().splitlines()) - len(before) <= 12
     assert main(["new", "mine-too", "--task", *task]) == 0
-    assert len(Path("params.yaml").read_text().splitlines()) - len(before) <= 18
     assert load().tasks["mine-too"].tasks["mine_too"].id == "id"
     assert main(["new", "again", "--task", rows("same.jsonl", *({**row, "id": 1} for row in records)), task[1]]) == 0
     assert load().tasks["again"].tasks["again"].id is None
     text = Path("params.yaml").read_text()
     apply_overrides("params.yaml", ["tracking=mlflow"])
     assert Path("params.yaml").read_text() == text  # as DVC writes it
+
+
+def test_settings_suit_the_text_the_machine_and_the_network(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.commands.new.step_seconds", lambda *of: 0.1)
+    rows("text.jsonl", *({"text": f"Text number {n} of many."} for n in range(100_000)))
+    pairs = rows("train.jsonl", *({"a": "x", "b": "y", "label": n % 2} for n in range(300)))
+    for name, more in {"default": [], "short": ["--minutes", "1"], "wide": ["--encoder", "base"]}.items():
+        assert main(["new", name, "--text", "data/text.jsonl", "--task", pairs, pairs, "--b", "b", *more]) == 0
+    params = load()
+    assert {name: params.models[name].pretrain.steps for name in ("default", "short")} == {
+        "default": 12000,
+        "short": 600,
+    }
+    short, wide = params.models["short"].pretrain, params.models["wide"].pretrain
+    assert (short.eval_every, short.batch, short.beta2) == (30, 16, 0.98) and (wide.batch, wide.beta2) == (128, 0.999)
+    assert params.tokens["short"].packing.rule == "packed"
+    narrow, broad = (
+        params.finetune.resolve(name, params.changes(name), "", params.own_tasks(name)) for name in ("short", "wide")
+    )
+    assert (narrow.learning_rate, narrow.layer_decay, narrow.pooling, narrow.epochs) == (1e-3, 1.0, "pair", 20)
+    assert (broad.learning_rate, broad.layer_decay, broad.pooling, broad.epochs) == (1e-4, 0.8, "cls", 20)
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,8 @@ def test_an_override_changes_the_line_of_its_key_and_no_other(tmp_path: Path) ->
     assert overridden(text, "tracking=mlflow", tmp_path) == text
     (line,) = changed(text, overridden(text, "models.tiny.pretrain.steps=600", tmp_path))
     assert "steps: 600" in line
-    (line,) = changed(text, overridden(text, "models.mini_plus.pretrain.phases.long.steps=600", tmp_path))
-    assert "steps: 600" in line
+    (line,) = changed(text, overridden(text, "models.mini.pretrain.phases.long.batch=32", tmp_path))
+    assert "batch: 32" in line
 
 
 def numbers(section: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:

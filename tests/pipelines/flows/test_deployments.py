@@ -20,7 +20,7 @@ def test_every_model_has_its_flows_on_the_queue_that_it_is_made_for() -> None:
         for flow in ("pretrain", "finetune", "workflow"):
             each = made[f"{flow}/electra-{model}"]
             assert each.work_pool_name == "electra" and each.parameters == {"model": model}
-            assert each.work_queue_name == ("cpu" if model in {"tiny", "mini_plus"} else "gpu")
+            assert each.work_queue_name == ("cpu" if model in {"tiny", "mini"} else "gpu")
             assert each.tags == [f"flow:{flow}", f"model:{model}"], "by which Prefect's list is filtered"
             assert each.entrypoint == f"pipelines.flows.training.{flow}" and each.concurrency_limit == 4
         team = made[f"team/electra-{model}"]

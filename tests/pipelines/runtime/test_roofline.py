@@ -86,7 +86,7 @@ def test_slices_take_less_memory_and_more_layers_and_longer_phases_more(shipped:
     whole = roofline.memory(config, 10**8, VOCAB)
     assert 0.4 * whole < roofline.memory(changed(config, "pretrain", accumulate=2), 10**8, VOCAB) < 0.6 * whole
     assert roofline.memory(changed(config, "encoder", layers=24), 10**8, VOCAB) > 1.8 * whole
-    model = shipped.models["mini_plus"].electra()
+    model = shipped.models["mini"].electra()
     short, long = model.pretrain.phases
     phases = (dataclasses.replace(short, batch=64), dataclasses.replace(long, batch=32))
     wider = changed(model, "pretrain", phases=phases)
