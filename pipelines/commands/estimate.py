@@ -1,7 +1,8 @@
 """`electra estimate NAME`: time, money, memory and disk of a model, its fine-tunings and its ablations, from settings.
 
 time     from the bound of a roofline to bound / 0.7 (pipelines/runtime/roofline.py): of seven GPUs by their makers'
-         figures, of the CPU cores here by a short measurement; of this machine's GPU what `gpu-check` measured.
+         figures, of the CPU cores here by a few steps (a small network's) or a short measurement; of this machine's GPU
+         what `gpu-check` measured.
          Fine-tuning is an upper bound, with all rows of full length
 money    time by `gpu_prices` of params.yaml
 disk     the text, its rows, `keep_checkpoints` checkpoints and the exported folders
@@ -27,7 +28,7 @@ from electra.nn.huggingface import read_config
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
 from electra.pretraining.phases import phases_of
 from electra.workers import worker_count
-from pipelines.commands.new import records
+from pipelines.commands.new import VOCABULARIES, records, step_seconds
 from pipelines.config.params import GpuPrices, Params
 from pipelines.runtime import roofline
 from pipelines.runtime.roofline import CARDS, GOOD, PASS, PRODUCT, Card
@@ -42,6 +43,7 @@ PUBLISHED_VOCABULARY, PUBLISHED_JSON = 30_522, 50_368  # of a vocab.txt: BERT's;
 BYTES_PER_TOKEN = 4.5  # of English text
 QUESTIONS = {"squad1": 87_599, "squad2": 130_319}  # training questions in the official files
 SAMPLE = 1_000  # training rows of each task of the sample world
+TIMEABLE = 24 * 3600.0  # seconds on this machine's cores, at most, of a training whose steps are timed
 MEASURED = Path("runs/gpu-check.json")
 NOTE = "All of this is estimated: starting, compiling, evaluating and saving come on top"
 
@@ -100,8 +102,9 @@ def pretraining(name: str, params: Params) -> str:
     first += f"{steps:,} steps read {'' if rows or packed else 'at most '}{read / 1e6:,.0f} M tokens"
     disk = ""
     if text := text_bytes(params, tokens.corpus):
-        first += f", {read / (text / BYTES_PER_TOKEN):.2g} times the text"
-        rows = text / BYTES_PER_TOKEN * 2 * len(tokens.lengths)
+        per_token = next((size for _, pieces, size, _ in VOCABULARIES if vocab_size <= pieces), BYTES_PER_TOKEN)
+        first += f", {read / (text / per_token):.2g} times the text"
+        rows = text / per_token * 2 * len(tokens.lengths)
         checkpoints = 12 * (config.pretrain.keep_checkpoints + 1)
         size = 2 * text + 2 * rows + weights * (checkpoints + 8)  # twice, while a stage is at work
         disk = f"{size / 1e9:,.1f} GB, of which text and rows {2 * (text + rows) / 1e9:,.1f}"
@@ -111,7 +114,11 @@ def pretraining(name: str, params: Params) -> str:
         roofline.memory(config, weights, vocab_size),
         lambda card: roofline.slices_that_fit(config, vocab_size, card.memory),
     )
-    return paragraph(first, work, disk, params.gpu_prices)
+    timed = None
+    if work.bound(cpu()) < TIMEABLE:
+        phases = phases_of(config.pretrain, steps)
+        timed = sum((p.last - p.first) * step_seconds(config, p.length, p.batch, vocab_size) for p in phases)
+    return paragraph(first, work, disk, params.gpu_prices, timed)
 
 
 def finetuning(name: str, params: Params) -> str:
@@ -194,7 +201,7 @@ def finished(arm: Arm, params: Params) -> Path | None:
     return home if (home / "arm.json").is_file() else None
 
 
-def paragraph(first: str, work: Work, disk: str, prices: GpuPrices) -> str:
+def paragraph(first: str, work: Work, disk: str, prices: GpuPrices, timed: float | None = None) -> str:
     """Lines of one training, the first as given; without a size on disk where that is unknown ("")."""
     lines = [first, f"time: {work.flops:.2g} floating point operations; on one GPU from its bound to bound / {GOOD}:"]
     here, reached = measurement(work.flops / work.bound(CARDS["h100"]))
@@ -209,8 +216,11 @@ def paragraph(first: str, work: Work, disk: str, prices: GpuPrices) -> str:
         note = "" if fits else f", pretrain.accumulate: {slices}" if slices else ", too little memory"
         lines.append(f"  {card.name}: {span(low, high)}, {money(low * price, high * price)}{note}")
     lines += [f"memory: {work.memory / 1e9:.1f} GB of the GPU", *([f"disk: {disk}"] if disk else [])]
-    seconds = work.bound(cpu())
-    return "\n".join([*lines, f"without a GPU: {span(seconds, seconds / GOOD)} on the {cpu().name}"])
+    bound = work.bound(cpu())
+    cores = f"{span(bound, bound / GOOD)} on the {cpu().name}"
+    if timed is not None:
+        cores = f"{hours(timed)} on the {cpu().name}, by steps that were timed now"
+    return "\n".join([*lines, f"without a GPU: {cores}"])
 
 
 def measurement(intensity: float) -> tuple[Card | None, float]:

@@ -47,7 +47,7 @@ PRETRAIN: dict[bool, dict[str, Any]] = {
 FINETUNE = {"learning_rate": 1.0e-3, "layer_decay": 1.0, "beta2": 0.98, "dropout": 0.0}
 RATES = {256: 3.0e-4, 768: 1.0e-4, 1024: 5.0e-5}  # of wider ones, by their width: paper, Tables 6 and 7
 STEPS, EPOCHS = 400, (3, 20)  # of fine-tuning that rows should give, and the epochs that are tried for it
-LENGTH, EVALUATIONS, TIMED = 128, 20, 12
+LENGTH, EVALUATIONS, TIMED = 128, 20, 40
 
 
 def new(
@@ -109,7 +109,12 @@ def _for_text(name: str, files: Sequence[str], encoder: str, values: Any, minute
     settings = PRETRAIN[_width(values, encoder) <= NARROW]
     steps = PASSES * size / per_token / (settings["batch"] * LENGTH)
     if minutes:
-        steps = min(steps, 60 * minutes / step_seconds(values["encoders"][encoder], settings, pieces))
+        network = {
+            "encoder": values["encoders"][encoder],
+            "pretrain": {**settings, "length": LENGTH, "steps": 1, "warmup": 0},
+        }
+        config = build(ElectraConfig, network, f"models.{name}")
+        steps = min(steps, 60 * minutes / step_seconds(config, LENGTH, config.pretrain.batch, pieces))
     steps = int(min(1_000_000, max(EVALUATIONS, float(f"{steps:.2g}"))))
     every = max(1, steps // EVALUATIONS)
     pretrain = {"length": LENGTH, **settings, "steps": steps, "warmup": steps // 20}
@@ -131,15 +136,16 @@ def _for_text(name: str, files: Sequence[str], encoder: str, values: Any, minute
     }
 
 
-def step_seconds(encoder: Any, settings: dict[str, Any], pieces: int) -> float:
-    """What a step of a pre-training takes on this machine: a few are done, on rows of random tokens."""
-    pretrain = {**settings, "length": LENGTH, "steps": TIMED, "warmup": 1, "eval_batches": 1, "eval_every": TIMED}
-    config = build(ElectraConfig, {"encoder": encoder, "pretrain": pretrain | {"log_every": TIMED // 2}}, "new")
-    rows, found = MadeUpRows(4 * config.pretrain.batch, LENGTH, pieces), dict[str, float]()
+def step_seconds(config: ElectraConfig, length: int, batch: int, pieces: int) -> float:
+    """What a step on such a batch takes on this machine: a few are done, on rows of random tokens."""
+    timed: dict[str, Any] = {"phases": (), "length": length, "batch": batch, "steps": TIMED, "warmup": 1}
+    timed |= {"log_every": TIMED // 2, "eval_every": TIMED, "eval_batches": 1}
+    config = dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, **timed))
+    rows, found = MadeUpRows(4 * batch, length, pieces), dict[str, float]()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         data = Data(rows, rows, SPECIAL, pieces)
         pretrain_model(config, data, Path(folder), {}, log=lambda step, numbers: found.update(numbers))
-    return rows.tokens / len(rows) * config.pretrain.batch / found["train/tokens_per_second"]
+    return rows.tokens / len(rows) * batch / found["train/tokens_per_second"]
 
 
 def _source(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], bool]:
@@ -268,7 +274,7 @@ def _add(name: str, entries: dict[str, Any]) -> None:
 
 
 def _written(name: str, entry: dict[str, Any]) -> list[str]:
-    """An entry's lines in DVC's own format: a section of values is on one line if it fits, and else has one for each."""
+    """An entry's lines in DVC's own format: a section of values is on one line if it fits."""
     from dvc.utils.serialize import dumps_yaml
     from ruamel.yaml.comments import CommentedMap
 
