@@ -22,7 +22,7 @@ from electra.config import build
 from electra.data.tokenizer import MASK, Tokenizer
 from electra.data.word_cache import CONTINUATION
 from electra.errors import BadInput, shown
-from electra.inference import Model, checked, load
+from electra.inference import Model, checked, load, require_finite
 from electra.pretraining.config import ObjectiveConfig
 from electra.pretraining.corruption import Noise, SpecialIds, mask, replace, sample
 from electra.pretraining.networks import Generator
@@ -170,7 +170,9 @@ def _logits(model: Model, ids_BT: Tensor, positions_BM: Tensor) -> Tensor:
     """The generator's logits (M, V); published tables may have rows that no piece stands for, which are left out."""
     with torch.inference_mode():
         logits_MV, _ = model.network(ids_BT, torch.zeros_like(ids_BT), None, positions_BM)
-        return logits_MV[:, : model.tokenizer.vocab_size]  # type: ignore[no-any-return]
+        found_MV: Tensor = logits_MV[:, : model.tokenizer.vocab_size]
+        require_finite(found_MV.cpu().numpy(), f"{model.folder}: token", (positions_BM[0] - 1).tolist())
+        return found_MV
 
 
 def _encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], list[str], NDArray[np.int64]]:

@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from electra.data.tokenizer import Tokenizer
 from electra.devices import default_device
-from electra.errors import BadConfig, BadDevice, BadInput, shown
+from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, shown
 from electra.files import encodes
 from electra.finetuning.batches import PackedBatch, stack
 from electra.finetuning.folder import Ready, is_finetuned, load_model, load_tokenizer
@@ -117,7 +117,7 @@ class Model:
         judged: list[Judged] = []
         for some in checked(texts):
             encodings = self.tokenizer.raw.encode_batch(some, add_special_tokens=False)
-            share_NL = self._read(self._shares, [encoding.ids for encoding in encodings])
+            share_NL = self._read(self._shares, [encoding.ids for encoding in encodings], len(judged))
             for text, encoding, share_L in zip(some, encodings, share_NL, strict=True):
                 tokens = self.tokenizer.spell(encoding.ids[: self.length - 2], begins=True)
                 offsets = np.array(encoding.offsets[: len(tokens)], dtype=np.int64).reshape(-1, 2)
@@ -134,7 +134,7 @@ class Model:
         read = partial(pooled, self.encoder, pooling=pooling)
         vectors: list[NDArray[np.float32]] = []
         for some in checked(texts):
-            vectors.append(self._read(read, self.tokenizer.encode_lines(some)))
+            vectors.append(self._read(read, self.tokenizer.encode_lines(some), _TEXTS * len(vectors)))
         return np.concatenate(vectors)
 
     def predict(self, rows: Iterable[str | Sequence[str] | Mapping[str, Any]]) -> list[Row]:
@@ -170,8 +170,8 @@ class Model:
         share_BT = batch.grid(self.network.head(hidden(self.encoder, batch)).float().sigmoid(), 0)
         return F.pad(share_BT, (0, self.length - share_BT.shape[1]))
 
-    def _read(self, read: Callable[[PackedBatch], Tensor], ids: list[list[int]]) -> NDArray[np.float32]:
-        """What `read` gives of each text, one row each; `ids` has all tokens of the texts."""
+    def _read(self, read: Callable[[PackedBatch], Tensor], ids: list[list[int]], first: int) -> NDArray[np.float32]:
+        """What `read` gives of each text, one row each; `ids` has all tokens of texts `first`, ..."""
         room = self.length - 2
         if any(len(each) > room for each in ids):
             warnings.warn(
@@ -179,8 +179,9 @@ class Model:
             )
         sequences = [[self.tokenizer.cls_id, *each[:room], self.tokenizer.sep_id] for each in ids]
         examples = stack(sequences, [len(sequence) for sequence in sequences], {}, [])
-        values = read_outputs(_Reader(read), examples, self.device, precision=self.precision)
-        return values["value"]
+        value_NX = read_outputs(_Reader(read), examples, self.device, precision=self.precision)["value"]
+        require_finite(value_NX, f"{self.folder}: text", range(first, first + len(ids)))
+        return value_NX
 
     def lacks(self, method: str, needed: str) -> BadInput:
         """The error for a method that the folder has no head for."""
@@ -307,7 +308,18 @@ def answer(
     while batch := list(itertools.islice(rows, _ROWS)):
         encoded = kind.encode(batch, ready.tokenizer, ready.config)
         outputs = read_outputs(ready.network, encoded.examples, device, precision=precision)
+        for name, values in outputs.items():  # a beam with more places than the row has scores of -inf
+            known = np.where(np.isneginf(values), 0, values) if name.endswith("_score") else values
+            require_finite(known, "row", encoded.examples.row_ids)
         yield from kind.answers(outputs, encoded, ready.config)
+
+
+def require_finite(values_NX: NDArray[Any], what: str, names_N: Sequence[object]) -> None:
+    """Refuse a network's numbers with NaN or infinity among them; the error names what it was asked about."""
+    bad_N = ~np.isfinite(values_NX).reshape(len(values_NX), -1).all(1)
+    if bad_N.any():
+        where, found = f"{what} {names_N[int(bad_N.argmax())]}", "the model answers it with NaN or infinity"
+        raise NonFinite(where, found, "finite numbers", "train or fetch the model again")
 
 
 def _record(schema: InputSchema, row: Any, where: str) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ import torch
 import transformers
 
 import electra
-from electra.errors import BadConfig, BadDevice, BadInput, CorruptFile
+from electra.errors import BadConfig, BadDevice, BadInput, CorruptFile, NonFinite
 from electra.finetuning.tasks import GLUE, SQUAD_2, Task
 from electra.inference import as_row, input_schema
 from electra.storage.tensors import read_tensors, write_tensors
@@ -144,13 +144,35 @@ def test_a_question_is_answered_with_its_place(models: Path) -> None:
         assert again["id"] == str(n) and (again["start"], again["best"]) == (answer["start"], answer["best"])
 
 
-def test_a_network_that_has_failed_answers_all_the_same(models: Path) -> None:
-    """Outputs that are not finite count as 0, as in every score, and JSON can hold what is said of them."""
-    for name, row in (("cola", "a cat"), ("chunks", ["a", "cat"]), ("squad2", {"question": "who", "context": "a cat"})):
-        model = electra.load(models / name)
-        with torch.no_grad():
-            model.encoder.layers[-1].ffn_norm.bias.fill_(float("nan"))
-        json.dumps(model.predict([row]), allow_nan=False)
+ASKED = {
+    "discriminator": lambda m: m.replaced(["a cat", "a dog"]),
+    "encoder": lambda m: m.embed(["a cat"]),
+    "generator": lambda m: electra.propose("a [MASK] cat", m),
+    "cola": lambda m: m.predict(["a cat"]),
+    "stsb": lambda m: m.predict([("a cat", "a dog")]),
+    "chunks": lambda m: m.predict([["a", "cat"]]),
+    "squad2": lambda m: m.answer("who", "a cat"),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_network_that_has_failed_answers_nothing(models: Path, tmp_path: Path, name: str) -> None:
+    """Neither with weights that are not finite nor with finite ones whose outputs are not."""
+    model = electra.load(models / name)
+    ASKED[name](model)
+    with torch.no_grad():
+        model.encoder.layers[-1].ffn_norm.bias.fill_(3e38)
+        model.encoder.layers[-1].ffn_norm.weight.fill_(3e38)
+    with pytest.raises(NonFinite, match=r"(text 0|row 0|token 1): the model answers it with NaN or infinity"):
+        ASKED[name](model)
+    folder = shutil.copytree(models / name, tmp_path / name)
+    (folder / "MANIFEST.json").unlink()
+    for number, (key, tensor) in enumerate((good := read_tensors(folder / "model.safetensors", "")).items()):
+        if number % 10 in (0, 9):  # of the encoder and of the head
+            spoilt = good | {key: tensor.clone().index_fill_(0, torch.tensor([0]), [torch.inf, torch.nan][number % 2])}
+            write_tensors(folder / "model.safetensors", spoilt, {"format": "pt"})
+            with pytest.raises(NonFinite, match=rf"{name}.*{key.rpartition('.')[2]} holds NaN or infinity; .*train or"):
+                electra.load(folder)
 
 
 def test_a_published_folder_needs_no_more_than_its_weights_and_vocabulary(models: Path, tmp_path: Path) -> None:
