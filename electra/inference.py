@@ -22,7 +22,6 @@ What a fine-tuned model answers to each row, as records that JSON can hold:
 Shapes: N texts, T tokens of one text, L longest text of some, B rows of a batch, H hidden size.
 """
 
-import dataclasses
 import itertools
 import os
 import warnings
@@ -51,15 +50,14 @@ from electra.finetuning.tasks import SquadTask, Task, Vector
 from electra.finetuning.training import read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.encoder import Encoder
-from electra.nn.factory import make_encoder
 from electra.nn.hf_names import network_kind
 from electra.nn.huggingface import (
     architecture,
     load_encoder,
     load_networks,
-    read_config,
     read_tensors,
     trained_positions,
+    verify_folder,
 )
 from electra.optim.precision import Precision, PrecisionChoice
 from electra.pretraining.networks import Discriminator, Generator
@@ -216,16 +214,14 @@ def load(
         raise BadConfig("precision", f"is {shown(precision)}", f"one of {', '.join(get_args(Precision))}")
     if not (path / "config.json").is_file():
         raise _no_model(path)
-    config, vocab_size = read_config(path)
+    verify_folder(path)
     if is_finetuned(path):
         ready = load_model(path)
         return Model(path, "fine-tuned", ready.network, ready.tokenizer, ready.config.length, place, precision, ready)
     kind = network_kind(read_tensors(path), architecture(path))
-    network: nn.Module
-    if kind == "encoder":
-        network = encoder = load_encoder(path, dropout=0.0)
-    else:
-        encoder = make_encoder(dataclasses.replace(config, dropout=0.0, attention_dropout=0.0), vocab_size)
+    encoder = load_encoder(path, dropout=0.0)
+    network: nn.Module = encoder
+    if kind != "encoder":
         network = Discriminator(encoder) if kind == "discriminator" else Generator(encoder)
         where = path.absolute()
         load_networks({where.name: (encoder, network.head)}, where.parent, do=_DO)

@@ -1,11 +1,14 @@
 """The library gives what transformers gives, in numpy and the texts' order, and says in a sentence what it cannot."""
 
+import contextlib
 import json
 import random
+import resource
 import shutil
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -236,6 +239,53 @@ def test_a_model_of_another_type_and_a_damaged_one_are_sentences(models: Path, t
     (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
     with pytest.raises(BadInput, match="is of a model of type 'bert'; expected electra"):
         electra.load(folder)
+
+
+HOSTILE = {
+    "config.json": [
+        *({key: 2**20} for key in ("hidden_size", "embedding_size", "intermediate_size", "max_position_embeddings")),
+        *({"vocab_size": n} for n in (10**7, 10**9, 10**30)), *({"num_hidden_layers": n} for n in (1000, 10**6)),
+        {"type_vocab_size": 2**20}, {"model_type": {}}, {"num_attention_heads": []}, {"hidden_act": {}},
+        {"trained_positions": -5}, {"trained_positions": "x"}, {"layer_norm_eps": "x"},
+    ],
+    "tokenizer.json": [
+        *({"vocab": vocabulary} for vocabulary in ({}, [1], {"[UNK]": 1, "a": 2**31}, {"[UNK]": 1, "a": 7})),
+        {"unk_token": "none"},
+    ],
+    "tokenizer_config.json": [{"do_lower_case": {}}, {"strip_accents": "x"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [(name, each) for name, all_ in HOSTILE.items() for each in all_], ids=str
+)
+def test_what_a_hostile_folder_says_is_a_sentence_before_it_costs_memory(
+    models: Path, tmp_path: Path, name: str, changes: dict
+) -> None:
+    folder = shutil.copytree(models / "discriminator", tmp_path / "m")
+    (folder / "MANIFEST.json").unlink()
+    values = json.loads((folder / name).read_text())
+    (values["model"] if name == "tokenizer.json" else values).update(changes)
+    (folder / name).write_text(json.dumps(values))
+    if name == "tokenizer_config.json":
+        (folder / "tokenizer.json").unlink()
+    with (
+        pytest.raises(BadInput, match=rf"{folder}.*; expected") as told,
+        no_more_memory(1 << 29),
+    ):
+        electra.load(folder)
+    assert len(str(told.value)) < 400
+
+
+@contextlib.contextmanager
+def no_more_memory(more: int) -> Iterator[None]:
+    """This process may reserve so many bytes above what it has."""
+    limits, pages = resource.getrlimit(resource.RLIMIT_AS), int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 @pytest.mark.parametrize(
