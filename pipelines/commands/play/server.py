@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
@@ -83,7 +83,7 @@ def application(registry: ModelRegistry, hosts: Sequence[str]) -> Starlette:
             Middleware(BaseHTTPMiddleware, dispatch=_with_headers),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
         ],
-        exception_handlers={UserError: _mistake, HTTPException: _refused, Exception: _bug},
+        exception_handlers={UserError: _mistake, HTTPException: _refused, ClientDisconnect: _gone, Exception: _bug},
     )
 
 
@@ -191,6 +191,11 @@ def _mistake(request: Request, error: Exception) -> Response:
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+def _gone(request: Request, error: Exception) -> Response:
+    """For a client that left in the middle of its request: nobody reads it."""
+    return Response(status_code=400)
 
 
 def _bug(request: Request, error: Exception) -> Response:

@@ -1,6 +1,8 @@
 """What the page is answered is what the library says, and whoever asks wrongly or from elsewhere gets a sentence."""
 
+import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -133,34 +135,38 @@ def test_what_is_refused(
     assert reply.headers["content-security-policy"].startswith("default-src 'none'")
 
 
-def test_a_long_body_is_not_read_to_its_end(client: TestClient) -> None:
-    sent = 0
-
-    def endless():
-        nonlocal sent
-        while True:
-            sent += 1
-            assert sent < 100
-            yield b"a" * 10_000
-
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/read",
-        "headers": [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")],
-    }
-    chunks, replies = endless(), []
+def send_piecewise(client: TestClient, next_message: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is answered to a request to /read whose messages come one by one."""
+    headers = [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")]
+    scope = {"type": "http", "method": "POST", "path": "/read", "headers": headers}
+    replies = []
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": next(chunks), "more_body": True}
+        return next_message()
 
     async def send(message: dict[str, Any]) -> None:
         replies.append(message)
 
-    import asyncio
-
     asyncio.run(client.app({**scope, "query_string": b"", "root_path": "", "http_version": "1.1"}, receive, send))
-    assert replies[0]["status"] == 413 and sent == 7
+    return replies
+
+
+def test_a_long_body_is_not_read_to_its_end(client: TestClient) -> None:
+    sent = 0
+
+    def more() -> dict[str, Any]:
+        nonlocal sent
+        sent += 1
+        assert sent < 100
+        return {"type": "http.request", "body": b"a" * 10_000, "more_body": True}
+
+    assert send_piecewise(client, more)[0]["status"] == 413 and sent == 7
+
+
+def test_a_client_that_leaves_is_no_bug(client: TestClient) -> None:
+    """Starlette raises a bug again after it is answered, for the terminal."""
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+    send_piecewise(client, lambda: next(messages, {"type": "http.disconnect"}))
 
 
 def test_only_requests_to_this_machine_are_answered(client: TestClient) -> None:
