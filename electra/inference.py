@@ -7,6 +7,7 @@
     electra.load(fine_tuned).answer(question, context) spans of a text
     electra.corrupt, electra.propose                   what generators do: electra/generation.py
 
+A `[MASK]` in a text is a hidden token, but in the rows of `predict`, which are read as in training.
 Texts are processed in batches of similar length, and nothing is computed on padding. A text is read up
 to the model's `length` in tokens; the rest is left out with a warning, since no position there was ever trained.
 
@@ -37,7 +38,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from electra.data.tokenizer import Tokenizer
+from electra.data.tokenizer import MASK, Tokenizer
 from electra.devices import default_device
 from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, shown
 from electra.files import encodes
@@ -114,12 +115,11 @@ class Model:
             raise self.lacks("replaced()", "a discriminator")
         judged: list[Judged] = []
         for some in checked(texts):
-            encodings = self.tokenizer.raw.encode_batch(some, add_special_tokens=False)
-            share_NL = self._read(self._shares, [encoding.ids for encoding in encodings], len(judged))
-            for text, encoding, share_L in zip(some, encodings, share_NL, strict=True):
-                tokens = self.tokenizer.spell(encoding.ids[: self.length - 2], begins=True)
-                offsets = np.array(encoding.offsets[: len(tokens)], dtype=np.int64).reshape(-1, 2)
-                judged.append(Judged(text, tokens, offsets, share_L[1 : len(tokens) + 1].copy()))
+            encoded = [encode(text, self.tokenizer) for text in some]
+            share_NL = self._read(self._shares, [ids for ids, _ in encoded], len(judged))
+            for text, (ids, offsets_T2), share_L in zip(some, encoded, share_NL, strict=True):
+                tokens = self.tokenizer.spell(ids[: self.length - 2], begins=True)
+                judged.append(Judged(text, tokens, offsets_T2[: len(tokens)], share_L[1 : len(tokens) + 1].copy()))
         return judged
 
     def embed(self, texts: Iterable[str], pooling: Vector = "mean") -> NDArray[np.float32]:
@@ -132,7 +132,8 @@ class Model:
         read = partial(pooled, self.encoder, pooling=pooling)
         vectors: list[NDArray[np.float32]] = []
         for some in checked(texts):
-            vectors.append(self._read(read, self.tokenizer.encode_lines(some), _TEXTS * len(vectors)))
+            ids = [encode(text, self.tokenizer)[0] for text in some]
+            vectors.append(self._read(read, ids, _TEXTS * len(vectors)))
         return np.concatenate(vectors)
 
     def predict(self, rows: Iterable[str | Sequence[str] | Mapping[str, Any]]) -> list[Row]:
@@ -264,6 +265,24 @@ def checked(texts: Iterable[str]) -> Iterable[list[str]]:
         if not isinstance(text, str) or not encodes(text):
             raise BadInput(f"texts[{number}]", f"is {shown(text)}", "text")
     return (items[start : start + _TEXTS] for start in range(0, len(items), _TEXTS))
+
+
+def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64]]:
+    """Ids and places (T, 2) of a text in which `[MASK]`, ordinary text in corpora and rows, is a hidden token."""
+    ids: list[int] = []
+    offsets: list[tuple[int, int]] = []
+    start = 0
+    parts = text.split(MASK)
+    for number, part in enumerate(parts):
+        if number:
+            ids.append(tokenizer.mask_id)
+            offsets.append((start - len(MASK), start))
+        # A space before what is hidden belongs to it: byte-level pieces begin with theirs.
+        encoding = tokenizer.raw.encode(part.rstrip() if number + 1 < len(parts) else part, add_special_tokens=False)
+        ids += encoding.ids
+        offsets += [(start + left, start + right) for left, right in encoding.offsets]
+        start += len(part) + len(MASK)
+    return ids, np.array(offsets, dtype=np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def test_a_text_is_judged_as_the_library_does(client: TestClient, checkout: Path
     assert found["text"] == TEXT and found["masks"] == []
     assert [[each["start"], each["end"]] for each in found["tokens"]] == judged.offsets.tolist()
     np.testing.assert_allclose([each["share"] for each in found["tokens"]], judged.probability, atol=1e-6)
-    assert not any(each["new"] for each in found["tokens"])
+    assert not any(each["filled"] for each in found["tokens"])
     assert ask(client, "read", text="")["tokens"] == []
 
 
@@ -53,8 +53,9 @@ def test_hidden_words_are_filled_one_after_the_other(client: TestClient, checkou
     assert found["text"] == second.texts[0]
     for mask, expected in zip(found["masks"], (first, second), strict=True):
         assert [piece for piece, _ in mask["shares"]] == expected.pieces
-    new = [found["text"][each["start"] : each["end"]] for each in found["tokens"] if each["new"]]
-    assert new == [each.pieces[0].removeprefix("##") for each in (first, second)]
+    assert not any(each.get("new") for each in found["tokens"])
+    filled = [found["text"][each["start"] : each["end"]] for each in found["tokens"] if each["filled"]]
+    assert filled == [each.pieces[0].removeprefix("##") for each in (first, second)]
 
 
 def test_proposals_for_a_token(client: TestClient, checkout: Path) -> None:
@@ -79,11 +80,19 @@ def test_what_the_generator_replaced_is_marked(client: TestClient, checkout: Pat
     assert replaced > 5
 
 
+def test_hidden_words_are_filled_before_others_are_replaced(client: TestClient, checkout: Path) -> None:
+    hidden = TEXT.replace("chef", "[MASK]")
+    filled = ask(client, "read", text=hidden)["text"]
+    expected = electra.corrupt(filled, checkout / "made/generator", mask_rate=0.4, seed=1).text
+    assert ask(client, "corrupt", text=hidden, rate=0.4, seed=1)["text"] == expected
+
+
 def test_every_kind_of_fine_tuned_model_can_be_asked(client: TestClient, checkout: Path) -> None:
     assert client.get("/models").json() == {
         "name": "made",
         "data": "",
         "texts": [],
+        "commands": [],
         "tasks": ["chunks", "cola", "mood", "rte", "squad2", "stsb"],
         "discriminator": True,
         "generator": True,
