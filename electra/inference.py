@@ -214,7 +214,7 @@ def load(
     if precision not in get_args(Precision):
         raise BadConfig("precision", f"is {shown(precision)}", f"one of {', '.join(get_args(Precision))}")
     if not (path / "config.json").is_file():
-        raise _no_model(path)
+        raise no_model(path)
     verify_folder(path)
     if is_finetuned(path):
         ready = load_model(path)
@@ -229,11 +229,12 @@ def load(
     return Model(path, kind, network, load_tokenizer(path, encoder), trained_positions(path), place, precision)
 
 
-def _no_model(path: Path) -> BadInput:
+def no_model(path: Path) -> BadInput:
     """The error for a path that holds no model, or several."""
     expected = "the folder of one ELECTRA model"
-    if inside := sorted(str(each.parent) for each in path.glob("*/config.json")):
-        return BadInput(path, f"holds {len(inside)} models", expected, f"give one of them: {', '.join(inside)}")
+    inside = sorted(str(each.parent) for depth in ("*", "*/*") for each in path.glob(f"{depth}/config.json"))
+    if inside:
+        return BadInput(path, f"holds {len(inside)} models", expected, f"give one of them: {', '.join(inside[:12])}")
     found = "holds no config.json" if path.is_dir() else "there is no such folder"
     return BadInput(path, found, expected, "make it, or fetch it first (docs/library.md says how)")
 
@@ -272,8 +273,7 @@ def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64
     ids: list[int] = []
     offsets: list[tuple[int, int]] = []
     start = 0
-    parts = text.split(MASK)
-    for number, part in enumerate(parts):
+    for number, part in enumerate(parts := text.split(MASK)):
         if number:
             ids.append(tokenizer.mask_id)
             offsets.append((start - len(MASK), start))
