@@ -23,6 +23,7 @@ from electra.errors import BadInput, Busy, CorruptFile, OutOfRoom
 
 AGAIN = "run the stage that makes it again"
 LOCK = ".lock"  # in a locked folder: who holds it
+SMALL = 1 << 24  # bytes of settings; a file of more holds something else
 REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 IN_THE_WAY = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP}
 
@@ -131,6 +132,9 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path, do: str = "delete it and run the stage that makes it") -> Any:
     """Read JSON; a missing or broken file is a sentence, not a traceback."""
     with _as_json(path, "a JSON file", do):
+        if not path.is_file() and not path.is_dir():
+            path.stat()  # which says that it is missing
+            raise OSError("no regular file")  # a device or a pipe may never end
         return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -158,7 +162,9 @@ def as_written(where: object) -> Iterator[None]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A JSON file that holds keys and values."""
+    """A JSON file that holds keys and values: settings, and so not many."""
+    if path.is_file() and (size := path.stat().st_size) > SMALL:
+        raise CorruptFile(path, f"has {size:,} bytes", f"at most {SMALL:,}", AGAIN)
     values = read_json(path)
     if not isinstance(values, dict):
         raise CorruptFile(path, f"is a {type(values).__name__}", "keys and values", AGAIN)

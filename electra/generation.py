@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.config import build
-from electra.data.tokenizer import MASK, Tokenizer
+from electra.data.tokenizer import MASK
 from electra.data.word_cache import CONTINUATION
 from electra.errors import BadInput, shown
-from electra.inference import Model, checked, load
+from electra.inference import Model, checked, encode, load, require_finite
 from electra.pretraining.config import ObjectiveConfig
 from electra.pretraining.corruption import Noise, SpecialIds, mask, replace, sample
 from electra.pretraining.networks import Generator
@@ -65,15 +65,16 @@ def corrupt(
     """The text with some of its tokens replaced, as a discriminator is trained on it (paper, section 2).
 
     A share `mask_rate` of the tokens is chosen and masked, and the generator's samples take their places; some are the
-    original tokens again. The same seed gives the same text. Tokens beyond the generator's `length` stay as they are,
-    with a warning. Raises BadInput for a model that is no generator, BadConfig for a rate that is no share.
+    original tokens again. A `[MASK]` in the text stays. The same seed gives the same text. Tokens beyond the
+    generator's `length` stay as they are, with a warning. Raises BadInput for a model that is no generator, BadConfig
+    for a rate that is no share.
     """
     model = _generator(generator, "corrupt()")
     config = build(ObjectiveConfig, {"mask_rate": mask_rate, "temperature": temperature}, "corrupt")
     ((text,),) = checked([text])
     tokenizer = model.tokenizer
-    encoding = tokenizer.raw.encode(text, add_special_tokens=False)
-    ids_BT = _row(model, _shortened(model, encoding.ids, "corrupted"))
+    ids, offsets_T2 = encode(text, tokenizer)
+    ids_BT = _row(model, _shortened(model, ids, "corrupted"))
     length = ids_BT.shape[1]
     noise = Noise.draw(torch_generator("cpu", seed, "library/corrupt"), 1, length, config)
     noise = Noise(**{name: values.to(model.device) for name, values in vars(noise).items()})
@@ -85,7 +86,7 @@ def corrupt(
     corrupted_BT, replaced_BT, _ = replace(ids_BT, masked, sampled_M)
     tokens = tokenizer.spell(corrupted_BT[0, 1:-1].tolist(), begins=True)
     replaced_T = replaced_BT[0, 1:-1].cpu().numpy()
-    offsets_T2 = np.array(encoding.offsets[: len(tokens)], dtype=np.int64).reshape(-1, 2)
+    offsets_T2 = offsets_T2[: len(tokens)]
     written, places_T2 = write(text, tokens, offsets_T2, replaced_T, tokenizer.byte_level)
     return Corrupted(written, text, tokens, offsets_T2, places_T2, replaced_T)
 
@@ -100,7 +101,8 @@ def propose(
     """
     model = _generator(generator, "propose()")
     ((text,),) = checked([text])
-    ids, tokens, offsets_T2 = _encode(text, model.tokenizer)
+    ids, offsets_T2 = encode(text, model.tokenizer)
+    tokens = model.tokenizer.spell(ids, begins=True)
     read, mask_id = _shortened(model, ids, "read"), model.tokenizer.mask_id
     numbers = set(hide)
     if wrong := [number for number in numbers if isinstance(number, bool) or number not in range(len(read))]:
@@ -170,25 +172,6 @@ def _logits(model: Model, ids_BT: Tensor, positions_BM: Tensor) -> Tensor:
     """The generator's logits (M, V); published tables may have rows that no piece stands for, which are left out."""
     with torch.inference_mode():
         logits_MV, _ = model.network(ids_BT, torch.zeros_like(ids_BT), None, positions_BM)
-        return logits_MV[:, : model.tokenizer.vocab_size]  # type: ignore[no-any-return]
-
-
-def _encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], list[str], NDArray[np.int64]]:
-    """Ids, pieces and places (T, 2) of a text in which `[MASK]`, ordinary text elsewhere, hides a token."""
-    ids: list[int] = []
-    tokens: list[str] = []
-    offsets: list[tuple[int, int]] = []
-    start = 0
-    parts = text.split(MASK)
-    for number, part in enumerate(parts):
-        if number:
-            ids.append(tokenizer.mask_id)
-            tokens.append(MASK)
-            offsets.append((start - len(MASK), start))
-        # A space before what is hidden belongs to it: byte-level pieces begin with theirs.
-        encoding = tokenizer.raw.encode(part.rstrip() if number + 1 < len(parts) else part, add_special_tokens=False)
-        ids += encoding.ids
-        tokens += tokenizer.spell(encoding.ids, begins=not number)
-        offsets += [(start + left, start + right) for left, right in encoding.offsets]
-        start += len(part) + len(MASK)
-    return ids, tokens, np.array(offsets, dtype=np.int64).reshape(-1, 2)
+        found_MV: Tensor = logits_MV[:, : model.tokenizer.vocab_size]
+        require_finite(found_MV.cpu().numpy(), f"{model.folder}: token", (positions_BM[0] - 1).tolist())
+        return found_MV

@@ -7,6 +7,7 @@
     electra.load(fine_tuned).answer(question, context) spans of a text
     electra.corrupt, electra.propose                   what generators do: electra/generation.py
 
+A `[MASK]` in a text is a hidden token, but in the rows of `predict`, which are read as in training.
 Texts are processed in batches of similar length, and nothing is computed on padding. A text is read up
 to the model's `length` in tokens; the rest is left out with a warning, since no position there was ever trained.
 
@@ -22,7 +23,6 @@ What a fine-tuned model answers to each row, as records that JSON can hold:
 Shapes: N texts, T tokens of one text, L longest text of some, B rows of a batch, H hidden size.
 """
 
-import dataclasses
 import itertools
 import os
 import warnings
@@ -38,9 +38,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from electra.data.tokenizer import Tokenizer
+from electra.data.tokenizer import MASK, Tokenizer
 from electra.devices import default_device
-from electra.errors import BadConfig, BadDevice, BadInput, shown
+from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, shown
 from electra.files import encodes
 from electra.finetuning.batches import PackedBatch, stack
 from electra.finetuning.folder import Ready, is_finetuned, load_model, load_tokenizer
@@ -51,15 +51,14 @@ from electra.finetuning.tasks import SquadTask, Task, Vector
 from electra.finetuning.training import read_outputs
 from electra.finetuning.unpadded import hidden
 from electra.nn.encoder import Encoder
-from electra.nn.factory import make_encoder
 from electra.nn.hf_names import network_kind
 from electra.nn.huggingface import (
     architecture,
     load_encoder,
     load_networks,
-    read_config,
     read_tensors,
     trained_positions,
+    verify_folder,
 )
 from electra.optim.precision import Precision, PrecisionChoice
 from electra.pretraining.networks import Discriminator, Generator
@@ -116,12 +115,11 @@ class Model:
             raise self.lacks("replaced()", "a discriminator")
         judged: list[Judged] = []
         for some in checked(texts):
-            encodings = self.tokenizer.raw.encode_batch(some, add_special_tokens=False)
-            share_NL = self._read(self._shares, [encoding.ids for encoding in encodings])
-            for text, encoding, share_L in zip(some, encodings, share_NL, strict=True):
-                tokens = self.tokenizer.spell(encoding.ids[: self.length - 2], begins=True)
-                offsets = np.array(encoding.offsets[: len(tokens)], dtype=np.int64).reshape(-1, 2)
-                judged.append(Judged(text, tokens, offsets, share_L[1 : len(tokens) + 1].copy()))
+            encoded = [encode(text, self.tokenizer) for text in some]
+            share_NL = self._read(self._shares, [ids for ids, _ in encoded], len(judged))
+            for text, (ids, offsets_T2), share_L in zip(some, encoded, share_NL, strict=True):
+                tokens = self.tokenizer.spell(ids[: self.length - 2], begins=True)
+                judged.append(Judged(text, tokens, offsets_T2[: len(tokens)], share_L[1 : len(tokens) + 1].copy()))
         return judged
 
     def embed(self, texts: Iterable[str], pooling: Vector = "mean") -> NDArray[np.float32]:
@@ -134,7 +132,8 @@ class Model:
         read = partial(pooled, self.encoder, pooling=pooling)
         vectors: list[NDArray[np.float32]] = []
         for some in checked(texts):
-            vectors.append(self._read(read, self.tokenizer.encode_lines(some)))
+            ids = [encode(text, self.tokenizer)[0] for text in some]
+            vectors.append(self._read(read, ids, _TEXTS * len(vectors)))
         return np.concatenate(vectors)
 
     def predict(self, rows: Iterable[str | Sequence[str] | Mapping[str, Any]]) -> list[Row]:
@@ -170,8 +169,8 @@ class Model:
         share_BT = batch.grid(self.network.head(hidden(self.encoder, batch)).float().sigmoid(), 0)
         return F.pad(share_BT, (0, self.length - share_BT.shape[1]))
 
-    def _read(self, read: Callable[[PackedBatch], Tensor], ids: list[list[int]]) -> NDArray[np.float32]:
-        """What `read` gives of each text, one row each; `ids` has all tokens of the texts."""
+    def _read(self, read: Callable[[PackedBatch], Tensor], ids: list[list[int]], first: int) -> NDArray[np.float32]:
+        """What `read` gives of each text, one row each; `ids` has all tokens of texts `first`, ..."""
         room = self.length - 2
         if any(len(each) > room for each in ids):
             warnings.warn(
@@ -179,8 +178,9 @@ class Model:
             )
         sequences = [[self.tokenizer.cls_id, *each[:room], self.tokenizer.sep_id] for each in ids]
         examples = stack(sequences, [len(sequence) for sequence in sequences], {}, [])
-        values = read_outputs(_Reader(read), examples, self.device, precision=self.precision)
-        return values["value"]
+        value_NX = read_outputs(_Reader(read), examples, self.device, precision=self.precision)["value"]
+        require_finite(value_NX, f"{self.folder}: text", range(first, first + len(ids)))
+        return value_NX
 
     def lacks(self, method: str, needed: str) -> BadInput:
         """The error for a method that the folder has no head for."""
@@ -214,28 +214,27 @@ def load(
     if precision not in get_args(Precision):
         raise BadConfig("precision", f"is {shown(precision)}", f"one of {', '.join(get_args(Precision))}")
     if not (path / "config.json").is_file():
-        raise _no_model(path)
-    config, vocab_size = read_config(path)
+        raise no_model(path)
+    verify_folder(path)
     if is_finetuned(path):
         ready = load_model(path)
         return Model(path, "fine-tuned", ready.network, ready.tokenizer, ready.config.length, place, precision, ready)
     kind = network_kind(read_tensors(path), architecture(path))
-    network: nn.Module
-    if kind == "encoder":
-        network = encoder = load_encoder(path, dropout=0.0)
-    else:
-        encoder = make_encoder(dataclasses.replace(config, dropout=0.0, attention_dropout=0.0), vocab_size)
+    encoder = load_encoder(path, dropout=0.0)
+    network: nn.Module = encoder
+    if kind != "encoder":
         network = Discriminator(encoder) if kind == "discriminator" else Generator(encoder)
         where = path.absolute()
         load_networks({where.name: (encoder, network.head)}, where.parent, do=_DO)
     return Model(path, kind, network, load_tokenizer(path, encoder), trained_positions(path), place, precision)
 
 
-def _no_model(path: Path) -> BadInput:
+def no_model(path: Path) -> BadInput:
     """The error for a path that holds no model, or several."""
     expected = "the folder of one ELECTRA model"
-    if inside := sorted(str(each.parent) for each in path.glob("*/config.json")):
-        return BadInput(path, f"holds {len(inside)} models", expected, f"give one of them: {', '.join(inside)}")
+    inside = sorted(str(each.parent) for depth in ("*", "*/*") for each in path.glob(f"{depth}/config.json"))
+    if inside:
+        return BadInput(path, f"holds {len(inside)} models", expected, f"give one of them: {', '.join(inside[:12])}")
     found = "holds no config.json" if path.is_dir() else "there is no such folder"
     return BadInput(path, found, expected, "make it, or fetch it first (docs/library.md says how)")
 
@@ -267,6 +266,23 @@ def checked(texts: Iterable[str]) -> Iterable[list[str]]:
         if not isinstance(text, str) or not encodes(text):
             raise BadInput(f"texts[{number}]", f"is {shown(text)}", "text")
     return (items[start : start + _TEXTS] for start in range(0, len(items), _TEXTS))
+
+
+def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64]]:
+    """Ids and places (T, 2) of a text in which `[MASK]`, ordinary text in corpora and rows, is a hidden token."""
+    ids: list[int] = []
+    offsets: list[tuple[int, int]] = []
+    start = 0
+    for number, part in enumerate(parts := text.split(MASK)):
+        if number:
+            ids.append(tokenizer.mask_id)
+            offsets.append((start - len(MASK), start))
+        # A space before what is hidden belongs to it: byte-level pieces begin with theirs.
+        encoding = tokenizer.raw.encode(part.rstrip() if number + 1 < len(parts) else part, add_special_tokens=False)
+        ids += encoding.ids
+        offsets += [(start + left, start + right) for left, right in encoding.offsets]
+        start += len(part) + len(MASK)
+    return ids, np.array(offsets, dtype=np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
@@ -307,7 +323,18 @@ def answer(
     while batch := list(itertools.islice(rows, _ROWS)):
         encoded = kind.encode(batch, ready.tokenizer, ready.config)
         outputs = read_outputs(ready.network, encoded.examples, device, precision=precision)
+        for name, values in outputs.items():  # a beam with more places than the row has scores of -inf
+            known = np.where(np.isneginf(values), 0, values) if name.endswith("_score") else values
+            require_finite(known, "row", encoded.examples.row_ids)
         yield from kind.answers(outputs, encoded, ready.config)
+
+
+def require_finite(values_NX: NDArray[Any], what: str, names_N: Sequence[object]) -> None:
+    """Refuse a network's numbers with NaN or infinity among them; the error names what it was asked about."""
+    bad_N = ~np.isfinite(values_NX).reshape(len(values_NX), -1).all(1)
+    if bad_N.any():
+        where, found = f"{what} {names_N[int(bad_N.argmax())]}", "the model answers it with NaN or infinity"
+        raise NonFinite(where, found, "finite numbers", "train or fetch the model again")
 
 
 def _record(schema: InputSchema, row: Any, where: str) -> Mapping[str, Any]:

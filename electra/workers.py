@@ -10,11 +10,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from electra.errors import BadConfig, Stopped
+from electra.stopping import StopRequest
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -70,7 +71,7 @@ def run_units(
         context.set_forkserver_preload(list(preload))
     pool = ProcessPoolExecutor(min(workers, len(units)), mp_context=context, initializer=_begin)
     try:
-        futures = {pool.submit(function, unit): index for index, unit in enumerate(units)}
+        futures = _handed_out(pool, function, units)
         waiting = set(futures)
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -87,6 +88,20 @@ def run_units(
             process.terminate()
         for process in processes:
             process.join()
+
+
+def _handed_out(
+    pool: ProcessPoolExecutor, function: Callable[[Unit], Result], units: Sequence[Unit]
+) -> dict[Future[Result], int]:
+    """The results to come, by unit; workers are started for them.
+
+    A stop meanwhile is heeded when they are: one that is half started would lose what it is to read, and tell of it.
+    """
+    try:
+        with StopRequest():
+            return {pool.submit(function, unit): index for index, unit in enumerate(units)}
+    except (EOFError, ConnectionError) as error:  # the process that forks them was killed, or one as it began
+        raise BrokenProcessPool from error
 
 
 def _begin() -> None:

@@ -35,9 +35,10 @@ ATTACKS: dict[str, tuple[Attack, float]] = {  # name -> what it does, tries a ro
     "servers": (faults.without_mlflow, 0.1),
     "settings": (generated.settings, 70),
     "rows": (generated.rows, 340),
+    "models": (generated.models, 100),
     "corpora": (generated.corpora, 480),
 }
-GENERATED = {"settings", "rows", "corpora"}  # attacks that no stage has to run for
+GENERATED = {"settings", "rows", "models", "corpora"}  # attacks that no stage has to run for
 
 
 def attack_all(world: World, rounds: float, seed: int, only: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:

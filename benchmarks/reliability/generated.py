@@ -1,4 +1,4 @@
-"""Generated settings, rows and corpora: what is valid as it stands is taken, and all else is refused in a sentence.
+"""Generated settings, rows, models and corpora: what is valid as it stands is taken, all else refused in a sentence.
 
 The generators are those of the tests (tests/pipelines/); here they run as often as `--rounds` says.
 """
@@ -21,6 +21,8 @@ from pipelines.commands import predict
 from tests.pipelines import bad_params, bad_predict
 from tests.pipelines.sources import bad_input
 
+NAMES = {"answered": "taken", "refused": "refused"}
+
 
 def settings(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     """Damaged params.yaml files, as `python -m pipelines params` reads them."""
@@ -40,11 +42,17 @@ def rows(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     models = st.sampled_from(bad_predict.models(folder / "models"))
     predict.load_model = functools.cache(load)  # type: ignore[assignment]
     drawn = st.tuples(models, st.just(folder), bad_predict.files(), st.booleans())
-    names = {"answered": "taken", "refused": "refused"}
     try:
-        yield from generate(drawn, tries, chance.randrange(1 << 40), "rows", lambda each: names[bad_predict.ask(*each)])
+        yield from generate(drawn, tries, chance.randrange(1 << 40), "rows", lambda each: NAMES[bad_predict.ask(*each)])
     finally:
         predict.load_model = load
+
+
+def models(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
+    """Folders of models that are spoilt in a setting or a weight."""
+    folder = room(world, "models")
+    drawn = st.tuples(st.sampled_from(bad_predict.models(folder / "whole")), st.just(folder), bad_predict.CHANGES)
+    yield from generate(drawn, tries, chance.randrange(1 << 40), "models", lambda each: NAMES[bad_predict.spoil(*each)])
 
 
 def corpora(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:

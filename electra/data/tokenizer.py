@@ -26,7 +26,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from electra.data.byte_level import is_byte_level, placed_without_spaces, spelled
 from electra.data.word_cache import CONTINUATION, WordMemory
 from electra.domains import Checked, Interval
-from electra.errors import BadInput
+from electra.errors import BadInput, shown
 from electra.files import read_object, readable, sha256_bytes, write_atomic, write_json
 
 PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -76,6 +76,11 @@ class Tokenizer:
         for token in SPECIALS:
             if token not in vocabulary:
                 raise BadInput(where, f"has no {token}", f"a vocabulary with {', '.join(SPECIALS)}")
+        if sorted(vocabulary.values()) != list(range(len(vocabulary))):  # first: the library counts to the highest one
+            raise BadInput(where, "has ids with gaps", f"the ids 0 to {len(vocabulary) - 1}, each once")
+        unknown = getattr(raw.model, "unk_token", None)
+        if unknown is not None and unknown not in raw.get_vocab(with_added_tokens=False):
+            raise BadInput(where, f"has no piece {shown(unknown)}, its unk_token", "one of its model's pieces", LIKE)
         self.byte_level = is_byte_level(raw)
         if not (self.byte_level or isinstance(raw.normalizer, normalizers.BertNormalizer)):
             model, normalizer, splitter = (
@@ -90,8 +95,6 @@ class Tokenizer:
         if dropout := getattr(raw.model, "dropout", None):  # of merges
             found, do = f"has dropout {dropout}: it reads the same text in another way each time", "set it to null"
             raise BadInput(where, found, "none", do)
-        if sorted(vocabulary.values()) != list(range(len(vocabulary))):
-            raise BadInput(where, "has ids with gaps", f"the ids 0 to {len(vocabulary) - 1}, each once")
         raw.no_padding()
         raw.no_truncation()
         self.rules = raw  # what is saved
@@ -247,21 +250,18 @@ def _short_words(line: str) -> tuple[str, int]:
 
 def published(path: Path, *, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
     """A tokenizer from a vocab.txt, or from a tokenizer.json, which has its own rules for letters."""
-    if path.suffix != ".json":
-        return from_vocab(path, lowercase=lowercase, strip_accents=strip_accents)
     if not path.is_file():
-        raise BadInput(path, "there is no such file", "a tokenizer.json", "set tokenizer.file to its path")
-    return load(path)
+        expected, do = "a tokenizer.json or a vocab.txt", "set tokenizer.file to its path"
+        raise BadInput(path, "there is no such file", expected, do)
+    if path.suffix == ".json":
+        return load(path)
+    return from_vocab(path, lowercase=lowercase, strip_accents=strip_accents)
 
 
 def from_vocab(path: Path, *, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
     """A tokenizer from a vocab.txt (one piece a line, the line's number is its id)."""
     try:
         text = path.read_bytes().decode("utf-8")
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        raise BadInput(
-            path, "there is no such file", "a vocab.txt, one piece a line", "set tokenizer.file to its path"
-        ) from None
     except UnicodeDecodeError as error:
         raise BadInput(path, f"is not UTF-8 (byte {error.start:,})", "a vocab.txt, one piece a line") from None
     pieces = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
@@ -320,6 +320,9 @@ def load(path: Path) -> Tokenizer:
         beside = path / "tokenizer_config.json"
         settings = read_object(beside) if beside.is_file() else {}
         lowercase, strip_accents = settings.get("do_lower_case", True), settings.get("strip_accents")
+        if not (isinstance(lowercase, bool) and isinstance(strip_accents, bool | None)):
+            found = f"has do_lower_case {shown(lowercase)} and strip_accents {shown(strip_accents)}"
+            raise BadInput(beside, found, "true or false", LIKE)
         return from_vocab(path / "vocab.txt", lowercase=lowercase, strip_accents=strip_accents)
     if not file.is_file():
         raise BadInput(file, "there is no such file", "a tokenizer.json", "run the tokens stage that makes it")

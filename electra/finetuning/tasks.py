@@ -192,7 +192,7 @@ class SquadConfig(FinetuneConfig):
     stride: Count = 128  # tokens from the start of one window to the start of the next
     question_length: Count = 64  # word pieces; longer questions are cut
     head: Literal["conditional", "independent"] = "conditional"  # XLNet's: the end sees the start; or BERT's
-    beam: Count = 20  # starts tried, and ends tried for each
+    beam: Annotated[int, Interval(1, 200)] = 20  # starts tried, and ends tried for each
     answer_length: Count = 30  # word pieces
     n_best: Count = 20
     answerability: bool = True

@@ -14,12 +14,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from electra.errors import BadInput, CorruptFile
+from electra.errors import BadInput, CorruptFile, shown
 from electra.files import AGAIN, atomic_folder, read_object, readable, write_atomic, write_json
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.factory import make_encoder
-from electra.nn.hf_names import Head, bare, config_of, head_names, named_tensors, names_of, of_encoder, of_head
+from electra.nn.hf_names import (
+    Head,
+    bare,
+    config_of,
+    head_names,
+    named_tensors,
+    names_of,
+    of_encoder,
+    of_head,
+    telling_shapes,
+)
 from electra.storage.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
 from electra.storage.tensors import Tensors, fill, require_fit, write_tensors
 from electra.storage.tensors import read_tensors as read_file
@@ -31,6 +41,7 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 FILES = ("config.json", "model.safetensors", *TOKENIZER_FILES, TASK, SPANS, POOLED, EXTRAS)
 """All that is ever read of a folder."""
 KIND = "network"
+_AGREE = "let the model's parameters and the folder's config.json agree with its weights"
 _DECODERS = ("generator_lm_head.weight", "decoder.weight")  # the word table once more, where it is stored twice
 # Settings that change what an encoder computes and no tensor's shape.
 _ALIKE = ("heads", "layer_norm_eps", "global_every", "window", "global_theta", "local_theta")
@@ -55,8 +66,7 @@ def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> N
     """
     renamed = {bare(name): tensor for name, tensor in tensors.items() if of_encoder(name)}
     places = named_tensors(encoder)
-    do = "let the model's parameters and the folder's config.json agree with its weights"
-    require_fit(places, renamed, where, do)
+    require_fit(places, renamed, where, _AGREE)
     encoder.embeddings.load_tables(*(renamed.pop(name) for name in names_of(encoder.config).tables))
     for name, tensor in renamed.items():
         places[name].copy_(tensor)
@@ -73,9 +83,20 @@ def load_encoder(folder: Path, *, dropout: float | None = None) -> Encoder:
     if dropout is not None:
         config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)
     tensors = read_tensors(folder)
+    _require_sizes(config, vocab_size, tensors, folder)
     encoder = make_encoder(config, vocab_size)
     load_encoder_tensors(encoder, tensors, folder)
     return encoder
+
+
+def _require_sizes(config: AnyEncoderConfig, vocab_size: int, tensors: Tensors, where: object) -> None:
+    """Refuse a config.json whose sizes are not the tensors', before a network of these sizes is allocated."""
+    shapes = {bare(name): tuple(tensor.shape) for name, tensor in tensors.items()}
+    for name, shape in telling_shapes(config, vocab_size).items():
+        if name not in shapes:
+            raise BadInput(where, f"has no tensor {name}", "those that its config.json asks for", _AGREE)
+        if shapes[name] != shape:
+            raise BadInput(where, f"{name} has shape {shapes[name]}", f"{shape}, as its config.json says", _AGREE)
 
 
 # ── folders ──
@@ -117,7 +138,12 @@ def architecture(folder: Path) -> str:
 def trained_positions(folder: Path) -> int:
     """How many positions of a folder's encoder pre-training has used, where that is known; else all that there are."""
     positions, seen = read_config(folder)[0].positions, read_object(folder / "config.json").get("trained_positions")
-    return min(seen, positions) if type(seen) is int else positions
+    if seen is None:
+        return positions
+    if type(seen) is not int or seen < 3:  # [CLS], a token and [SEP]
+        where, do = f"{folder / 'config.json'}: trained_positions", "use the file that came with the weights"
+        raise BadInput(where, f"is {shown(seen)}", "a whole number of at least 3", do)
+    return min(seen, positions)
 
 
 def read_tensors(folder: Path) -> Tensors:

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from electra.errors import BadInput, CorruptFile
+from electra.errors import BadInput, CorruptFile, NonFinite
 from electra.files import readable
 
 Tensors = dict[str, Tensor]
@@ -39,7 +39,7 @@ def read_tensors(path: Path, do: str) -> Tensors:
 
 
 def require_fit(places: Tensors, tensors: Tensors, where: object, do: str) -> None:
-    """Refuse tensors that are not exactly those of `places`: names, shapes, and numbers with a fraction."""
+    """Refuse tensors that are not exactly those of `places`: names, shapes, and numbers with a fraction, all finite."""
     lacking = [name for name in places if name not in tensors]
     surplus = [name for name in tensors if name not in places]
     if lacking or surplus:
@@ -51,6 +51,9 @@ def require_fit(places: Tensors, tensors: Tensors, where: object, do: str) -> No
         if not tensors[name].is_floating_point():
             found = f"{name} holds {str(tensors[name].dtype).removeprefix('torch.')}"
             raise BadInput(where, found, "floating point", do)
+        if not tensors[name].to(place.dtype).isfinite().all():  # what a wider type holds may not fit
+            found, anew = f"{name} holds NaN or infinity", "its training has failed: train or fetch the model again"
+            raise NonFinite(where, found, "finite numbers", anew)
 
 
 def _some(names: list[str]) -> str:

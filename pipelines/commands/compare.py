@@ -25,8 +25,11 @@ def compare(first: str, second: str, root: Path = Path()) -> str:
     """The comparison as Markdown, which reads well in a terminal too."""
     names, sides = (first, second), [read(first, root), read(second, root)]
     with as_written(f"{first}, {second}"):
+        if not (rows := list(_rows(names, sides))):
+            do = f"fine-tune them first: dvc repro pipelines/dvc.yaml:glue@{Path(first.rpartition(':')[2]).name}"
+            raise BadInput(f"{first}, {second}", "have no scores", "scores of GLUE or SQuAD of one at least", do)
         title = f"{first} against {second}: pre-trained arms, points on dev"
-        return Table("compare", title, list(_rows(names, sides)), (NOTES["rule"], *_cautions(names, sides))).markdown()
+        return Table("compare", title, rows, (NOTES["rule"], *_cautions(names, sides))).markdown()
 
 
 def read(place: str, root: Path = Path()) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """`python -m pipelines predict` and `score`: rows in, answers out, a few hundred at a time.
 
 Rows come in the formats of training, or as plain text (pipelines/sources/asked.py), by the model's column names, or `a`
-and `b`; `words`; `question` and `context`. The task's own id, or an `id`, is kept; rows without one are numbered.
+and `b`; `words`; `question` and `context`. The task's own id, or an `id`, is kept; rows without one are numbered from
+0, and so are lines of plain text, of which blank ones are counted and not answered.
 Nothing is written to `--output` unless all rows were answered.
 """
 
@@ -15,7 +16,7 @@ from electra.finetuning import reading
 from electra.finetuning.folder import load_model
 from electra.finetuning.reading import read_rows
 from electra.finetuning.tasks import find
-from electra.inference import answer
+from electra.inference import answer, no_model
 from pipelines.sources import asked
 from pipelines.stages import verified
 
@@ -26,6 +27,8 @@ def predict(model: Path, files: Iterable[str], output: str | None) -> None:
         raise SourceUnreachable(model, "there is no such folder", "a fine-tuned model", "give the folder of one")
     if output is not None and Path(output).is_dir():
         raise BadInput(output, "is a folder", "a file to write to", "give --output a name in it")
+    if not (model / "config.json").is_file():
+        raise no_model(model)
     ready = load_model(model)
     form = asked.of(ready.task)
     lines = (dump_line(line) for name in files for line in answer(ready, asked.read(form, name)))

@@ -2,7 +2,7 @@
 
 1. parquet, .conll and SQuAD's own JSON as everywhere else; anything else line by line
 2. the first line tells: an object is JSON lines; known column names are the header of a table; else there is none, and
-   a line is as many columns as the model reads, or plain text
+   a line is as many columns as the model reads, or plain text, and its id is its number, blank lines counted
 3. the record becomes a row (electra/inference.py); the first that cannot is a BadInput with its file, line and reason
 """
 
@@ -120,4 +120,4 @@ def _by_line(asked: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str,
             fields = line.split("\t")
             if len(fields) != len(columns):
                 raise BadInput(where, f"has {len(fields)} columns", f"{len(columns)}: {', '.join(columns)}")
-            yield where, dict(zip(columns, fields, strict=True))
+            yield where, {**dict(zip(columns, fields, strict=True)), "id": item[0] - 1}

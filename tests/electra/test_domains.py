@@ -9,6 +9,7 @@ import pytest
 from electra.config import build
 from electra.domains import Checked, Interval
 from electra.errors import BadConfig, shown
+from electra.pretraining.config import ObjectiveConfig
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,12 @@ def test_settings_are_checked_however_they_are_built() -> None:
             Settings(**values)  # type: ignore[arg-type]
         with pytest.raises(BadConfig, match=rf"^here\.{key}: is "):
             build(Settings, values, "here")
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-300, 1e-9, 1e10, 1e300])
+def test_what_32_bits_cannot_divide_by_is_refused(temperature: float) -> None:
+    with pytest.raises(BadConfig, match=r"temperature: is .*; expected a number from 1e-06 to 1,000,000,000"):
+        ObjectiveConfig(temperature=temperature)
 
 
 def test_a_value_in_a_sentence_is_short_and_stands_on_one_line() -> None:

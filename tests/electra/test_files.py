@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from electra.errors import OutOfRoom
-from electra.files import free_name, lock_folder, remove, write_atomic
+from electra.errors import CorruptFile, OutOfRoom
+from electra.files import SMALL, free_name, lock_folder, read_object, remove, write_atomic
 
 FORK = multiprocessing.get_context("fork")
 DEAD = 999_999_999  # no process has this number
@@ -91,3 +91,12 @@ def test_what_may_not_be_removed_is_a_sentence(tmp_path, monkeypatch, number):
         with pytest.raises(OutOfRoom, match=f"{name}: cannot be written"):
             remove(tmp_path / name)
     monkeypatch.undo()
+
+
+def test_settings_are_a_small_file_and_no_device(tmp_path):
+    (tmp_path / "device.json").symlink_to("/dev/null")  # where /dev/zero would never end
+    with (tmp_path / "huge.json").open("wb") as file:
+        file.truncate(SMALL + 1)
+    for name, found in (("device", r"cannot be read \(no regular file\)"), ("huge", "has 16,777,217 bytes")):
+        with pytest.raises(CorruptFile, match=rf"{name}\.json: {found}"):
+            read_object(tmp_path / f"{name}.json")

@@ -100,6 +100,21 @@ def test_a_typed_mask_hides_the_token_that_hide_numbers(models: Path) -> None:
         assert text == f"The{'' if piece.startswith('##') else ' '}{piece.removeprefix('##')} cooked the [MASK]."
 
 
+def test_a_typed_mask_is_one_hidden_token_everywhere(models: Path) -> None:
+    text, count = TEXT.replace("cooked", "[MASK]"), len(electra.corrupt(TEXT, models / "generator").tokens)
+    for seed in range(10):
+        found = electra.corrupt(text, models / "generator", seed=seed, mask_rate=0.9)
+        assert len(found.tokens) == count and found.tokens[2] == "[MASK]" and not found.replaced[2]
+        assert found.text[slice(*found.places[2])] == "[MASK]"
+    (judged,) = electra.load(models / "discriminator").replaced([text])
+    assert len(judged.tokens) == count and text[slice(*judged.offsets[2])] == judged.tokens[2] == "[MASK]"
+    network = transformers.ElectraModel.from_pretrained(models / "encoder").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(models / "encoder")
+    with torch.no_grad():
+        expected = network(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0).numpy()
+    np.testing.assert_allclose(electra.load(models / "encoder").embed([text])[0], expected, atol=1e-5)
+
+
 def test_what_cannot_be_proposed_is_refused(models: Path) -> None:
     generator = electra.load(models / "generator")
     with pytest.raises(BadInput, match=r"text: hides nothing; expected a .MASK."):

@@ -1,11 +1,14 @@
 """The library gives what transformers gives, in numpy and the texts' order, and says in a sentence what it cannot."""
 
+import contextlib
 import json
 import random
+import resource
 import shutil
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +17,7 @@ import torch
 import transformers
 
 import electra
-from electra.errors import BadConfig, BadDevice, BadInput, CorruptFile
+from electra.errors import BadConfig, BadDevice, BadInput, CorruptFile, NonFinite
 from electra.finetuning.tasks import GLUE, SQUAD_2, Task
 from electra.inference import as_row, input_schema
 from electra.storage.tensors import read_tensors, write_tensors
@@ -144,13 +147,35 @@ def test_a_question_is_answered_with_its_place(models: Path) -> None:
         assert again["id"] == str(n) and (again["start"], again["best"]) == (answer["start"], answer["best"])
 
 
-def test_a_network_that_has_failed_answers_all_the_same(models: Path) -> None:
-    """Outputs that are not finite count as 0, as in every score, and JSON can hold what is said of them."""
-    for name, row in (("cola", "a cat"), ("chunks", ["a", "cat"]), ("squad2", {"question": "who", "context": "a cat"})):
-        model = electra.load(models / name)
-        with torch.no_grad():
-            model.encoder.layers[-1].ffn_norm.bias.fill_(float("nan"))
-        json.dumps(model.predict([row]), allow_nan=False)
+ASKED = {
+    "discriminator": lambda m: m.replaced(["a cat", "a dog"]),
+    "encoder": lambda m: m.embed(["a cat"]),
+    "generator": lambda m: electra.propose("a [MASK] cat", m),
+    "cola": lambda m: m.predict(["a cat"]),
+    "stsb": lambda m: m.predict([("a cat", "a dog")]),
+    "chunks": lambda m: m.predict([["a", "cat"]]),
+    "squad2": lambda m: m.answer("who", "a cat"),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_network_that_has_failed_answers_nothing(models: Path, tmp_path: Path, name: str) -> None:
+    """Neither with weights that are not finite nor with finite ones whose outputs are not."""
+    model = electra.load(models / name)
+    ASKED[name](model)
+    with torch.no_grad():
+        model.encoder.layers[-1].ffn_norm.bias.fill_(3e38)
+        model.encoder.layers[-1].ffn_norm.weight.fill_(3e38)
+    with pytest.raises(NonFinite, match=r"(text 0|row 0|token 1): the model answers it with NaN or infinity"):
+        ASKED[name](model)
+    folder = shutil.copytree(models / name, tmp_path / name)
+    (folder / "MANIFEST.json").unlink()
+    for number, (key, tensor) in enumerate((good := read_tensors(folder / "model.safetensors", "")).items()):
+        if number % 10 in (0, 9):  # of the encoder and of the head
+            spoilt = good | {key: tensor.clone().index_fill_(0, torch.tensor([0]), [torch.inf, torch.nan][number % 2])}
+            write_tensors(folder / "model.safetensors", spoilt, {"format": "pt"})
+            with pytest.raises(NonFinite, match=rf"{name}.*{key.rpartition('.')[2]} holds NaN or infinity; .*train or"):
+                electra.load(folder)
 
 
 def test_a_published_folder_needs_no_more_than_its_weights_and_vocabulary(models: Path, tmp_path: Path) -> None:
@@ -214,6 +239,53 @@ def test_a_model_of_another_type_and_a_damaged_one_are_sentences(models: Path, t
     (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
     with pytest.raises(BadInput, match="is of a model of type 'bert'; expected electra"):
         electra.load(folder)
+
+
+HOSTILE = {
+    "config.json": [
+        *({key: 2**20} for key in ("hidden_size", "embedding_size", "intermediate_size", "max_position_embeddings")),
+        *({"vocab_size": n} for n in (10**7, 10**9, 10**30)), *({"num_hidden_layers": n} for n in (1000, 10**6)),
+        {"type_vocab_size": 2**20}, {"model_type": {}}, {"num_attention_heads": []}, {"hidden_act": {}},
+        {"trained_positions": -5}, {"trained_positions": "x"}, {"layer_norm_eps": "x"},
+    ],
+    "tokenizer.json": [
+        *({"vocab": vocabulary} for vocabulary in ({}, [1], {"[UNK]": 1, "a": 2**31}, {"[UNK]": 1, "a": 7})),
+        {"unk_token": "none"},
+    ],
+    "tokenizer_config.json": [{"do_lower_case": {}}, {"strip_accents": "x"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [(name, each) for name, all_ in HOSTILE.items() for each in all_], ids=str
+)
+def test_what_a_hostile_folder_says_is_a_sentence_before_it_costs_memory(
+    models: Path, tmp_path: Path, name: str, changes: dict
+) -> None:
+    folder = shutil.copytree(models / "discriminator", tmp_path / "m")
+    (folder / "MANIFEST.json").unlink()
+    values = json.loads((folder / name).read_text())
+    (values["model"] if name == "tokenizer.json" else values).update(changes)
+    (folder / name).write_text(json.dumps(values))
+    if name == "tokenizer_config.json":
+        (folder / "tokenizer.json").unlink()
+    with (
+        pytest.raises(BadInput, match=rf"{folder}.*; expected") as told,
+        no_more_memory(1 << 29),
+    ):
+        electra.load(folder)
+    assert len(str(told.value)) < 400
+
+
+@contextlib.contextmanager
+def no_more_memory(more: int) -> Iterator[None]:
+    """This process may reserve so many bytes above what it has."""
+    limits, pages = resource.getrlimit(resource.RLIMIT_AS), int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,40 @@ def test_workers_die_with_their_parent(tmp_path: Path) -> None:
     assert not any(alive(pid) for pid in pids)
 
 
+STOPPED = """
+import multiprocessing.forkserver, os, signal, threading
+from electra.errors import Stopped
+from electra.stopping import Interrupted, interruptible
+from electra.workers import run_units
+
+if __name__ == "__main__":
+    def stop():
+        os.kill(WHO, signal.SIGTERM)
+    threading.Timer(0.3, stop).start()
+    try:
+        with interruptible():
+            list(run_units(abs, [1, 2, 3], 2, preload=["slow"]))
+    except (Interrupted, Stopped) as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [
+        ("os.getpid()", "stopped by signal 15"),
+        ("multiprocessing.forkserver._forkserver._forkserver_pid", "worker: was killed from outside"),
+    ],
+)
+def test_a_stop_while_workers_start_is_quiet(tmp_path: Path, who: str, said: str) -> None:
+    (tmp_path / "program.py").write_text(STOPPED.replace("WHO", who))
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(0.6)\n")
+    command = [sys.executable, str(tmp_path / "program.py")]
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).resolve().parents[2])])
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False)
+    assert done.stdout.startswith(said) and not done.stderr, done
+
+
 def alive(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123

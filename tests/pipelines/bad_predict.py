@@ -1,12 +1,17 @@
-"""Rows as nobody should ask them, generated, and what must come of each: answers, or one sentence that says why not."""
+"""Rows as nobody should ask them, and models that nobody should ask, generated; and what must come of each: answers, or
+one sentence that says why not.
+"""
 
 import contextlib
 import gzip
 import io
 import json
+import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -19,6 +24,7 @@ from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
 from electra.nn.huggingface import load_encoder
+from electra.storage.tensors import read_tensors, write_tensors
 from pipelines.cli import main
 from tests.electra.made_up_models import write_base
 
@@ -81,6 +87,48 @@ def models(root: Path) -> list[Path]:
     return [root / name for name in MODELS]
 
 
+WEIGHTS = "model.safetensors"
+SPOILT = ("config.json", "task.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", WEIGHTS)
+NUMBERS = [-1, 0, 1, 3, 10**9, 2**20, 2**31, 2**63, 10**30, 1e-300, 1e300, float("nan"), float("inf")]
+SETTING = st.sampled_from([*NUMBERS, None, True, "", "x", [], [1], {}, {"0": {}}, DEEP])
+CHANGES = st.tuples(st.sampled_from(SPOILT), st.integers(0, 1 << 16), SETTING)
+
+
+def spoil(model: Path, folder: Path, change: tuple[str, int, Any]) -> str:
+    """Spoil one file of a model's folder, as one from elsewhere, and ask: `answered` or, weights always, `refused`."""
+    file, place, value = change
+    spoilt = Path(shutil.copytree(model, folder / "spoilt", dirs_exist_ok=True))
+    (spoilt / "MANIFEST.json").unlink()
+    path = spoilt / file
+    if file == WEIGHTS:
+        tensors = read_tensors(path, "")
+        name = sorted(tensors)[place % len(tensors)]
+        tensors[name].view(-1)[place % tensors[name].numel()] = [torch.nan, torch.inf, -torch.inf][place % 3]
+        write_tensors(path, tensors, {"format": "pt"})
+    elif file == "vocab.txt":
+        (spoilt / "tokenizer.json").unlink()
+        path.unlink()
+        path.symlink_to("/dev/zero")
+    else:
+        values = json.loads(path.read_text())
+        places = list(settings(values))
+        holder, key = places[place % len(places)]
+        holder[key] = value
+        path.write_text(json.dumps(values))
+    became = ask(spoilt, folder, ("rows.jsonl", "\n".join(GOOD).encode()), piped=False)
+    assert became == "refused" or file != WEIGHTS, "answered with weights that are not finite"
+    shutil.rmtree(spoilt)
+    return became
+
+
+def settings(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Every setting of a file, those within others too: what holds it, and its key."""
+    for key, value in values.items():
+        yield values, key
+        if isinstance(value, dict):
+            yield from settings(value)
+
+
 def ask(model: Path, folder: Path, file: tuple[str, bytes], piped: bool) -> str:
     """Ask a model one file, by name or through standard input: `answered` or `refused`."""
     name, data = file
@@ -94,8 +142,11 @@ def ask(model: Path, folder: Path, file: tuple[str, bytes], piped: bool) -> str:
         answers = [json.loads(row) for row in output.read_text("utf-8").splitlines()]
         assert len({row["id"] for row in answers}) == len(answers)
         return "answered"
-    sentence = said.getvalue()
-    assert code in {65, 69} and sentence.startswith("error: ") and sentence.count("\n") == 1, (code, sentence)
+    sentence = re.sub(r"warning: .* has no MANIFEST\.json: .*\n", "", said.getvalue())
+    assert code in {64, 65, 69, 70, 74} and sentence.startswith("error: ") and sentence.count("\n") == 1, (
+        code,
+        sentence,
+    )
     assert not output.exists()
     return "refused"
 

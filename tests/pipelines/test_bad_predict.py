@@ -1,13 +1,15 @@
-"""Whatever a model is asked ends in answers or a sentence; ten thousand more: `benchmarks.reliability --only rows`."""
+"""Whatever a model is asked ends in answers or a sentence; more: `benchmarks.reliability --only rows,models`."""
 
 import functools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from electra.finetuning.folder import load_model
 from pipelines.commands import predict
 from tests.pipelines import bad_predict
 
@@ -37,3 +39,13 @@ def test_anything_asked_is_answered_or_refused_with_a_sentence(
     models: list[Path], tmp_path_factory: pytest.TempPathFactory, number: int, file: tuple[str, bytes], piped: bool
 ) -> None:
     bad_predict.ask(models[number], tmp_path_factory.getbasetemp(), file, piped)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, len(bad_predict.MODELS) - 1), bad_predict.CHANGES)
+def test_a_spoilt_model_answers_or_is_refused_with_a_sentence(
+    models: list[Path], tmp_path_factory: pytest.TempPathFactory, number: int, change: tuple[str, int, Any]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(predict, "load_model", load_model)  # each folder is another
+        bad_predict.spoil(models[number], tmp_path_factory.getbasetemp(), change)

@@ -50,6 +50,7 @@ class ModelRegistry:
     models: dict[str, Model]  # discriminator and generator, those that exist
     tuned: dict[str, Tuned]
     texts: Sequence[str] = ()
+    commands: Sequence[str] = ()  # that fine-tune it, where the model has a name
     load: Any = field(default_factory=lambda: lru_cache(maxsize=4)(electra.load), repr=False)
 
     @staticmethod
@@ -60,19 +61,25 @@ class ModelRegistry:
             return _registry(folder.absolute().name, "", folders, {})
         params = load()
         name = wanted or next(iter(params.run.models), "tiny")
-        params.require("finetunings", name)
-        tasks, data = Path("build/tasks") / params.finetunings[name].tasks, params.data("glue", name)
-        pretrained = Path("build/models") / params.finetunings[name].model
         tuned: dict[str, Tuned] = {}
-        for each in [path for kind in ("glue", "squad") for path in _folders(Path("build") / kind / name, FIRST_SEED)]:
-            task = SQUAD.get(each.parent.name, each.parent.name)  # build/squad/NAME has the versions of SQuAD
-            title = TITLES.get(task, task)
-            tuned.setdefault(title, Tuned(title=title, folder=each, rows=tasks / task))
+        if config := params.finetunings.get(name):
+            model, data, tasks = config.model, params.data("glue", name), Path("build/tasks") / config.tasks
+            kinds = ("glue", "squad") if params.squad_versions(name) else ("glue",)
+            for each in [path for kind in kinds for path in _folders(Path("build") / kind / name, FIRST_SEED)]:
+                task = SQUAD.get(each.parent.name, each.parent.name)  # build/squad/NAME has the versions of SQuAD
+                title = TITLES.get(task, task)
+                tuned.setdefault(title, Tuned(title=title, folder=each, rows=tasks / task))
+            commands = [f"electra {kind} {name}" for kind in kinds]
+        else:
+            if name not in params.published:
+                params.require("models", name)
+            model, data = name, "" if name in params.published else params.data("pretrain", name)
+            commands = [f"electra new NAME --task FILE --model {name}"]
+        pretrained, stage = Path("build/models") / model, "published" if model in params.published else "pretrain"
         if not (folders := _folders(pretrained, "*/config.json")) and not tuned:
-            stage = "published" if name in params.published else "pretrain"
-            do = f"`dvc repro pipelines/dvc.yaml:{stage}@{name}` makes it"
+            do = f"make it: dvc repro pipelines/dvc.yaml:{stage}@{model}"
             raise BadInput(pretrained, "there is no such model", "what a stage has left there", do)
-        return _registry(name, data, folders, tuned)
+        return _registry(name, data, folders, tuned, commands)
 
     def need(self, kind: str) -> Model:
         """The discriminator or the generator."""
@@ -123,7 +130,9 @@ def _folders(root: Path, pattern: str) -> list[Path]:
     return sorted((path.parent for path in root.glob(pattern)), key=order)
 
 
-def _registry(name: str, data: str, folders: Iterable[Path], tuned: dict[str, Tuned]) -> ModelRegistry:
+def _registry(
+    name: str, data: str, folders: Iterable[Path], tuned: dict[str, Tuned], commands: Sequence[str] = ()
+) -> ModelRegistry:
     models: dict[str, Model] = {}
     texts: Sequence[str] = ()
     for folder in folders:
@@ -137,7 +146,7 @@ def _registry(name: str, data: str, folders: Iterable[Path], tuned: dict[str, Tu
     if not models and not tuned:
         expected = "a discriminator, a generator or a fine-tuned model"
         raise BadInput(name, "holds nothing to play with", expected, "give the name of a model, or the folder of one")
-    return ModelRegistry(name=name, data=data, models=models, tuned=tuned, texts=texts)
+    return ModelRegistry(name=name, data=data, models=models, tuned=tuned, texts=texts, commands=commands)
 
 
 def _texts(path: Path, model: Model) -> list[str]:

@@ -56,7 +56,8 @@ function draw(answer) {
     const text = shown.slice(Math.max(end, token.start), token.end), share = token.share ?? 0;
     end = Math.max(end, token.end);
     if (!text) return;
-    const suspected = share > 0.5, kind = token.new ? (suspected ? "caught" : "missed") : suspected ? "alarm" : "";
+    const suspected = share > 0.5;
+    const kind = token.filled ? "filled" : token.new ? (suspected ? "caught" : "missed") : suspected ? "alarm" : "";
     const made = element("button", text, {type: "button", class: kind, "data-token": number, "aria-pressed": false}, share);
     if (token.share !== null) made.title = `replaced: ${percent(share)}`;
     made.setAttribute("aria-label", `${text}, ${made.title}`);
@@ -109,8 +110,8 @@ function write(text) {
 }
 
 async function corrupt() {
-  const text = $("text").value.replaceAll("[MASK]", "").trim();
-  if (!text) return;
+  const text = $("text").value;
+  if (!text.trim()) return;
   const answer = await put("words", "corrupt", {text, rate: Number($("rate").value), seed: Math.floor(Math.random() * 2 ** 31)});
   if (!answer) return;
   draw(answer);
@@ -207,7 +208,7 @@ async function start() {
   $("another-text").hidden = !models.texts.length;
   $("ask").hidden = !models.tasks.length;
   $("untuned").hidden = models.tasks.length > 0;
-  $("untuned").textContent = `Nothing is fine-tuned here: \`electra glue ${models.name}\` and \`electra squad ${models.name}\` make models that can be asked.`;
+  $("untuned").append("Nothing is fine-tuned here", ...models.commands.flatMap((each, place) => [place ? " or " : ": begin with ", element("code", each)]), ".");
 
   let waiting, example = 0;
   $("text").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(read, 200); });

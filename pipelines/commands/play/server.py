@@ -2,10 +2,10 @@
 
 | request | answer |
 |---|---|
-| GET /models | name and training data, which networks there are, held-out texts, titles of fine-tuned models |
+| GET /models | name, training data, networks, held-out texts, titles of fine-tuned models, commands that make such |
 | POST /read {text} | its tokens with the probability that each was replaced; each `[MASK]` filled, and the proposals |
 | POST /propose {text, token} | the generator's proposals for one token |
-| POST /corrupt {text, rate, seed} | the text with tokens replaced by samples, and what is detected in it |
+| POST /corrupt {text, rate, seed} | the text, each `[MASK]` filled, with tokens replaced, and what is detected in it |
 | POST /task {task} | the input form of a fine-tuned model, with examples |
 | POST /ask {task, row} | its answer (electra/inference.py) |
 
@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
@@ -65,7 +65,7 @@ def application(registry: ModelRegistry, hosts: Sequence[str]) -> Starlette:
 
     async def models(request: Request) -> Response:
         networks = {kind: kind in registry.models for kind in ("discriminator", "generator")}
-        about = {"name": registry.name, "data": registry.data, "texts": list(registry.texts)}
+        about = {key: getattr(registry, key) for key in ("name", "data", "texts", "commands")}
         return JSONResponse({**about, "tasks": list(registry.tuned), **networks})
 
     def file(path: str, name: str) -> Route:
@@ -83,12 +83,18 @@ def application(registry: ModelRegistry, hosts: Sequence[str]) -> Starlette:
             Middleware(BaseHTTPMiddleware, dispatch=_with_headers),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
         ],
-        exception_handlers={UserError: _mistake, HTTPException: _refused, Exception: _bug},
+        exception_handlers={UserError: _mistake, HTTPException: _refused, ClientDisconnect: _gone, Exception: _bug},
     )
 
 
 def read(registry: ModelRegistry, body: Body) -> Body:
-    """Detect replaced tokens; masks are filled from left to right, each after those before it."""
+    """Detect replaced tokens, once masks are filled."""
+    text, places, masks = _filled(registry, body)
+    return {**_judged(registry, text, "filled", places), "masks": masks}
+
+
+def _filled(registry: ModelRegistry, body: Body) -> tuple[str, list[tuple[int, int]], list[Body]]:
+    """The text with its masks filled from left to right, each after those before it; where; what was proposed."""
     text = _text(body)
     if text.count(MASK) > MASKS:
         raise BadInput("text", f"has {text.count(MASK)} times {MASK}", f"at most {MASKS}")
@@ -99,7 +105,7 @@ def read(registry: ModelRegistry, body: Body) -> Body:
         text = first.texts[0]
         masks.append({"shares": _shares(first.pieces, first.probability)})
         places.append((len(before.rstrip()), len(text) - len(after)))
-    return {**_judged(registry, text, places), "masks": masks}
+    return text, places, masks
 
 
 def propose(registry: ModelRegistry, body: Body) -> Body:
@@ -112,14 +118,16 @@ def propose(registry: ModelRegistry, body: Body) -> Body:
 
 
 def corrupt(registry: ModelRegistry, body: Body) -> Body:
-    """A text corrupted as in pre-training."""
+    """A text corrupted as in pre-training, once masks are filled."""
     rate, seed = body.get("rate", 0.15), body.get("seed", 0)
     if type(seed) is not int or not 0 <= seed < 2**31:
         raise BadInput("seed", f"is {shown(seed)}", "a whole number, 0 to 2147483647")
-    corrupted = electra.corrupt(_text(body), registry.need("generator"), mask_rate=rate, seed=seed)
+    text, *_ = _filled(registry, body)
+    corrupted = electra.corrupt(text, registry.need("generator"), mask_rate=rate, seed=seed)
     changed = [number for number, replaced in enumerate(corrupted.replaced) if replaced]
     originals = [corrupted.original[slice(*corrupted.offsets[number])] for number in changed]
-    return _judged(registry, corrupted.text, [tuple(corrupted.places[number]) for number in changed], originals)
+    places = [tuple(corrupted.places[number]) for number in changed]
+    return _judged(registry, corrupted.text, "new", places, originals)
 
 
 def task(registry: ModelRegistry, body: Body) -> Body:
@@ -147,9 +155,9 @@ def _shares(pieces: Sequence[str], probability: Iterable[float]) -> list[tuple[s
 
 
 def _judged(
-    registry: ModelRegistry, text: str, places: Sequence[tuple[int, int]], originals: Sequence[str] = ()
+    registry: ModelRegistry, text: str, mark: str, places: Sequence[tuple[int, int]], originals: Sequence[str] = ()
 ) -> Body:
-    """The tokens of a text: place, probability of replacement, and whether one of the replaced `places` overlaps."""
+    """The tokens of a text: place, probability of replacement, and as `mark` whether one of the `places` overlaps."""
     if "discriminator" in registry.models:
         (judged,) = registry.models["discriminator"].replaced([text])
         shares: list[float | None] = judged.probability.tolist()
@@ -160,7 +168,7 @@ def _judged(
     tokens = []
     for (start, end), share in found:
         there = [number for number, (left, right) in enumerate(places) if left < end and start < right]
-        token = {"start": start, "end": end, "share": share, "new": bool(there)}
+        token = {"start": start, "end": end, "share": share, mark: bool(there)}
         tokens.append(token | ({"was": " ".join(originals[number] for number in there)} if there and originals else {}))
     return {"text": text, "tokens": tokens}
 
@@ -191,6 +199,11 @@ def _mistake(request: Request, error: Exception) -> Response:
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+def _gone(request: Request, error: Exception) -> Response:
+    """For a client that left in the middle of its request: nobody reads it."""
+    return Response(status_code=400)
 
 
 def _bug(request: Request, error: Exception) -> Response:

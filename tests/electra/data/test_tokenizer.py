@@ -132,8 +132,9 @@ def test_a_bad_vocabulary_is_a_sentence(tmp_path: Path, content: bytes, sentence
 
 
 def test_missing_and_broken_files_are_sentences(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="there is no such file"):
-        wordpiece.from_vocab(tmp_path / "vocab.txt")
+    for name in (tmp_path / "vocab.txt", Path("/dev/null")):  # /dev/zero would never end
+        with pytest.raises(BadInput, match="there is no such file"):
+            wordpiece.published(name)
     with pytest.raises(BadInput, match="run the tokens stage"):
         wordpiece.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
@@ -198,7 +199,8 @@ def test_rules_of_a_published_json_are_kept_or_refused(tmp_path):
     with pytest.raises(BadInput, match="has the prefix '@@' within words; expected '##'"):
         wordpiece.published(tmp_path / "tokenizer.json")
     with pytest.raises(
-        BadInput, match=r"no\.json: there is no such file; expected a tokenizer\.json; set tokenizer\.file"
+        BadInput,
+        match=r"no\.json: there is no such file; expected a tokenizer\.json or a vocab\.txt; set tokenizer\.file",
     ):
         wordpiece.published(tmp_path / "no.json")
 

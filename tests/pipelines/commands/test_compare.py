@@ -66,3 +66,10 @@ def test_nothing_to_compare_is_one_sentence(tmp_path, place):
     made_up.write(tmp_path)
     with pytest.raises(BadInput):
         compare("tiny", place, tmp_path)
+
+
+def test_models_that_were_only_pretrained_have_nothing_to_compare(tmp_path):
+    for name in ("tiny", "mini"):
+        write_json(tmp_path / f"results/{name}/pretrain.json", {"steps": 1})
+    with pytest.raises(BadInput, match=r"tiny, mini: have no scores; .*; fine-tune them first: .*glue@tiny"):
+        compare("tiny", "mini", tmp_path)

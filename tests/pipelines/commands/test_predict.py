@@ -82,7 +82,8 @@ def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
         ("rte", "id\ta\tb\n7\tx\ty\n7\tx\tz\n", 65, ":3: has the id '7' of"),
         ("chunks", '{"words": [["the"]]}\n', 65, ":1: is {'words': [['the']]}"),
         ("nowhere", "x\n", 69, "there is no such folder"),
-        ("tokenizer", "x\n", 65, "config.json: there is no such file"),
+        ("tokenizer", "x\n", 65, "tokenizer: holds no config.json; expected the folder of one ELECTRA model"),
+        (".", "x\n", 65, "; expected the folder of one ELECTRA model; give one of them: "),
     ],
     ids=lambda value: str(value)[:20],
 )
@@ -93,6 +94,13 @@ def test_a_row_that_cannot_be_answered_is_named(folders, tmp_path, capsys, model
     said = capsys.readouterr().err
     assert sentence in said and said.count("\n") == 1
     assert not output.exists()
+
+
+def test_blank_lines_keep_their_numbers(folders, tmp_path, capsys) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("\nthe cat\n\n \na dog\n")
+    found = ask(capsys, folders / "cola", tmp_path / "a.txt", tmp_path / "b.txt")
+    assert [row["id"] for row in found] == ["1", "4"] * 2
 
 
 def test_rows_come_in_the_forms_of_training(folders, tmp_path, capsys) -> None:

@@ -203,11 +203,11 @@ def test_rows_beyond_what_pre_training_has_seen_are_counted(task, config, task_r
     longer = tmp_path / "longer"
     shutil.copytree(model, longer, ignore=shutil.ignore_patterns(MANIFEST))
     settings = read_json(model / "config.json")
-    write_json(longer / "config.json", settings | {"trained_positions": 1})
+    write_json(longer / "config.json", settings | {"trained_positions": 3})
     few = dataclasses.replace(config, max_train_rows=16, epochs=1)
     records = [run(job) for job in Plan(task, few, rows=task_rows / task, model=longer, state=tmp_path).jobs()]
     told = summary.of_squad(records) if task == "squad2" else summary.of_task(GLUE[task], records)
-    assert told["beyond_pretraining"] == records[0]["beyond_pretraining"] == {"positions": 1, "share": 1.0}
+    assert told["beyond_pretraining"] == records[0]["beyond_pretraining"] == {"positions": 3, "share": 1.0}
     assert "beyond_pretraining" not in records[1]  # nothing is said of the scratch arm
     job, *_ = Plan(task, few, rows=task_rows / task, model=longer, state=tmp_path).jobs()
     splits = [SimpleNamespace(length_N=np.array(lengths)) for lengths in ([8, 9, 10], [32, 4])]

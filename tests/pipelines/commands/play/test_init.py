@@ -53,7 +53,7 @@ def test_what_cannot_be_served(
         port = str(taken.getsockname()[1])
         for words, code, sentence in (
             *(((("smoke", "--host", host), 64, f"--host: is {host}, {others}")) for host in ("0.0.0.0", "::", "a.org")),
-            (("base",), 65, "`dvc repro pipelines/dvc.yaml:pretrain@base` makes it"),
+            (("base",), 65, "make it: dvc repro pipelines/dvc.yaml:pretrain@base"),
             (("smoke", "--port", port), 73, f"127.0.0.1:{port}: cannot be listened to (Address already in use)"),
             (("smoke", "--port", "70000"), 64, "--port: is 70000; expected 0 to 65535"),
         ):

@@ -85,7 +85,8 @@ def test_masks_are_filled_and_words_replaced(tab: Tab, address: str) -> None:
     tab.wait(f"{SHOWN}.length")
     tab.type("#text", TEXT.replace("chef", "[MASK]"))
     tab.wait("document.querySelectorAll('#bars .bar').length === 10")
-    assert tab.run("document.querySelectorAll('#tokens .caught, #tokens .missed').length") == 1
+    assert tab.run("document.querySelectorAll('#tokens .filled').length") == 1
+    assert not tab.run("document.querySelectorAll('#tokens .caught, #tokens .missed').length")
     tab.type("#text", TEXT)
     tab.wait("!document.querySelector('#bars .bar')")
     tab.run("document.querySelector('#rate').value = '0.5'")

@@ -1,6 +1,8 @@
 """What the page is answered is what the library says, and whoever asks wrongly or from elsewhere gets a sentence."""
 
+import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,7 @@ def test_a_text_is_judged_as_the_library_does(client: TestClient, checkout: Path
     assert found["text"] == TEXT and found["masks"] == []
     assert [[each["start"], each["end"]] for each in found["tokens"]] == judged.offsets.tolist()
     np.testing.assert_allclose([each["share"] for each in found["tokens"]], judged.probability, atol=1e-6)
-    assert not any(each["new"] for each in found["tokens"])
+    assert not any(each["filled"] for each in found["tokens"])
     assert ask(client, "read", text="")["tokens"] == []
 
 
@@ -51,8 +53,9 @@ def test_hidden_words_are_filled_one_after_the_other(client: TestClient, checkou
     assert found["text"] == second.texts[0]
     for mask, expected in zip(found["masks"], (first, second), strict=True):
         assert [piece for piece, _ in mask["shares"]] == expected.pieces
-    new = [found["text"][each["start"] : each["end"]] for each in found["tokens"] if each["new"]]
-    assert new == [each.pieces[0].removeprefix("##") for each in (first, second)]
+    assert not any(each.get("new") for each in found["tokens"])
+    filled = [found["text"][each["start"] : each["end"]] for each in found["tokens"] if each["filled"]]
+    assert filled == [each.pieces[0].removeprefix("##") for each in (first, second)]
 
 
 def test_proposals_for_a_token(client: TestClient, checkout: Path) -> None:
@@ -77,11 +80,19 @@ def test_what_the_generator_replaced_is_marked(client: TestClient, checkout: Pat
     assert replaced > 5
 
 
+def test_hidden_words_are_filled_before_others_are_replaced(client: TestClient, checkout: Path) -> None:
+    hidden = TEXT.replace("chef", "[MASK]")
+    filled = ask(client, "read", text=hidden)["text"]
+    expected = electra.corrupt(filled, checkout / "made/generator", mask_rate=0.4, seed=1).text
+    assert ask(client, "corrupt", text=hidden, rate=0.4, seed=1)["text"] == expected
+
+
 def test_every_kind_of_fine_tuned_model_can_be_asked(client: TestClient, checkout: Path) -> None:
     assert client.get("/models").json() == {
         "name": "made",
         "data": "",
         "texts": [],
+        "commands": [],
         "tasks": ["chunks", "cola", "mood", "rte", "squad2", "stsb"],
         "discriminator": True,
         "generator": True,
@@ -133,34 +144,38 @@ def test_what_is_refused(
     assert reply.headers["content-security-policy"].startswith("default-src 'none'")
 
 
-def test_a_long_body_is_not_read_to_its_end(client: TestClient) -> None:
-    sent = 0
-
-    def endless():
-        nonlocal sent
-        while True:
-            sent += 1
-            assert sent < 100
-            yield b"a" * 10_000
-
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/read",
-        "headers": [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")],
-    }
-    chunks, replies = endless(), []
+def send_piecewise(client: TestClient, next_message: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is answered to a request to /read whose messages come one by one."""
+    headers = [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")]
+    scope = {"type": "http", "method": "POST", "path": "/read", "headers": headers}
+    replies = []
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": next(chunks), "more_body": True}
+        return next_message()
 
     async def send(message: dict[str, Any]) -> None:
         replies.append(message)
 
-    import asyncio
-
     asyncio.run(client.app({**scope, "query_string": b"", "root_path": "", "http_version": "1.1"}, receive, send))
-    assert replies[0]["status"] == 413 and sent == 7
+    return replies
+
+
+def test_a_long_body_is_not_read_to_its_end(client: TestClient) -> None:
+    sent = 0
+
+    def more() -> dict[str, Any]:
+        nonlocal sent
+        sent += 1
+        assert sent < 100
+        return {"type": "http.request", "body": b"a" * 10_000, "more_body": True}
+
+    assert send_piecewise(client, more)[0]["status"] == 413 and sent == 7
+
+
+def test_a_client_that_leaves_is_no_bug(client: TestClient) -> None:
+    """Starlette raises a bug again after it is answered, for the terminal."""
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+    send_piecewise(client, lambda: next(messages, {"type": "http.disconnect"}))
 
 
 def test_only_requests_to_this_machine_are_answered(client: TestClient) -> None:
