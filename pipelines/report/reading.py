@@ -4,7 +4,6 @@
     results/ablations/A.json                                        one ablation that params.yaml: run selects
     benchmarks/results/ablations/A.json                             the others, as recorded (record_ablations.py)
     benchmarks/results/M-marks.json                                 one model over several pre-trainings, as recorded
-    benchmarks/results/*.json                                       recorded runs of other models; timings are skipped
     results/{corpus,tokens,tasks}/N.json                            the data
     build/models/M/examples.json                                    what the generator wrote
 
@@ -13,7 +12,7 @@ Of the stages' results only what `run` selects is read: the page depends on noth
 
 import csv
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,7 @@ from electra.storage.manifest import MANIFEST, verify_manifest
 from pipelines import again
 from pipelines.config.params import settings_digest
 from pipelines.report import paper
-from pipelines.report.records import ARMS, Ablation, Arm, Inputs, Measured, ModelResults, Point, RecordedRun, number
-from pipelines.report.table import integer
+from pipelines.report.records import ARMS, Ablation, Arm, Inputs, Measured, ModelResults, Point, number
 
 RECORDS = "benchmarks/results"
 ABLATION_RECORDS = f"{RECORDS}/ablations"
@@ -49,7 +47,6 @@ def load(params: Any, root: Path = Path()) -> Inputs:
         models=models,
         ablations=ablations,
         data=data,
-        records=recorded_runs(root, params.models),
         missing=tuple(reader.missing),
         unrun=tuple(reader.unrun),
     )
@@ -266,50 +263,6 @@ def _arm(name: str, part: dict[str, Any], settings: dict[str, Any]) -> Arm:
         ),
         parameters=part.get("parameters", {}).get("discriminator"),
     )
-
-
-def recorded_runs(root: Path, models: Collection[str]) -> tuple[RecordedRun, ...]:
-    """Every recorded run of a model below `root`, by name; `models` are those that params.yaml has today."""
-    runs = []
-    for path in sorted((root / RECORDS).glob("*.json")):
-        try:
-            values = read_json(path)
-        except UserError:
-            continue
-        if isinstance(values, dict) and (run := _recorded_run(path.stem, values, path.stem in models)):
-            runs.append(run)
-    return tuple(runs)
-
-
-def _recorded_run(name: str, values: dict[str, Any], known: bool) -> RecordedRun | None:
-    parts, pretrain = values.get("tasks") or (values.get("glue") or {}).get("tasks"), values.get("pretrain")
-    if not isinstance(parts, dict) or not isinstance(pretrain, dict):
-        return None
-    tasks = tuple(_recorded_task(task, parts[task]) for task in GLUE if isinstance(parts.get(task), dict))
-    data = text = str(pretrain.get("label", "")).replace("_", " ")
-    if text != "sample world":
-        data = f"GLUE subsets, pre-trained on {text}" if any(row.subset for row in tasks) else f"GLUE, {text}"
-    auc, recall = pretrain.get("disc_auc"), pretrain.get("disc_recall")
-    details = {
-        "status": values.get("status"),
-        "settings": "" if known else "of an earlier params.yaml, which had an entry of this name",
-        "data": values["data"] if isinstance(values.get("data"), str) else "",
-        "pre-training": f"{integer(pretrain.get('steps'))} steps, {integer(pretrain.get('tokens'))} tokens",
-        "discriminator": f"AUC {auc:.3f}, recall {recall:.3f} on held-out text" if None not in (auc, recall) else "",
-        "recorded": f"{values.get('recorded', '')}, {RECORDS}/{name}.json",
-    }
-    facts = tuple((key, str(value)) for key, value in details.items() if value)
-    return RecordedRun(name, data, facts, tasks) if tasks else None
-
-
-def _recorded_task(task: str, part: dict[str, Any]) -> Measured:
-    """One task of a record; an arm has scores, or the metrics of a single run."""
-    metric = GLUE[task].metrics[0]
-    arms = {arm: dict(part[arm]) for arm in ARMS if isinstance(part.get(arm), dict)}
-    for arm in arms.values():
-        arm.setdefault("scores", [(arm.get("metrics") or {}).get(metric)])
-    rows = part.get("train_rows") or next((arm.get("train_rows") for arm in arms.values()), None)
-    return _measured(task, GLUE[task].title, metric, {**arms, "train_rows": rows})
 
 
 def _float(text: str | None) -> float:

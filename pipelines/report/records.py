@@ -1,4 +1,4 @@
-"""What the report is drawn from: a model's results, an ablation's arms and recorded runs, as plain records.
+"""What the report is drawn from: a model's results, and an ablation's arms, as plain records.
 
 Nothing here reads a file (`reading.py` does) or draws.
 """
@@ -205,23 +205,12 @@ class Ablation:
 
 
 @dataclass(frozen=True)
-class RecordedRun:
-    """A recorded run of another model: its data, facts about it, and its tasks."""
-
-    name: str
-    data: str
-    facts: tuple[tuple[str, str], ...]
-    tasks: tuple[Measured, ...]
-
-
-@dataclass(frozen=True)
 class Inputs:
     """All that is read, with a sentence for each thing that is `missing`, and for each that was never run."""
 
     models: tuple[ModelResults, ...]
     ablations: tuple[Ablation, ...]
     data: dict[str, dict[str, dict[str, Any]]]  # corpus, tokens or tasks -> name -> its results
-    records: tuple[RecordedRun, ...]
     missing: tuple[str, ...]
     unrun: tuple[str, ...]
 

@@ -17,7 +17,6 @@ from pipelines.report.records import (
     Inputs,
     Measured,
     ModelResults,
-    RecordedRun,
     in_order,
 )
 from pipelines.report.table import NOTES, Column, Mark, Row, Spread, Table, left, verdict
@@ -41,7 +40,7 @@ def all_tables(inputs: Inputs) -> list[Table]:
     tables = [make(model) for model in models for make in (tasks, metrics)]
     tables += [table_1(models), table_2(models), table_4([model for model in inputs.models if model.squad])]
     tables += [table for ablation in inputs.ablations for table in of_ablation(ablation)]
-    tables += [claims.table(inputs.ablations), *map(recorded, inputs.records)]
+    tables.append(claims.table(inputs.ablations))
     tables += [texts(inputs.data["corpus"]), token_rows(inputs.data["tokens"])]
     tables += [task_rows(name, values) for name, values in inputs.data["tasks"].items()]
     return [table for table in tables if table.rows]
@@ -226,13 +225,6 @@ def arm_tasks(ablation: Ablation) -> Table:
     ]
     title = f"{ablation.title}: each task ({ablation.origin})"
     return Table(f"ablation-{ablation.name}-tasks", title, rows, (NOTES["spread_of_arms"],))
-
-
-def recorded(run: RecordedRun) -> Table:
-    """The scores of a recorded run."""
-    metric, count = left("metric", under="task"), Column("train rows")
-    rows = [{TASK: row.title, metric: row.metric, count: row.train_rows, **_arms(row.scores)} for row in run.tasks]
-    return Table(f"record-{run.name}", f"{run.name}: recorded run, points on dev ({run.data})", rows)
 
 
 def texts(corpora: dict[str, dict[str, Any]]) -> Table:

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from electra.errors import CorruptFile
-from electra.files import write_json
 from electra.pretraining.config import ObjectiveConfig
 from pipelines.report import figures, reading
 from tests.pipelines.report import made_up
@@ -46,17 +45,3 @@ def test_captions_and_labels_are_of_the_models_own_settings(tmp_path):
     captions = {name: caption for name, caption, _ in figures.curves(model)}
     assert "× 10 against" in captions["disc-loss"] and "10 · H(r)" in captions["disc-loss"]
     assert 50 * figures.entropy(0.10) == pytest.approx(16.25, abs=0.01) and figures.entropy(0.0) == 0.0
-
-
-def test_a_recorded_model_is_shown_as_the_subset_it_is(tmp_path):
-    tasks = {"sst2": {arm: {"metrics": {"accuracy": 70.0}, "train_rows": 8000} for arm in ("pretrained", "scratch")}}
-    facts = {"label": "local_wiki_books", "steps": 800, "tokens": 10}
-    write_json(tmp_path / "benchmarks/results/mini.json", {"pretrain": facts, "tasks": tasks, "recorded": "2026-01-02"})
-    for name, values in enumerate(({}, {"pretrain": {}, "tasks": []}, {"pretrain": {}, "tasks": {"unknown": {}}}, [1])):
-        write_json(tmp_path / f"benchmarks/results/{name}.json", values)  # timings, say
-    (found,) = reading.recorded_runs(tmp_path, ["mini"])
-    assert "settings" not in dict(found.facts)
-    assert found.data == "GLUE subsets, pre-trained on local wiki books"
-    assert found.tasks[0].scores == {"pretrained": (70.0,), "scratch": (70.0,)}
-    (gone,) = reading.recorded_runs(tmp_path, ["tiny"])
-    assert dict(gone.facts)["settings"] == "of an earlier params.yaml, which had an entry of this name"
