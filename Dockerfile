@@ -58,6 +58,8 @@ LABEL org.opencontainers.image.title="electra-server" \
 COPY --from=server-packages /opt/venv /opt/venv
 WORKDIR /app
 COPY deploy/buckets.py deploy/
+# Prefect copies its pages before it shows them, by default into its own package, which is not this user's.
+ENV PREFECT_SERVER_UI_STATIC_DIRECTORY=/home/electra/prefect
 USER 1000
 CMD ["prefect", "server", "start", "--host", "127.0.0.1"]
 

@@ -86,3 +86,9 @@ def test_services_wait_for_each_other_and_are_seen_by_this_machine_alone() -> No
                 assert (ROOT / word).is_file() and f"!{word}\n" in kept
                 for read in re.findall(r"\bdeploy/\w+/", (ROOT / word).read_text(encoding="utf-8")):
                     assert f"!{read}\n" in kept, f"{word} reads it in the image"
+
+
+def test_prefect_copies_its_pages_to_where_the_images_user_may_write() -> None:
+    image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    server = image.partition("AS server\n")[2].partition("\nFROM")[0]
+    assert "ENV PREFECT_SERVER_UI_STATIC_DIRECTORY=/home/electra/" in server, "or its address answers with 404"
