@@ -1,15 +1,18 @@
 """compose.yaml: held to the schema of compose files; nothing starts without a login or is seen from outside."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, git, until
 
 COMPOSE = ROOT / "compose.yaml"
 LOGINS = {
@@ -96,3 +99,20 @@ def test_prefect_copies_its_pages_to_where_the_images_user_may_write() -> None:
     image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     server = image.partition("AS server\n")[2].partition("\nFROM")[0]
     assert "ENV PREFECT_SERVER_UI_STATIC_DIRECTORY=/home/electra/" in server, "or its address answers with 404"
+
+
+def test_a_container_stays_until_a_stopped_stage_has_saved(tmp_path: Path) -> None:
+    """With a worker that ends at once and leaves a stage, which is in a session of its own, at its last step."""
+    (tmp_path / "origin").mkdir()
+    (tmp_path / "home").mkdir()
+    for words in (("init", "--quiet"), ("commit", "--quiet", "--allow-empty", "--message", "a")):
+        git(tmp_path / "origin", *words)
+    worker = tmp_path / "prefect"
+    worker.write_text("#!/bin/sh\nsetsid sh -c 'touch stage; sleep 1; touch saved' & exec sleep 60\n")
+    worker.chmod(0o755)
+    own = {"ELECTRA_HOME": str(tmp_path / "home"), "ELECTRA_REPOSITORY": str(tmp_path / "origin")}
+    values = {**os.environ, **own, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    with subprocess.Popen(["bash", ROOT / "deploy/worker"], env=values, start_new_session=True) as container:
+        until((tmp_path / "home/stage").exists)
+        os.killpg(container.pid, signal.SIGTERM)
+    assert (tmp_path / "home/saved").exists()

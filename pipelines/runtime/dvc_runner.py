@@ -23,7 +23,7 @@ import psutil
 from electra.errors import UserError
 
 MARK = "ELECTRA_REPRO"
-PATIENCE = 30.0  # seconds between asking a process to stop and ending it
+PATIENCE = 300.0  # seconds between asking a process to stop, for which it may have gigabytes to save, and ending it
 EVERY = 1.0  # seconds between two calls of `log`
 
 
