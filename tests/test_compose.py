@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import tomllib
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 
 from tests.conftest import ROOT, git, until
@@ -79,7 +81,7 @@ def test_services_wait_for_each_other_and_are_seen_by_this_machine_alone() -> No
             assert source == "." or source in found["volumes"]
     settings = tomllib.loads((ROOT / "prefect.toml").read_text(encoding="utf-8"))["server"]["events"]
     kept = services["prefect"]["environment"]["PREFECT_SERVER_EVENTS_EXPIRED_BUCKET_BUFFER"]
-    assert int(kept) == settings["expired_bucket_buffer"]
+    assert TypeAdapter(timedelta).validate_python(kept).total_seconds() == settings["expired_bucket_buffer"]
     assert services["mlflow"]["environment"]["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false", "as SECURITY.md says"
     folders = {volume.split(":")[1] for volume in services["worker"]["volumes"]}
     assert folders == {"/srv/origin", "/srv/electra/.dvc/cache", "/srv/electra/build", "/srv/electra/runs"}
