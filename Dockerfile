@@ -83,4 +83,6 @@ RUN --mount=from=trainer-packages,source=/usr/local/bin/uv,target=/usr/local/bin
 USER 1000
 # The history stays outside of the image (.dockerignore), and DVC is told so.
 RUN dvc config --local core.no_scm true && chmod -R a+rwX /app/.dvc
+# DVC leaves its stage at once on SIGTERM, and the container ends with DVC; on SIGINT it waits while the stage saves.
+STOPSIGNAL SIGINT
 CMD ["dvc", "repro"]

@@ -86,6 +86,7 @@ def test_services_wait_for_each_other_and_are_seen_by_this_machine_alone() -> No
     folders = {volume.split(":")[1] for volume in services["worker"]["volumes"]}
     assert folders == {"/srv/origin", "/srv/electra/.dvc/cache", "/srv/electra/build", "/srv/electra/runs"}
     image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert "\nSTOPSIGNAL SIGINT\n" in image, "a stage of `dvc repro` would be killed before it saves"
     for folder in folders - {"/srv/origin"}:
         assert f" {folder}" in image, "or the volume would be root's"
     kept = (ROOT / ".dockerignore").read_text(encoding="utf-8")
