@@ -49,7 +49,7 @@ ARG TORCH=torch==2.13.0
 RUN --mount=type=cache,target=/var/cache/uv uv pip install --constraint requirements.lock "${TORCH}"
 RUN --mount=type=cache,target=/var/cache/uv \
     uv pip install --constraint requirements.lock --requirement pyproject.toml --extra s3 --extra dask --extra gpu setuptools \
-    && find /opt/venv -type d -name tests -prune -exec rm -r {} +
+    && find /opt/venv -type d \( -name tests -o -path '*/torch/test' \) -prune -exec rm -r {} +
 
 FROM base AS server
 LABEL org.opencontainers.image.title="electra-server" \
@@ -58,6 +58,8 @@ LABEL org.opencontainers.image.title="electra-server" \
 COPY --from=server-packages /opt/venv /opt/venv
 WORKDIR /app
 COPY deploy/buckets.py deploy/
+# Prefect copies its pages before it shows them, by default into its own package, which is not this user's.
+ENV PREFECT_SERVER_UI_STATIC_DIRECTORY=/home/electra/prefect
 USER 1000
 CMD ["prefect", "server", "start", "--host", "127.0.0.1"]
 
@@ -81,4 +83,6 @@ RUN --mount=from=trainer-packages,source=/usr/local/bin/uv,target=/usr/local/bin
 USER 1000
 # The history stays outside of the image (.dockerignore), and DVC is told so.
 RUN dvc config --local core.no_scm true && chmod -R a+rwX /app/.dvc
+# DVC leaves its stage at once on SIGTERM, and the container ends with DVC; on SIGINT it waits while the stage saves.
+STOPSIGNAL SIGINT
 CMD ["dvc", "repro"]

@@ -23,7 +23,7 @@ import psutil
 from electra.errors import UserError
 
 MARK = "ELECTRA_REPRO"
-PATIENCE = 30.0  # seconds between asking a process to stop and ending it
+PATIENCE = 300.0  # seconds between asking a process to stop, for which it may have gigabytes to save, and ending it
 # What DVC says where a byte of its own state has changed: a lock of JSON, databases of hashes and links.
 DAMAGED = re.compile(r"ERROR: .*(codec can't decode|RWLock-file|malformed|unsupported file format|not a database)")
 REMADE = (
