@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from electra import stopping
-from electra.errors import BadInput, Refused, SourceUnreachable, Stopped, UserError, told
+from electra.errors import BadInput, SourceUnreachable, Stopped, UserError, told
 from electra.files import room
-from pipelines.commands import COMMANDS, NAMES, Argument, Command, command, entry, parser
+from pipelines.commands import COMMANDS, NAMES, Argument, Command, command, entry, lacking, parser, refusal
 from pipelines.runtime import processes
 
 if TYPE_CHECKING:
@@ -54,32 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UserError, OSError, MemoryError) as error:
         if options.debug:
             traceback.print_exc()
-        refused = error if isinstance(error, UserError) else _refusal(options.command, error)
+        refused = error if isinstance(error, UserError) else refusal(options.command, error)
         processes.report(refused)
         return refused.exit_code
     except Exception as error:
-        if (lacking := _lacking(error)) and not options.debug:
-            processes.report(lacking)
-            return lacking.exit_code
+        if (refused := lacking(error)) and not options.debug:
+            processes.report(refused)
+            return refused.exit_code
         traceback.print_exc()
         print("error: this is a bug; the lines above say where", file=sys.stderr)
         return BUG
-
-
-def _refusal(command: str, error: OSError | MemoryError) -> Refused:
-    """The operating system's error as a sentence."""
-    where = getattr(error, "filename", None) or command
-    found = getattr(error, "strerror", None) or str(error) or "out of memory"
-    return Refused(where, f"the system says: {found}", do="fix that and run the same command again")
-
-
-def _lacking(error: Exception) -> SourceUnreachable | None:
-    """The sentence for a Python without our packages: `.venv/bin/dvc repro` finds it if no environment is active."""
-    package = (getattr(error, "name", "") or "").partition(".")[0]
-    if not isinstance(error, ModuleNotFoundError) or package in {"", "electra", "pipelines"}:
-        return None
-    do = "`source .venv/bin/activate`, which `make setup` makes, and run the same command again"
-    return SourceUnreachable(sys.executable, f"has no package {package}", "the project's environment", do)
 
 
 def _params() -> "Params":
@@ -110,9 +94,7 @@ def new(options: argparse.Namespace) -> None:
     """Add your own text or labelled task to params.yaml."""
     from pipelines.commands.new import new
 
-    columns = {key: getattr(options, key) for key in ("a", "b", "label")}
-    model, minutes = options.model, options.minutes
-    print(new(options.name, options.text, options.task, columns, options.encoder, model, minutes), end="")
+    print(new(options), end="")
 
 
 @command("set up", entry(ANY, nargs="?", default=""), prints=True)

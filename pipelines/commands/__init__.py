@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import electra
+from electra.errors import Refused, SourceUnreachable
 
 DESCRIPTION = "Pre-train and fine-tune ELECTRA; one command for each stage and question."
 GROUPS = ("set up", "train", "use", "maintain")
@@ -106,3 +107,19 @@ def _completion(offers: str) -> Any:
     function = f"_electra_{re.sub(r'[^a-z]+', '_', offers)}"
     bash = f'{function}() {{ compgen -W "$({offers})" -- "$1"; }}'
     return {"bash": function, "zsh": f"{{compadd -- \\$({offers})}}", "preamble": {"bash": bash}}
+
+
+def refusal(command: str, error: OSError | MemoryError) -> Refused:
+    """The operating system's error as a sentence."""
+    where = getattr(error, "filename", None) or command
+    found = getattr(error, "strerror", None) or str(error) or "out of memory"
+    return Refused(where, f"the system says: {found}", do="fix that and run the same command again")
+
+
+def lacking(error: Exception) -> SourceUnreachable | None:
+    """The sentence for a Python without our packages: `.venv/bin/dvc repro` finds it if no environment is active."""
+    package = (getattr(error, "name", "") or "").partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or package in {"", "electra", "pipelines"}:
+        return None
+    do = "`source .venv/bin/activate`, which `make setup` makes, and run the same command again"
+    return SourceUnreachable(sys.executable, f"has no package {package}", "the project's environment", do)

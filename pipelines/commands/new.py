@@ -4,6 +4,7 @@ Formats, columns and labels are inferred from the files, sizes from the amount o
 default, and all of it can be edited afterwards.
 """
 
+import argparse
 import contextlib
 import dataclasses
 import io
@@ -50,35 +51,29 @@ STEPS, EPOCHS = 400, (3, 20)  # of fine-tuning that rows should give, and the ep
 LENGTH, EVALUATIONS, TIMED = 128, 20, 40
 
 
-def new(
-    name: str,
-    files: Sequence[str],
-    rows: Sequence[str],
-    columns: dict[str, str],
-    encoder: str,
-    model: str,
-    minutes: float,
-) -> str:
+def new(options: argparse.Namespace) -> str:
     """Add the entries and return the commands to run next. params.yaml is restored if they are not accepted.
 
-    `encoder` is what is pre-trained on the text ("": what suits this machine) for at most so many minutes here, as a
-    few steps take (0: no limit); `model` is what is fine-tuned where there is no text.
+    `options.encoder` is what is pre-trained on the text ("": what suits this machine), for at most `options.minutes`
+    here, as a few steps take (0: no limit); `options.model` is what is fine-tuned where there is no text.
     """
+    name, files, rows, minutes = options.name, options.text, options.task, options.minutes
     values = read(FILE)
     if not NAME.fullmatch(name):
         raise BadConfig("new", f"{name!r} cannot be a name", "letters, digits, _ and -")
     if not 0 <= minutes <= 1e6:
         raise BadConfig("--minutes", f"is {minutes:g}", "minutes of pre-training, such as 20")
     gpu = torch.cuda.is_available()
-    encoder, minutes = encoder or ("small" if gpu else "mini"), minutes if gpu or minutes else 20.0
+    encoder, minutes = options.encoder or ("small" if gpu else "mini"), minutes if gpu or minutes else 20.0
     if encoder not in (encoders := values["encoders"]):
         raise BadConfig("--encoder", f"is {encoder}", f"one of {', '.join(encoders)}", nearest(encoder, encoders))
     entries: dict[str, Any] = {}  # section -> the entry NAME in it
     if files:
         entries |= _for_text(name, files, encoder, values, minutes)
     if rows:
-        width = _width(values, encoder if files else model)
-        entries |= _for_task(name, rows, columns, name if files else model, width)
+        columns = {key: getattr(options, key) for key in ("a", "b", "label")}
+        width = _width(values, encoder if files else options.model)
+        entries |= _for_task(name, rows, columns, name if files else options.model, width)
     if not entries:
         do = "electra new mine --text 'data/*.jsonl'"
         raise BadConfig("new", "has neither --text nor --task", "files of yours", do)
