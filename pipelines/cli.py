@@ -58,9 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         processes.report(refused)
         return refused.exit_code
     except Exception as error:
-        if (refused := lacking(error)) and not options.debug:
-            processes.report(refused)
-            return refused.exit_code
+        if (absent := lacking(error)) and not options.debug:
+            processes.report(absent)
+            return absent.exit_code
         traceback.print_exc()
         print("error: this is a bug; the lines above say where", file=sys.stderr)
         return BUG

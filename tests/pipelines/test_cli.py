@@ -99,7 +99,7 @@ def test_commands_and_options_are_these_and_no_others() -> None:
         "gpu-check": {"--device", "--output", "--seconds"},
         "play": {"--host", "--port", "--remote"},
         "flow": {"--settings"},
-        "new": {"--text", "--task", "--a", "--b", "--label", "--encoder", "--model"},
+        "new": {"--text", "--task", "--a", "--b", "--label", "--encoder", "--minutes", "--model"},
     }
     for name, sub in choices.items():
         options = {option for action in sub._actions for option in action.option_strings}
