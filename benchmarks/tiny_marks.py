@@ -2,9 +2,8 @@
 
 Pre-trains `tiny` as `dvc repro` does, with eight seeds (of the corpus, the tasks and the tokenizer there is one),
 fine-tunes each on the nine tasks and SQuAD 2.0 with the same seed, and beside each the same network from fresh
-weights. So the standard deviations are those of whole pre-trainings, and the next one, fine-tuned so, lies
-between `low` and `high` 95 times in 100 (Student's t). What is finished is not done again; `--seed 2` does the work of
-seed 2 alone and writes no record, so that several processes can share it.
+weights. So the standard deviations are those of whole pre-trainings. What is finished is not done again; `--seed 2`
+does the work of seed 2 alone and writes no record, so that several processes can share it.
 """
 
 import dataclasses
@@ -14,8 +13,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-from scipy.stats import t
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -68,11 +65,9 @@ def scores_of(params: Params, seed: int) -> tuple[Scores, dict[str, Any]]:
 
 
 def deviation(values: Sequence[float]) -> dict[str, Any]:
-    """Values with mean, standard deviation (n - 1) and the interval in which another lies 95 times in 100."""
-    middle, std, count = statistics.fmean(values), statistics.stdev(values), len(values)
-    reach = float(t.ppf(0.975, count - 1)) * std * math.sqrt(1 + 1 / count)
-    found = {"mean": middle, "std": std, "low": middle - reach, "high": middle + reach}
-    return {"scores": [round(x, 2) for x in values], **{key: round(value, 2) for key, value in found.items()}}
+    """Values with mean and standard deviation (n - 1)."""
+    found = [round(value, 2) for value in values]
+    return {"scores": found, "mean": round(statistics.fmean(values), 2), "std": round(statistics.stdev(values), 2)}
 
 
 def main() -> None:

@@ -133,7 +133,8 @@ def check_python(words: list[str], params: Params) -> None:
             return
         options = parser().parse_args(words[2:])
         sections = (params.published, params.corpora, params.tokens, params.tasks, params.models, params.ablations)
-        assert getattr(options, "name", "") in {"", *(name for section in sections for name in section)}
+        known = {"", *(name for section in sections for name in section)}
+        assert options.command == "new" or getattr(options, "name", "") in known
     elif words[0] == "-m":
         place = ROOT / Path(*words[1].split("."))
         ours = place.with_suffix(".py").is_file() or (place / "__main__.py").is_file()

@@ -1,0 +1,137 @@
+"""Writes the numbers of README.md and docs/ from records and estimates: `python benchmarks/pages.py`.
+
+What stands between <!-- NAME --> and <!-- end --> on a page is what a function here makes of benchmarks/results or of
+`electra estimate`; tests/benchmarks/test_pages.py holds the pages to it.
+"""
+
+import functools
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import t as student
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from electra.files import read_json, write_atomic
+from electra.finetuning.tasks import GLUE
+from electra.pretraining.flops import training_steps
+from pipelines import ROOT
+from pipelines.commands import estimate
+from pipelines.config.params import Params, load
+from pipelines.runtime import roofline
+
+PAGES = ("README.md", "docs/sample-world.md")
+CARDS = ("h100", "a100", "rtx_4090")
+
+
+@functools.cache
+def record(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = read_json(ROOT / f"benchmarks/results/{name}.json")
+    return found
+
+
+def spread(of: dict[str, Any]) -> str:
+    return f"{of['mean']:.1f} ± {of['std']:.1f}".replace("-", "−")
+
+
+def tiny_table() -> str:
+    """The default model over several pre-trainings, with what needs no network."""
+    known = record("tiny-marks")
+    lines = ["| sample world, points on dev | from scratch | pre-trained | chance | bag of words | word overlap |"]
+    lines.append("|---" * 6 + "|")
+    for name, task in GLUE.items():
+        of, metric = known["tasks"][name], f" ({task.metrics[0].title()})" * (task.metrics[0] != "accuracy")
+        simple = [of["baselines"].get(key) for key in ("chance", "bag_of_words", "word_overlap")]
+        cells = ["–" if value is None else f"{value:.1f}".replace("-", "−") for value in simple]
+        lines.append(
+            f"| {task.title}{metric} | {spread(of['scratch'])} | **{spread(of['pretrained'])}** | {' | '.join(cells)} |"
+        )
+    mean, squad = known["mean_of_nine"], known["tasks"]["squad2"]
+    chance = sum(known["tasks"][name]["baselines"]["chance"] for name in GLUE) / len(GLUE)
+    lines.append(f"| mean of nine | {spread(mean['scratch'])} | **{spread(mean['pretrained'])}** | {chance:.1f} | | |")
+    never = f"{known['never_answering_f1']:.1f} (never answering)"
+    lines.append(
+        f"| SQuAD 2.0 layout, F1 | {spread(squad['scratch'])} | **{spread(squad['pretrained'])}** | {never} | | |"
+    )
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def tiny_sentence() -> str:
+    """Its means, and where the next run will lie."""
+    known = record("tiny-marks")
+    mean, squad = known["mean_of_nine"], known["tasks"]["squad2"]
+    another = mean["pretrained"]
+    reach = student.ppf(0.975, len(another["scores"]) - 1) * another["std"] * (1 + 1 / len(another["scores"])) ** 0.5
+    low, high = another["mean"] - reach, min(100.0, another["mean"] + reach)
+    return (
+        f"from {spread(mean['scratch'])} to {spread(another)} points (SQuAD 2.0 F1 from {spread(squad['scratch'])} to "
+        f"{spread(squad['pretrained'])}; mean ± standard deviation of {len(known['pretrainings'])} pre-trainings), "
+        f"and another run lies between {low:.1f} and {high:.1f} 95 times in 100"
+    )
+
+
+def published_start() -> str:
+    """The same from the published initial values, one pre-training."""
+    known = record("controls")
+    return f"{known['controls']['published_start']['mean_of_nine']['pretrained']:.1f}"
+
+
+def real_text() -> str:
+    """The mean of six GLUE tasks on real text: scratch, masked language model, ELECTRA, and a modern encoder's."""
+    arms, modern = (
+        record("real-text-12000")["tasks"]["mean of 6"],
+        record("real-text-12000-modern")["tasks"]["mean of 6"],
+    )
+    scratch, electra, mlm = (f"{arms[arm]['mean']:.1f}" for arm in ("scratch", "electra", "mlm"))
+    return (
+        f"from {scratch} to {electra} (a masked language model of equal FLOPs: {mlm}); a modern encoder has "
+        f"{modern['scratch']['mean']:.1f} without any pre-training"
+    )
+
+
+@functools.cache
+def params() -> Params:
+    return load(ROOT / "params.yaml")
+
+
+def cost() -> str:
+    """Time and money of the paper's presets by card: ranges from the bound to bound / 0.7."""
+    titles = " | ".join(roofline.CARDS[card].name for card in CARDS)
+    lines = [f"| model | GPU memory | {titles} |", "|---" * (2 + len(CARDS)) + "|"]
+    for name in ("small", "base", "large"):
+        config, vocab_size = params().models[name].electra(), estimate.vocabulary(name, params())
+        weights, steps = roofline.parameters(config, vocab_size), training_steps(config, vocab_size)
+        memory = roofline.memory(config, weights, vocab_size)
+        cells = [f"{name}, {steps:,} steps", f"{memory / 1e9:.0f} GB"]
+        for card in CARDS:
+            low = roofline.training_bound(config, vocab_size, roofline.CARDS[card])
+            high, price = low / roofline.GOOD, getattr(params().gpu_prices, card) / 3600
+            cells.append(f"{estimate.span(low, high)}, {estimate.money(low * price, high * price)}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n" + "\n".join(lines) + "\n"
+
+
+WRITERS = {
+    "tiny table": tiny_table,
+    "tiny": tiny_sentence,
+    "published start": published_start,
+    "real text": real_text,
+    "cost": cost,
+}
+
+
+def written(text: str) -> str:
+    """A page with its regions as they ought to be."""
+    return re.sub(
+        r"<!-- (.+?) -->.*?<!-- end -->",
+        lambda found: f"<!-- {found[1]} -->{WRITERS[found[1]]()}<!-- end -->",
+        text,
+        flags=re.S,
+    )
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        write_atomic(ROOT / page, written((ROOT / page).read_text(encoding="utf-8")))
