@@ -29,8 +29,9 @@ BUG = 70  # exit code
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command (of the process's own arguments by default) and return its exit code."""
     if arguments is None:
+        arguments = sys.argv[1:]
         stopping.leave_at_once()
-    options = parser().parse_args(arguments)
+    options = parser().parse_args(arguments or ["--help"])
     chosen = COMMANDS[options.command]
     if chosen.section is None:
         stopping.stay_as_usual()
@@ -159,6 +160,7 @@ def _stage(name: str, section: str, help: str, *more: Argument) -> None:
     COMMANDS[name] = Command("train", help, run, arguments, section=section)
 
 
+_CONTINUE = "start from the newest checkpoint of this model's other run, or of the run RUN, with these settings"
 _RESTART = Argument("--restart", action="store_true", help="archive what this run has saved, and start over")
 _stage("corpus", "corpora", "collect, clean and deduplicate the documents of a corpus", _RESTART)
 _stage("tasks", "tasks", "read GLUE, SQuAD or your own tasks from a source")
@@ -171,27 +173,27 @@ _stage(
     Argument("--nnodes", metavar="K", help="number of machines; run the same command on each"),
     Argument("--rdzv-endpoint", metavar="HOST:PORT", help="address and free port of the first machine"),
     Argument("--max-restarts", metavar="N", help="restarts of all processes after one has died"),
-    Argument(
-        "--continue",
-        dest="origin",
-        nargs="?",
-        const="",
-        metavar="RUN",
-        help="start from the newest checkpoint of this model's other run, or of the run RUN, with these settings",
-    ),
+    Argument("--continue", dest="origin", nargs="?", const="", metavar="RUN", help=_CONTINUE),
     _RESTART,
 )
 _stage("published", "published", "load a model that was pre-trained elsewhere")
 _stage("glue", "finetunings", "fine-tune a model on the GLUE tasks or your own")
 _stage("squad", "finetunings", "fine-tune a model on SQuAD")
-_stage(
-    "ablation",
-    "ablations",
-    "pre-train and fine-tune every arm of an ablation",
-    Argument(
-        "--only", default="", metavar="ARM", help="one arm with one seed, such as electra-seed1; others elsewhere"
-    ),
-)
+_ONLY = Argument("--only", default="", metavar="ARM", help="one arm with one seed, such as electra-seed1")
+_stage("ablation", "ablations", "pre-train and fine-tune every arm of an ablation", _ONLY)
+
+
+@command("train", entry("finetunings"))
+def finetune(options: argparse.Namespace) -> int:
+    """Fine-tune a model on all its tasks: GLUE and SQuAD, or your own."""
+    (params := _params()).require("finetunings", options.name)
+    for stage in ("glue", *["squad"] * bool(params.squad_versions(options.name))):
+        options.command = stage
+        if code := COMMANDS[stage].run(options):
+            return code
+    return 0
+
+
 _stage("report", "", "draw the report on what `run` in params.yaml selects")
 
 

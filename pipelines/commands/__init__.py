@@ -11,12 +11,20 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import electra
+from electra.config import nearest
 from electra.errors import Refused, SourceUnreachable
 
 DESCRIPTION = "Pre-train and fine-tune ELECTRA; one command for each stage and question."
+EXAMPLES = """\
+examples:
+  electra new mine --text 'data/*.txt'   settings for your own text
+  electra pretrain tiny                  one stage; `dvc repro` runs all that are not up to date
+  electra play tiny                      try a model in the browser"""
+HIDDEN = ("completion", "inputs", "published", "replay", "summary", "sync")  # from the first page of help
+GUESSED = {"train": "pretrain", "fine-tune": "finetune", "init": "new", "doctor": "gpu-check", "eval": "score"}
 GROUPS = ("set up", "train", "use", "maintain")
 # A shell function that lists the names in sections of ./params.yaml: Python would take longer to start.
 NAMES = """\
@@ -76,12 +84,25 @@ def command(group: str, *arguments: Argument, prints: bool = False) -> Callable[
     return add
 
 
+class Parser(argparse.ArgumentParser):
+    """An argument parser that answers a misspelt command with the one that was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with code 2 and a sentence."""
+        if found := re.match(r"argument command: invalid choice: '([^']*)'", message):
+            wish = found[1]
+            close = f"did you mean {GUESSED[wish]}?" if wish in GUESSED else nearest(wish, COMMANDS)
+            message = f"there is no command {wish!r}; {close or f'`{self.prog} --help` lists them'}"
+        super().error(message)
+
+
 def parser(prog: str | None = None) -> argparse.ArgumentParser:
     """The argument parser of all commands; `prog` is the program's name in usage lines."""
     prog = prog or ("electra" if Path(sys.argv[0]).name == "electra" else "python -m pipelines")
-    result = argparse.ArgumentParser(prog=prog, description=DESCRIPTION)
+    plain = argparse.RawDescriptionHelpFormatter
+    result = Parser(prog=prog, description=DESCRIPTION, epilog=EXAMPLES, formatter_class=plain)
     result.add_argument("--version", action="version", version=f"electra {electra.__version__}")
-    commands = result.add_subparsers(dest="command", required=True, metavar="command", title="commands")
+    commands = result.add_subparsers(dest="command", metavar="command", title="commands", parser_class=Parser)
     for name, each in COMMANDS.items():
         sub = commands.add_parser(
             name, help=each.help[0].lower() + each.help[1:], description=f"{each.help[0].upper()}{each.help[1:]}."
@@ -94,7 +115,7 @@ def parser(prog: str | None = None) -> argparse.ArgumentParser:
         sub.add_argument("--debug", action="store_true", help="show the traceback of a user's mistake too")
     lines = {action.dest: action for action in commands._get_subactions()}
     for group in GROUPS:  # argparse itself lists all commands below one title
-        names = (name for name, each in COMMANDS.items() if each.group == group)
+        names = (name for name, each in COMMANDS.items() if each.group == group and name not in HIDDEN)
         result.add_argument_group(group)._group_actions.extend(lines[name] for name in names)
     assert result._subparsers is not None
     result._subparsers._group_actions.clear()

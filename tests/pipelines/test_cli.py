@@ -1,6 +1,7 @@
 """The command line: a sentence and an exit code for a user, a traceback for a bug, nothing heavy for `--help`."""
 
 import argparse
+import dataclasses
 import errno
 import json
 import multiprocessing
@@ -21,7 +22,7 @@ from electra import stopping
 from electra.errors import BadConfig, BadInput, Refused, Stopped
 from pipelines import tracking
 from pipelines.cli import COMMANDS, main, parser
-from pipelines.commands import GROUPS, stage
+from pipelines.commands import GROUPS, HIDDEN, stage
 from tests.conftest import ROOT, SMOKE, environment
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -75,7 +76,7 @@ def test_help_imports_nothing_heavy_and_lists_every_command() -> None:
     titles = [f"\n{group}:\n" for group in GROUPS]
     assert sorted(titles, key=done.stdout.index) == titles
     for command in COMMANDS:
-        assert f"\n  {command} " in done.stdout
+        assert (f"\n  {command} " in done.stdout) != (command in HIDDEN)
 
 
 def test_commands_and_options_are_these_and_no_others() -> None:
@@ -85,7 +86,7 @@ def test_commands_and_options_are_these_and_no_others() -> None:
     assert {name for name, command in COMMANDS.items() if command.section is not None} == stages
     assert set(choices) == stages | {
         *("params", "summary", "compare", "predict", "score", "estimate", "check", "replay", "runs", "flow", "serve"),
-        *("inputs", "sync", "gpu-check", "completion", "play", "new", "clean"),
+        *("inputs", "sync", "gpu-check", "completion", "play", "new", "clean", "finetune"),
     }
     more = {
         "ablation": {"--only"},
@@ -106,6 +107,25 @@ def test_commands_and_options_are_these_and_no_others() -> None:
         assert options == {"-h", "--help", "--debug"} | more.get(name, set())
     for name in stages:
         assert (ROOT / "pipelines" / "stages" / f"{name}.py").is_file()
+
+
+def test_a_bare_call_is_help_and_a_command_that_is_guessed_is_answered_by_name(
+    capsys: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words in ([], ["--help"]):
+        with pytest.raises(SystemExit, match="0"):
+            main(words)
+        assert "electra new mine" in capsys.readouterr().out
+    for guess, meant in {"train": "pretrain", "fintune": "finetune", "doctor": "gpu-check"}.items():
+        with pytest.raises(SystemExit, match="2"):
+            main([guess, "smoke"])
+        assert f"there is no command '{guess}'; did you mean {meant}?" in capsys.readouterr().err
+    ran: list[str] = []
+    for name in ("glue", "squad"):
+        monkeypatch.setitem(
+            COMMANDS, name, dataclasses.replace(COMMANDS[name], run=lambda each: ran.append(each.command))
+        )
+    assert main(["finetune", "smoke"]) == 0 and ran == ["glue", "squad"]
 
 
 def test_the_script_is_the_command_line_under_its_own_name(installed: list[str], here: Path) -> None:
