@@ -26,7 +26,8 @@ from pipelines.report.comparison import decided, difference
 from pipelines.report.table import signed
 from tests.conftest import ROOT, run
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES += sorted((ROOT / "benchmarks").rglob("*.md"))
 TOOLS = (
     "electra make dvc python prefect mlflow source git cd pip .ci/run docker pre-commit torchrun sbatch kubectl".split()
 )

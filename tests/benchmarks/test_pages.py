@@ -68,7 +68,7 @@ def test_the_table_without_articles() -> None:
     [
         ("modern-seconds-80", "docs/modern.md", "## What each part gave on real text"),
         ("modern-flops-5e+12", "docs/modern.md", "## At equal operations"),
-        ("modern-published-weights", "docs/notes/modern.md", "## What each part gave"),
+        ("modern-published-weights", "benchmarks/notes/modern.md", "## What each part gave"),
     ],
 )
 def test_the_tables_of_modern_parts(name: str, file: str, heading: str) -> None:
@@ -153,7 +153,7 @@ def test_the_doubts_about_electras_lead() -> None:
     ],
 )
 def test_the_note_on_networks(name: str, title: str) -> None:
-    known, note = record(f"real-text-{name}"), page("docs/notes/real-text-networks.md")
+    known, note = record(f"real-text-{name}"), page("benchmarks/notes/real-text-networks.md")
     for arm, (words, _) in real_text.ARMS.items():
         if runs := known["pretraining"].get(arm):
             ends = [run["curve"][-1] for run in runs]
