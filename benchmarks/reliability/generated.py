@@ -62,7 +62,7 @@ def corpora(world: World, chance: random.Random, tries: int) -> Iterator[Verdict
 
     def a_file(drawn: Any) -> str:
         file, damage = drawn
-        return read(bad_input.write(folder, file, damage), file, damage[0] == "none")
+        return read(bad_input.write(folder, file, damage), file, bad_input.complete(file, damage))
 
     def a_table(drawn: Any) -> str:
         content, damage = drawn

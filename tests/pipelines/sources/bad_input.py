@@ -7,6 +7,7 @@ corpora` as many as it is told.
 import bz2
 import gzip
 import io
+import itertools
 import json
 import lzma
 import re
@@ -62,7 +63,13 @@ FORMS = st.sampled_from([
 ])  # fmt: skip
 NAMES = st.sampled_from(["a", "a.txt", "a.jsonl", "a.json", "a.parquet"])
 FILES = st.fixed_dictionaries(
-    {"lines": st.lists(LINES, max_size=8), "form": FORMS, "name": NAMES, "suffix": st.sampled_from(list(COMPRESS))}
+    {
+        "lines": st.lists(LINES, max_size=8),
+        "form": FORMS,
+        "name": NAMES,
+        "suffix": st.sampled_from(list(COMPRESS)),
+        "streams": st.integers(1, 3),
+    }
 )
 DAMAGE = st.tuples(
     st.sampled_from(["none", "none", "cut", "flip", "append"]), st.integers(0, 2**20), st.integers(1, 255)
@@ -73,8 +80,10 @@ PARQUET = st.lists(
 
 
 def write(folder: Path, file: dict[str, Any], damage: tuple[str, int, int]) -> Path:
-    """One generated file."""
-    data = COMPRESS[file["suffix"]](b"\n".join(file["lines"]))
+    """One generated file; a compressed one may be several streams, one after the other."""
+    data, count = b"\n".join(file["lines"]), file["streams"]
+    cuts = [len(data) * cut // count for cut in range(count + 1)]
+    data = b"".join(COMPRESS[file["suffix"]](data[a:b]) for a, b in itertools.pairwise(cuts))
     path = folder / (file["name"] + file["suffix"])
     path.write_bytes(damaged(data, damage))
     return path
@@ -99,6 +108,11 @@ def parquet(rows: list[dict[str, Any]]) -> bytes:
     return buffer.getvalue()
 
 
+def complete(file: dict[str, Any], damage: tuple[str, int, int]) -> bool:
+    """Whether a file that is read at all has to be read whole: undamaged, or compressed with checksums."""
+    return damage[0] == "none" or (damage[0] == "flip" and file["suffix"] != "")
+
+
 def blank(line: bytes | str) -> bool:
     try:
         return not (line.decode() if isinstance(line, bytes) else line).strip()
@@ -107,7 +121,7 @@ def blank(line: bytes | str) -> bool:
 
 
 def read_one(path: Path, file: dict[str, Any], whole: bool) -> Counter[str]:
-    """Read a file; what became of it. With `whole`, undamaged, every line is a document's, rejected, or blank."""
+    """Read a file; what became of it. With `whole`, every line is a document's, rejected, or blank."""
     source = LocalCorpus(kind="local", files=("x",), **file["form"])
     try:
         items = list(read_documents(Piece(path), source))
