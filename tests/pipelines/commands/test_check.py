@@ -110,6 +110,10 @@ def test_few_bad_rows_are_left_to_the_quarantine(here: Path, capsys: pytest.Capt
     (here / "text/c.jsonl").write_text('{"body": "a text"}\n')
     assert main(["check", "smoke"]) == 65 and "2 files cannot be read" in capsys.readouterr().err
     assert main(["corpus", "smoke"]) == 65
+    (here / "text/d.jsonl").write_text("".join(json.dumps({"text": f"Row {n} of many."}) + "\n" for n in range(3000)))
+    change("documents: blank_lines}]", "documents: blank_lines}], quarantine: {fraction: 0.002, handful: 0}")
+    assert main(["check", "smoke"]) == 0, "6 of some 3,000 rows"
+    assert main(["corpus", "smoke"]) == 0
 
 
 def test_utf8_read_as_something_else_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
