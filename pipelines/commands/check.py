@@ -17,7 +17,7 @@ from electra.errors import BadInput
 from pipelines import sources
 from pipelines.config.params import ModelConfig, Params
 from pipelines.runtime import remote_files
-from pipelines.sources import OwnTasks, own, preview
+from pipelines.sources import LocalCorpus, OwnTasks, own, preview
 from pipelines.sources.local import require_folder, unreadable
 from pipelines.stages.corpus import check_room
 from pipelines.stages.required_files import check_tasks
@@ -65,7 +65,8 @@ def check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]:
     tokens = params.tokens[model.tokens]
     corpus, where = params.corpora[tokens.corpus], f"corpora.{tokens.corpus}"
     for number, source in enumerate(corpus.sources):
-        preview.check(source, f"{where}.sources[{number}]")
+        if not isinstance(source, LocalCorpus) or any(map(remote_files.is_url, source.files)):  # others are read below
+            preview.check(source, f"{where}.sources[{number}]")
     check_room(corpus, where, Path("build/corpus") / tokens.corpus)
     seen = preview.look(corpus, where)
     yield from (f"hint: {hint}" for hint in seen.hints)

@@ -105,8 +105,9 @@ def patterns_of(paths: list[Path]) -> list[str]:
         suffixes.setdefault(suffix, []).append(path)
     for suffix, group in suffixes.items():
         folders = {path.parent for path in group}
-        folder = glob.escape(os.path.commonpath(folders))
-        pattern = f"{folder}/{'**/' * (len(folders) > 1)}*{glob.escape(suffix)}"
+        shared = set.intersection(*({folder, *folder.parents} for folder in folders))
+        folder = max(shared - {Path(), Path("/")} or folders, key=lambda folder: len(folder.parts))
+        pattern = f"{glob.escape(str(folder))}/{'**/' * (len(folders) > 1)}*{glob.escape(suffix)}"
         alone = len(group) > 1 and set(find_files((pattern,), "files")) == set(group)
         patterns += [pattern] if alone else [glob.escape(str(path)) for path in group]
     return patterns

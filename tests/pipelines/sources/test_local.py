@@ -181,7 +181,7 @@ def test_globs_folders_and_paths_name_files_once_and_in_order(tmp_path: Path) ->
     assert found == ["a.txt", "b/1.txt", "b/2.txt", "b/c/3.txt"]
 
 
-def test_what_an_exclamation_mark_names_is_left_out(tmp_path: Path) -> None:
+def test_what_an_exclamation_mark_names_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a.txt", "b.txt", "b[1].txt", "in/c.txt", "in/d.jsonl", "in/side/e.jsonl"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
@@ -199,8 +199,12 @@ def test_what_an_exclamation_mark_names_is_left_out(tmp_path: Path) -> None:
         LocalCorpus(kind="local", files=("!a.txt",))
     every = find_files((str(tmp_path),), "corpora.x")
     assert patterns_of([path for path in every if path.suffix == ".jsonl"]) == [f"{tmp_path}/in/**/*.jsonl"]
-    some = [tmp_path / "a.txt", tmp_path / "b[1].txt"]
-    assert find_files(tuple(patterns_of(some)), "corpora.x") == some
+    monkeypatch.chdir(tmp_path)
+    for some in ([tmp_path / "a.txt", tmp_path / "b[1].txt"], [Path("a.txt"), tmp_path / "in/c.txt"]):
+        assert find_files(tuple(patterns_of(some)), "corpora.x") == some
+    Path("other").mkdir()
+    Path("other/f.jsonl").write_text("x")
+    assert patterns_of([Path("in/d.jsonl"), Path("other/f.jsonl")]) == ["in/d.jsonl", "other/f.jsonl"]
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl"])
