@@ -3,7 +3,7 @@
 Settings are checked whenever they are read (pipelines/config). Small corpora and tasks are read whole.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -17,8 +17,8 @@ from electra.errors import BadInput
 from pipelines import sources
 from pipelines.config.params import ModelConfig, Params
 from pipelines.runtime import remote_files
-from pipelines.sources import OwnTasks, own, preview
-from pipelines.sources.local import require_folder
+from pipelines.sources import LocalCorpus, OwnTasks, own, preview
+from pipelines.sources.local import require_folder, unreadable
 from pipelines.stages.corpus import check_room
 from pipelines.stages.required_files import check_tasks
 from pipelines.stages.tasks import check_split
@@ -44,8 +44,8 @@ def check(name: str, params: Params) -> Iterator[str]:
         return
     params.require("models", encoder)
     model = params.models[encoder]
-    yield from check_text(model, params)
-    yield f"{name}: every data source is there, and its beginning can be read"
+    looked = yield from check_text(model, params)
+    yield f"{name}: every data source is there, and its beginning can be read{looked}"
     if expected := params.corpora[params.tokens[model.tokens].corpus].expected:
         hours = f", some {expected.core_hours:g} core hours" if expected.core_hours else ""
         size = f"{expected.tokens / 1e9:g} B tokens, {expected.gigabytes:g} GB of clean text"
@@ -60,24 +60,29 @@ def check_published(folder: Path, where: str) -> None:
     wordpiece.load(folder)
 
 
-def check_text(model: ModelConfig, params: Params) -> Iterator[str]:
-    """The corpus of a model, its tokenizer, and the weights that it starts from."""
+def check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]:
+    """The corpus of a model, its tokenizer, and the weights that it starts from; returns how many files were read."""
     tokens = params.tokens[model.tokens]
     corpus, where = params.corpora[tokens.corpus], f"corpora.{tokens.corpus}"
     for number, source in enumerate(corpus.sources):
-        preview.check(source, f"{where}.sources[{number}]")
+        if not isinstance(source, LocalCorpus) or any(map(remote_files.is_url, source.files)):  # others are read below
+            preview.check(source, f"{where}.sources[{number}]")
     check_room(corpus, where, Path("build/corpus") / tokens.corpus)
     seen = preview.look(corpus, where)
     yield from (f"hint: {hint}" for hint in seen.hints)
+    if seen.refused:
+        raise unreadable(seen.refused, where)
     for rows, bad, first in seen.bad:
+        error = preview.wrong(first)
         if bad == rows:
-            do = "set `text` to the field that holds it" if first.reason.startswith("no field") else ""
-            raise BadInput(first.where, f"{first.reason}: {first.excerpt[:80]!r}", "a document", do)
-        yield f"hint: {first.where}: {first.reason} ({bad:,} bad rows among the first {rows:,})"
+            raise error
+        do = error.do and f"; {error.do}"
+        yield f"hint: {first.where}: {first.reason} ({bad:,} bad rows among the first {rows:,}){do}"
     check_tokens(tokens, f"tokens.{model.tokens}", seen)
     start = model.pretrain.init_from
     if start and not (Path(start).is_dir() or Path(start) in {Path("build/models") / name for name in params.models}):
         raise BadInput(f"pretrain.init_from: {start}", "there is no such folder", "the folder of a pre-trained model")
+    return f" ({seen.looked:,} of {seen.files:,} files looked at)" if seen.files else ""
 
 
 def check_tokens(tokens: TokensConfig, where: str, seen: preview.Look) -> None:

@@ -25,10 +25,11 @@ from electra.nn.huggingface import read_config
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.dataloader import Data
 from electra.pretraining.trainer import pretrain as pretrain_model
+from pipelines.commands import text_sources
 from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows
 from pipelines.config.params import FILE, NAME, load
 from pipelines.config.settings_file import read
-from pipelines.sources import LocalCorpus, local, own, preview
+from pipelines.sources import local, own
 from pipelines.sources.streams import COMPRESSIONS, Piece, plain_suffix
 
 ROWS = 5_000  # read to infer columns and labels
@@ -52,7 +53,7 @@ LENGTH, EVALUATIONS, TIMED = 128, 20, 40
 
 
 def new(options: argparse.Namespace) -> str:
-    """Add the entries and return the commands to run next. params.yaml is restored if they are not accepted.
+    """Add the entries; return what was left out and the commands to run next. params.yaml is restored if refused.
 
     `options.encoder` is what is pre-trained on the text ("": what suits this machine), for at most `options.minutes`
     here, as a few steps take (0: no limit); `options.model` is what is fine-tuned where there is no text.
@@ -68,8 +69,10 @@ def new(options: argparse.Namespace) -> str:
     if encoder not in (encoders := values["encoders"]):
         raise BadConfig("--encoder", f"is {encoder}", f"one of {', '.join(encoders)}", nearest(encoder, encoders))
     entries: dict[str, Any] = {}  # section -> the entry NAME in it
+    said = ""
     if files:
-        entries |= _for_text(name, files, encoder, values, minutes)
+        texts, said = _for_text(name, files, encoder, values, minutes)
+        entries |= texts
     if rows:
         columns = {key: getattr(options, key) for key in ("a", "b", "label")}
         width = _width(values, encoder if files else options.model)
@@ -83,7 +86,7 @@ def new(options: argparse.Namespace) -> str:
     added = ", ".join(f"{section}.{name}" for section in entries)
     asked = [f"electra check {name}", *([f"electra estimate {name}"] if files else [])]
     steps = [*asked, f"dvc repro pipelines/dvc.yaml:{'glue' if rows else 'pretrain'}@{name}"]
-    return "\n".join([f"{FILE} has {added} now. Next:", *(f"  {step}" for step in steps), ""])
+    return "\n".join([*filter(None, [said]), f"{FILE} has {added} now. Next:", *(f"  {step}" for step in steps), ""])
 
 
 def _width(values: Any, model: str) -> int:
@@ -95,12 +98,12 @@ def _width(values: Any, model: str) -> int:
     return read_config(config.parent)[0].hidden if config.is_file() else 768
 
 
-def _for_text(name: str, files: Sequence[str], encoder: str, values: Any, minutes: float) -> dict[str, Any]:
-    """The entries of a corpus, its rows and a model, inferred from the files."""
+def _for_text(name: str, files: Sequence[str], encoder: str, values: Any, minutes: float) -> tuple[dict[str, Any], str]:
+    """The entries of a corpus, its rows and a model, inferred from the files; and a sentence on those left out."""
     paths = local.find_files(tuple(files), "--text")
     size = sum(path.stat().st_size * (4 if path.suffix in COMPRESSIONS else 1) for path in paths)
     pieces, per_token, held_out = next(row[1:] for row in VOCABULARIES if size <= row[0])
-    source, markup = _source(files, paths)
+    sources, markup, said = text_sources.inferred(files, paths)
     settings = PRETRAIN[_width(values, encoder) <= NARROW]
     steps = PASSES * size / per_token / (settings["batch"] * LENGTH)
     if minutes:
@@ -114,7 +117,7 @@ def _for_text(name: str, files: Sequence[str], encoder: str, values: Any, minute
     every = max(1, steps // EVALUATIONS)
     pretrain = {"length": LENGTH, **settings, "steps": steps, "warmup": steps // 20}
     return {
-        "corpora": {"sources": {"text": source}, **({"cleaning": {"markup": True}} if markup else {})},
+        "corpora": {"sources": sources, **({"cleaning": {"markup": True}} if markup else {})},
         "tokenizers": {"kind": "train", "vocab_size": pieces},
         "tokens": {
             "corpus": name,
@@ -128,7 +131,7 @@ def _for_text(name: str, files: Sequence[str], encoder: str, values: Any, minute
             "encoder": encoder,
             "pretrain": pretrain | {"eval_every": every, "save_every": every},
         },
-    }
+    }, said
 
 
 def step_seconds(config: ElectraConfig, length: int, batch: int, pieces: int) -> float:
@@ -141,25 +144,6 @@ def step_seconds(config: ElectraConfig, length: int, batch: int, pieces: int) ->
         data = Data(rows, rows, SPECIAL, pieces)
         pretrain_model(config, data, Path(folder), {}, log=lambda step, numbers: found.update(numbers))
     return rows.tokens / len(rows) * batch / found["train/tokens_per_second"]
-
-
-def _source(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], bool]:
-    """The source with the settings that its files need, and whether they hold HTML."""
-    found: dict[str, Any] = {"kind": "local", "files": list(files)}
-    if local.guess_format(paths[0]) in {"jsonl", "parquet"}:
-        rows = _rows(paths[0], 100)
-        keys = dict.fromkeys(key for row in rows for key in row)
-        sizes = {key: sum(len(row[key]) for row in rows if isinstance(row.get(key), str)) for key in keys}
-        longest = max(sizes, key=sizes.__getitem__, default="text")
-        found |= {} if "text" in sizes else {"text": longest}
-    source = dataclasses.replace(LocalCorpus(kind="local", files=tuple(files)), text=found.get("text", "text"))
-    hints = " ".join(preview.hints(source, paths, markup=False))
-    for documents in ("headings", "blank_lines", "lines"):
-        if f"documents: {documents}`" in hints:
-            found["documents"] = documents
-    if "hard_wrapped: true" in hints:
-        found["hard_wrapped"] = True
-    return found, "markup: true" in hints
 
 
 def _for_task(name: str, files: Sequence[str], columns: dict[str, str], model: str, width: int) -> dict[str, Any]:

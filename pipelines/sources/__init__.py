@@ -7,14 +7,24 @@ is to answer: the others never import them. What URLs name, pipelines/runtime/re
 """
 
 from dataclasses import dataclass, field, replace
+from encodings.aliases import aliases
 from typing import Annotated, Literal, TypeVar
 
-from electra.config import require, require_once
+from electra.config import nearest, require, require_once
 from electra.data.text import CleaningConfig, QuarantineConfig
 from electra.domains import Checked, Interval, Positive, Seed
 from electra.finetuning.labels import label_name
 from electra.finetuning.tasks import GLUE, SQUAD
 from pipelines.runtime import remote_files
+
+
+def _extends_ascii(encoding: str) -> bool:
+    """Whether lines of this encoding end as ASCII's do, and its bytes are text rather than base64, escapes or such."""
+    sample = "..\\u0041\n"
+    try:
+        return sample.encode().decode(encoding) == sample and sample.encode(encoding) == sample.encode()
+    except (LookupError, ValueError):
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,18 +46,24 @@ class LocalCorpus(Checked):
     """Your own files: paths, globs and URLs of txt, jsonl, parquet or WikiExtractor output, compressed ones as well."""
 
     kind: Literal["local"]
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # `!` in front of one leaves out what it names
     format: Literal["auto", "jsonl", "text", "parquet", "wikiextractor"] = "auto"
     # what a document is in a text file; headings: ` = Title = ` opens one, as in WikiText
     documents: Literal["file", "blank_lines", "lines", "headings"] = "file"
     text: str = "text"  # the field of jsonl and parquet that holds the text
     id: str = "id"  # the field that holds the id; documents without one are named by file and line
+    encoding: str = "utf-8"  # of all but parquet; a byte order mark in a file counts for more
     hard_wrapped: bool = False  # re-join the paragraphs of books wrapped at some 72 columns
     weight: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(len(self.files) > 0, "files", list(self.files), "at least one path or glob")
+        named = [pattern for pattern in self.files if not pattern.startswith("!")]
+        require(len(named) > 0, "files", list(self.files), "at least one path or glob")
+        if not _extends_ascii(self.encoding):
+            expected = "a text encoding of Python that extends ASCII, such as latin-1 or cp1252"
+            names = ["latin-1", *(name.replace("_", "-") for name in sorted({*aliases, *aliases.values()}))]
+            require(False, "encoding", self.encoding, expected, nearest(self.encoding, filter(_extends_ascii, names)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,18 +4,19 @@ Whatever cannot be read is yielded as `Rejected` with file:line and a reason; on
 stops the reader.
 """
 
+import codecs
 import contextlib
 import glob
 import html
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from electra.data.text import Document, Rejected, unwrap
-from electra.errors import BadInput, SourceUnreachable, shown
+from electra.errors import BadInput, SourceUnreachable, UserError, shown
 from electra.files import encodes
 from pipelines.runtime import remote_files
 from pipelines.sources import LocalCorpus, streams
@@ -35,10 +36,13 @@ def find_files(patterns: tuple[str, ...], where: str, *, fetch: bool = True) -> 
     """The files that the patterns name, each once, in the order of the patterns and then of their names.
 
     A pattern is a path, a folder (all files under it, but hidden ones), a glob with ** for folders of any depth, or a
-    URL of these: its files are copied here first, or with `fetch` false only asked after, and left out.
+    URL of these: its files are copied here first, or with `fetch` false only asked after, and left out. What one with
+    a `!` in front names is left out, wherever it stands.
     """
     found: dict[tuple[Path, str], Path] = {}
     for pattern in patterns:
+        if pattern.startswith("!"):
+            continue
         if remote_files.is_url(pattern):
             named = remote_files.copies(pattern, where) if fetch else remote_files.listing(pattern, where)
             files = [file for file in named if isinstance(file, Path)]
@@ -50,6 +54,9 @@ def find_files(patterns: tuple[str, ...], where: str, *, fetch: bool = True) -> 
         folders = {folder: folder.resolve() for folder in {file.parent for file in files}}
         for file in files:  # once, whatever links lead to its folder
             found.setdefault((folders[file.parent], file.name), file)
+    if without := tuple(pattern[1:] for pattern in patterns if pattern.startswith("!")):
+        dropped = {(file.parent.resolve(), file.name) for file in find_files(without, where, fetch=fetch)}
+        found = {place: file for place, file in found.items() if place not in dropped}
     if strange := next((file for file in found.values() if not encodes(str(file))), None):
         raise BadInput(where, f"the name of {str(strange)!a} is not UTF-8", "names that can be noted", "rename it")
     return list(found.values())
@@ -89,6 +96,36 @@ def require_folder(folder: Path, where: str) -> Path:
     return folder
 
 
+def patterns_of(paths: list[Path]) -> list[str]:
+    """Patterns for `files` that name just these files: a glob where that is all of a suffix, the names of others."""
+    patterns = []
+    suffixes: dict[str, list[Path]] = {}
+    for path in paths:
+        suffix = f"{plain_suffix(path)}{path.suffix}" if path.suffix in streams.COMPRESSIONS else path.suffix
+        suffixes.setdefault(suffix, []).append(path)
+    for suffix, group in suffixes.items():
+        folders = {path.parent for path in group}
+        shared = set.intersection(*({folder, *folder.parents} for folder in folders))
+        folder = max(shared - {Path(), Path("/")} or folders, key=lambda folder: len(folder.parts))
+        pattern = f"{glob.escape(str(folder))}/{'**/' * (len(folders) > 1)}*{glob.escape(suffix)}"
+        alone = len(group) > 1 and set(find_files((pattern,), "files")) == set(group)
+        patterns += [pattern] if alone else [glob.escape(str(path)) for path in group]
+    return patterns
+
+
+def unreadable(errors: Sequence[UserError], where: str) -> UserError:
+    """One error for all files that a corpus cannot read, which says how to leave them out."""
+    paths = dict.fromkeys(Path(re.sub(r":\d+$", "", error.where)) for error in errors)
+    names = ", ".join(repr(f"!{pattern}") for pattern in patterns_of(list(paths)))
+    leave = f"add {names} to `files` to leave {'it' if len(errors) == 1 else 'them'} out"
+    if len(errors) == 1:
+        (error,) = errors
+        return type(error)(error.where, error.found, error.expected, f"{error.do}, or {leave}" if error.do else leave)
+    told = (f"{error.where}: {error.found}{error.do and f' ({error.do})'}" for error in errors)
+    found = ", ".join(sentence.replace(", ", ",") for sentence in told)  # so that a long list is cut between files
+    return BadInput(where, f"{len(errors):,} files cannot be read: {found}", "", leave)
+
+
 def read_documents(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
     """The documents of one file, or of one range of it."""
     kind = format_of(piece.path, source)
@@ -97,7 +134,7 @@ def read_documents(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
     elif kind == "jsonl":
         items = read_jsonl(piece, source)
     elif kind == "wikiextractor":
-        items = read_wikiextractor(piece)
+        items = read_wikiextractor(piece, source.encoding)
     else:
         items = read_text(piece, source)
     for item in items:
@@ -125,12 +162,15 @@ def guess_format(path: Path) -> str:
     return "jsonl" if start.startswith(b"{") and suffix != ".txt" else "text"
 
 
-def decoded_lines(piece: Piece) -> Lines:
-    """(line number, text) of each line; one that is too long or no UTF-8 is rejected."""
-    return decoded(read_lines(piece), piece.path)
+def decoded_lines(piece: Piece, encoding: str = "utf-8") -> Lines:
+    """(line number, text) of each line; one that is too long or not in the encoding is rejected."""
+    if encoding != "utf-8":
+        start = first_bytes(piece.path)
+        encoding = "utf-8" if mark_of(start) or start.startswith(codecs.BOM_UTF8) else encoding
+    return decoded(read_lines(piece), piece.path, encoding)
 
 
-def decoded(lines: Iterator[tuple[int, bytes | None]], name: object) -> Lines:
+def decoded(lines: Iterator[tuple[int, bytes | None]], name: object, encoding: str = "utf-8") -> Lines:
     """The same of lines of bytes, from wherever they come."""
     for number, line in lines:
         where = f"{name}:{number}"
@@ -138,15 +178,15 @@ def decoded(lines: Iterator[tuple[int, bytes | None]], name: object) -> Lines:
             yield Rejected(where, f"a line longer than {streams.LONGEST_LINE >> 20} MiB")
             continue
         try:
-            yield number, line.decode("utf-8")
+            yield number, line.decode(encoding)
         except UnicodeDecodeError:
-            yield Rejected(where, "invalid UTF-8", line[:EXCERPT].decode("utf-8", "backslashreplace"))
+            yield Rejected(where, f"invalid {encoding.upper()}", line[:EXCERPT].decode("utf-8", "backslashreplace"))
 
 
 def read_jsonl(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
     """One JSON object a line, with the text in one field."""
     path = piece.path
-    for item in decoded_lines(piece):
+    for item in decoded_lines(piece, source.encoding):
         if isinstance(item, Rejected):
             yield item
         elif item[1].strip():
@@ -196,7 +236,7 @@ def read_text(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
         lines, size, count = [], 0, count + 1
         return made
 
-    for item in decoded_lines(piece):
+    for item in decoded_lines(piece, source.encoding):
         if isinstance(item, Rejected):
             yield item
             continue
@@ -218,11 +258,11 @@ _DOC = re.compile(r"<doc\s([^>]*)>\s*$")
 _ATTRIBUTE = re.compile(r'\b(\w++)="([^"]*)"')
 
 
-def read_wikiextractor(piece: Piece) -> Iterator[Item]:
+def read_wikiextractor(piece: Piece, encoding: str) -> Iterator[Item]:
     """WikiExtractor's `<doc id="…" url="…" title="…">`, lines, `</doc>`."""
     lines: list[str] = []
     identity = started = ""
-    for item in decoded_lines(piece):
+    for item in decoded_lines(piece, encoding):
         if isinstance(item, Rejected):
             yield item
             continue

@@ -1,16 +1,20 @@
 """The beginning of a corpus of the user's own files, read as its stage will read it, to find mistakes early.
 
-A few thousand documents are read, which takes a second. A hint says what was seen there and which setting to look at.
+The first rows of every file are read, of five thousand of them where there are more, and a few thousand documents: a
+second or two. A hint says what was seen there and which setting to look at.
 """
 
+import codecs
+import re
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from electra.data.text import Document, Rejected, clean, looks_marked_up
+from electra.data.text import Document, QuarantineConfig, Rejected, clean, looks_marked_up
+from electra.errors import BadInput, UserError, shown
 from pipelines.runtime import remote_files
 from pipelines.sources import (
     CorpusConfig,
@@ -24,10 +28,14 @@ from pipelines.sources import (
     hub,
     local,
 )
-from pipelines.sources.local import HEADING
-from pipelines.sources.streams import Piece
+from pipelines.sources.local import HEADING, Item
+from pipelines.sources.streams import COMPRESSIONS, LOOK, Piece, first_bytes, is_utf8, mark_of, read_lines
 
 DOCUMENTS, CHARACTERS = 2000, 4_000_000  # to read of a corpus
+FILES, ROWS, BEGINNING = 5_000, 20, 1 << 16  # to look at, rows of each, and bytes of one whose rows may be long
+COMPRESSED = 32 << 20  # stored bytes of compressed files to read to their ends
+MANY = 1000  # bad rows
+TYPOGRAPHY = "“”„‘’‚«»–—…€£§°·¿¡ªº©®\xa0"  # what stands in Western text beside letters
 LARGE = 100_000  # characters of a text file that are hardly one document
 FEW = 10  # documents: too few to hold some back
 
@@ -36,13 +44,17 @@ FEW = 10  # documents: too few to hold some back
 class Look:
     """The clean texts at a corpus's beginning, whether they are all of it, and hints.
 
-    `bad` has (rows read, bad ones among them, the first of these) for each source with bad rows.
+    `bad` has (rows read, bad ones among them, the first of these) for each source with bad rows, `refused` an error for
+    each file that the stage will refuse; `looked` is how many of the `files` were looked at.
     """
 
     texts: list[str]
     whole: bool
     hints: list[str]
     bad: list[tuple[int, int, Rejected]]
+    refused: list[UserError]
+    looked: int
+    files: int
 
 
 def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
@@ -66,50 +78,152 @@ def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> Non
 
 
 def look(corpus: CorpusConfig, where: str) -> Look:
-    """Read the beginning of every local source; raises what is wrong with a file as a whole."""
+    """Read the beginning of every local source and of its files."""
     texts, hints, bad, whole = list[str](), list[str](), list[tuple[int, int, Rejected]](), True
+    first = _Beginnings()
     for number, source in enumerate(corpus.sources):
         if not isinstance(source, LocalCorpus) or any(map(remote_files.is_url, source.files)):
             whole = False  # files behind URLs are copied by the stage
             continue
         place = f"{where}.sources[{number}]"
         paths = local.find_files(source.files, place)
-        found = list(islice(_items(paths, source), DOCUMENTS + 1))
+        if garbled := first.read(paths, source):
+            found_as = f"{len(garbled):,} files seem to be UTF-8, the first {garbled[0]}"
+            hints.append(f"{place}: {found_as}; they need a source without `encoding: {source.encoding}`")
+        readable = [path for path in paths if path not in first.refused]
+        found = list(islice(_items(readable, source, first.refused), DOCUMENTS + 1))
         documents = [item for item in found if isinstance(item, Document)]
         if rejected := [item for item in found if isinstance(item, Rejected)]:
             bad.append((len(found), len(rejected), rejected[0]))
-        hints += (f"{place}: {hint}" for hint in _notice(source, paths, documents, corpus.cleaning.markup))
+        hints += (f"{place}: {hint}" for hint in _notice(source, readable, documents, corpus.cleaning.markup))
         texts += filter(None, (clean(item.text, corpus.cleaning, Counter()) for item in documents))
         whole &= len(found) <= DOCUMENTS and sum(len(item.text) for item in documents) < CHARACTERS
-    return Look(texts, whole, hints, bad)
+    return Look(texts, whole, hints, bad, first.unreadable(corpus.quarantine), first.looked, first.files)
 
 
 def print_hints(corpus: CorpusConfig, where: str) -> None:
-    """Print the hints on standard error, before the stage reads the whole corpus."""
-    for hint in look(corpus, where).hints:
+    """Print the hints on standard error, and raise what is wrong with files, before the stage reads all of them."""
+    seen = look(corpus, where)
+    for hint in seen.hints:
         print(f"hint: {hint}", file=sys.stderr)
+    if seen.refused:
+        raise local.unreadable(seen.refused, where)
 
 
-def _items(paths: list[Path], source: LocalCorpus) -> Iterator[Document | Rejected]:
-    """The documents of all files until so many characters are read."""
+def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item]:
+    """The rows at the beginning of a file: the first are read in bounded time, though a text may be one document."""
+    return local.read_documents(Piece(path, end=BEGINNING if local.format_of(path, source) == "text" else None), source)
+
+
+def poor(found: list[Item], path: Path) -> BadInput | None:
+    """What is wrong with a file, if at least half of its first rows are bad, or it is plainly of another encoding."""
+    bad = [item for item in found if isinstance(item, Rejected)]
+    if bad and (len(bad) * 2 >= len(found) or (bad[0].reason == "invalid UTF-8" and other_encoding(path)[0])):
+        return wrong(bad[0])
+    return None
+
+
+def wrong(first: Rejected) -> BadInput:
+    """A bad row as an error, with the setting that may read it."""
+    do = ""
+    if first.reason == "invalid UTF-8":
+        encoding, word = other_encoding(Path(first.where.rpartition(":")[0]))
+        do = f"set `encoding: {encoding}` if {shown(word)} is right" if encoding else ""
+    elif first.reason.startswith("no field"):
+        do = "set `text` to the field that holds it"
+    return BadInput(first.where, f"{first.reason}: {first.excerpt[:40]!r}", "a document", do)
+
+
+def other_encoding(path: Path) -> tuple[str, str]:
+    """The Western encoding in which a text that is no UTF-8 is plainly letters, and a word with them; or nothing.
+
+    Letters of ASCII prevail in all that it is for; where they do not, it is another script in another encoding.
+    """
+    start = first_bytes(path, BEGINNING)
+    if mark_of(start) or is_utf8(start):
+        return "", ""
+    encoding = "latin-1" if not re.search(b"[\x80-\x9f]", start) else "cp1252"
+    text = start.decode(encoding, "replace")
+    ascii_letters = sum(char.isascii() and char.isalpha() for char in text)
+    others = [char for char in text if not char.isascii()]
+    letters = sum(char.isalpha() or char in TYPOGRAPHY for char in others)
+    plain = letters >= 0.9 * len(others) and ascii_letters >= 3 * len(others)
+    word = re.search(r"\w*[^\W\x00-\x7f]\w*|\S*[^\s\x00-\x7f]\S*", text)
+    return (encoding, word[0]) if plain and word else ("", "")
+
+
+def _is_garbled(path: Path, source: LocalCorpus) -> bool:
+    start = first_bytes(path, LOOK)
+    unmarked = not mark_of(start) and not start.startswith(codecs.BOM_UTF8)
+    return unmarked and local.format_of(path, source) != "parquet" and not start.isascii() and is_utf8(start)
+
+
+class _Beginnings:
+    """The first rows of the files of a corpus: which files are refused, and what the others have that is bad."""
+
+    def __init__(self) -> None:
+        self.refused: dict[Path, UserError] = {}
+        self.looked = self.files = 0
+        self._poor: list[BadInput] = []
+        self._rows = self._bad = self._compressed = 0
+
+    def read(self, paths: list[Path], source: LocalCorpus) -> list[Path]:
+        """Read those of one source; return the files that its encoding would garble."""
+        some = paths[:: -(-len(paths) // FILES)]
+        self.files, self.looked = self.files + len(paths), self.looked + len(some)
+        for path in some:
+            try:
+                self._read(path, source)
+            except UserError as error:
+                self.refused[path] = error
+        return [path for path in some if _is_garbled(path, source)] if source.encoding != "utf-8" else []
+
+    def _read(self, path: Path, source: LocalCorpus) -> None:
+        items = first_rows(path, source)
+        found = list(islice(items, ROWS))
+        error = poor(found, path)
+        if error and self._bad <= MANY:  # so many in one file are too many for the stage, too
+            found += islice(items, MANY)
+        if path.suffix in COMPRESSIONS and self._compressed < COMPRESSED:  # damage shows at the end
+            self._compressed += path.stat().st_size
+            deque(read_lines(Piece(path)), 0)
+        if error := poor(found, path):
+            self._poor.append(error)
+            self._bad += sum(isinstance(item, Rejected) for item in found)
+        size = sum(len(item.text) for item in found if isinstance(item, Document))
+        bytes_ = path.stat().st_size * (4 if path.suffix in (*COMPRESSIONS, ".parquet") else 1)
+        self._rows += max(len(found), bytes_ * len(found) // size if size and len(found) >= ROWS else 0)
+
+    def unreadable(self, quarantine: QuarantineConfig) -> list[UserError]:
+        """All that is wrong with files. Bad rows count if the quarantine does not tolerate them, as far as one sees."""
+        rows = self._rows * self.files // max(1, self.looked)
+        many = self._bad > quarantine.tolerated(min(rows, 1000 * MANY)) or self._bad == self._rows
+        return [*self.refused.values(), *(self._poor if many else ())]
+
+
+def _items(paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]) -> Iterator[Item]:
+    """The documents of all files until so many characters are read; files that cannot be read are noted."""
     characters = 0
     for path in paths:
-        for item in local.read_documents(Piece(path), source):
-            yield item
-            characters += len(item.text) if isinstance(item, Document) else 0
-            if characters >= CHARACTERS:
-                return
+        try:
+            for item in local.read_documents(Piece(path), source):
+                yield item
+                characters += len(item.text) if isinstance(item, Document) else 0
+                if characters >= CHARACTERS:
+                    return
+        except UserError as error:
+            refused[path] = error
 
 
 def hints(source: LocalCorpus, paths: list[Path], markup: bool) -> list[str]:
     """Hints for one source."""
-    found = list(islice(_items(paths, source), DOCUMENTS))
+    found = list(islice(_items(paths, source, {}), DOCUMENTS))
     return list(_notice(source, paths, [item for item in found if isinstance(item, Document)], markup))
 
 
 def _notice(source: LocalCorpus, paths: list[Path], documents: list[Document], markup: bool) -> Iterator[str]:
     texts = [document.text for document in documents]
-    if local.format_of(paths[0], source) == "text":
+    if paths and local.format_of(paths[0], source) == "text":
         lines = [line for text in texts for line in text.split("\n") if line.strip()][:20_000]
         headings = sum(HEADING.fullmatch(line) is not None for line in lines)
         if source.documents == "file" and headings > 2:

@@ -2,8 +2,8 @@
 
 All streams of a compressed file are read, and whatever follows the last one must be padding. A file that expands to
 many times its size (a decompression bomb) and one that is an archive of other files are refused: nothing is ever
-unpacked to disk. Lines are UTF-8: UTF-16 and UTF-32 are decoded where a byte order mark announces them, and refused
-where only their NULs do.
+unpacked to disk, and so is what is no text. UTF-16 and UTF-32 become UTF-8 where a byte order mark announces them, and
+are refused where only their NULs do.
 """
 
 import bz2
@@ -36,6 +36,7 @@ LONGEST_LINE = 16 << 20  # bytes; a longer line is no text, it is quarantined un
 EXPANSION = 250  # times a compressed file's size: text reaches some 10, and what is above is a bomb
 SMALL = 64 << 20  # bytes that any file may expand to
 ARCHIVES = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar"}
+CONTROLS = bytes({*range(32), 127} - {*b"\t\n\f\r\x1b"})
 MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2"}
 MARKS = {  # the longer first: UTF-32's begins as UTF-16's does
     codecs.BOM_UTF32_LE: "utf-32-le",
@@ -128,7 +129,7 @@ def refuse_strangers(start: bytes, path: Path) -> None:
     """Raise BadInput for other files, compression and UTF-16, which would be read as lines of noise."""
     for magic, name in ARCHIVES.items():
         if start.startswith(magic):
-            raise BadInput(path, f"is a {name} file", "text", "unpack it, or give it the suffix of its format")
+            raise BadInput(path, f"is a {name} file", "text", "unpack it or give it the suffix of its format")
     if start[257:262] == b"ustar":
         raise BadInput(path, "is a tar archive", "text", "unpack it first; nothing is ever unpacked here")
     if path.suffix not in COMPRESSIONS:
@@ -138,6 +139,9 @@ def refuse_strangers(start: bytes, path: Path) -> None:
     if encoding := unmarked(start):
         do = "convert it to UTF-8, or put a byte order mark in front"
         raise BadInput(path, f"holds NUL bytes as {encoding} without a byte order mark does", "UTF-8 text", do)
+    controls = len(start) - len(start.translate(None, CONTROLS))
+    if start.startswith(b"%PDF-") or (controls * 20 > len(start) and not mark_of(start) and not is_utf8(start)):
+        raise BadInput(path, "is a binary file", "text", "convert it or give it the suffix of its format")
 
 
 def mark_of(start: bytes) -> str:
@@ -167,11 +171,16 @@ def unmarked(start: bytes) -> str:
 
 
 def _is_plain(start: bytes) -> bool:
+    return is_utf8(start) and not re.search(b"[\x01-\x08\x0e-\x1f]", start)
+
+
+def is_utf8(start: bytes) -> bool:
+    """Whether this is UTF-8, perhaps cut within its last character."""
     try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(start)
+        codecs.getincrementaldecoder("utf-8")().decode(start)
     except UnicodeDecodeError:
         return False
-    return not re.search("[\x01-\x08\x0e-\x1f]", text)
+    return True
 
 
 def first_bytes(path: Path, count: int = 64) -> bytes:
@@ -188,7 +197,8 @@ def _lines(stream: io.BufferedReader, piece: Piece, encoding: str) -> Iterator[t
     left = sys.maxsize if piece.end is None else piece.end - piece.start
     if compressed := piece.path.suffix in COMPRESSIONS:
         size = piece.path.stat().st_size
-        left = most = max(SMALL, EXPANSION * size)
+        most = max(SMALL, EXPANSION * size)
+        left = min(left, most)
     number = piece.line - 1
     while left > 0 and (line := lines.readline(LONGEST_LINE + 1)):
         number += 1
@@ -201,7 +211,7 @@ def _lines(stream: io.BufferedReader, piece: Piece, encoding: str) -> Iterator[t
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
         yield number, line.removesuffix(b"\n").removesuffix(b"\r")
-    if compressed and left <= 0 and lines.readline(1):
+    if compressed and piece.end is None and left <= 0 and lines.readline(1):
         found = f"expands to more than {most:,} bytes from {size:,}"
         raise BadInput(piece.path, found, "text, which shrinks to a tenth or so", "leave this file out")
 

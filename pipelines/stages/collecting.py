@@ -38,10 +38,12 @@ def is_paragraph(line: str, cleaning: CleaningConfig) -> bool:
     return len(line) >= cleaning.shortest_paragraph
 
 
-def check_quarantine(first: dict[str, Any], bad: int, rows: int, config: QuarantineConfig) -> None:
-    """Stop when more rows are bad than the quarantine tolerates; the sentence shows the first."""
+def check_quarantine(firsts: list[dict[str, Any]], bad: int, rows: int, config: QuarantineConfig) -> None:
+    """Stop when more rows are bad than the quarantine tolerates; the sentence shows the first of each file."""
     if bad > config.tolerated(rows) or (bad and bad == rows):
+        first, *others = firsts
         found = f"{first['reason']} (the first of {bad:,} bad rows of {rows:,})"
+        found += "".join(f", {other['where']}: {other['reason']}" for other in others)
         do = "fix the input, or raise `quarantine` to leave such rows out"
         raise BadInput(first["where"], found, f"at most {config.tolerated(rows):,}", do)
 
@@ -59,9 +61,9 @@ def collect(
     for count in counts:
         total.update({key: value for key, value in count.items() if isinstance(value, int)})
         reasons.update(count["reasons"])
-    first: dict[str, Any] = next((count["first_bad"] for count in counts if count["first_bad"]), {})
+    firsts = [first for count in counts for first in (count["first_bad"], *count.get("others", ())) if first]
     bad = reasons.total()
-    check_quarantine(first, bad, total["rows"], config.quarantine)
+    check_quarantine(firsts, bad, total["rows"], config.quarantine)
     dropped = Counter({key: total[key] for key in TEXTS if total[key]} | {"duplicate_documents": 0})
     lines = Counter({key: total[key] for key in LINES if total[key]})
     folders = [work / f"unit-{number:05d}" for number in range(len(units))]

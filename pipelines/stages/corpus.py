@@ -11,21 +11,22 @@ lines + dropped lines.
 import json
 import shutil
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from electra.config import digest
-from electra.data.text import CleaningConfig, Document, QuarantineConfig, clean
-from electra.errors import OutOfRoom
+from electra.data.text import CleaningConfig, Document, QuarantineConfig, Rejected, clean
+from electra.errors import BadInput, OutOfRoom
 from electra.files import lock_folder, remove, room, sha256_file, write_json
 from electra.storage.run_dir import RUNS, folder_of, name_run
 from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import tell_loss
-from pipelines.runtime.work_units import MadeOf, Shown, finish_units, versions
-from pipelines.sources import CorpusConfig, documents
+from pipelines.runtime.work_units import Counts, MadeOf, Shown, finish_units, versions
+from pipelines.sources import CorpusConfig, documents, local
 from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
 
 if TYPE_CHECKING:
@@ -74,10 +75,20 @@ def gather(config: CorpusConfig, where: str, folder: Path, runs: Path = RUNS) ->
         sizes = [max(1, unit.bytes) for unit in units]
         with lock_folder(work):
             counts = finish_units(work, made, read_unit, jobs, Shown(where, sizes, "documents"))
+            _refuse(counts, where, work)
             metrics = collect(resolved, units, counts, where, work, folder) | {"code": versions(counts)}
             remove(work)
         remove(scratch)
     return metrics
+
+
+def _refuse(counts: list[dict[str, Any]], where: str, work: Path) -> None:
+    """Raise what is wrong with all files that could not be read; their units are to be read again."""
+    if refused := [BadInput(*each) for count in counts for each in count.get("refused", ())]:
+        for number, count in enumerate(counts):
+            if count.get("refused"):
+                remove(work / f"unit-{number:05d}")
+        raise local.unreadable(refused, where)
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,8 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     """Write a unit's documents as part-NNNNN.jsonl, with index, paragraphs, quarantine.jsonl; return the counts."""
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    first: dict[str, Any] = {}
+    firsts: dict[str, dict[str, Any]] = {}  # by file
+    refused: list[list[str]] = []
     repeats = job.cleaning.duplicate_paragraphs == "drop"
     with (
         room(folder),
@@ -102,15 +114,15 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
         (folder / "paragraphs").open("wb") as paragraphs,
         (folder / "quarantine.jsonl").open("wb") as quarantine,
     ):
-        for item in job.unit.read():
+        for item in _items(job.unit, refused):
             counts["rows"] += 1
             if not isinstance(item, Document):
                 quarantine.write(json.dumps(asdict(item), ensure_ascii=False).encode() + b"\n")
-                first = first or asdict(item)
+                firsts.setdefault(item.where.rpartition(":")[0], asdict(item))
                 reasons[item.reason] += 1
                 counts["quarantined_lines"] += item.lines
                 if reasons.total() > HOPELESS:
-                    check_quarantine(first, reasons.total(), counts["rows"], job.quarantine)
+                    check_quarantine([*firsts.values()], reasons.total(), counts["rows"], job.quarantine)
                 continue
             before = counts["lines"]
             if not (text := clean(item.text, job.cleaning, counts)):
@@ -122,7 +134,18 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
             index.write(np.array([facts], dtype=INDEX).tobytes())
             counts["documents"] += 1
             counts["paragraphs"] += len(keys)
-    return {**counts, "parts": parts.count, "reasons": dict(reasons), "first_bad": first}
+    first, *others = firsts.values() or [{}]
+    bad: Counts = {"reasons": dict(reasons), "first_bad": first, "others": others, "refused": refused}
+    return {**counts, "parts": parts.count, **bad}
+
+
+def _items(unit: documents.Unit, refused: list[list[str]]) -> Iterator[Document | Rejected]:
+    """What a unit holds; a file that cannot be read to its end is added to `refused`."""
+    for one in (replace(unit, pieces=(piece,)) for piece in unit.pieces) if unit.pieces else (unit,):
+        try:
+            yield from one.read()
+        except BadInput as error:
+            refused.append([error.where, error.found, error.expected, error.do])
 
 
 def check_room(config: CorpusConfig, where: str, folder: Path) -> None:

@@ -46,7 +46,7 @@ def files_of(section: str, name: str, params: Params) -> list[str]:
     """The own files and URLs of an entry of corpora, tokens or tasks; none for the sample world and the hub."""
     if section == "corpora":
         sources = (source for source in params.corpora[name].sources if isinstance(source, LocalCorpus))
-        return [each for source in sources for pattern in source.files for each in _found(pattern)]
+        return [each for source in sources for each in _all_found(source.files)]
     if section == "tokens":
         tokenizer = params.tokens[name].tokenizer
         return [tokenizer.file] if isinstance(tokenizer, VocabTokenizer) else []
@@ -66,9 +66,14 @@ def _inside(folder: str | None, files: list[str]) -> list[str]:
     return [str(Path(folder) / file) for file in files]
 
 
-def _found(pattern: str) -> list[str]:
+def _all_found(patterns: tuple[str, ...]) -> list[str]:
+    without = [pattern for pattern in patterns if pattern.startswith("!")]
+    return [each for pattern in patterns if pattern not in without for each in _found(pattern, *without)]
+
+
+def _found(pattern: str, *without: str) -> list[str]:
     try:
-        return [pattern] if is_url(pattern) else list(map(str, local.find_files((pattern,), "files")))
+        return [pattern] if is_url(pattern) else list(map(str, local.find_files((pattern, *without), "files")))
     except UserError:
         return []
 

@@ -1,11 +1,14 @@
 """`check` refuses what a later stage would, and hints at what is hardly meant, before anything runs."""
 
+import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from pipelines.cli import main
+from pipelines.sources import preview
 from tests.conftest import SMOKE
 
 TEXT = "\n\n".join(f"Text number {number} of the smoke corpus." for number in range(60))
@@ -33,7 +36,8 @@ def change(old: str, new: str) -> None:
 def test_what_is_right_passes_without_a_hint(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "smoke"]) == 0
     said = capsys.readouterr()
-    assert said.out == "smoke: every data source is there, and its beginning can be read\n" and said.err == ""
+    assert said.out == "smoke: every data source is there, and its beginning can be read (1 of 1 files looked at)\n"
+    assert said.err == ""
 
 
 @pytest.mark.parametrize(
@@ -59,6 +63,74 @@ def test_what_a_later_stage_refuses(
     assert main(["check", "smoke"]) == code
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and sentence in said
+
+
+def messy(here: Path) -> None:
+    """Files that cannot be read, between and behind more good rows than `check` reads for its hints."""
+    good = "".join(json.dumps({"text": f"Row {n} of many."}) + "\n" for n in range(3000))
+    (here / "text/a.jsonl").write_text(good)
+    (here / "text/b.jsonl").write_text('{"body": "a text"}\n' * 30)
+    (here / "text/c.jsonl").write_text("hello\n" * 30)
+    (here / "text/d.txt").write_bytes("Früh übt sich, wer ein Meister werden will.\n".encode("latin-1") * 30)
+    (here / "text/e.jsonl.gz").write_bytes(gzip.compress(good.encode())[:-100])
+    (here / "text/f.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 30)
+    (here / "text/g.txt").write_bytes(b"PK\x03\x04")
+    change("text/*.txt", "text/*")
+
+
+@pytest.mark.parametrize("command", ["check", "corpus"])
+def test_all_files_that_cannot_be_read_are_in_one_sentence_and_can_be_left_out(
+    here: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messy(here)
+    assert main([command, "smoke"]) == 65
+    said = capsys.readouterr().err
+    assert "corpora.smoke: 6 files cannot be read" in said and "text/a." not in said and not Path("build").exists()
+    for each in (
+        "b.jsonl:1: no field 'text': '{\"body\": \"a text\"}' (set `text`",
+        "c.jsonl:1: not JSON: 'hello'",
+        "d.txt:1: invalid UTF-8: 'Fr\\\\xfch",
+        "(set `encoding: latin-1` if 'Früh' is right)",
+        "e.jsonl.gz: is damaged",
+        "f.png: is a binary file",
+        "g.txt: is a zip file",
+    ):
+        assert each in said
+    names = re.findall(r"'!text/.\.[a-z.]+'", said)
+    assert len(names) == 6
+    change('["text/*"]', f"[text/*, {', '.join(names)}]")
+    assert main([command, "smoke"]) == 0
+
+
+def test_few_bad_rows_are_left_to_the_quarantine(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "text/b.jsonl").write_text('{"body": "a text"}\n' * 5)
+    change("text/*.txt", "text/*")
+    assert main(["check", "smoke"]) == 0 and "b.jsonl:1: no field 'text' (5 bad rows" in capsys.readouterr().err
+    assert main(["corpus", "smoke"]) == 0
+    (here / "text/c.jsonl").write_text('{"body": "a text"}\n')
+    assert main(["check", "smoke"]) == 65 and "2 files cannot be read" in capsys.readouterr().err
+    assert main(["corpus", "smoke"]) == 65
+    (here / "text/d.jsonl").write_text("".join(json.dumps({"text": f"Row {n} of many."}) + "\n" for n in range(3000)))
+    change("documents: blank_lines}]", "documents: blank_lines}], quarantine: {fraction: 0.002, handful: 0}")
+    assert main(["check", "smoke"]) == 0, "6 of some 3,000 rows"
+    assert main(["corpus", "smoke"]) == 0
+
+
+def test_utf8_read_as_something_else_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "text/b.txt").write_text("Früh übt sich.\n\n" * 9, encoding="utf-8")
+    change("documents: blank_lines", "documents: blank_lines, encoding: latin-1")
+    assert main(["check", "smoke"]) == 0
+    assert "1 files seem to be UTF-8, the first text/b.txt" in capsys.readouterr().err
+
+
+def test_a_part_of_very_many_files_is_looked_at(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(preview, "FILES", 4)
+    for n in range(11):
+        (here / f"text/{n}.txt").write_text(TEXT)
+    assert main(["check", "smoke"]) == 0
+    assert "(4 of 12 files looked at)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from pipelines.cli import main
@@ -71,6 +73,37 @@ def test_what_plain_text_shows(here: Path) -> None:
     assert params.corpora["wiki"].sources[0].documents == "headings"
     assert params.corpora["lines"].sources[0].documents == "lines"
     assert params.corpora["wiki"].cleaning.markup or not params.corpora["lines"].cleaning.markup
+
+
+def test_each_kind_of_file_is_a_source_and_what_cannot_be_read_is_told(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pipelines.commands.new.step_seconds", lambda *of: 0.1)
+    for n in range(2):
+        rows(f"text{n}.jsonl", *({"text": f"Text number {n} of many."} for n in range(99)))
+        (here / f"data/{n}.txt").write_text("\n\n".join(f"Document {n} says something plain." for n in range(99)))
+    rows("body.jsonl", *({"title": str(n), "body": f"Text number {n} of many."} for n in range(99)))
+    (here / "data/latin.txt").write_bytes("\n\n".join(f"Früh übt sich {n} mal." for n in range(99)).encode("latin-1"))
+    pyarrow.parquet.write_table(pyarrow.table({"content": ["A text."] * 99}), here / "data/a.parquet")
+    (here / "data/a.zip").write_bytes(b"PK\x03\x04")
+    (here / "data/empty").write_bytes(b"")
+    assert main(["new", "mine", "--text", "data/*"]) == 0
+    assert "left out: data/a.zip: is a zip file\n" in capsys.readouterr().out
+    assert main(["check", "mine"]) == 0, capsys.readouterr().err
+    found = {
+        (source.files, source.text, source.encoding, source.documents) for source in load().corpora["mine"].sources
+    }
+    assert found == {
+        (("data/text0.jsonl", "data/text1.jsonl"), "text", "utf-8", "file"),
+        (("data/body.jsonl",), "body", "utf-8", "file"),
+        (("data/0.txt", "data/1.txt", "data/empty"), "text", "utf-8", "blank_lines"),
+        (("data/latin.txt",), "text", "latin-1", "blank_lines"),
+        (("data/a.parquet",), "content", "utf-8", "file"),
+    }
+    Path("data/a.zip").rename("data/text2.jsonl")
+    assert main(["new", "all", "--text", "data/text*"]) == 0
+    (source,) = load().corpora["all"].sources
+    assert source.files == ("data/text0.jsonl", "data/text1.jsonl")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])

@@ -14,9 +14,9 @@ import pyarrow.parquet
 import pytest
 
 from electra.data.text import Document, Rejected
-from electra.errors import BadInput, SourceUnreachable
+from electra.errors import BadConfig, BadInput, SourceUnreachable
 from pipelines.sources import LocalCorpus, local, streams
-from pipelines.sources.local import find_files, read_documents
+from pipelines.sources.local import find_files, patterns_of, read_documents
 from pipelines.sources.streams import COMPRESSIONS, Piece
 from tests.pipelines.sources.bad_input import BAD_LINES, COMPRESS
 
@@ -179,6 +179,57 @@ def test_globs_folders_and_paths_name_files_once_and_in_order(tmp_path: Path) ->
     patterns = (f"{tmp_path}/a.txt", f"{tmp_path}/b", f"{tmp_path}/**/*.txt")
     found = [str(path.relative_to(tmp_path)) for path in find_files(patterns, "corpora.x")]
     assert found == ["a.txt", "b/1.txt", "b/2.txt", "b/c/3.txt"]
+
+
+def test_what_an_exclamation_mark_names_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a.txt", "b.txt", "b[1].txt", "in/c.txt", "in/d.jsonl", "in/side/e.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+
+    def found(*patterns: str) -> list[str]:
+        placed = tuple(f"{'!' * (pattern[0] == '!')}{tmp_path}/{pattern.lstrip('!')}" for pattern in patterns)
+        return [str(path.relative_to(tmp_path)) for path in find_files(placed, "corpora.x")]
+
+    assert found("!b.txt", "*.txt") == ["a.txt", "b[1].txt"]
+    assert found("**", "!in/*", "!b*", "in/c.txt") == ["a.txt"]
+    assert found("**", "!in/side", "!b*") == ["a.txt", "in/c.txt", "in/d.jsonl"]
+    with pytest.raises(BadInput, match="no file matches"):
+        found("*.txt", "!c.txt")
+    with pytest.raises(BadConfig, match="at least one path or glob"):
+        LocalCorpus(kind="local", files=("!a.txt",))
+    every = find_files((str(tmp_path),), "corpora.x")
+    assert patterns_of([path for path in every if path.suffix == ".jsonl"]) == [f"{tmp_path}/in/**/*.jsonl"]
+    monkeypatch.chdir(tmp_path)
+    for some in ([tmp_path / "a.txt", tmp_path / "b[1].txt"], [Path("a.txt"), tmp_path / "in/c.txt"]):
+        assert find_files(tuple(patterns_of(some)), "corpora.x") == some
+    Path("other").mkdir()
+    Path("other/f.jsonl").write_text("x")
+    assert patterns_of([Path("in/d.jsonl"), Path("other/f.jsonl")]) == ["in/d.jsonl", "other/f.jsonl"]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl"])
+def test_another_encoding_is_a_setting_and_a_byte_order_mark_counts_for_more(tmp_path: Path, name: str) -> None:
+    text, path = "naïve “façade”", tmp_path / name
+    content = json.dumps({"text": text}, ensure_ascii=False) if name == "a.jsonl" else text
+    pack = COMPRESS[".gz"] if name.endswith(".gz") else bytes
+    path.write_bytes(pack(content.encode("cp1252") + b"\n"))
+    assert [type(item) for item in read(path)] == [Rejected]
+    assert [item.text for item in read(path, encoding="cp1252")] == [text]
+    for marked in ("utf-16", "utf-8-sig"):
+        path.write_bytes(pack(content.encode(marked)))
+        assert [item.text for item in read(path, encoding="cp1252")] == [text]
+    path.write_bytes(pack(b"\x81"))
+    assert [item.reason for item in read(path, encoding="cp1252")] == ["invalid CP1252"]
+
+
+@pytest.mark.parametrize(
+    "encoding", ["latin1x", "hex", "rot13", "utf-16", "cp037", "unicode_escape", "idna", "", "a\0b"]
+)
+def test_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
+    with pytest.raises(BadConfig, match=r"encoding: is .*; expected a text encoding of Python") as error:
+        corpus(encoding=encoding)
+    assert encoding != "latin1x" or "did you mean latin1?" in str(error.value)
+    assert corpus(encoding="shift_jis").encoding == "shift_jis"
 
 
 def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:

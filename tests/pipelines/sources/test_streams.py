@@ -7,7 +7,7 @@ import pytest
 
 from electra.data.text import Document, Rejected
 from electra.errors import BadInput
-from pipelines.sources import LocalCorpus
+from pipelines.sources import LocalCorpus, preview
 from pipelines.sources.local import decoded_lines, read_documents
 from pipelines.sources.own import tsv
 from pipelines.sources.streams import Piece, read_stream
@@ -81,3 +81,21 @@ def test_a_pipe_is_read_the_same_way() -> None:
         list(read_stream(io.BytesIO("text\n".encode("utf-16-le")), "standard input"))
     with pytest.raises(BadInput, match="is compressed"):
         list(read_stream(io.BytesIO(COMPRESS[".gz"](b"text")), "standard input"))
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        ("Früh übt sich, wer ein Meister werden will.".encode("latin-1"), ("latin-1", "Früh")),
+        ("It’s “plain” English – or is it?".encode("cp1252"), ("cp1252", "It’s")),
+        ("Früh übt sich.".encode(), ("", "")),
+        ("Früh übt sich, wer ein Meister ".encode() * 9 + b"\xff w\xe4re.", ("", "")),
+        ("Früh übt sich, wer ein Meister werden will.".encode("utf-16"), ("", "")),
+        ("Это русский текст, and some English.".encode("cp1251"), ("", "")),
+        ("これは日本語 in Japan.".encode("shift_jis"), ("", "")),
+        ("Zażółć gęślą jaźń, i jeszcze parę długich słów po polsku.".encode("cp1250"), ("", "")),
+    ],
+)
+def test_a_western_encoding_is_named_where_it_is_plain(tmp_path: Path, data: bytes, found: tuple[str, str]) -> None:
+    (tmp_path / "a.txt").write_bytes(data)
+    assert preview.other_encoding(tmp_path / "a.txt") == found

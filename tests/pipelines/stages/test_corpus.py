@@ -1,5 +1,6 @@
 """The corpus stage: everything accounted for, the same bytes however it was run, nothing half-written."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,32 @@ def test_hopeless_input_stops_early(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "text").mkdir()
     (tmp_path / "text/0.jsonl").write_bytes(b"[]\n" * 5000)
     with pytest.raises(BadInput, match="the first of 21 bad rows of 21"):
+        run(tmp_path, config(tmp_path))
+
+
+def test_all_damaged_files_are_named_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 1000)
+    write(tmp_path / "text")
+    for number in (1, 2, 4):
+        path = tmp_path / f"text/{number}.jsonl"
+        path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(path.read_bytes())[:-9])
+        path.unlink()
+    sentence = r"corpora\.x: 3 files cannot be read: .*1\.jsonl\.gz: is damaged.*2\.jsonl\.gz: .*4\.jsonl\.gz: "
+    with pytest.raises(BadInput, match=sentence):
+        run(tmp_path, config(tmp_path))
+    assert {path.name for path in tmp_path.rglob("unit-*")} == {"unit-00000", "unit-00002"}, "0.jsonl and 3.jsonl"
+    files = [f"{tmp_path}/text/*", f"!{tmp_path}/text/*.gz"]
+    assert run(tmp_path, config(tmp_path, sources=[{"kind": "local", "files": files}]))["documents"] == 80
+    assert not (tmp_path / "out/quarantine.jsonl").read_bytes()
+
+
+def test_every_file_with_bad_rows_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "text")
+    for number in (1, 3):
+        (tmp_path / f"text/{number}.jsonl").open("a").write("\n[]" * 5)
+    with pytest.raises(
+        BadInput, match=r"1\.jsonl:41: not a JSON object \(the first of 10 bad .*, .*3\.jsonl:41: not a JSON"
+    ):
         run(tmp_path, config(tmp_path))
 
 

@@ -64,6 +64,16 @@ def test_a_changed_file_changes_the_entries_that_name_it(tmp_path: Path, monkeyp
     assert hashed == [Path("text/b.txt"), Path("d.tsv"), Path("build/tokens/other/vocab.txt")]
 
 
+def test_what_is_left_out_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(SMOKE.replace('"text/*.txt"', '"!text/b.txt", "text/*.txt"'))
+    Path("text").mkdir()
+    for name in ("a.txt", "b.txt"):
+        Path("text", name).write_text("one")
+    look()
+    assert [name for name, _ in noted()["corpora/smoke"]] == ["a.txt"]
+
+
 def test_damaged_notes_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(OWN)

@@ -1,0 +1,107 @@
+"""The sources that `electra new --text` writes: one for each kind of file, with the settings that its rows show."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from electra.config import build
+from electra.data.text import Document, QuarantineConfig, Rejected
+from electra.errors import BadInput, UserError, told
+from pipelines.runtime import remote_files
+from pipelines.sources import LocalCorpus, local, own, preview
+from pipelines.sources.streams import Piece
+
+Kind = tuple[tuple[str, str], ...]  # `format`, and the settings that read it
+NAMES = {"jsonl": "json"}  # of sources, where the format has another
+
+
+def inferred(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], bool, str]:
+    """The sources by name, whether any holds HTML, and a sentence on the files that are left out."""
+    kinds, bad = _kinds(paths)
+    if not kinds:
+        raise local.unreadable(bad, "--text") if bad else BadInput("--text", "names empty files", "text")
+    sources: dict[str, Any] = {}
+    markup = False
+    for kind, group in kinds.items():
+        settings = dict(kind)
+        format_ = settings.pop("format")
+        name = re.sub(r"[^\w-]", "_", "-".join([NAMES.get(format_, format_), *settings.values()]))
+        name = "text" if len(kinds) == 1 else name + "-" * (name in sources)
+        sources[name] = {"kind": "local", "files": _patterns(files, group, paths), **settings}
+        seen = " ".join(preview.hints(build(LocalCorpus, sources[name], "--text"), group, markup=False))
+        for documents in ("headings", "blank_lines", "lines"):
+            if f"documents: {documents}`" in seen:
+                sources[name]["documents"] = documents
+        if "hard_wrapped: true" in seen:
+            sources[name]["hard_wrapped"] = True
+        markup |= "markup: true" in seen
+    left_out = ", ".join(f"{error.where}: {error.found}" for error in bad)
+    return sources, markup, told(left_out and f"left out: {left_out}")
+
+
+def _patterns(files: Sequence[str], group: list[Path], paths: list[Path]) -> list[str]:
+    """`files` as given, if all of them are in the group, else patterns that name just those."""
+    if len(group) == len(paths):
+        return list(files)
+    if any(map(remote_files.is_url, files)):
+        do = "write `corpora` into params.yaml yourself, a source for each kind"
+        raise BadInput("--text", "names files of several kinds, or unreadable ones, behind a URL", "one kind", do)
+    own_files = set(group)
+    others = local.patterns_of([path for path in paths if path not in own_files])
+    return min(local.patterns_of(group), [*files, *(f"!{each}" for each in others)], key=len)
+
+
+def _kinds(paths: list[Path]) -> tuple[dict[Kind, list[Path]], list[UserError]]:
+    """The files that can be read, by kind, and what is wrong with the others."""
+    kinds: dict[Kind, list[Path]] = {}
+    empty, bad = list[Path](), list[UserError]()
+    for path in paths:
+        try:
+            kind, found = _read(path)
+            error: UserError | None = preview.poor(found, path)
+        except UserError as refused:
+            bad.append(refused)
+            continue
+        few = sum(isinstance(item, Rejected) for item in found) <= QuarantineConfig().handful
+        if error and not (few and any(isinstance(item, Document) for item in found)):
+            bad.append(error)
+        elif found:
+            kinds.setdefault(kind, []).append(path)
+        else:
+            empty.append(path)
+    if kinds:  # an empty file is of any kind
+        kinds[max(kinds, key=lambda kind: len(kinds[kind]))] += empty
+    return kinds, bad
+
+
+def _read(path: Path) -> tuple[Kind, list[local.Item]]:
+    """The kind of a file, and its first rows as that kind."""
+    settings = {"format": local.guess_format(path)}
+    source = LocalCorpus(kind="local", files=(str(path),))
+    if settings["format"] != "parquet" and (encoding := preview.other_encoding(path)[0]):
+        settings["encoding"] = encoding
+        source = replace(source, encoding=encoding)
+    if settings["format"] in {"jsonl", "parquet"}:
+        sizes: Counter[str] = Counter()
+        for row in islice(_fields(path, source), preview.ROWS):
+            sizes.update({key: len(value) for key, value in row.items() if isinstance(value, str)})
+        if sizes and "text" not in sizes:
+            settings["text"] = max(sizes, key=sizes.__getitem__)
+            source = replace(source, text=settings["text"])
+    return tuple(settings.items()), list(islice(preview.first_rows(path, source), preview.ROWS))
+
+
+def _fields(path: Path, source: LocalCorpus) -> Iterator[dict[str, Any]]:
+    """The rows of a file with all of their fields."""
+    if local.guess_format(path) == "jsonl":
+        for _, row in own.jsonl(local.decoded_lines(Piece(path), source.encoding), path, []):
+            if isinstance(row, dict):
+                yield row
+    else:
+        with local.open_parquet(Piece(path)) as file:
+            for batch in file.iter_batches(batch_size=preview.ROWS):
+                yield from batch.to_pylist()
