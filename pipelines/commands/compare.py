@@ -26,7 +26,8 @@ def compare(first: str, second: str, root: Path = Path()) -> str:
     names, sides = (first, second), [read(first, root), read(second, root)]
     with as_written(f"{first}, {second}"):
         title = f"{first} against {second}: pre-trained arms, points on dev"
-        return Table("compare", title, list(_rows(names, sides)), (NOTES["rule"], *_cautions(names, sides))).markdown()
+        notes = (NOTES["spread"], NOTES["rule"], *_cautions(names, sides))
+        return Table("compare", title, list(_rows(names, sides)), notes).markdown()
 
 
 def read(place: str, root: Path = Path()) -> dict[str, Any]:
