@@ -34,7 +34,7 @@ from electra.pretraining.flops import step_flops
 from electra.pretraining.trainer import Launch, Trained
 from electra.storage.manifest import MANIFEST, read_manifest
 from pipelines.config.params import Params
-from pipelines.report.comparison import decided, difference
+from pipelines.report.comparison import difference
 from pipelines.report.records import TITLES
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
 from pipelines.report.table import signed
@@ -161,7 +161,7 @@ def finetuned(params: Params, model: Path, state: Path, arm: str, seed: int, of:
 
 
 def compared(scores: dict[str, list[dict[str, list[float]]]]) -> dict[str, Any]:
-    """Task -> mean and deviation of each arm over pre-trainings, and what the 95 % interval says of each difference.
+    """Task -> mean and deviation of each arm over pre-trainings, and what may be said of each difference.
 
     A pre-training's score is the mean of its fine-tunings. The means of six and of eight tasks come first.
     """
@@ -183,7 +183,7 @@ def compared(scores: dict[str, list[dict[str, list[float]]]]) -> dict[str, Any]:
         }
         for first, second in PAIRS:
             if pair := difference(arms.get(first, ()), arms.get(second, ())):
-                found[name][f"{first} - {second}"] = {**dataclasses.asdict(pair), "reading": decided(pair)}
+                found[name][f"{first} - {second}"] = {**dataclasses.asdict(pair), "reading": pair.reading}
     return found
 
 
@@ -197,9 +197,8 @@ def lines(of: dict[str, Any]) -> list[str]:
         title = f"{TITLES[name]}, {TASKS[name].metrics[0]}" if name in TASKS else name
         cells = [title, *(f"{task[arm]['mean']:.1f} ± {task[arm]['std'] or 0:.1f}" for arm in ARMS if arm in task)]
         for pair in ("electra - scratch", "electra - mlm"):
-            if pair in task:  # "too close to call, would need 21 seeds an arm": the number alone, in brackets
-                reading = task[pair]["reading"].replace(", would need ", " (").replace(" seeds an arm", ")")
-                cells.append(f"{signed(task[pair]['points'])}, {reading}")
+            if pair in task:
+                cells.append(f"{signed(task[pair]['points'])}, {task[pair]['reading']}")
         found.append(f"| {' | '.join(cells)} |")
     return found
 

@@ -1,4 +1,4 @@
-"""What the paper says of pairs of arms, held against ours: which of its orders came out, which did not, which is noise.
+"""What the paper says of pairs of arms, held against ours: which of its orders came out, are reversed, or are open.
 
 A claim names what one arm has and the other has not, once all that they share is taken away; so it finds its arms in
 any ablation, at any size, whatever they are called.
@@ -14,7 +14,7 @@ from pipelines.report import paper
 from pipelines.report.comparison import Difference, decided, detectable, difference
 from pipelines.report.paper import CLAIMS, Claim
 from pipelines.report.records import Ablation, Arm
-from pipelines.report.table import NOTES, Row, Table, left, signed
+from pipelines.report.table import NOTES, Row, Table, interval, left, signed
 
 BY_SIZE = next(claim for claim in CLAIMS if claim.text == "ELECTRA above BERT")
 
@@ -48,16 +48,16 @@ def orders(ablation: Ablation) -> list[str]:
 
 
 def size(found: Difference) -> str:
-    """+5.1 points, 8.2 standard deviations."""
-    text = f"{signed(found.points)} points"
-    return text if found.sds is None else f"{text}, {abs(found.sds):.1f} standard deviations"
+    """+5.1 points, 95 % interval +2.8 to +7.4."""
+    around = interval(found)
+    return f"{signed(found.points)} points" + (f", 95 % interval {around}" if around else "")
 
 
 def line(ablation: Ablation) -> str:
     """An ablation in a line: its data, arms, seeds, and how many claims it decides."""
     verdicts = [one.verdict for one in statements(ablation)]
     seeds = max((len(arm.scores) for arm in ablation.arms), default=0)
-    sure = sum(verdict in {"came out", "reversed", "not level"} for verdict in verdicts)
+    sure = sum(verdict in {"came out", "reversed"} for verdict in verdicts)
     claims = f"{sure} of {len(verdicts)} claims decided" if verdicts else "no claim of the paper"
     return f"{ablation.origin}; {len(ablation.arms)} arms of {seeds} seed{'s' * (seeds != 1)}; {claims}"
 
@@ -96,7 +96,7 @@ def _summary(found: Sequence[Statement]) -> str | None:
     """The smallest and the largest difference, and the verdicts on different arms, counted."""
     different = list({one.found: one for one in found}.values())  # arms are shared between ablations
     points = sorted(one.found.points for one in different)
-    words = ["one seed" if "one seed" in one.verdict else one.verdict.partition(",")[0] for one in different]
+    words = [one.verdict.partition(" (")[0] for one in different]
     counted = ", ".join(word + (f" {words.count(word)}×" if len(words) > 1 else "") for word in dict.fromkeys(words))
     return f"{' to '.join(dict.fromkeys(map(signed, (points[0], points[-1]))))}: {counted}" if points else None
 

@@ -1,52 +1,54 @@
-"""Two sets of scores, one per seed: their difference, in points and in standard deviations, and what may be said of it.
+"""Two sets of scores: the difference of their means, and whether one may be called higher than the other.
 
-The rule is fixed before any number is seen. A difference counts only if both hold:
-
-1. it is at least three pooled standard deviations, and
-2. the 95 % interval of the difference of the means (Student's t, pooled variance) leaves out zero.
-
-With three seeds an arm the first is the stricter, with two seeds the second. Everything else is called noise; one seed
-an arm has no spread, and then nothing is claimed.
+There is one rule: a difference counts where its 95 % interval (Welch's: of unequal variances, with Welch and
+Satterthwaite's degrees of freedom) leaves out zero. A score is a pre-training's, where there are several of each arm;
+of one pre-training it is a fine-tuning's, and then nothing is said of others.
 """
 
 import math
 import statistics
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Verdict = Literal["higher", "lower", "noise", "one seed", "no spread"]
+import numpy as np
 
-SDS_NEEDED = 3.0
+Verdict = Literal["higher", "lower", "cannot tell yet"]
 
-# Two-sided 95 % points of Student's t for 1, 2, ... degrees of freedom; beyond the last, the
-# last (a little too strict).
-_STUDENT_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-
-WORDS: dict[Verdict, str] = {
-    "higher": "higher",
-    "lower": "lower",
-    "noise": "inside the noise",
-    "one seed": "one seed: spread unknown",
-    "no spread": "no spread measured",
-}
+POWER, MOST_RUNS = 0.8, 1000
 
 
 @dataclass(frozen=True)
 class Difference:
-    """`points` = mean of the first minus mean of the second; `sds` = points / pooled standard deviation."""
+    """`points` = mean of the first minus mean of the second; no interval where the scores show no spread.
+
+    `runs`: how many of each arm would find a difference as large four times in five, None: over 1,000 or unknown.
+    """
 
     points: float
-    sd: float | None
-    sds: float | None
-    low: float | None
-    high: float | None
-    verdict: Verdict
+    low: float | None = None
+    high: float | None = None
+    runs: int | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the first is, against the second."""
+        if self.low is None or self.high is None or self.low <= 0 <= self.high:
+            return "cannot tell yet"
+        return "higher" if self.low > 0 else "lower"
 
     @property
     def counts(self) -> bool:
         """Whether it may be called a difference at all."""
-        return self.verdict in {"higher", "lower"}
+        return self.verdict != "cannot tell yet"
+
+    @property
+    def reading(self) -> str:
+        """The verdict; of one that is open with the runs of each arm that a difference as large would need."""
+        if self.counts or self.low is None:
+            return self.verdict
+        return f"{self.verdict} ({self.runs or f'over {MOST_RUNS:,}'} runs would)"
 
 
 def mean(scores: Sequence[float]) -> float | None:
@@ -55,67 +57,65 @@ def mean(scores: Sequence[float]) -> float | None:
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> Difference | None:
-    """Compare the scores of two arms; None if either has none."""
+    """Compare the scores of two arms; None if either has none. One score, or equal ones in both, have no interval."""
     if not first or not second:
         return None
     points = statistics.fmean(first) - statistics.fmean(second)
     if len(first) < 2 or len(second) < 2:
-        return Difference(points, None, None, None, None, "one seed")
-    freedom = len(first) + len(second) - 2
-    squares = sum((x - statistics.fmean(arm)) ** 2 for arm in (first, second) for x in arm)
-    pooled = math.sqrt(squares / freedom)
-    if pooled < 1e-9:
-        return Difference(points, 0.0, None, points, points, "no spread")
-    reach = _STUDENT_95[min(freedom, len(_STUDENT_95)) - 1] * pooled * math.sqrt(1 / len(first) + 1 / len(second))
-    stands = abs(points) >= SDS_NEEDED * pooled and abs(points) > reach
-    verdict: Verdict = ("higher" if points > 0 else "lower") if stands else "noise"
-    return Difference(points, pooled, points / pooled, points - reach, points + reach, verdict)
+        return Difference(points)
+    variances = statistics.variance(first), statistics.variance(second)
+    if max(variances) < 1e-18:
+        return Difference(points)
+    from scipy.stats import t
 
-
-POWER, MOST_SEEDS = 0.8, 1000
+    parts = variances[0] / len(first), variances[1] / len(second)
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / (len(first) - 1) + parts[1] ** 2 / (len(second) - 1))
+    reach = float(t.ppf(0.975, freedom)) * math.sqrt(sum(parts))
+    found = Difference(points, points - reach, points + reach)
+    if found.counts:
+        return found
+    sds, share = abs(points) / math.sqrt(sum(variances) / 2), variances[0] / sum(variances)
+    return Difference(points, found.low, found.high, runs_needed(sds, share))
 
 
 def decided(found: Difference, claim: Literal["above", "no gain", "level"] = "above") -> str:
-    """The three words that may be said of a claim of the paper: only the 95 % interval of the difference decides.
+    """What became of a claim of the paper: came out, reversed, or cannot tell yet.
 
-    A claim that the first is above the second *came out* if the interval lies above zero, is *reversed* if it lies
-    below, and else *too close*, with the seeds an arm that a difference as large as the one found would need. A claim
-    that the first gains nothing is *reversed* by an interval above zero and came out by one below; that both are level
-    is *not level* by either. Around zero *nothing says otherwise*, which is no proof.
+    That the first gains nothing comes out if it is lower; that both are level is reversed by either, and never comes
+    out, since no interval around zero is a proof of it.
     """
-    if found.sds is None or found.low is None or found.high is None:
-        return "cannot be judged from one seed" if found.verdict == "one seed" else "cannot be judged without spread"
-    if claim != "above" and found.low <= 0 <= found.high:
-        return "nothing says otherwise"
-    if claim == "level":
-        return "not level"
-    if claim == "no gain":
-        return "reversed" if found.low > 0 else "came out"
-    if found.low > 0:
-        return "came out"
-    if found.high < 0:
-        return "reversed"
-    seeds = seeds_needed(abs(found.sds))
-    return f"too close, would need {'more than a thousand' if seeds is None else seeds} seeds an arm"
+    if not found.counts:
+        return found.reading
+    return "came out" if (claim, found.verdict) in {("above", "higher"), ("no gain", "lower")} else "reversed"
 
 
-def power(seeds: int, sds: float) -> float:
-    """How often the interval leaves out zero where the true difference is `sds` standard deviations (noncentral t)."""
-    from scipy.stats import nct, t
+def power(runs: int, sds: float, share: float = 0.5) -> float:
+    """How often so many runs of each arm find a true difference of `sds` (both arms' root mean square) deviations.
 
-    freedom, shift = 2 * seeds - 2, sds * math.sqrt(seeds / 2)
-    edge = t.ppf(0.975, freedom)
-    found = float(nct.sf(edge, freedom, shift) + nct.cdf(-edge, freedom, shift))
-    return 1.0 if math.isnan(found) else found  # scipy gives no number far out
+    `share`: the first arm's part of the sum of both variances. As that is known only from as many runs, the power is a
+    mean over what they may say: of the first's share in the degrees of freedom (beta) and of the size (chi-squared).
+    """
+    from scipy.stats import beta, chi2, norm, t
+
+    places = (np.arange(100) + 0.5) / 100
+    first_N = beta.ppf(places, (runs - 1) / 2, (runs - 1) / 2)
+    parts = share * first_N, (1 - share) * (1 - first_N)
+    freedom_N = (runs - 1) * sum(parts) ** 2 / (parts[0] ** 2 + parts[1] ** 2)
+    edge_N = t.ppf(0.975, freedom_N) * np.sqrt(2 * sum(parts))  # in standard errors if these were known
+    edge_NM = np.outer(edge_N, np.sqrt(chi2.ppf(places, 2 * runs - 2) / (2 * runs - 2)))
+    shift = sds * math.sqrt(runs / 2)
+    return float((norm.sf(edge_NM - shift) + norm.cdf(-edge_NM - shift)).mean())
 
 
-def detectable(seeds: int) -> float:
-    """The smallest true difference, in standard deviations, that so many seeds an arm find four times in five."""
+def detectable(runs: int) -> float:
+    """The smallest true difference, in standard deviations, that so many runs of each arm find four times in five."""
     from scipy.optimize import bisect
 
-    return float(bisect(lambda sds: power(seeds, sds) - POWER, 0.0, 50.0, xtol=1e-3))
+    return float(bisect(lambda sds: power(runs, sds) - POWER, 0.0, 50.0, xtol=1e-3))
 
 
-def seeds_needed(sds: float) -> int | None:
-    """The fewest seeds an arm that find so many standard deviations four times in five; None: over 1,000."""
-    return next((seeds for seeds in range(2, MOST_SEEDS + 1) if power(seeds, sds) >= POWER), None) if sds else None
+def runs_needed(sds: float, share: float = 0.5) -> int | None:
+    """The fewest runs of each arm that find so many standard deviations four times in five; None: over 1,000."""
+    counts = range(2, MOST_RUNS + 1)
+    place = bisect_left(counts, POWER, key=lambda runs: power(runs, sds, share))
+    return counts[place] if place < len(counts) else None

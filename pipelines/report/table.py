@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from electra.finetuning.runs.summary import sd
-from pipelines.report.comparison import WORDS, Difference, mean
+from pipelines.report.comparison import Difference, mean
 
 MISSING = "–"
 TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
@@ -92,12 +92,12 @@ def left(title: str, under: str = "", group: str = "") -> Column:
 
 
 def verdict(found: Difference | None, title: str, reading: Column, group: str = "") -> Row:
-    """A difference as three cells: in points, in pooled standard deviations, and the verdict in words."""
-    points, sds = Column(title, group=group), Column("in sd", under=title, suffix=" sd")
+    """A difference as three cells: in points, its 95 % interval, and what may be said of it."""
+    points, around = Column(title, group=group), Column("95 % interval", under=title)
     if found is None:
-        return dict.fromkeys((points, sds, reading))
-    mark = Mark(WORDS[found.verdict], TONES.get(found.verdict, "neutral"))
-    return {points: signed(found.points), sds: None if found.sds is None else signed(found.sds), reading: mark}
+        return dict.fromkeys((points, around, reading))
+    mark = Mark(found.reading, TONES.get(found.verdict, "neutral"))
+    return {points: signed(found.points), around: interval(found), reading: mark}
 
 
 @dataclass(frozen=True)
@@ -185,6 +185,11 @@ def signed(value: float, digits: int = 1) -> str:
     """A number with its sign, a true minus, and no negative zero."""
     text = f"{value:+.{digits}f}"
     return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
+
+
+def interval(found: Difference) -> str | None:
+    """The 95 % interval of a difference: +2.8 to +7.4."""
+    return None if found.low is None or found.high is None else f"{signed(found.low)} to {signed(found.high)}"
 
 
 def integer(value: Any) -> str:

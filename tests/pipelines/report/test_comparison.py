@@ -1,45 +1,58 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import stats
 
-from pipelines.report.comparison import decided, detectable, difference, seeds_needed
-
-
-def test_interval_and_pooled_deviation_are_the_textbook_ones():
-    first, second = [71.2, 70.4, 72.1], [66.0, 67.3, 65.1]
-    found = difference(first, second)
-    interval = stats.ttest_ind(first, second).confidence_interval(0.95)
-    assert found.low == pytest.approx(interval.low, abs=2e-3)
-    assert found.high == pytest.approx(interval.high, abs=2e-3)
-    assert found.sds == pytest.approx(found.points / found.sd)
-    assert found.verdict == "higher"
+from pipelines.report.comparison import decided, detectable, difference, power, runs_needed
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "verdict"),
+    ("first", "second"),
+    [([71.2, 70.4, 72.1], [66.0, 67.3, 65.1]), ([70.0, 79.0, 90.0, 81.0], [69.0, 69.1])],
+)
+def test_the_interval_is_welchs(first, second):
+    found = difference(first, second)
+    interval = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict", "reading"),
     [
-        ([70.0, 72.0, 74.0], [69.0, 71.0, 73.0], "noise"),
-        ([74.0, 75.0], [71.5, 72.5], "noise"),  # more than three standard deviations, but of two seeds
-        ([84.0, 85.0], [71.5, 72.5], "higher"),
-        ([60.0, 60.4, 60.2], [70.0, 70.3, 70.1], "lower"),
-        ([90.0], [50.0], "one seed"),
-        ([90.0, 91.0, 92.0], [50.0], "one seed"),
-        ([56.3, 56.3], [50.0, 50.0], "no spread"),
+        ([84.0, 85.0], [71.5, 72.5], "higher", "higher"),
+        ([60.0, 60.4, 60.2], [70.0, 70.3, 70.1], "lower", "lower"),
+        ([60.0, 60.4, 60.2], [70.0, 70.0, 70.0], "lower", "lower"),
+        ([70.0, 72.0, 74.0], [69.0, 71.0, 73.0], "cannot tell yet", "cannot tell yet (64 runs would)"),
+        ([70.0, 72.0, 74.0], [70.1, 72.1, 74.1], "cannot tell yet", "cannot tell yet (over 1,000 runs would)"),
+        ([74.0, 75.0], [71.5, 72.5], "cannot tell yet", "cannot tell yet (3 runs would)"),
+        # with pooled variances 0.4 to 8.4; but all of the spread is one arm's
+        ([50.0, 54.0, 58.0, 54.0], [49.5, 49.6, 49.7, 49.6], "cannot tell yet", "cannot tell yet (7 runs would)"),
+        ([90.0], [50.0], "cannot tell yet", "cannot tell yet"),
+        ([90.0, 91.0, 92.0], [50.0], "cannot tell yet", "cannot tell yet"),
+        ([56.3, 56.3], [50.0, 50.0], "cannot tell yet", "cannot tell yet"),
     ],
 )
-def test_no_difference_is_called_one_without_spread_or_inside_it(first, second, verdict):
+def test_what_may_be_said_of_a_difference(first, second, verdict, reading):
     found = difference(first, second)
-    assert found.verdict == verdict and found.counts is (verdict in {"higher", "lower"})
+    assert (found.verdict, found.reading) == (verdict, reading) and found.counts is (verdict in {"higher", "lower"})
     assert difference([], second) is None
 
 
-def test_seeds_needed_and_what_they_find_agree():
-    assert seeds_needed(1.0) == 17  # the textbook's two-sample t test: effect 1, 80 % power
-    assert seeds_needed(1.0) > seeds_needed(2.0) > seeds_needed(4.0) >= 2
+def test_runs_needed_and_what_they_find_agree():
+    assert runs_needed(1.0) == 17  # the textbook's two-sample t test: effect 1, 80 % power
+    assert runs_needed(1.0) > runs_needed(2.0) > runs_needed(4.0) >= 2
     assert detectable(17) <= 1.0 < detectable(16)
-    assert seeds_needed(0.0) is None and seeds_needed(0.01) is None
+    assert runs_needed(0.0) is None and runs_needed(0.01) is None
+
+
+@pytest.mark.parametrize(("runs", "sds", "share"), [(2, 10.4, 0.5), (3, 3.5, 0.5), (3, 3.5, 0.95), (5, 2.0, 0.2)])
+def test_so_many_of_made_up_experiments_are_found(runs, sds, share):
+    chance = np.random.default_rng(0).standard_normal((2, runs, 10_000))
+    first, second = sds + chance[0] * np.sqrt(2 * share), chance[1] * np.sqrt(2 * (1 - share))
+    found = np.mean(stats.ttest_ind(first, second, equal_var=False).pvalue < 0.05)
+    assert power(runs, sds, share) == pytest.approx(found, abs=0.015)
 
 
 @pytest.mark.parametrize(
@@ -47,18 +60,17 @@ def test_seeds_needed_and_what_they_find_agree():
     [
         ([52.0, 53.0, 54.0], [48.0, 49.0, 50.0], "above", "came out"),
         ([48.0, 49.0, 50.0], [52.0, 53.0, 54.0], "above", "reversed"),
-        ([50.0, 52.0, 54.0], [49.0, 51.0, 53.0], "above", "too close, would need 64 seeds an arm"),
-        ([50.0], [49.0, 51.0], "above", "cannot be judged from one seed"),
-        ([50.0, 50.0], [49.0, 49.0], "above", "cannot be judged without spread"),
-        ([50.0, 52.0, 54.0], [49.0, 51.0, 53.0], "no gain", "nothing says otherwise"),
+        ([50.0, 52.0, 54.0], [49.0, 51.0, 53.0], "above", "cannot tell yet (64 runs would)"),
+        ([50.0], [49.0, 51.0], "above", "cannot tell yet"),
+        ([50.0, 52.0, 54.0], [49.0, 51.0, 53.0], "no gain", "cannot tell yet (64 runs would)"),
         ([48.0, 49.0, 50.0], [52.0, 53.0, 54.0], "no gain", "came out"),
         ([52.0, 53.0, 54.0], [48.0, 49.0, 50.0], "no gain", "reversed"),
-        ([50.0, 52.0, 54.0], [49.0, 51.0, 53.0], "level", "nothing says otherwise"),
-        ([48.0, 49.0, 50.0], [52.0, 53.0, 54.0], "level", "not level"),
-        ([50.0], [50.0], "level", "cannot be judged from one seed"),
+        ([50.0, 52.0, 54.0], [49.0, 51.0, 53.0], "level", "cannot tell yet (64 runs would)"),
+        ([48.0, 49.0, 50.0], [52.0, 53.0, 54.0], "level", "reversed"),
+        ([52.0, 53.0, 54.0], [48.0, 49.0, 50.0], "level", "reversed"),
     ],
 )
-def test_a_claim_is_decided_by_the_interval(first, second, claim, expected):
+def test_a_claim_is_decided_by_the_same_rule(first, second, claim, expected):
     assert decided(difference(first, second), claim) == expected
 
 
