@@ -191,7 +191,7 @@ def test_the_table_of_scale_on_paper() -> None:
 
 
 def test_the_sentences_on_the_scheduler() -> None:
-    runs, text = record("scale")["scheduler"]["hundredth_of"], " ".join(page("docs/scale.md").split())
+    runs, text = record("scale")["scheduler"]["hundredth_of"], " ".join(page("benchmarks/notes/scale.md").split())
     stages = [stage for run in runs.values() for stage in run.values()]
     cost = [stage["cpu_milliseconds_per_unit"] for stage in stages]
     assert f"took {min(cost):.0f} to {max(cost):.0f} ms of processor time a unit" in text
