@@ -33,10 +33,10 @@ TOOLS = (
 )
 TOOLS += ["cp", "export", "ssh", "dask"]
 CHEAP = {  # commands that are run as they stand, in a second or two each
-    "python -m pipelines --help",
-    "python -m pipelines check tiny",
-    "python -m pipelines params tiny",
-    "python -m pipelines params generator_size",
+    "electra --help",
+    "electra check tiny",
+    "electra params tiny",
+    "electra params generator_size",
     "dvc stage list --all",
 }
 
@@ -93,8 +93,8 @@ def test_the_first_two_commands_of_the_readme_are_the_two() -> None:
 
 @pytest.mark.parametrize("command", sorted({command for page in PAGES for command in commands(page)} & CHEAP))
 def test_a_cheap_command_works(command: str) -> None:
-    words = shlex.split(command)
-    run(ROOT, *(["-m", "dvc", *words[1:]] if words[0] == "dvc" else words[1:]))
+    tool, *words = shlex.split(command)
+    run(ROOT, "-m", {"electra": "pipelines", "dvc": "dvc"}[tool], *words)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

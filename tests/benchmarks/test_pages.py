@@ -66,9 +66,9 @@ def test_the_table_without_articles() -> None:
 @pytest.mark.parametrize(
     ("name", "file", "heading"),
     [
-        ("modern-seconds-80", "docs/modern.md", "## What each part gave on real text"),
-        ("modern-flops-5e+12", "docs/modern.md", "## At equal operations"),
-        ("modern-published-weights", "benchmarks/notes/modern.md", "## What each part gave"),
+        ("modern-seconds-80", "benchmarks/notes/modern.md", "## What each part gave on real text"),
+        ("modern-flops-5e+12", "benchmarks/notes/modern.md", "## At equal operations"),
+        ("modern-published-weights", "benchmarks/notes/modern.md", "## With the published first weights"),
     ],
 )
 def test_the_tables_of_modern_parts(name: str, file: str, heading: str) -> None:
@@ -104,7 +104,7 @@ def test_the_launches_of_modern_presets() -> None:
         kernels.append(f"{eager['late step']['launch'] + eager['late step']['gemm']:,}{' (two halves)' * halves}")
         nodes.append(f"{first:,}{' a half' * halves} + {more[-1]}")
         memory.append(f"{recorded['peak GiB']:.1f} GiB{' (two halves)' * halves}")
-    text = page("docs/modern.md")
+    text = page("benchmarks/notes/modern.md")
     assert f"| kernels of a step, as torch launches them | {' | '.join(kernels)} |" in text
     assert f"| nodes of the recorded graphs, compiled | {' | '.join(nodes)} |" in text
     assert f"| memory, compiled and recorded | {' | '.join(memory)} |" in text
@@ -191,7 +191,7 @@ def test_the_table_of_scale_on_paper() -> None:
 
 
 def test_the_sentences_on_the_scheduler() -> None:
-    runs, text = record("scale")["scheduler"]["hundredth_of"], " ".join(page("docs/scale.md").split())
+    runs, text = record("scale")["scheduler"]["hundredth_of"], " ".join(page("benchmarks/notes/scale.md").split())
     stages = [stage for run in runs.values() for stage in run.values()]
     cost = [stage["cpu_milliseconds_per_unit"] for stage in stages]
     assert f"took {min(cost):.0f} to {max(cost):.0f} ms of processor time a unit" in text
