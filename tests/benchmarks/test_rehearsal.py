@@ -72,6 +72,7 @@ def test_fine_tuning_that_is_never_all_replayed_is_a_fault() -> None:
     assert rehearsal.faults(case, [counted(**{"steps of replays alone": 0})]) == ["process 0: no step was all replayed"]
 
 
+@pytest.mark.slow
 def test_a_start_does_what_is_missing_and_keeps_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in rehearsal.NEEDED:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,12 @@ from tests.conftest import ROOT, SMOKE, copy_text
 ROWS = 30
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step is timed: tests/pipelines/commands/test_new.py does it once."""
+    monkeypatch.setattr(estimate, "step_seconds", lambda *of: 0.1)
+
+
 @pytest.fixture
 def shipped() -> Params:
     return load(ROOT / "params.yaml")

@@ -9,13 +9,16 @@ import pyarrow.parquet
 import pytest
 
 from pipelines.cli import main
+from pipelines.commands import new
 from pipelines.config.params import load
 from tests.conftest import ROOT
+from tests.electra.helpers import config
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(new, "step_seconds", lambda *of: 0.1)
     shutil.copy(ROOT / "params.yaml", tmp_path)
     (tmp_path / "data").mkdir()
     return tmp_path
@@ -78,7 +81,6 @@ def test_what_plain_text_shows(here: Path) -> None:
 def test_each_kind_of_file_is_a_source_and_what_cannot_be_read_is_told(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pipelines.commands.new.step_seconds", lambda *of: 0.1)
     for n in range(2):
         rows(f"text{n}.jsonl", *({"text": f"Text number {n} of many."} for n in range(99)))
         (here / f"data/{n}.txt").write_text("\n\n".join(f"Document {n} says something plain." for n in range(99)))
@@ -187,3 +189,8 @@ def test_what_cannot_be_is_a_sentence(
     assert main(["new", *words]) == code
     assert sentence in capsys.readouterr().err
     assert Path("params.yaml").read_text() == before
+
+
+def test_a_step_is_timed_by_doing_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(new, "TIMED", 4)
+    assert 0 < new.step_seconds(config(), 16, 8, 200) < 60

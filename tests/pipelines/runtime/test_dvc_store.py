@@ -78,6 +78,7 @@ def test_what_ran_on_one_machine_is_taken_from_s3_on_another(tmp_path: Path, s3:
     assert made[0] == made[1] and len(made[0]) > 2
 
 
+@pytest.mark.slow
 def test_what_the_lock_promises_and_nobody_has_is_made_anew(tmp_path: Path) -> None:
     folder, target = copy_project(tmp_path / "project"), "pipelines/dvc.yaml:corpus@smoke"
     settings = """[core]\n    no_scm = true\n    remote = s\n['remote "s"']\n    url = ../../store\n"""
