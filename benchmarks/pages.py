@@ -6,6 +6,7 @@ What stands between <!-- NAME --> and <!-- end --> on a page is what a function 
 
 import functools
 import re
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from electra.pretraining.flops import training_steps
 from pipelines import ROOT
 from pipelines.commands import estimate
 from pipelines.config.params import Params, load
+from pipelines.report.comparison import difference
 from pipelines.runtime import roofline
 
-PAGES = ("README.md", "docs/sample-world.md")
+PAGES = ("README.md", "docs/own-text.md", "docs/real-text.md", "docs/sample-world.md")
 CARDS = ("h100", "a100", "rtx_4090")
 
 
@@ -84,6 +86,42 @@ def tiny_sentence() -> str:
     )
 
 
+def own_text() -> str:
+    """Four own tasks from fresh weights and after pre-training on own text, with what needs no network."""
+    known, titles = record("own-text"), {"word_overlap": "overlap features", "bag_of_words": "bag of words"}
+    lines = ["| points on dev | from scratch | pre-trained | difference, 95 % interval | without a network |", "|---" * 5 + "|"]
+    for name, of in [*known["tasks"].items(), ("mean", known["mean"])]:
+        found = difference(of["pretrained"], of["scratch"])
+        assert found is not None
+        arms = [f"{statistics.fmean(of[arm]):.1f} ± {statistics.stdev(of[arm]):.1f}" for arm in ("scratch", "pretrained")]
+        simple = {titles[key]: value for key, value in of.get("baselines", {}).items() if key in titles}
+        best = max(simple, key=simple.__getitem__, default="")
+        cells = [*arms, f"{found.points:+.1f}, {found.low:+.1f} to {found.high:+.1f}", f"{simple[best]:.1f} ({best})" if best else ""]
+        lines.append(f"| {name} | {' | '.join(cells)} |".replace("-", "−"))
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def own_text_run() -> str:
+    """What the pre-trainings read, and what their discriminators have learnt."""
+    runs = record("own-text")["pretrainings"]
+    auc, recall = ([run[key] for run in runs] for key in ("disc_auc", "disc_recall"))
+    return (
+        f"{len(runs)} pre-trainings of {runs[0]['steps']:,} steps, {runs[0]['tokens'] / 1e6:.0f} million tokens each, end at AUC "
+        f"{min(auc):.2f} to {max(auc):.2f} and find {100 * min(recall):.0f} to {100 * max(recall):.0f} % of the replaced tokens"
+    )
+
+
+def classical() -> str:
+    """The mean of six GLUE tasks that scikit-learn reaches, on the same real rows."""
+    return f"{record('classical')['mean_of_six']:.1f}"
+
+
+def classical_tasks() -> str:
+    """The same, task by task."""
+    found = record("classical")["tasks"]
+    return ", ".join(f"{GLUE[name].title} {of['best']:.1f}" for name, of in found.items())
+
+
 def published_start() -> str:
     """The same from the published initial values, one pre-training."""
     known = record("controls")
@@ -129,6 +167,10 @@ WRITERS = {
     "tiny table": tiny_table,
     "tiny": tiny_sentence,
     "overlap": overlap_sentence,
+    "own text": own_text,
+    "own text run": own_text_run,
+    "classical": classical,
+    "classical tasks": classical_tasks,
     "published start": published_start,
     "real text": real_text,
     "cost": cost,
