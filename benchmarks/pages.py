@@ -25,6 +25,7 @@ from pipelines.report.comparison import difference
 from pipelines.runtime import roofline
 
 PAGES = ("README.md", "docs/own-text.md", "docs/real-text.md", "docs/sample-world.md")
+ARMS = ("scratch", "pretrained")
 CARDS = ("h100", "a100", "rtx_4090")
 
 
@@ -89,14 +90,16 @@ def tiny_sentence() -> str:
 def own_text() -> str:
     """Four own tasks from fresh weights and after pre-training on own text, with what needs no network."""
     known, titles = record("own-text"), {"word_overlap": "overlap features", "bag_of_words": "bag of words"}
-    lines = ["| points on dev | from scratch | pre-trained | difference, 95 % interval | without a network |", "|---" * 5 + "|"]
+    lines = ["| points on dev | from scratch | pre-trained | difference, 95 % interval | without a network |"]
+    lines.append("|---" * 5 + "|")
     for name, of in [*known["tasks"].items(), ("mean", known["mean"])]:
         found = difference(of["pretrained"], of["scratch"])
         assert found is not None
-        arms = [f"{statistics.fmean(of[arm]):.1f} ± {statistics.stdev(of[arm]):.1f}" for arm in ("scratch", "pretrained")]
+        cells = [spread({"mean": statistics.fmean(of[arm]), "std": statistics.stdev(of[arm])}) for arm in ARMS]
         simple = {titles[key]: value for key, value in of.get("baselines", {}).items() if key in titles}
         best = max(simple, key=simple.__getitem__, default="")
-        cells = [*arms, f"{found.points:+.1f}, {found.low:+.1f} to {found.high:+.1f}", f"{simple[best]:.1f} ({best})" if best else ""]
+        cells.append(f"{found.points:+.1f}, {found.low:+.1f} to {found.high:+.1f}")
+        cells.append(f"{simple[best]:.1f} ({best})" if best else "")
         lines.append(f"| {name} | {' | '.join(cells)} |".replace("-", "−"))
     return "\n" + "\n".join(lines) + "\n"
 
@@ -106,8 +109,9 @@ def own_text_run() -> str:
     runs = record("own-text")["pretrainings"]
     auc, recall = ([run[key] for run in runs] for key in ("disc_auc", "disc_recall"))
     return (
-        f"{len(runs)} pre-trainings of {runs[0]['steps']:,} steps, {runs[0]['tokens'] / 1e6:.0f} million tokens each, end at AUC "
-        f"{min(auc):.2f} to {max(auc):.2f} and find {100 * min(recall):.0f} to {100 * max(recall):.0f} % of the replaced tokens"
+        f"{len(runs)} pre-trainings of {runs[0]['steps']:,} steps, {runs[0]['tokens'] / 1e6:.0f} million tokens each, end "
+        f"at AUC {min(auc):.2f} to {max(auc):.2f} and find {100 * min(recall):.0f} to {100 * max(recall):.0f} % of the "
+        "replaced tokens"
     )
 
 
