@@ -109,9 +109,9 @@ def own_text_run() -> str:
     runs = record("own-text")["pretrainings"]
     auc, recall = ([run[key] for run in runs] for key in ("disc_auc", "disc_recall"))
     return (
-        f"{len(runs)} pre-trainings of {runs[0]['steps']:,} steps, {runs[0]['tokens'] / 1e6:.0f} million tokens each, end "
-        f"at AUC {min(auc):.2f} to {max(auc):.2f} and find {100 * min(recall):.0f} to {100 * max(recall):.0f} % of the "
-        "replaced tokens"
+        f"{len(runs)} pre-trainings of {runs[0]['steps']:,} steps, {runs[0]['tokens'] / 1e6:.0f} million tokens each, "
+        f"end at AUC {min(auc):.2f} to {max(auc):.2f} and find {100 * min(recall):.0f} to {100 * max(recall):.0f} % "
+        "of the replaced tokens"
     )
 
 
