@@ -5,7 +5,6 @@ A user's mistake is one sentence on stderr and an exit code; a bug keeps its tra
 """
 
 import argparse
-import contextlib
 import json
 import os
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from electra import stopping
-from electra.errors import BadInput, SourceUnreachable, Stopped, UserError, told
+from electra.errors import BadInput, Stopped, UserError, told
 from electra.files import room
 from pipelines.commands import COMMANDS, NAMES, Argument, Command, command, entry, lacking, parser, refusal
 from pipelines.runtime import processes
@@ -166,9 +165,7 @@ _stage("corpus", "corpora", "collect, clean and deduplicate the documents of a c
 _stage("tasks", "tasks", "read GLUE, SQuAD or your own tasks from a source")
 _stage("tokens", "tokens", "train or load a tokenizer and pack a corpus into rows of tokens", _RESTART)
 _stage(
-    "pretrain",
-    "models",
-    "pre-train a model",
+    *("pretrain", "models", "pre-train a model"),
     Argument("--nproc-per-node", metavar="N", help="processes on this machine, one for each GPU"),
     Argument("--nnodes", metavar="K", help="number of machines; run the same command on each"),
     Argument("--rdzv-endpoint", metavar="HOST:PORT", help="address and free port of the first machine"),
@@ -256,6 +253,19 @@ def score(options: argparse.Namespace) -> None:
 
 @command(
     "use",
+    Argument("model", offers="file", help="folder of a discriminator, a generator or a masked language model"),
+    Argument("files", nargs="+", offers="file", help="minimal pairs, such as BLiMP's JSONL files"),
+    prints=True,
+)
+def pairs(options: argparse.Namespace) -> None:
+    """Count how often a pre-trained network prefers the good sentence."""
+    from pipelines.commands.pairs import pairs
+
+    print(pairs(Path(options.model), options.files), end="")
+
+
+@command(
+    "use",
     Argument("model", nargs="?", offers="_electra_names models published", help="a model, or a folder of models"),
     Argument("--port", type=int, default=8008, help="default: 8008; 0 takes any free port"),
     Argument("--host", default="127.0.0.1", help="default: 127.0.0.1, for this machine alone"),
@@ -265,8 +275,7 @@ def play(options: argparse.Namespace) -> None:
     """Try a model in the browser: replaced tokens, proposals, answers."""
     from pipelines.commands.play import run
 
-    with contextlib.suppress(KeyboardInterrupt):
-        run(options.model, options.host, options.port, remote=options.remote)
+    run(options.model, options.host, options.port, remote=options.remote)
 
 
 _SIDE = {"help": "a model, a folder with its results, or REVISION:MODEL", "offers": f"_electra_names {ANY}"}
@@ -312,20 +321,15 @@ def replay(options: argparse.Namespace) -> None:
     """Replay the pre-training step that ended in NaN or infinity."""
     from pipelines.commands.replay import replay
 
-    params = _params()
-    params.require("models", options.name)
-    print(json.dumps(replay(options.name, params), indent=2))
+    print(json.dumps(replay(options.name, _params()), indent=2))
 
 
 @command("maintain")
 def sync(options: argparse.Namespace) -> None:
     """Send MLflow the records that it has missed."""
-    from pipelines.tracking import FOLDER, uploader
+    from pipelines.tracking import uploader
 
-    places = [Path("runs") / FOLDER, *sorted(Path("runs/flows").glob(f"*/runs/{FOLDER}"))]  # of flows' checkouts too
-    if left := [log for place in places for log in uploader.sync(place)]:
-        do = "start it, or set MLFLOW_TRACKING_URI for new runs; nothing is lost"
-        raise SourceUnreachable(left[0], f"MLflow's store does not answer ({len(left)} runs wait)", "", do)
+    uploader.send_all()
     print("MLflow has everything")
 
 
@@ -342,6 +346,5 @@ def inputs(options: argparse.Namespace) -> None:
     """Record the hashes of your own files that an entry of params.yaml names, for DVC."""
     from pipelines.stages.inputs import record
 
-    params = _params()
-    params.require(options.section, options.name)
+    (params := _params()).require(options.section, options.name)
     record(options.section, options.name, params)

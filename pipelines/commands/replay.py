@@ -34,6 +34,7 @@ def replay(name: str, params: Params) -> dict[str, Any]:
 
     Raises NonFinite if it does not recur, and BadInput where there is nothing to replay or the run has changed since.
     """
+    params.require("models", name)
     run = pretrain.run_folder(name, params)
     bundles = {int(re.findall(r"\d+", path.stem)[-1]): path for path in run.glob("nonfinite-step-[0-9]*.json")}
     if not bundles:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from electra.errors import Busy
+from electra.errors import Busy, SourceUnreachable
 from electra.files import lock_folder
-from pipelines.tracking import short, uri
+from pipelines.tracking import FOLDER, short, uri
 from pipelines.tracking.event_log import EventLog
 from pipelines.tracking.lineage import about, here
 from pipelines.tracking.recorder import Recorder, client, system_load
@@ -106,6 +106,14 @@ def sync(folder: Path) -> list[Path]:
         except Busy as error:
             print(f"{error.where}: a stage is sending it", flush=True)
     return left
+
+
+def send_all() -> None:
+    """Send what all runs here and in flows' checkouts could not; SourceUnreachable if MLflow still does not answer."""
+    places = [Path("runs") / FOLDER, *sorted(Path("runs/flows").glob(f"*/runs/{FOLDER}"))]
+    if left := [log for place in places for log in sync(place)]:
+        do = "start it, or set MLFLOW_TRACKING_URI for new runs; nothing is lost"
+        raise SourceUnreachable(left[0], f"MLflow's store does not answer ({len(left)} runs wait)", "", do)
 
 
 def main(folder: Path) -> None:

@@ -86,7 +86,7 @@ def test_commands_and_options_are_these_and_no_others() -> None:
     assert {name for name, command in COMMANDS.items() if command.section is not None} == stages
     assert set(choices) == stages | {
         *("params", "summary", "compare", "predict", "score", "estimate", "check", "replay", "runs", "flow", "serve"),
-        *("inputs", "sync", "gpu-check", "completion", "play", "new", "clean", "finetune"),
+        *("inputs", "sync", "gpu-check", "completion", "play", "new", "clean", "finetune", "pairs"),
     }
     more = {
         "ablation": {"--only"},

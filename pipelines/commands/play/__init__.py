@@ -7,6 +7,7 @@ model_registry.py finds the models, server.py answers the page's requests, page.
 sends requests to this process alone, which listens to this machine alone unless `--remote` is given.
 """
 
+import contextlib
 import ipaddress
 import os
 import socket
@@ -34,7 +35,7 @@ def run(model: str | None, host: str, port: int, *, remote: bool = False) -> Non
     config = uvicorn.Config(application(registry, names), log_level="warning", server_header=False, **limits)
     url = f"http://{shown}:{listening.getsockname()[1]}/"
     print(f"{registry.name}: {url} shows it in a browser; Ctrl-C ends it", flush=True)
-    with listening:
+    with listening, contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listening])
 
 
