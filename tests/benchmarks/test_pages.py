@@ -42,7 +42,7 @@ def test_the_table_of_controls() -> None:
     controls = [known["controls"][name] for name in ("published_head", "published_start", "both", "another_world")]
     columns = [known["tiny"], *(of["tasks"] | {"mean_of_nine": of["mean_of_nine"]} for of in controls)]
     found = re.findall(
-        r"^\| ([^|]*?) \|((?: -?[\d.]+ \(-?[\d.]+\) \|)+)$", page("docs/sample-world.md", "## Controls"), re.M
+        r"^\| ([^|]*?) \|((?: -?[\d.]+ \(-?[\d.]+\) \|)+)$", page("benchmarks/notes/sample-world.md", "## Controls"), re.M
     )
     assert sorted(TITLES[title] for title, _ in found) == sorted([*GLUE, SQUAD, "mean_of_nine"])
     for title, cells in found:
@@ -53,7 +53,7 @@ def test_the_table_of_controls() -> None:
 
 def test_the_table_without_articles() -> None:
     known, kind, kinds = record("without-articles"), "", []
-    section = page("docs/sample-world.md", "## Without the articles")
+    section = page("benchmarks/notes/sample-world.md", "## Without the articles")
     pattern = r"^\| (\w*).*?\| ([^|(]+?)(?: \(.*\))? \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$"
     for left_out, title, *numbers in re.findall(pattern, section, re.M):
         kind, task = left_out or kind, TITLES[title]
