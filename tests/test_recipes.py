@@ -75,7 +75,7 @@ def test_own_text_to_a_model_that_transformers_loads(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_own_task_to_predictions_and_a_model_that_transformers_loads(tmp_path: Path) -> None:
+def test_own_task_to_predictions_and_a_model_that_answers(tmp_path: Path) -> None:
     from electra.data import tokenizer as tokenizers
     from electra.nn.config import EncoderConfig
     from electra.nn.factory import fresh_encoder
