@@ -48,7 +48,7 @@ from pipelines.tracking import Tracker
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MODEL = "real_text"
+MODEL, ROWS = "mini", "real_text"
 RUNS = Path("runs/real-text")
 NETWORKS = ("deep", "modern")  # encoders of benchmarks/real_text.yaml
 SIX = ("cola", "sst2", "mrpc", "stsb", "qnli", "rte")  # the tasks of the headline mean
@@ -67,14 +67,14 @@ def prepared(network: str = "") -> Params:
 
 def prepare(params: Params) -> None:
     """Make text and tasks where they are missing, and the rows again if they are of other text or settings."""
-    rows, source = params.tokens[MODEL], params.finetunings[MODEL].tasks
+    rows, source = params.tokens[ROWS], params.finetunings[MODEL].tasks
     for stage, kind, name in ((corpus, "corpus", rows.corpus), (tasks, "tasks", source)):
         if not (Path("build") / kind / name).is_dir():
             stage.run(name, params, Tracker(None))
-    manifest, made = Path("build/tokens") / MODEL / MANIFEST, RUNS / "rows.json"
+    manifest, made = Path("build/tokens") / ROWS / MANIFEST, RUNS / "rows.json"
     key = digest(rows, read_manifest(Path("build/corpus") / rows.corpus)["files"], code_deps.code("tokens"))
     if not (manifest.is_file() and made.is_file() and read_json(made) == {key: sha256_file(manifest)}):
-        tokens.run(MODEL, params, Tracker(None))
+        tokens.run(ROWS, params, Tracker(None))
         write_json(made, {key: sha256_file(manifest)})
 
 
@@ -99,7 +99,7 @@ def flops_of(steps: int, vocab_size: int) -> float:
 def pretrained(params: Params, folder: Path, arm: str, seed: int, steps: int) -> tuple[Path, dict[str, Any]]:
     """The model of one arm and seed, and what its pre-training was, cost and reached, which is kept beside it."""
     model = params.models[MODEL].electra()
-    rows = ModelRows(params, MODEL, model)
+    rows = ModelRows(params, ROWS, model)
     vocab_size = rows.tokenizer.vocab_size
     config = settings(model, arm, seed, flops_of(steps, vocab_size), vocab_size)
     home = folder / f"{arm}-{seed}-{config.pretrain.steps}"
@@ -133,7 +133,7 @@ def timed(rows: ModelRows, config: ElectraConfig, home: Path) -> tuple[Trained, 
 def any_electra(params: Params, folder: Path, steps: int) -> Path:
     """An ELECTRA model of this network, existing or the first: fresh weights take its vocabulary and sizes."""
     model = params.models[MODEL].electra()
-    this = {"encoder": plain(model.encoder), "rows_sha256": ModelRows(params, MODEL, model).digest}
+    this = {"encoder": plain(model.encoder), "rows_sha256": ModelRows(params, ROWS, model).digest}
     for found in sorted(folder.glob("electra-*-*/found.json")):
         known = read_json(found)
         if {"encoder": known["config"]["encoder"], "rows_sha256": known["rows_sha256"]} == this:
@@ -248,7 +248,7 @@ def record_to_extend(path: Path, params: Params, of: list[str]) -> dict[str, Any
         ("settings", record["settings"], in_names_of(record["settings"], plain(model))),
         ("a recipe", record["recipe"], params.recipe(MODEL)),
         ("tasks", {*next(iter(record["finetunings"].values()))[0]}, {*of}),
-        ("rows", {run["rows_sha256"] for run in runs}, {ModelRows(params, MODEL, model).digest}),
+        ("rows", {run["rows_sha256"] for run in runs}, {ModelRows(params, ROWS, model).digest}),
         ("task rows", record.get("task_rows", own), own),
     ):
         if there != here:

@@ -190,7 +190,7 @@ def test_rows_of_other_text_are_made_again(tmp_path, monkeypatch):
     made, params = list[str](), real_text.prepared()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(real_text, "RUNS", tmp_path / "runs")
-    text = tmp_path / "build/corpus" / params.tokens[real_text.MODEL].corpus
+    text = tmp_path / "build/corpus" / params.tokens[real_text.ROWS].corpus
     for folder in (text, tmp_path / "build/tasks" / params.finetunings[real_text.MODEL].tasks):
         folder.mkdir(parents=True)
 
