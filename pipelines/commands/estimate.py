@@ -40,7 +40,6 @@ from pipelines.stages.arms import Arm, arm_folder, measured
 from pipelines.stages.glue import configs_of
 
 PUBLISHED_VOCABULARY, PUBLISHED_JSON = 30_522, 50_368  # of a vocab.txt: BERT's; of a tokenizer.json: ModernBERT's
-BYTES_PER_TOKEN = 4.5  # of English text
 QUESTIONS = {"squad1": 87_599, "squad2": 130_319}  # training questions in the official files
 SAMPLE = 1_000  # training rows of each task of the sample world
 TIMEABLE = 24 * 3600.0  # seconds on this machine's cores, at most, of a training whose steps are timed
@@ -102,7 +101,7 @@ def pretraining(name: str, params: Params) -> str:
     first += f"{steps:,} steps read {'' if rows or packed else 'at most '}{read / 1e6:,.0f} M tokens"
     disk = ""
     if text := text_bytes(params, tokens.corpus):
-        per_token = next((size for _, pieces, size, _ in VOCABULARIES if vocab_size <= pieces), BYTES_PER_TOKEN)
+        per_token = next((size for _, pieces, size, _ in VOCABULARIES if vocab_size <= pieces), VOCABULARIES[-1][2])
         first += f", {read / (text / per_token):.2g} times the text"
         rows = text / per_token * 2 * len(tokens.lengths)
         checkpoints = 12 * (config.pretrain.keep_checkpoints + 1)
