@@ -6,6 +6,7 @@ second or two. A hint says what was seen there and which setting to look at.
 
 import codecs
 import re
+import string
 import sys
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -148,8 +149,8 @@ def other_encoding(path: Path) -> tuple[str, str]:
     others = [char for char in text if not char.isascii()]
     letters = sum(char.isalpha() or char in TYPOGRAPHY for char in others)
     plain = letters >= 0.9 * len(others) and ascii_letters >= 3 * len(others)
-    word = re.search(r"\w*[^\W\x00-\x7f]\w*|\S*[^\s\x00-\x7f]\S*", text)
-    return (encoding, word[0]) if plain and word else ("", "")
+    word = next((word for word in text.split() if not word.isascii()), "").strip(string.punctuation)
+    return (encoding, word) if plain and word else ("", "")
 
 
 def _is_garbled(path: Path, source: LocalCorpus) -> bool:
