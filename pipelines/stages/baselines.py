@@ -38,6 +38,7 @@ from electra.nn.huggingface import load_networks, read_config
 from electra.nn.token_heads import ReplacedTokenHead
 
 FIT_ROWS = 10_000
+FIRST = 400  # words of each text whose order is compared, which takes time with the product of both numbers
 NEGATIONS = {"no", "not", "t", "cannot", "never", "neither", "nor", "none", "nobody", "nothing", "nowhere", "without"}
 Rows = Sequence[dict[str, Any]]
 Numbers = NDArray[np.float64]
@@ -138,7 +139,7 @@ def features(a: str, b: str) -> list[float]:
         both = len(one & other)
         shares += [both, both / max(1, len(one)), both / max(1, len(other)), both / max(1, len(one | other))]
     left, right = words(a), words(b)
-    common, start, end = in_order(left, right), alike(left, right), alike(left[::-1], right[::-1])
+    common, start, end = in_order(left[:FIRST], right[:FIRST]), alike(left, right), alike(left[::-1], right[::-1])
     order = [common / len(left), common / len(right), start, start / len(left), end, end / len(left)]
     ends = [left[0] in right, left[-1] in right, right[0] in left, right[-1] in left]
     negations = [sum(word in NEGATIONS for word in of) for of in (left, right)]

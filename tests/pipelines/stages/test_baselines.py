@@ -69,6 +69,11 @@ def test_what_a_pair_has_in_common() -> None:
     assert same[:8] == [2, 1, 1, 1, 1, 1, 1, 1] and len(same) == len(found)
 
 
+def test_the_order_of_long_texts_is_compared_in_their_beginnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "FIRST", 2)
+    assert baselines.features("a b c", "a b c")[20] == 2 / 3
+
+
 def test_vectors_are_scikit_learns_and_new_words_count() -> None:
     train = [{"a": "red cats run", "b": "red red dogs"}, {"a": "cats sleep", "b": "dogs run"}]
     dev = [
