@@ -56,6 +56,8 @@ def find_files(patterns: tuple[str, ...], where: str, *, fetch: bool = True) -> 
             found.setdefault((folders[file.parent], file.name), file)
     if without := tuple(pattern[1:] for pattern in patterns if pattern.startswith("!")):
         dropped = {(file.parent.resolve(), file.name) for file in find_files(without, where, fetch=fetch)}
+        if found and found.keys() <= dropped:
+            raise BadInput(where, f"{', '.join(map(repr, patterns))} leaves no file", "at least one", "change `files`")
         found = {place: file for place, file in found.items() if place not in dropped}
     if strange := next((file for file in found.values() if not encodes(str(file))), None):
         raise BadInput(where, f"the name of {str(strange)!a} is not UTF-8", "names that can be noted", "rename it")

@@ -193,6 +193,8 @@ def test_what_an_exclamation_mark_names_is_left_out(tmp_path: Path, monkeypatch:
     assert found("!b.txt", "*.txt") == ["a.txt", "b[1].txt"]
     assert found("**", "!in/*", "!b*", "in/c.txt") == ["a.txt"]
     assert found("**", "!in/side", "!b*") == ["a.txt", "in/c.txt", "in/d.jsonl"]
+    with pytest.raises(BadInput, match="leaves no file; expected at least one"):
+        found("*.txt", "!*.txt")
     with pytest.raises(BadInput, match="no file matches"):
         found("*.txt", "!c.txt")
     with pytest.raises(BadConfig, match="at least one path or glob"):
