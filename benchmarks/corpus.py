@@ -44,7 +44,8 @@ from electra.data.order import row_indices
 from electra.data.shards import SPLITS, Rows, RowWriter, seal
 from electra.data.text import Document, clean
 from electra.files import sha256_file
-from pipelines.sources.local import find_files, read_documents
+from pipelines.sources.local import read_documents
+from pipelines.sources.paths import find_files
 from pipelines.sources.streams import Piece
 from pipelines.stages.tokens import PackJob, pack_shard
 

@@ -22,7 +22,8 @@ from benchmarks.harness import arguments, local_params, provenance, write_record
 from electra.data import tokenizer as wordpiece
 from electra.files import sha256_file
 from pipelines.sources import LocalCorpus
-from pipelines.sources.local import find_files, read_documents
+from pipelines.sources.local import read_documents
+from pipelines.sources.paths import find_files
 from pipelines.sources.streams import Piece
 
 LINES = 2000  # compared at once

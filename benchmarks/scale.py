@@ -28,7 +28,7 @@ import psutil
 from benchmarks.harness import arguments, local_params, provenance, write_record
 from electra.files import read_json
 from electra.workers import worker_count
-from pipelines.sources.local import find_files
+from pipelines.sources.paths import find_files
 from pipelines.stages.corpus import gather
 from pipelines.stages.tokens import make_rows
 

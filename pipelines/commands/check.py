@@ -18,7 +18,7 @@ from pipelines import sources
 from pipelines.config.params import ModelConfig, Params
 from pipelines.runtime import remote_files
 from pipelines.sources import LocalCorpus, OwnTasks, own, preview
-from pipelines.sources.local import require_folder, unreadable
+from pipelines.sources.paths import require_folder, unreadable
 from pipelines.stages.corpus import check_room
 from pipelines.stages.required_files import check_tasks
 from pipelines.stages.tasks import check_split

@@ -32,8 +32,8 @@ from pipelines.commands.new import VOCABULARIES, records, step_seconds
 from pipelines.config.params import GpuPrices, Params
 from pipelines.runtime import roofline
 from pipelines.runtime.roofline import CARDS, GOOD, PASS, PRODUCT, Card
-from pipelines.sources import LocalCorpus, OwnTasks, local
-from pipelines.sources.local import require_folder
+from pipelines.sources import LocalCorpus, OwnTasks
+from pipelines.sources.paths import find_files, require_folder
 from pipelines.sources.streams import COMPRESSIONS
 from pipelines.stages.ablation import plan_arms
 from pipelines.stages.arms import Arm, arm_folder, measured
@@ -274,7 +274,7 @@ def text_bytes(params: Params, corpus: str) -> float:
         if not isinstance(source, LocalCorpus):
             return 0.0
         try:
-            paths = local.find_files(source.files, corpus, fetch=False)
+            paths = find_files(source.files, corpus, fetch=False)
         except UserError:
             return 0.0
         size += sum(path.stat().st_size * (4 if Path(path).suffix in COMPRESSIONS else 1) for path in paths)

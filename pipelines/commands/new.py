@@ -30,6 +30,7 @@ from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows
 from pipelines.config.params import FILE, NAME, load
 from pipelines.config.settings_file import read
 from pipelines.sources import local, own
+from pipelines.sources.paths import find_files
 from pipelines.sources.streams import COMPRESSIONS, Piece, plain_suffix
 
 ROWS = 5_000  # read to infer columns and labels
@@ -100,7 +101,7 @@ def _width(values: Any, model: str) -> int:
 
 def _for_text(name: str, files: Sequence[str], encoder: str, values: Any, minutes: float) -> tuple[dict[str, Any], str]:
     """The entries of a corpus, its rows and a model, inferred from the files; and a sentence on those left out."""
-    paths = local.find_files(tuple(files), "--text")
+    paths = find_files(tuple(files), "--text")
     size = sum(path.stat().st_size * (4 if path.suffix in COMPRESSIONS else 1) for path in paths)
     pieces, per_token, held_out = next(row[1:] for row in VOCABULARIES if size <= row[0])
     sources, markup, said = text_sources.inferred(files, paths)

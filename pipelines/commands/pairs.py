@@ -11,7 +11,7 @@ from electra import load
 from electra.errors import BadInput
 from electra.minimal_pairs import Pair, accuracies
 from pipelines.commands.new import records
-from pipelines.sources import local
+from pipelines.sources.paths import find_files
 
 NAMES = {"paradigm": ("UID", "id"), "good": ("sentence_good", "good"), "bad": ("sentence_bad", "bad")}
 
@@ -27,7 +27,7 @@ def pairs(folder: Path, files: Sequence[str]) -> str:
 
 def read(files: Sequence[str]) -> Iterator[Pair]:
     """The pairs of all files, in their order; BadInput names the row that is none."""
-    for path in local.find_files(tuple(files), "pairs"):
+    for path in find_files(tuple(files), "pairs"):
         for where, row in records(path):
             values = row if isinstance(row, dict) else {}
             named = {part: next(filter(values.__contains__, names), "") for part, names in NAMES.items()}

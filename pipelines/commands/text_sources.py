@@ -13,6 +13,7 @@ from electra.data.text import Document, QuarantineConfig, Rejected
 from electra.errors import BadInput, UserError, told
 from pipelines.runtime import remote_files
 from pipelines.sources import LocalCorpus, local, own, preview
+from pipelines.sources.paths import patterns_of, unreadable
 from pipelines.sources.streams import Piece
 
 Kind = tuple[tuple[str, str], ...]  # `format`, and the settings that read it
@@ -23,7 +24,7 @@ def inferred(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], b
     """The sources by name, whether any holds HTML, and a sentence on the files that are left out."""
     kinds, bad = _kinds(paths)
     if not kinds:
-        raise local.unreadable(bad, "--text") if bad else BadInput("--text", "names empty files", "text")
+        raise unreadable(bad, "--text") if bad else BadInput("--text", "names empty files", "text")
     sources: dict[str, Any] = {}
     markup = False
     for kind, group in kinds.items():
@@ -51,8 +52,8 @@ def _patterns(files: Sequence[str], group: list[Path], paths: list[Path]) -> lis
         do = "write `corpora` into params.yaml yourself, a source for each kind"
         raise BadInput("--text", "names files of several kinds, or unreadable ones, behind a URL", "one kind", do)
     own_files = set(group)
-    others = local.patterns_of([path for path in paths if path not in own_files])
-    return min(local.patterns_of(group), [*files, *(f"!{each}" for each in others)], key=len)
+    others = patterns_of([path for path in paths if path not in own_files])
+    return min(patterns_of(group), [*files, *(f"!{each}" for each in others)], key=len)
 
 
 def _kinds(paths: list[Path]) -> tuple[dict[Kind, list[Path]], list[UserError]]:

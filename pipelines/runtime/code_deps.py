@@ -33,7 +33,9 @@ def _stages(*names: str) -> tuple[str, ...]:
 
 
 def _sources(*names: str) -> tuple[str, ...]:
-    return tuple(f"pipelines/sources/{name}" for name in ("hub.py", "local.py", "sample_world", "streams.py", *names))
+    return tuple(
+        f"pipelines/sources/{name}" for name in ("hub.py", "local.py", "paths.py", "sample_world", "streams.py", *names)
+    )
 
 
 DEPS = {

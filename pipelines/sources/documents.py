@@ -22,6 +22,7 @@ from electra.errors import BadInput, UserError
 from electra.files import atomic_folder
 from electra.storage.manifest import read_notes, verify_manifest, write_manifest, write_sealed
 from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, hub, local
+from pipelines.sources.paths import find_files
 from pipelines.sources.streams import BLOCK, COMPRESSIONS, Piece, first_bytes, mark_of, stamp, unchanged
 
 GROUP_BYTES = 8 << 20  # stored bytes: smaller files share a unit, WikiExtractor writes them by the ten thousand
@@ -83,7 +84,7 @@ def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig,
             units += [Unit(number, source, part=part) for part in hub.parts(source, place)]
         else:
             files = source if isinstance(source, LocalCorpus) else _sample_files(source, scratch / f"sample-{number}")
-            cut = pieces(local.find_files(files.files, place), files, scratch / f"survey-{number}.json")
+            cut = pieces(find_files(files.files, place), files, scratch / f"survey-{number}.json")
             units += [Unit(number, files, group) for group in _groups(cut)]
         sources.append(source)
     return replace(config, sources=tuple(sources)), units

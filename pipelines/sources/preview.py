@@ -30,6 +30,7 @@ from pipelines.sources import (
     local,
 )
 from pipelines.sources.local import HEADING, Item
+from pipelines.sources.paths import find_files, require_folder, unreadable
 from pipelines.sources.streams import COMPRESSIONS, LOOK, Piece, first_bytes, is_utf8, mark_of, read_lines
 
 DOCUMENTS, CHARACTERS = 2000, 4_000_000  # to read of a corpus
@@ -61,7 +62,7 @@ class Look:
 def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
     """Raise SourceUnreachable or BadInput unless a source is there; nothing of it is read."""
     if isinstance(source, LocalCorpus):
-        local.find_files(source.files, where, fetch=False)
+        find_files(source.files, where, fetch=False)
     elif isinstance(source, HubCorpus):
         hub.resolve(source.dataset, source.revision, where)
     elif isinstance(source, LocalTasks):
@@ -69,10 +70,10 @@ def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> Non
             if remote_files.is_url(text):
                 remote_files.listing(text, where)
             else:
-                local.require_folder(Path(text), where)
+                require_folder(Path(text), where)
     elif isinstance(source, OwnTasks):
         for each in source.tasks.values():
-            local.find_files(tuple(filter(None, (each.train, each.dev, each.test))), where, fetch=False)
+            find_files(tuple(filter(None, (each.train, each.dev, each.test))), where, fetch=False)
     elif isinstance(source, HubTasks):
         for part in filter(None, (source.glue, source.squad1, source.squad2)):
             hub.resolve(part.dataset, part.revision, where)
@@ -87,7 +88,7 @@ def look(corpus: CorpusConfig, where: str) -> Look:
             whole = False  # files behind URLs are copied by the stage
             continue
         place = f"{where}.sources[{number}]"
-        paths = local.find_files(source.files, place)
+        paths = find_files(source.files, place)
         if garbled := first.read(paths, source):
             found_as = f"{len(garbled):,} files seem to be UTF-8, the first {garbled[0]}"
             hints.append(f"{place}: {found_as}; they need a source without `encoding: {source.encoding}`")
@@ -108,7 +109,7 @@ def print_hints(corpus: CorpusConfig, where: str) -> None:
     for hint in seen.hints:
         print(f"hint: {hint}", file=sys.stderr)
     if seen.refused:
-        raise local.unreadable(seen.refused, where)
+        raise unreadable(seen.refused, where)
 
 
 def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item]:

@@ -26,7 +26,8 @@ from electra.storage.run_dir import RUNS, folder_of, name_run
 from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import tell_loss
 from pipelines.runtime.work_units import Counts, MadeOf, Shown, finish_units, versions
-from pipelines.sources import CorpusConfig, documents, local
+from pipelines.sources import CorpusConfig, documents
+from pipelines.sources.paths import unreadable
 from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _refuse(counts: list[dict[str, Any]], where: str, work: Path) -> None:
         for number, count in enumerate(counts):
             if count.get("refused"):
                 remove(work / f"unit-{number:05d}")
-        raise local.unreadable(refused, where)
+        raise unreadable(refused, where)
 
 
 @dataclass(frozen=True)

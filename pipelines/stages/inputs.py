@@ -18,7 +18,8 @@ from electra.files import sha256_file, write_json
 from electra.storage.manifest import read_notes, write_sealed
 from pipelines.config.params import Params
 from pipelines.runtime.remote_files import is_url, listing
-from pipelines.sources import LocalCorpus, LocalTasks, OwnTasks, glue, local, squad
+from pipelines.sources import LocalCorpus, LocalTasks, OwnTasks, glue, squad
+from pipelines.sources.paths import find_files
 
 FOLDER = Path("build/inputs")
 NOTES = Path("runs/inputs.json")
@@ -73,7 +74,7 @@ def _all_found(patterns: tuple[str, ...]) -> list[str]:
 
 def _found(pattern: str, *without: str) -> list[str]:
     try:
-        return [pattern] if is_url(pattern) else list(map(str, local.find_files((pattern, *without), "files")))
+        return [pattern] if is_url(pattern) else list(map(str, find_files((pattern, *without), "files")))
     except UserError:
         return []
 

@@ -16,7 +16,7 @@ from electra.nn.huggingface import encoder_tensors, load_encoder, trained_positi
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params
 from pipelines.runtime import remote_files
-from pipelines.sources.local import require_folder
+from pipelines.sources.paths import require_folder
 
 
 def run(name: str, params: Params, tracker: Any) -> None:

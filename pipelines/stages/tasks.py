@@ -29,7 +29,7 @@ from pipelines.sources import (
     own,
     squad,
 )
-from pipelines.sources.local import require_folder
+from pipelines.sources.paths import require_folder
 from pipelines.stages.required_files import needed, require_files
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ import pytest
 from electra.data.text import Document, Rejected
 from electra.errors import BadConfig, BadInput, SourceUnreachable
 from pipelines.sources import LocalCorpus, local, streams
-from pipelines.sources.local import find_files, patterns_of, read_documents
+from pipelines.sources.local import read_documents
+from pipelines.sources.paths import find_files, patterns_of
 from pipelines.sources.streams import COMPRESSIONS, Piece
 from tests.pipelines.sources.bad_input import BAD_LINES, COMPRESS
 

@@ -1,0 +1,109 @@
+"""Which files a source's patterns name, and the patterns that name given files."""
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from electra.errors import BadInput, SourceUnreachable, UserError
+from electra.files import encodes
+from pipelines.runtime import remote_files
+from pipelines.sources.streams import COMPRESSIONS, plain_suffix
+
+
+def find_files(patterns: tuple[str, ...], where: str, *, fetch: bool = True) -> list[Path]:
+    """The files that the patterns name, each once, in the order of the patterns and then of their names.
+
+    A pattern is a path, a folder (all files under it, but hidden ones), a glob with ** for folders of any depth, or a
+    URL of these: its files are copied here first, or with `fetch` false only asked after, and left out. What one with
+    a `!` in front names is left out, wherever it stands.
+    """
+    found: dict[tuple[Path, str], Path] = {}
+    for pattern in patterns:
+        if pattern.startswith("!"):
+            continue
+        if remote_files.is_url(pattern):
+            named = remote_files.copies(pattern, where) if fetch else remote_files.listing(pattern, where)
+            files = [file for file in named if isinstance(file, Path)]
+        else:
+            matches = [sorted(match.rglob("*")) if match.is_dir() else [match] for match in sorted(_matches(pattern))]
+            files = [file for match in matches for file in match if file.is_file() and not file.name.startswith(".")]
+            if not files:
+                _refuse(pattern, where)
+        folders = {folder: folder.resolve() for folder in {file.parent for file in files}}
+        for file in files:  # once, whatever links lead to its folder
+            found.setdefault((folders[file.parent], file.name), file)
+    if without := tuple(pattern[1:] for pattern in patterns if pattern.startswith("!")):
+        dropped = {(file.parent.resolve(), file.name) for file in find_files(without, where, fetch=fetch)}
+        if found and found.keys() <= dropped:
+            raise BadInput(where, f"{', '.join(map(repr, patterns))} leaves no file", "at least one", "change `files`")
+        found = {place: file for place, file in found.items() if place not in dropped}
+    if strange := next((file for file in found.values() if not encodes(str(file))), None):
+        raise BadInput(where, f"the name of {str(strange)!a} is not UTF-8", "names that can be noted", "rename it")
+    return list(found.values())
+
+
+def _refuse(pattern: str, where: str) -> NoReturn:
+    found, do = f"no file matches {pattern!r}", "put the files there or change `files`"
+    folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
+    if folder and not Path(folder).is_dir():
+        raise SourceUnreachable(where, f"{found}: its folder is not there", "", do)
+    raise BadInput(where, found, "at least one file", do)
+
+
+def _matches(pattern: str) -> set[Path]:
+    """What a glob matches. `**` follows links to folders, but enters no folder twice, so that loops of links end."""
+    parts = Path(pattern).parts
+    place = parts.index("**") if "**" in parts else len(parts)
+    matches = set(map(Path, glob.glob(str(Path(*parts[:place])))))  # noqa: PTH207 (absolute patterns too)
+    if place == len(parts):
+        return matches
+    entered: dict[tuple[int, int], Path] = {}
+    for base in sorted(matches):
+        for folder, names, _ in os.walk(base, followlinks=True):
+            status = Path(folder).stat()
+            if entered.setdefault((status.st_dev, status.st_ino), Path(folder)) != Path(folder):
+                names.clear()
+            visible = sorted(name for name in names if name[0] != ".")
+            names[:] = sorted(visible, key=lambda name: (Path(folder) / name).is_symlink())  # folders by their own name
+    rest = parts[place + 1 :]
+    return {match for folder in entered.values() for match in _matches(str(Path(glob.escape(str(folder)), *rest)))}
+
+
+def require_folder(folder: Path, where: str) -> Path:
+    """The folder, if it is there."""
+    if not folder.is_dir():
+        raise SourceUnreachable(where, f"there is no folder {folder}", "", "put the files there or change the path")
+    return folder
+
+
+def patterns_of(paths: list[Path]) -> list[str]:
+    """Patterns for `files` that name just these files: a glob where that is all of a suffix, the names of others."""
+    patterns = []
+    suffixes: dict[str, list[Path]] = {}
+    for path in paths:
+        suffix = f"{plain_suffix(path)}{path.suffix}" if path.suffix in COMPRESSIONS else path.suffix
+        suffixes.setdefault(suffix, []).append(path)
+    for suffix, group in suffixes.items():
+        folders = {path.parent for path in group}
+        shared = set.intersection(*({folder, *folder.parents} for folder in folders))
+        folder = max(shared - {Path(), Path("/")} or folders, key=lambda folder: len(folder.parts))
+        pattern = f"{glob.escape(str(folder))}/{'**/' * (len(folders) > 1)}*{glob.escape(suffix)}"
+        alone = len(group) > 1 and set(find_files((pattern,), "files")) == set(group)
+        patterns += [pattern] if alone else [glob.escape(str(path)) for path in group]
+    return patterns
+
+
+def unreadable(errors: Sequence[UserError], where: str) -> UserError:
+    """One error for all files that a corpus cannot read, which says how to leave them out."""
+    paths = dict.fromkeys(Path(re.sub(r":\d+$", "", error.where)) for error in errors)
+    names = ", ".join(repr(f"!{pattern}") for pattern in patterns_of(list(paths)))
+    leave = f"add {names} to `files` to leave {'it' if len(errors) == 1 else 'them'} out"
+    if len(errors) == 1:
+        (error,) = errors
+        return type(error)(error.where, error.found, error.expected, f"{error.do}, or {leave}" if error.do else leave)
+    told = (f"{error.where}: {error.found}{error.do and f' ({error.do})'}" for error in errors)
+    found = ", ".join(sentence.replace(", ", ",") for sentence in told)  # so that a long list is cut between files
+    return BadInput(where, f"{len(errors):,} files cannot be read: {found}", "", leave)
