@@ -1,6 +1,5 @@
 """The command line: a sentence and an exit code for a user, a traceback for a bug, nothing heavy for `--help`."""
 
-import argparse
 import dataclasses
 import errno
 import json
@@ -21,7 +20,7 @@ import electra
 from electra import stopping
 from electra.errors import BadConfig, BadInput, Refused, Stopped
 from pipelines import tracking
-from pipelines.cli import COMMANDS, main, parser
+from pipelines.cli import COMMANDS, main
 from pipelines.commands import GROUPS, HIDDEN, stage
 from tests.conftest import ROOT, SMOKE, environment
 
@@ -77,36 +76,6 @@ def test_help_imports_nothing_heavy_and_lists_every_command() -> None:
     assert sorted(titles, key=done.stdout.index) == titles
     for command in COMMANDS:
         assert (f"\n  {command} " in done.stdout) != (command in HIDDEN)
-
-
-def test_commands_and_options_are_these_and_no_others() -> None:
-    """The user's surface is frozen: adding to it means editing this list."""
-    choices = next(action.choices for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
-    stages = {"corpus", "tasks", "tokens", "pretrain", "published", "glue", "squad", "ablation", "report"}
-    assert {name for name, command in COMMANDS.items() if command.section is not None} == stages
-    assert set(choices) == stages | {
-        *("params", "summary", "compare", "predict", "score", "estimate", "check", "replay", "runs", "flow", "serve"),
-        *("inputs", "sync", "gpu-check", "completion", "play", "new", "clean", "finetune", "pairs"),
-    }
-    more = {
-        "ablation": {"--only"},
-        "pretrain": {"--nproc-per-node", "--nnodes", "--rdzv-endpoint", "--max-restarts", "--continue", "--restart"},
-        "corpus": {"--restart"},
-        "tokens": {"--restart"},
-        "runs": {"--yes"},
-        "clean": {"--yes"},
-        "predict": {"--output"},
-        "score": {"--split"},
-        "gpu-check": {"--device", "--output", "--seconds"},
-        "play": {"--host", "--port", "--remote"},
-        "flow": {"--settings"},
-        "new": {"--text", "--task", "--a", "--b", "--label", "--encoder", "--minutes", "--model"},
-    }
-    for name, sub in choices.items():
-        options = {option for action in sub._actions for option in action.option_strings}
-        assert options == {"-h", "--help", "--debug"} | more.get(name, set())
-    for name in stages:
-        assert (ROOT / "pipelines" / "stages" / f"{name}.py").is_file()
 
 
 def test_a_bare_call_is_help_and_a_command_that_is_guessed_is_answered_by_name(

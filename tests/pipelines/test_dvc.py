@@ -55,21 +55,6 @@ def test_dvcs_site_cache_is_ours_alone(tmp_path: Path) -> None:
         assert not path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
 
 
-def test_code_that_a_stage_depends_on_exists() -> None:
-    for definition in PIPELINE.values():
-        code = [path for path in definition["do"]["deps"] if not path.startswith(("build/", "${"))]
-        assert code
-        for path in code:
-            assert (ROOT / path).exists(), path
-
-
-def test_settings_of_fine_tuning_do_not_touch_pre_training() -> None:
-    pretraining = [name for stage in ("corpus", "tokens", "pretrain") for name in PIPELINE[stage]["do"]["params"]]
-    assert not [name for name in pretraining if name.startswith(("finetunings", "recipes"))]
-    deps = [path for stage in ("corpus", "tokens", "pretrain") for path in PIPELINE[stage]["do"]["deps"]]
-    assert not [path for path in deps if "finetuning" in path or path in {"pipelines", "pipelines/stages"}]
-
-
 def test_numbers_stay_in_git_and_outs_in_the_cache() -> None:
     """A number that git does not have cannot be compared with the last commit."""
     for definition in (*(one["do"] for one in PIPELINE.values()), *SELECTION.values()):

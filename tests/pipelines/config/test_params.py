@@ -103,17 +103,6 @@ def test_what_dvc_reads_must_be_written(tmp_path: Path) -> None:
         load(written(tmp_path, SMOKE.replace("published: {}\n", "")))
 
 
-def test_upstream_names_the_stages_as_dvc_does(tmp_path: Path) -> None:
-    base = "{model: smoke, tokens: smoke, data: smoke, recipe: smoke}"
-    ablation = f"ablations:\n  a: {{title: t, base: {base}, arms: {{one: {{}}}}}}\n"
-    params = load(written(tmp_path, SMOKE.replace("ablations: {}\n", ablation)))
-    assert params.upstream("corpus", "smoke") == ()
-    assert params.upstream("tokens", "smoke") == ("corpus@smoke",)
-    assert params.upstream("pretrain", "smoke") == ("tokens@smoke",)
-    assert params.upstream("squad", "smoke") == ("tasks@smoke", "pretrain@smoke")
-    assert params.upstream("ablation", "a") == ("tokens@smoke", "tasks@smoke")
-
-
 def test_data_is_named_and_the_sample_world_is_called_so(tmp_path: Path) -> None:
     params = load(written(tmp_path, SMOKE))
     assert params.ancestors("glue", "smoke") == ("tasks@smoke", "pretrain@smoke", "tokens@smoke", "corpus@smoke")

@@ -10,25 +10,6 @@ import pytest
 from pipelines.flows import artifacts
 
 
-def test_progress_moves_a_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    moved: list[tuple[Any, ...]] = []
-
-    def create(progress: float, key: str, description: str) -> str:
-        moved.append((key, progress))
-        return key
-
-    monkeypatch.setattr(artifacts, "create_progress_artifact", create)
-    monkeypatch.setattr(artifacts, "update_progress_artifact", lambda made, progress: moved.append((made, progress)))
-    said: list[str] = []
-    log = artifacts.show_progress("pretrain@smoke", said.append, tmp_path)
-    log("corpora.smoke  100%  15,718/15,718 bytes  156.9k/s  documents 60\npretrain smoke   10%  2/20 steps")
-    log("pretrain smoke   15%  3/20 steps")  # sooner than a bar is moved again
-    log("a line with 30% of something\npretrain smoke  100%  20/20 steps  9.219/s  loss 22.46")
-    assert len(said) == 3
-    bar = "pretrain-smoke-progress"
-    assert moved == [("corpora-smoke-progress", 100.0), (bar, 10.0), (bar, 100.0)]
-
-
 @pytest.mark.parametrize("gone", [False, True])
 def test_the_table_of_an_ablation_is_renewed_when_an_arm_ends(
     gone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import Abort
-from prefect.states import AwaitingRetry, Cancelled, Cancelling, Crashed, Running
+from prefect.states import Running
 
 from pipelines.flows import lease
 from pipelines.flows.lease import ANSWER, ASKS, BEGUN, HOLDER
@@ -63,42 +62,6 @@ def test_the_first_takes_a_run_at_once_and_the_next_asks_it() -> None:
         lease.take(server, RUN, "two", said.append)
     assert server.labels == {HOLDER: "one", BEGUN: 1, ASKS: "two", ANSWER: "two"}
     assert said[0].startswith("one had this run: waits") and said[1].startswith("one lives and does this run")
-
-
-def test_a_run_whose_holder_is_dead_is_taken_and_the_holder_that_comes_back_leaves(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    left, said = list[str](), list[str]()
-    monkeypatch.setattr(lease, "leave", lambda: left.append("left"))
-    server = Server(holder="one", begun=1, asks="one", answer="one")  # an answer of long ago is none
-    started = time.monotonic()
-    assert lease.take(server, RUN, "two", said.append) == 1
-    assert server.labels[HOLDER] == "two" and server.labels[BEGUN] == 2 and time.monotonic() - started >= lease.PATIENCE
-    lease.look(server, RUN, "one", None, said.append)
-    assert left == ["left"] and "two has taken this run" in said[-1]
-    lease.look(server, RUN, "two", None, said.append)
-    assert left == ["left"]
-
-
-@pytest.mark.parametrize("state", [Crashed(), AwaitingRetry()])
-def test_a_run_that_lives_says_so_where_it_is_marked_otherwise(state: Any) -> None:
-    server = Server(holder="one")
-    server.runs[RUN].state = state
-    lease.look(server, RUN, "one", None, print)
-    assert server.runs[RUN].state.is_running()  # type: ignore[union-attr]
-    server.runs[RUN].state = Cancelling()
-    lease.look(server, RUN, "one", None, print)
-    assert server.runs[RUN].state.is_cancelling(), "what a person wants"  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("state", [Cancelling(), Cancelled()])
-def test_a_part_goes_with_the_whole(state: Any) -> None:
-    server = Server(holder="one")
-    lease.look(server, RUN, "one", WHOLE, print)
-    assert server.runs[RUN].state.is_running()  # type: ignore[union-attr]
-    server.runs[WHOLE].state = state
-    lease.look(server, RUN, "one", WHOLE, print)
-    assert server.runs[RUN].state.is_cancelling()  # type: ignore[union-attr]
 
 
 def test_a_server_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,12 +74,3 @@ def test_mlflow_takes_a_part_of_the_last_seconds_and_does_not_decide_how_a_flow_
 def test_a_login_in_the_servers_address_is_no_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "flow_run", SimpleNamespace(tags=[], ui_url="http://me:s3cret@host:4200/runs/1"))
     assert steps.tags(workspace.Request("smoke", "", ()))["prefect.url"] == "http://***@host:4200/runs/1"
-
-
-def test_nothing_of_prefect_is_cached_or_persisted() -> None:
-    from prefect.cache_policies import NO_CACHE
-
-    from pipelines.flows import steps
-
-    for task in (steps.check, steps.run_stage, steps.join_pretraining, steps.store):
-        assert task.cache_policy == NO_CACHE and task.persist_result is False

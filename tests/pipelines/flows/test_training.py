@@ -40,19 +40,6 @@ def test_each_flow_has_its_stages() -> None:
 
 
 @pytest.mark.slow
-def test_pretrain_checks_runs_and_leaves_a_page(dvc: Dvc) -> None:
-    from pipelines.flows.training import pretrain
-
-    assert pretrain("smoke", nproc_per_node=2) == {"pretrain@smoke": "ran"}
-    assert dvc.calls == ["pretrain@smoke"] and dvc.processes == [{"PET_NPROC_PER_NODE": "2"}]
-    pages = artifacts()
-    assert "results/smoke/pretrain.json" in pages["pretrain-smoke"]
-    assert "tasks.cola.mean" in pages["pretrain-smoke-numbers"]
-    lines = pages["pretrain-smoke"].splitlines()
-    assert lines[0] == "# pretrain@smoke: ran" and lines[4] == "| mlm_accuracy | 0.625 |", "the headline comes first"
-
-
-@pytest.mark.slow
 def test_several_machines_meet_and_one_of_them_asks_dvc(dvc: Dvc, monkeypatch: pytest.MonkeyPatch) -> None:
     from pipelines.flows import steps
     from pipelines.flows.training import ablations, pretrain

@@ -10,7 +10,6 @@ from electra import devices
 from electra.pretraining.distributed import World
 from electra.pretraining.step import SETTLED
 from electra.pretraining.trainer import Launch, pretrain
-from electra.storage import checkpoint
 from pipelines.runtime import announce as module
 from pipelines.runtime.announce import TIMED, Announcer, Pace, announce
 from tests.electra.helpers import config, data
@@ -31,18 +30,6 @@ def test_a_run_says_once_what_it_runs_on(tmp_path, capsys):
     assert re.fullmatch(
         r"demo: CPU with 1 thread, torch \S+, fp32; [\d,]+ tokens/s, 14 steps in about \d+ seconds", line
     )
-
-
-def test_a_launch_ends_at_its_step_and_says_so(tmp_path, capsys):
-    def launch(until):
-        silent = Launch(title="demo", until=until, announce=Announcer())
-        return pretrain(config(), data(), tmp_path, {}, log=lambda step, numbers: None, launch=silent)
-
-    assert launch(9).steps == 9 and checkpoint.steps(tmp_path)[-1] == 9
-    assert ", 3 steps in about" in capsys.readouterr().err
-    for until in (9, 5, 0):  # there, or beyond it
-        assert launch(until).steps == 9
-    assert checkpoint.steps(tmp_path)[-1] == 9 and launch(None).steps == launch(30).steps == 20
 
 
 def line(monkeypatch, tmp_path, *, world=None, record=True, resident=True, compiler=True, **changes):

@@ -70,11 +70,6 @@ def test_dvc_lists_the_code_of_each_stage() -> None:
     assert set(PIPELINE) == set(DEPS)
 
 
-def test_every_path_of_the_table_is_there() -> None:
-    for path in {*READERS, *(path for listed in DEPS.values() for path in listed)}:
-        assert (ROOT / path).exists(), path
-
-
 def test_the_table_lists_nothing_that_only_keeps() -> None:
     for path in SOURCES:
         name = str(path.relative_to(ROOT))

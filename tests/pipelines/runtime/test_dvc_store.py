@@ -30,12 +30,6 @@ class Remote:
         return SimpleNamespace(failed=self.failed)
 
 
-def test_objects_go_before_what_promises_them() -> None:
-    remote = Remote()
-    dvc_store._push(remote, "s", {"a"})
-    assert remote.said == ["objects", "run cache"]
-
-
 @pytest.mark.parametrize(
     ("remote", "words"),
     [
@@ -48,18 +42,6 @@ def test_a_store_that_fails_is_a_sentence(remote: Remote, words: str) -> None:
     with pytest.raises(SourceUnreachable, match=rf"the store s \(s3://bucket/x\): {words}.*kept in the cache here"):
         dvc_store._push(remote, "s", {"a", "b"})
     assert "run cache" not in remote.said, "nobody is promised what is not there"
-
-
-def test_the_exit_code_is_the_stores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(*_: Any) -> str:
-        raise SourceUnreachable("the store s", "does not answer")
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(dvc_store, "keep", refuse)
-    assert dvc_store.main(str(tmp_path), "pipelines/dvc.yaml:pretrain@x") == SourceUnreachable.exit_code
-    assert capsys.readouterr().err.startswith("error: the store s: ")
 
 
 @pytest.mark.slow

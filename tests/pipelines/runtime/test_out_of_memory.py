@@ -2,26 +2,17 @@
 
 import dataclasses
 import errno
-import multiprocessing
-import os
-import resource
-from pathlib import Path
 
 import pytest
 import torch
 
 from electra.errors import OutOfMemory
-from electra.pretraining import trainer
-from electra.pretraining.config import of_config
-from electra.pretraining.trainer import pretrain
-from electra.storage import checkpoint
 from pipelines.config.params import load
 from pipelines.runtime.out_of_memory import enough_memory
 from tests.conftest import ROOT
-from tests.electra.helpers import VOCAB, config, data
+from tests.electra.helpers import VOCAB, config
 
 CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."  # noqa: E501
-FORK = multiprocessing.get_context("fork")
 
 
 @pytest.mark.parametrize(
@@ -71,39 +62,3 @@ def test_other_errors_stay_what_they_are(error):
     with pytest.raises(type(error)) as told, enough_memory(config(), VOCAB):
         raise error
     assert told.value is error
-
-
-def test_a_machine_without_memory_in_mid_run_loses_no_checkpoint(tmp_path):
-    settings = config(pretrain__steps=4, pretrain__save_every=2)
-
-    def train():
-        with enough_memory(settings, VOCAB):
-            pretrain(settings, data(), tmp_path / "run", {"config": of_config(settings)}, log=lambda *_: None)
-
-    def starve():
-        torch.set_num_threads(1)
-        original, calls = trainer.set_rate, iter(range(100))
-
-        def limited(optimizer, rate):
-            if next(calls) == 2:
-                used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-                resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20), resource.RLIM_INFINITY))
-                torch.empty(1 << 34)  # more than earlier tests can have left free
-            original(optimizer, rate)
-
-        trainer.set_rate = limited
-        try:
-            train()
-        except OutOfMemory as error:
-            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            os._exit(error.exit_code)
-        os._exit(0)
-
-    process = FORK.Process(target=starve)
-    process.start()
-    process.join()
-    assert process.exitcode == 71
-    assert checkpoint.steps(tmp_path / "run") == [2]
-    torch.set_num_threads(1)
-    train()
-    assert checkpoint.steps(tmp_path / "run") == [2, 4]

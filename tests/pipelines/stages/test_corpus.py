@@ -13,7 +13,7 @@ from electra.errors import BadConfig, BadInput, OutOfRoom, SourceUnreachable
 from electra.files import read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest
 from electra.workers import VARIABLE
-from pipelines.sources import CorpusConfig, sample_world
+from pipelines.sources import CorpusConfig
 from pipelines.stages import corpus
 from pipelines.stages.corpus import gather
 from tests.conftest import files_of, largest_file
@@ -145,23 +145,6 @@ def test_a_changed_file_is_another_run(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "text/1.jsonl").write_text('{"id": "new", "text": "new"}')
     assert run(tmp_path, config(tmp_path))["documents"] == 41
     assert set(tmp_path.rglob("unit-*")) == finished, "nothing is deleted because something changed"
-
-
-def test_the_sample_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample_world, "ARTICLES", 60)
-    metrics = run(tmp_path, config(tmp_path, sources=[{"kind": "sample", "seed": 1}]))
-    assert (metrics["documents"], metrics["quarantined"], metrics["sources"][0]["kind"]) == (60, 0, "sample")
-
-
-def test_every_line_of_a_broken_wikiextractor_file_is_somewhere(tmp_path: Path) -> None:
-    (tmp_path / "text").mkdir()
-    text = '<doc id="1">\none\ntwo\n</doc>\n\n<doc id="2">\nthree\nfour\n<doc id="3">\nfive\n</doc>\nsix'
-    (tmp_path / "text/wiki_00").write_text(text)
-    metrics = run(tmp_path, config(tmp_path))
-    assert (metrics["rows"], metrics["documents"], metrics["quarantined"]) == (4, 2, 2)
-    assert metrics["quarantined_lines"] == 4, "the unclosed <doc> with its two lines, and the line outside"
-    filled, tags = sum(map(bool, text.split("\n"))), 2 * metrics["documents"]
-    assert filled == metrics["lines_read"] + tags + metrics["quarantined_lines"]
 
 
 @pytest.mark.parametrize(("content", "settings", "sentence"), [

@@ -1,21 +1,18 @@
 """What the glue stage leaves beside scores: test sets, ensembles, kept models; other starts; own tasks; kills."""
 
 import json
-import multiprocessing
-import os
 from pathlib import Path
 
 import pytest
 
 from electra.errors import BadConfig
 from electra.files import read_jsonl, write_jsonl
-from electra.finetuning.folder import load_model
 from electra.storage.manifest import write_manifest
 from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.stages import glue, published, squad, tasks
 from pipelines.tracking import Tracker
-from tests.pipelines.stages.test_glue import made, workspace  # noqa: F401
+from tests.pipelines.stages.test_glue import workspace  # noqa: F401
 
 ROWS = Path("build/tasks/made_up")
 
@@ -68,14 +65,6 @@ def test_without_the_diagnostic_set_there_is_no_file_of_it(workspace) -> None:  
     assert made == {"MNLI-m.tsv", "MNLI-mm.tsv"}
 
 
-def test_the_first_seeds_model_is_kept_and_answers(workspace) -> None:  # noqa: F811
-    change("run: [cola, mnli, mrpc, stsb]", "run: [cola]")
-    glue.run("small", load(), Tracker(None))
-    folders = [path.name for path in Path("build/glue/small/cola").iterdir() if path.is_dir()]
-    assert folders == ["pretrained-seed1"]
-    assert load_model(Path("build/glue/small/cola/pretrained-seed1")).task.name == "cola"
-
-
 def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
     change("run: [cola, mnli, mrpc, stsb]", "run: [mrpc, mnli]")
     glue.run("small", load(), Tracker(None))
@@ -126,35 +115,3 @@ def test_a_model_from_elsewhere_learns_a_task_of_ones_own(workspace) -> None:  #
     change("mood: {epochs: 2}", "moods: {epochs: 2}")
     with pytest.raises(BadConfig, match=r"recipes\.mood\.tasks\.moods: is not a task.*did you mean mood"):
         load()
-
-
-def _stage(folder: str) -> None:
-    os.chdir(folder)
-    glue.run("small", load(), Tracker(None))
-
-
-@pytest.mark.slow
-def test_a_stage_that_is_killed_again_and_again_ends_with_the_same_bytes(workspace) -> None:  # noqa: F811
-    add_test_sets()
-    change("seeds: [1, 2],", "seeds: [1, 2], test: true,")
-    change("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli]")
-    glue.run("small", load(), Tracker(None))
-    whole = made()
-    for name in ("build/glue", "results", "runs"):
-        Path(name).rename(f"{name}-before")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["electra.finetuning.runs.plan"])
-    kills = 0
-    for delay in (0.2, 0.35, 0.5, 0.65):
-        process = context.Process(target=_stage, args=(str(workspace),))
-        process.start()
-        process.join(delay)
-        if process.is_alive():
-            process.kill()
-            process.join()
-            kills += 1
-    assert kills
-    glue.run("small", load(), Tracker(None))
-    assert made() == whole
-    left = [path for path in Path("runs").rglob(".*") if path.name not in {".lock", ".glue-small"}]
-    assert left == []

@@ -1,8 +1,6 @@
 """The tokens stage: rows of every length from one reading, no leak between splits, the same bytes however run."""
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,14 +14,14 @@ from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
 from electra.data.shards import Rows
 from electra.data.tokenizer import SPECIALS
-from electra.errors import BadInput, CorruptFile, OutOfRoom
+from electra.errors import BadInput, OutOfRoom
 from electra.files import read_json, read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest, write_manifest
 from electra.workers import VARIABLE
 from pipelines.stages import tokens
 from pipelines.stages.tokens import make_rows, source_copies, split_of
 from pipelines.tracking import Tracker
-from tests.conftest import ROOT, environment, files_of, largest_file, until
+from tests.conftest import files_of, largest_file
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "klmnrst"]
 
@@ -136,37 +134,6 @@ def test_the_same_bytes_from_one_and_three_workers(tmp_path: Path, monkeypatch: 
     assert len(results[0][1]) == 4 + 2 * 5
 
 
-PROGRAM = """
-import sys, time
-from pathlib import Path
-from types import SimpleNamespace
-sys.path.insert(0, {tests!r})
-import test_tokens as t
-from pipelines.stages import tokens
-
-wait = tokens.lines_of
-def slowly(text, config):
-    time.sleep(0.01)
-    return wait(text, config)
-tokens.lines_of = slowly
-folder = Path({folder!r})
-tokens.make_rows(t.config(), "tokens.x", folder / "corpus", folder / "out", folder / "work-out")
-"""
-
-
-def test_kill_9_and_run_again_gives_the_same_bytes(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus")
-    run(tmp_path, corpus, "whole")
-    program = [sys.executable, "-c", PROGRAM.format(tests=str(Path(__file__).parent), folder=str(tmp_path))]
-    with subprocess.Popen(program, env=environment(ROOT), stderr=subprocess.DEVNULL) as process:
-        until(lambda: list((tmp_path / "work-out").glob("tokens/*/unit-00001")))
-        process.kill()
-    finished = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "work-out").glob("tokens/*/unit-*")}
-    assert "unit-00001" in finished and "unit-00003" not in finished and not (tmp_path / "out").exists()
-    run(tmp_path, corpus)
-    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
-
-
 def test_finished_shards_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     made: list[int] = []
@@ -243,18 +210,6 @@ def test_a_corpus_too_small_is_a_sentence(tmp_path: Path) -> None:
 def seed_that_splits(corpus: Path) -> int:
     texts = [row["text"] for row in read_jsonl(corpus / "documents-00000.jsonl")]
     return next(seed for seed in range(99) if len({split_of(text, seed, 0.5) for text in texts}) == 2)
-
-
-def test_a_missing_or_damaged_corpus_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="there is no such folder"):
-        run(tmp_path, tmp_path / "nowhere")
-    corpus = write_corpus(tmp_path / "corpus")
-    shard = corpus / "documents-00002.jsonl"
-    shard.write_bytes(shard.read_bytes().replace(b"a", b"e", 1))
-    with pytest.raises(CorruptFile, match=r"documents-00002.jsonl: has sha256"):
-        run(tmp_path, corpus)
-    assert not (tmp_path / "out").exists()
-    assert read_json(corpus / "MANIFEST.json")["kind"] == "corpus"
 
 
 def test_no_space_left_is_a_sentence_and_the_next_run_goes_on(tmp_path: Path) -> None:

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from electra.errors import CorruptFile
-from electra.storage import manifest as manifests
 from electra.storage.manifest import verify_manifest, write_manifest
 from pipelines import tracking
 from pipelines.cli import main
 from pipelines.config.params import load
-from pipelines.stages import glue, tokens, verified
+from pipelines.stages import tokens, verified
 from pipelines.stages.pretrain import ModelRows
 from tests.conftest import SMOKE, copy_text, each_with_some, harm
 
@@ -132,36 +131,6 @@ def test_rows_of_another_length_or_name_are_refused(copied) -> None:
     wanted = dataclasses.replace(params.tokens["smoke"], corpus="other")
     with pytest.raises(CorruptFile, match="says name 'smoke'; expected 'other'"):
         tokens.make_rows(wanted, "tokens.x", Path("build/corpus/other"), Path("out"), Path("work"))
-
-
-def test_a_run_of_all_tasks_hashes_its_model_once(small, monkeypatch) -> None:  # noqa: F811
-    hashed: list[str] = []
-    real = manifests.sha256_file
-    monkeypatch.setattr(manifests, "_SETTLED", -1)
-    monkeypatch.setattr(manifests, "sha256_file", lambda path: hashed.append(str(path)) or real(path))
-    params = load()
-    encoder = verified.encoder("small", params)
-    jobs = glue.plan_glue(glue.configs_of("small", params), verified.task_rows("made_up"), encoder, Path("runs/x"))
-    assert len(jobs) == 14
-    assert sorted(hashed) == sorted(set(hashed)) and sum("model.safetensors" in path for path in hashed) == 1
-
-
-@pytest.mark.slow
-def test_a_damaged_object_of_the_cache_never_reaches_fine_tuning(small, capsys) -> None:  # noqa: F811
-    """The manifest lies inside the output, so what DVC links or copies from its cache is held against it."""
-    from dvc.repo import Repo
-
-    with Repo.init(no_scm=True) as repo:
-        repo.add("build/models/small")
-        good = Path("build/models/small/encoder/model.safetensors").read_bytes()
-        (cached,) = (path for path in Path(".dvc/cache").rglob("*") if path.is_file() and path.read_bytes() == good)
-        cached.chmod(0o644)
-        cached.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-        cached.chmod(0o444)
-        shutil.rmtree("build/models/small")
-        repo.checkout(force=True)
-    said = refused(["glue", "small"], Path("build/models/small/encoder/model.safetensors"), capsys)
-    assert "model.safetensors: has sha256" in said
 
 
 def test_a_published_folder_that_changes_is_told_with_both_hashes(small, capsys) -> None:  # noqa: F811

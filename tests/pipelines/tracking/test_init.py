@@ -15,7 +15,6 @@ from electra.stopping import Interrupted
 from pipelines import tracking
 from pipelines.tracking import Start, Tracker, lineage, open_run, recorder, uploader
 from pipelines.tracking.event_log import EventLog
-from tests.conftest import until
 from tests.pipelines.tracking.events import points, runs, stage
 
 
@@ -95,18 +94,3 @@ def test_twenty_thousand_points_reach_mlflow_from_a_stage(store: Any, tmp_path: 
     if err:  # a machine too busy for the seconds that a stage gives the store
         assert "pipelines sync" in err and uploader.sync(tmp_path / "runs" / "tracking") == []
     assert len(points(store, runs(store)["pretrain@x"], "loss")) == 20000
-
-
-@pytest.mark.slow
-def test_a_stage_that_is_killed_is_recorded_as_killed(store: Any, tmp_path: Path) -> None:
-    process = stage(tmp_path, 10, os.environ["MLFLOW_TRACKING_URI"], "time.sleep(60)")
-    assert process.stdout is not None and process.stdout.readline() == "trained\n"
-    process.kill()
-    process.wait()
-
-    def ended() -> str:
-        uploader.sync(tmp_path / "runs" / "tracking")  # what its own uploader had no time for
-        run = runs(store).get("pretrain@x")
-        return run.info.status if run and run.info.status != "RUNNING" else ""
-
-    assert until(ended) == "KILLED"

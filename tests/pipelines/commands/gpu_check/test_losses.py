@@ -74,10 +74,3 @@ def test_a_step_that_falls_back_unrecorded_is_no_success(found: Any) -> None:
 
     with pytest.raises(RuntimeError, match="was not recorded"):
         found(refusing)
-
-
-def test_on_a_gpu_every_way_is_compared_in_both_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losses, "lacks_to_compile", lambda: "")
-    names = [mode.name for mode in losses.modes(torch.device("cuda", 0))]
-    ways = ["eager", "recorded", "compiled", "compiled recorded"]
-    assert names == ["cpu fp32 eager", *(f"cuda {precision} {way}" for precision in ("fp32", "bf16") for way in ways)]

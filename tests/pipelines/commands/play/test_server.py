@@ -160,18 +160,6 @@ def send_piecewise(client: TestClient, next_message: Callable[[], dict[str, Any]
     return replies
 
 
-def test_a_long_body_is_not_read_to_its_end(client: TestClient) -> None:
-    sent = 0
-
-    def more() -> dict[str, Any]:
-        nonlocal sent
-        sent += 1
-        assert sent < 100
-        return {"type": "http.request", "body": b"a" * 10_000, "more_body": True}
-
-    assert send_piecewise(client, more)[0]["status"] == 413 and sent == 7
-
-
 def test_a_client_that_leaves_is_no_bug(client: TestClient) -> None:
     """Starlette raises a bug again after it is answered, for the terminal."""
     messages = iter([{"type": "http.request", "body": b"{", "more_body": True}])
