@@ -254,7 +254,7 @@ def score(options: argparse.Namespace) -> None:
 @command(
     "use",
     Argument("model", offers="file", help="folder of a discriminator, a generator or a masked language model"),
-    Argument("files", nargs="+", offers="file", help="minimal pairs, such as BLiMP's JSONL files"),
+    Argument("files", nargs="*", offers="file", help="minimal pairs as JSON lines; default: BLiMP from the hub"),
     prints=True,
 )
 def pairs(options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""`electra pairs MODEL FILES`: minimal pairs such as BLiMP's, told apart by a pre-trained network without any labels.
+"""`electra pairs MODEL [FILES]`: BLiMP from the hub, or minimal pairs of files, scored without any labels.
 
 A row has a good and a bad sentence and its paradigm, under BLiMP's own names (`sentence_good`, `sentence_bad`, `UID`)
 or as `good`, `bad` and `id`.
@@ -6,13 +6,16 @@ or as `good`, `bad` and `id`.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from electra import load
 from electra.errors import BadInput
 from electra.minimal_pairs import Pair, accuracies
 from pipelines.commands.new import records
+from pipelines.sources import hub
 from pipelines.sources.paths import find_files
 
+BLIMP = "nyu-mll/blimp"
 NAMES = {"paradigm": ("UID", "id"), "good": ("sentence_good", "good"), "bad": ("sentence_bad", "bad")}
 
 
@@ -20,18 +23,29 @@ def pairs(folder: Path, files: Sequence[str]) -> str:
     """A line for each paradigm, the lowest first, and the mean over paradigms; percent of pairs, 50 is chance."""
     found = accuracies(load(folder), read(files))
     if not found:
-        raise BadInput(", ".join(files), "has no pair", "rows with a good and a bad sentence")
+        raise BadInput(", ".join(files) or BLIMP, "has no pair", "rows with a good and a bad sentence")
     lines = [f"{value:5.1f}  {name}" for name, value in sorted(found.items(), key=lambda item: item[1])]
     return "\n".join([*lines, f"{sum(found.values()) / len(found):5.1f}  mean of {len(found)}", ""])
 
 
 def read(files: Sequence[str]) -> Iterator[Pair]:
-    """The pairs of all files, in their order; BadInput names the row that is none."""
+    """The pairs of all files in their order, or of BLiMP; BadInput names the row that is none."""
+    for where, row in _of_files(files) if files else _of_hub():
+        values = row if isinstance(row, dict) else {}
+        named = {part: next(filter(values.__contains__, names), "") for part, names in NAMES.items()}
+        found = {part: values.get(name, "") for part, name in named.items()}
+        if not all(isinstance(value, str) for value in found.values()) or not (found["good"] and found["bad"]):
+            raise BadInput(where, "is no pair", "a row with sentence_good, sentence_bad and UID")
+        yield Pair(**found)
+
+
+def _of_files(files: Sequence[str]) -> Iterator[tuple[str, Any]]:
     for path in find_files(tuple(files), "pairs"):
-        for where, row in records(path):
-            values = row if isinstance(row, dict) else {}
-            named = {part: next(filter(values.__contains__, names), "") for part, names in NAMES.items()}
-            found = {part: values.get(name, "") for part, name in named.items()}
-            if not all(isinstance(value, str) for value in found.values()) or not (found["good"] and found["bad"]):
-                raise BadInput(where, "is no pair", "a row with sentence_good, sentence_bad and UID")
-            yield Pair(**found)
+        yield from records(path)
+
+
+def _of_hub() -> Iterator[tuple[str, Any]]:
+    commit = hub.resolve(BLIMP, "main", "pairs")
+    for config in hub.configs(BLIMP, commit, "pairs"):
+        for number, row in enumerate(hub.read_rows(BLIMP, config, "train", commit, "pairs"), 1):
+            yield f"{BLIMP}@{commit[:12]}/{config}:{number}", row

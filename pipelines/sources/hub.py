@@ -142,6 +142,14 @@ def read_rows(dataset: str, config: str | None, split: str, revision: str, where
         yield from datasets.load_dataset(dataset, config, split=split, revision=revision, streaming=True)
 
 
+def configs(dataset: str, revision: str, where: str) -> list[str]:
+    """The names of a data set's configurations."""
+    with reaching(dataset, where):
+        import datasets
+
+        return list(map(str, datasets.get_dataset_config_names(dataset, revision=revision)))
+
+
 @functools.lru_cache(maxsize=1)  # a worker reads many shards of one split, and asking for it takes a dozen requests
 def _stream(source: HubCorpus) -> Any:
     import datasets
