@@ -2,7 +2,7 @@
 # make test    set up, then the tests but for the slow ones                     make worker   a worker for it, one run at a time
 # make test-all  the slow tests                                                 make deploy   register the deployments
 # make lint    format, style, types                                             make lead     deployments of `team`, and a worker for them
-# make team    all servers and a worker in containers (docs/team.md)            make serve    deployments of tiny, no worker needed
+# make team    all servers and a worker in containers (docs/team.md)
 # make ui      MLflow, 127.0.0.1:5000
 
 # The first that runs: a version manager's shim may be there and refuse.
@@ -25,7 +25,7 @@ export PREFECT_HOME := $(CURDIR)/.prefect
 # Each of the many short processes would compile the project anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all lint setup ui server worker lead deploy team team-down serve lock clean-state
+.PHONY: demo test test-all lint setup ui server worker lead deploy team team-down lock clean-state
 
 demo: setup
 	dvc repro
@@ -83,9 +83,6 @@ team:
 
 team-down:
 	$(TEAM) down
-
-serve: setup
-	python -m pipelines serve
 
 # Needs uv. One lock for Python 3.11 to 3.13. Torch and its CUDA libraries stay out of it: they differ by machine.
 lock:

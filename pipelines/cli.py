@@ -211,14 +211,6 @@ def flow(options: argparse.Namespace) -> int:
     return flows.start(options.flow, options.name, read(over) if over else {})
 
 
-@command("train")
-def serve(options: argparse.Namespace) -> int:
-    """Serve the Prefect flows of tiny as deployments from this process."""
-    from pipelines import flows
-
-    return flows.serve()
-
-
 # ------------------------------------------------------------------------------------------------------------- use
 
 

@@ -5,7 +5,6 @@ REVISION:NAME for the results as they were committed (`HEAD~1:tiny`).
 """
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from pipelines.report.comparison import difference
 from pipelines.report.reading import measured_average, measured_squad, measured_tasks
 from pipelines.report.records import number
 from pipelines.report.table import NOTES, Column, Row, Spread, Table, flops, left, verdict
+from pipelines.tracking.lineage import printed
 
 FILES = ("pretrain.json", "glue.json", "squad.json")
 FACTS = ("flops", "steps", "seed", "rows_sha256", "tokenizer_sha256", "threads", "device", "torch")
@@ -55,11 +55,9 @@ def read(place: str, root: Path = Path()) -> dict[str, Any]:
 def _committed(root: Path, revision: str, path: str) -> Any:
     if revision.startswith("-"):
         raise BadInput(revision, "is not a git revision", "a commit, tag or branch")
-    command = ["git", "-C", str(root), "show", "--end-of-options", f"{revision}:./{path}"]
+    text = printed("git", "-C", str(root), "show", "--end-of-options", f"{revision}:./{path}")
     try:
-        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout)
-    except (OSError, subprocess.SubprocessError):
-        return None
+        return json.loads(text) if text else None
     except json.JSONDecodeError:
         raise BadInput(f"{revision}:{path}", "is not JSON", "a results file") from None
 

@@ -28,11 +28,11 @@ from electra.nn.huggingface import read_config
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
 from electra.pretraining.phases import phases_of
 from electra.workers import worker_count
-from pipelines.commands.new import VOCABULARIES, records, step_seconds
+from pipelines.commands.new import VOCABULARIES, step_seconds
 from pipelines.config.params import GpuPrices, Params
 from pipelines.runtime import roofline
 from pipelines.runtime.roofline import CARDS, GOOD, PASS, PRODUCT, Card
-from pipelines.sources import LocalCorpus, OwnTasks
+from pipelines.sources import LocalCorpus, OwnTasks, own
 from pipelines.sources.paths import find_files, require_folder
 from pipelines.sources.streams import COMPRESSIONS
 from pipelines.stages.ablation import plan_arms
@@ -159,8 +159,8 @@ def ablations(names: Iterable[str], params: Params) -> str:
         ablation = params.ablations[name]
         vocab_size = vocabulary(ablation.model, params)
         changes = merge(params.recipe(ablation.recipe), ablation.finetune)
-        own = params.own_tasks(ablation.data)
-        tasks = {task: params.finetune.resolve(task, changes, own=own) for task in ablation.tasks}
+        of_source = params.own_tasks(ablation.data)
+        tasks = {task: params.finetune.resolve(task, changes, own=of_source) for task in ablation.tasks}
         arms, flops, seconds = plan_arms(name, params, vocab_size), 0.0, dict.fromkeys(places, 0.0)
         counts = {"finished": 0, "shared": 0}
         for arm in arms:
@@ -291,7 +291,7 @@ def rows_of(task: str, source: str, params: Params) -> int:
     """Training rows of a task, as far as its source says before anything has run."""
     config = params.tasks[source]
     if isinstance(config, OwnTasks):
-        return sum(1 for _ in records(Path(config.tasks[task].train)))
+        return sum(1 for _ in own.records(Path(config.tasks[task].train)))
     if config.kind == "sample":
         return SAMPLE
     return GLUE[task].train_rows if task in GLUE else QUESTIONS[task]

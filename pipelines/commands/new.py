@@ -10,7 +10,7 @@ import dataclasses
 import io
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,9 @@ from pipelines.commands import text_sources
 from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows
 from pipelines.config.params import FILE, NAME, load
 from pipelines.config.settings_file import read
-from pipelines.sources import local, own
+from pipelines.sources import own
 from pipelines.sources.paths import find_files
-from pipelines.sources.streams import COMPRESSIONS, Piece, plain_suffix
+from pipelines.sources.streams import COMPRESSIONS
 
 ROWS = 5_000  # read to infer columns and labels
 MANY = 50  # with more distinct numbers than this, a label is a score rather than a class
@@ -158,7 +158,7 @@ def _for_task(name: str, files: Sequence[str], columns: dict[str, str], model: s
     found |= {key: value for key, value in _columns(files[0], rows, columns).items() if value}
     labels = [row.get(found["label"]) for row in rows]
     kind = _kind(labels)
-    count = sum(1 for _ in records(Path(files[0])))
+    count = sum(1 for _ in own.records(Path(files[0])))
     recipe: dict[str, Any] = {
         "epochs": max(EPOCHS[0], min(EPOCHS[1], round(STEPS * 32 / count))),
         "bias_correction": True,
@@ -213,22 +213,7 @@ def _kind(labels: list[Any]) -> dict[str, Any]:
 
 def _rows(path: Path, count: int) -> list[Any]:
     """Those of a file's first rows that can be read, as columns by name."""
-    return [row for _, row in islice(records(path), count) if not isinstance(row, Rejected)]
-
-
-def records(path: Path) -> Iterator[own.Record]:
-    """(where, columns) of each row, read as for training."""
-    suffix = plain_suffix(path)
-    if suffix == ".parquet":
-        from pyarrow.parquet import read_schema
-
-        yield from own.parquet(path, [], also=read_schema(path).names)
-    elif suffix in local.JSON_SUFFIXES:
-        yield from own.jsonl(local.decoded_lines(Piece(path)), path, [])
-    elif suffix == ".conll":
-        yield from own.conll(local.decoded_lines(Piece(path)), path, "words", "tags")
-    else:
-        yield from own.tsv(local.decoded_lines(Piece(path)), path, [])
+    return [row for _, row in islice(own.records(path), count) if not isinstance(row, Rejected)]
 
 
 def _add(name: str, entries: dict[str, Any]) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 from electra import load
 from electra.errors import BadInput
 from electra.minimal_pairs import Pair, accuracies
-from pipelines.commands.new import records
 from pipelines.sources import hub
+from pipelines.sources.own import records
 from pipelines.sources.paths import find_files
 
 BLIMP = "nyu-mll/blimp"

@@ -82,7 +82,7 @@ def _kinds(paths: list[Path]) -> tuple[dict[Kind, list[Path]], list[UserError]]:
 def _read(path: Path) -> tuple[Kind, list[local.Item]]:
     """The kind of a file, and its first rows as that kind."""
     settings = {"format": local.guess_format(path)}
-    source = LocalCorpus(kind="local", files=(str(path),))
+    source: LocalCorpus = build(LocalCorpus, {"kind": "local", "files": [str(path)], **settings}, "--text")
     if settings["format"] != "parquet" and (encoding := preview.other_encoding(path)[0]):
         settings["encoding"] = encoding
         source = replace(source, encoding=encoding)
@@ -98,11 +98,8 @@ def _read(path: Path) -> tuple[Kind, list[local.Item]]:
 
 def _fields(path: Path, source: LocalCorpus) -> Iterator[dict[str, Any]]:
     """The rows of a file with all of their fields."""
-    if local.guess_format(path) == "jsonl":
-        for _, row in own.jsonl(local.decoded_lines(Piece(path), source.encoding), path, []):
-            if isinstance(row, dict):
-                yield row
+    if source.format == "parquet":
+        rows = own.parquet(path)
     else:
-        with local.open_parquet(Piece(path)) as file:
-            for batch in file.iter_batches(batch_size=preview.ROWS):
-                yield from batch.to_pylist()
+        rows = own.jsonl(local.decoded_lines(Piece(path), source.encoding), path)
+    return (row for _, row in rows if isinstance(row, dict))

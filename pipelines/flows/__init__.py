@@ -36,15 +36,6 @@ def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType(
     shutdown.gone()
 
 
-def serve() -> int:
-    """Offer the flows of tiny as deployments from this process, without a work pool (`make serve`)."""
-    choose_server()
-    from pipelines.flows import deployments
-
-    deployments.serve_model("tiny")
-    return 0
-
-
 def choose_server() -> None:
     """prefect.toml names the server of `make server`; where it does not answer, Prefect starts a temporary one.
 

@@ -76,11 +76,6 @@ def deploy(*, with_team: bool) -> None:
         print(f"{each.flow_name}/{each.name}")
 
 
-def serve_model(model: str) -> None:
-    """Wait for runs of the flows of a model, and do them in processes of this one."""
-    prefect.serve(*(deployment(flow, {"model": model}) for flow in FLOWS), limit=1)
-
-
 def main() -> int:
     """`python -m pipelines.flows.deployments [--team]`."""
     try:

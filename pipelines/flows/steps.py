@@ -117,21 +117,13 @@ def run_stage(stage: str, running: Running) -> str:
 
 @task(name="store", task_run_name="store {target}", **STORED)
 def store(target: str, place: Place) -> None:
-    """Bring a stage's outputs into the store that machines share or, without one, into this machine's cache."""
-    dvc_store(place, target)
+    """Bring a stage's outputs into the store that machines share or, without one, into this machine's cache.
 
-
-@task(name="forget missing", **STORED)
-def forget_missing(place: Place) -> None:
-    """Have DVC make anew what its lock files promise and neither cache nor store has."""
-    dvc_store(place)
-
-
-def dvc_store(place: Place, *target: str) -> None:
-    """Run pipelines/runtime/dvc_store.py on a run's folder."""
-    command = [sys.executable, "-m", "pipelines.runtime.dvc_store", str(place.folder), *target]
+    For no target: have DVC make anew what its lock files promise and neither cache nor store has.
+    """
+    command = [sys.executable, "-m", "pipelines.runtime.dvc_store", str(place.folder), target]
     own = Place(ROOT, {"DVC_SITE_CACHE_DIR": str(place.folder / ".dvc-site")})  # the worker's code, the run's folder
-    run(command, " ".join(["store", *target]), own, get_run_logger().info)
+    run(command, f"store {target}", own, get_run_logger().info)
 
 
 @task(name="join", task_run_name="join pretrain@{model}", **RESUMED)
@@ -159,7 +151,7 @@ def begun(
                 raise Refused(str(request), f"has died {died} times", "", do)
             params = check(request.model, place, sources=flow not in {"team", "part"})
             if place.pull:
-                forget_missing(place)
+                store("", place)
             place = place.also({**variables, tracking.TAGS: json.dumps(tags(request))})
             running = Running(request, place, params, hours * 3600 if hours else None, parent)
             with parent_run(flow, running):

@@ -17,18 +17,22 @@ TIMED = 5  # steps that the estimate is made from
 
 
 class Announcer:
-    """Prints the line in each phase of a run, as soon as its pace is known."""
+    """Prints the line in each phase of a run, once its pace is known: the mean over `TIMED` steps by the clock."""
 
     def __init__(self) -> None:
-        self._begun, self._pace = -1, Pace(torch.device("cpu"))
+        self._clock = 0.0
 
     def __call__(self, trainer: Trainer, done: int) -> None:
         """After the step `done` of this process."""
-        if self._begun != trainer.begun:
-            self._begun, self._pace = trainer.begun, Pace(trainer.device)
-        if (pace := self._pace.at(done - trainer.begun)) is None:
+        count, settled = done - trainer.begun, SETTLED if trainer.device.type == "cuda" else 1
+        if count not in {settled, settled + TIMED}:
             return
-        phase, of = trainer.phase, len(trainer.phases)
+        if trainer.device.type == "cuda":  # the host runs ahead of it
+            torch.cuda.synchronize(trainer.device)
+        if count == settled:
+            self._clock = time.monotonic()
+            return
+        pace, phase, of = (time.monotonic() - self._clock) / TIMED, trainer.phase, len(trainer.phases)
         number, left = trainer.phases.index(phase) + 1, min(phase.last, trainer.end) - done
         title = f"{trainer.title}, phase {number} of {of} (rows of {phase.length})" if of > 1 else trainer.title
         line = announce(trainer.config.pretrain, trainer.world, trainer.step, trainer.feed, pace, left)
@@ -77,22 +81,3 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} seconds"
-
-
-class Pace:
-    """Seconds a step, from the clock over `TIMED` of them; on a GPU the host waits for it at both ends."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device, self.begun = device, 0.0
-
-    def at(self, count: int) -> float | None:
-        """After the `count`-th step of this process: the pace, once, when it is known."""
-        settled = SETTLED if self.device.type == "cuda" else 1
-        if count not in {settled, settled + TIMED}:
-            return None
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        if count == settled:
-            self.begun = time.monotonic()
-            return None
-        return (time.monotonic() - self.begun) / TIMED

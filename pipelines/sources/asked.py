@@ -57,7 +57,7 @@ def _records(asked: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
             yield from _by_line(asked, decoded(read_stream(stream, name), name), name)
     elif (suffix := plain_suffix(path)) == ".parquet":
         also = [column for choice in asked.names for column in choice]
-        yield from _whole(own.parquet(path, [], also=[*also, asked.task.id]))
+        yield from _whole(own.parquet(path, also=[*also, asked.task.id]))
     elif suffix == ".conll" and asked.task.tagging:
         yield from _whole(own.conll(decoded_lines(Piece(path)), name, asked.names[0][0], "tags"))
     elif suffix == ".json" and isinstance(asked.task, SquadTask) and OFFICIAL.match(first_bytes(path, LOOK).lstrip()):
@@ -101,11 +101,11 @@ def _by_line(asked: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str,
         return
     lines = itertools.chain([first], lines)
     if isinstance(first, Rejected) or first[1].lstrip().startswith("{"):
-        yield from _whole(own.jsonl(lines, shown_name, []))
+        yield from _whole(own.jsonl(lines, shown_name))
         return
     fields = first[1].split("\t")
     if any(set(choice) <= set(fields) for choice in asked.names):
-        yield from _whole(own.tsv(lines, shown_name, []))
+        yield from _whole(own.tsv(lines, shown_name))
         return
     columns = asked.names[0]
     named = len(fields) == len(columns) and all(map(NAME.fullmatch, fields))

@@ -48,7 +48,8 @@ def read_rows(path: Path, own: OwnTask, name: str, *, labelled: bool) -> Iterato
     """
     task, seen = facts(name, own), dict[str, str]()
     wanted = [column for column in (own.a, own.b, own.label if labelled else None, own.id) if column]
-    for number, (where, record) in enumerate(records(path, wanted, task)):
+    found = records(path, wanted, (task.label,), (task.columns[0], task.label))
+    for number, (where, record) in enumerate(found):
         row = record
         if not isinstance(record, Rejected):
             row = make_row(record, own, task, str(number), where, labelled=labelled)
@@ -97,20 +98,22 @@ def _listed(value: Any) -> Any:
     return value.split() if isinstance(value, str) else value
 
 
-def records(path: Path, wanted: list[str], task: Task) -> Iterator[Record]:
+def records(
+    path: Path, wanted: Sequence[str] = (), also: Sequence[str] | None = None, tags: tuple[str, str] = ("words", "tags")
+) -> Iterator[Record]:
     """(where, columns) of each record of a file, by its kind; raises BadInput when it lacks a wanted column."""
     suffix = plain_suffix(path)
     if suffix == ".parquet":
-        yield from parquet(path, wanted, also=(task.label,))
+        yield from parquet(path, wanted, also)
     elif suffix in JSON_SUFFIXES:
         yield from jsonl(decoded_lines(Piece(path)), path, wanted)
     elif suffix == ".conll":
-        yield from conll(decoded_lines(Piece(path)), path, task.columns[0], task.label)
+        yield from conll(decoded_lines(Piece(path)), path, *tags)
     else:
         yield from tsv(decoded_lines(Piece(path)), path, wanted)
 
 
-def tsv(lines: Lines, name: object, wanted: list[str]) -> Iterator[Record]:
+def tsv(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Record]:
     """Lines of columns with a tab between them, the first one their names; blank lines are no rows."""
     header: list[str] = []
     for where, line in _filled(lines, name):
@@ -125,13 +128,13 @@ def tsv(lines: Lines, name: object, wanted: list[str]) -> Iterator[Record]:
             yield where, dict(zip(header, fields, strict=True))
 
 
-def jsonl(lines: Lines, name: object, wanted: list[str]) -> Iterator[Record]:
+def jsonl(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Record]:
     """One JSON object a line; blank lines are no rows."""
     for where, line in _filled(lines, name):
         yield where, line if isinstance(line, Rejected) else _parse(line, where, wanted)
 
 
-def _parse(line: str, where: str, wanted: list[str]) -> dict[str, Any] | Rejected:
+def _parse(line: str, where: str, wanted: Sequence[str]) -> dict[str, Any] | Rejected:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -154,12 +157,12 @@ def _filled(lines: Lines, name: object) -> Iterator[tuple[str, str | Rejected]]:
             yield f"{name}:{item[0]}", item[1]
 
 
-def parquet(path: Path, wanted: list[str], also: Sequence[str] = ()) -> Iterator[Record]:
-    """The rows of a parquet file: its wanted columns, and what it has of others."""
+def parquet(path: Path, wanted: Sequence[str] = (), also: Sequence[str] | None = None) -> Iterator[Record]:
+    """The rows of a parquet file: its wanted columns, and what it has of others (None: all)."""
     with open_parquet(Piece(path)) as file:
         names = file.schema_arrow.names
         require(wanted, names, str(path))
-        columns = [name for name in names if name in {*wanted, *also}]
+        columns = [name for name in names if also is None or name in {*wanted, *also}]
         batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=1000, columns=columns))
         for number, record in enumerate(itertools.chain.from_iterable(batches), 1):
             yield f"{path}:{number}", record
@@ -184,7 +187,7 @@ def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> It
             words, tags, begun = [], [], ""
 
 
-def require(wanted: list[str], names: list[str], where: str) -> None:
+def require(wanted: Sequence[str], names: list[str], where: str) -> None:
     """Raise BadInput for the first wanted column that is not there."""
     if missing := [name for name in wanted if name not in names]:
         found = f"has no column {missing[0]!r} among {', '.join(map(repr, names[:12]))}"[:300]

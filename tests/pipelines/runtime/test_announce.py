@@ -11,7 +11,7 @@ from electra.pretraining.distributed import World
 from electra.pretraining.step import SETTLED
 from electra.pretraining.trainer import Launch, pretrain
 from pipelines.runtime import announce as module
-from pipelines.runtime.announce import TIMED, Announcer, Pace, announce
+from pipelines.runtime.announce import TIMED, Announcer, announce
 from tests.electra.helpers import config, data
 
 GPU = torch.device("cuda", 0)
@@ -63,9 +63,13 @@ def test_a_gpu_run_says_what_it_does_and_what_it_does_not(changes, said, monkeyp
 
 
 def test_on_a_gpu_the_pace_is_taken_when_nothing_is_compiled_or_recorded_any_more(monkeypatch):
-    waits = []
+    waits, left = [], []
     monkeypatch.setattr(torch.cuda, "synchronize", waits.append)
-    pace = Pace(GPU)
-    known = {count: pace.at(count) for count in range(1, 20)}
-    assert [count for count, value in known.items() if value is not None] == [SETTLED + TIMED]
-    assert waits == [GPU, GPU]
+    monkeypatch.setattr(module, "announce", lambda *of: left.append(of[-1]) or "")
+    phase, none = types.SimpleNamespace(last=99), dict.fromkeys(("title", "world", "step", "feed"))
+    settings = types.SimpleNamespace(pretrain=None)
+    trainer = types.SimpleNamespace(begun=0, device=GPU, phase=phase, phases=[phase], end=99, config=settings, **none)
+    announcer = Announcer()
+    for done in range(1, 20):
+        announcer(trainer, done)
+    assert left == [99 - SETTLED - TIMED] and waits == [GPU, GPU]

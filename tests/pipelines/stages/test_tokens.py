@@ -14,14 +14,14 @@ from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
 from electra.data.shards import Rows
 from electra.data.tokenizer import SPECIALS
-from electra.errors import BadInput, OutOfRoom
+from electra.errors import BadInput
 from electra.files import read_json, read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest, write_manifest
 from electra.workers import VARIABLE
 from pipelines.stages import tokens
 from pipelines.stages.tokens import make_rows, source_copies, split_of
 from pipelines.tracking import Tracker
-from tests.conftest import files_of, largest_file
+from tests.conftest import files_of
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "klmnrst"]
 
@@ -210,16 +210,6 @@ def test_a_corpus_too_small_is_a_sentence(tmp_path: Path) -> None:
 def seed_that_splits(corpus: Path) -> int:
     texts = [row["text"] for row in read_jsonl(corpus / "documents-00000.jsonl")]
     return next(seed for seed in range(99) if len({split_of(text, seed, 0.5) for text in texts}) == 2)
-
-
-def test_no_space_left_is_a_sentence_and_the_next_run_goes_on(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus", shards=2)
-    whole = run(tmp_path, corpus, "whole")
-    for most in (500, 3000, 6000):
-        with largest_file(most), pytest.raises(OutOfRoom, match="cannot be written"):
-            run(tmp_path, corpus)
-        assert not (tmp_path / "out").exists() and not list(tmp_path.rglob(".*tmp-*"))
-    assert run(tmp_path, corpus) == whole and files_of(tmp_path / "out") == files_of(tmp_path / "whole")
 
 
 def test_a_vocabulary_beyond_two_bytes(tmp_path: Path) -> None:
