@@ -128,7 +128,7 @@ def estimate(options: argparse.Namespace) -> None:
     "set up",
     Argument("--device", choices=["cpu", "cuda"], help="default: the GPU if there is one, else the CPU"),
     Argument("--output", default="runs/gpu-check.json", help="default: runs/gpu-check.json"),
-    Argument("--seconds", type=float, default=600, help="start no further check after so long (default: 600)"),
+    Argument("--seconds", type=int, default=600, help="start no further check after so long (default: 600)"),
     prints=True,
 )
 def gpu_check(options: argparse.Namespace) -> int:

@@ -11,10 +11,9 @@ disk     the text, its rows, `keep_checkpoints` checkpoints and the exported fol
 import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -71,19 +70,9 @@ def estimate(name: str, params: Params) -> str:
             found.append(finetuning(each, params))
         except UserError as error:
             found.append(f"{each}, fine-tuning: {error}")
-    if names := chosen(name, params):
+    if names := [key for key, ablation in params.ablations.items() if name in {key, ablation.model}]:
         found.append(ablations(names, params))
     return "\n\n".join([*found, f"{NOTE}; a run says after its first steps what it will take.\n"])
-
-
-def padding(rows: Mapping[str, Any], length: int) -> float:
-    """The share of training rows of a length that is padding, by what the tokens stage recorded; else 0."""
-    return float(rows.get(str(length), {}).get("train", {}).get("padding", 0.0))
-
-
-def chosen(name: str, params: Params) -> list[str]:
-    """The ablations that a name stands for: itself, or all of a model."""
-    return [key for key, ablation in params.ablations.items() if name in {key, ablation.model}]
 
 
 def pretraining(name: str, params: Params) -> str:
@@ -93,10 +82,9 @@ def pretraining(name: str, params: Params) -> str:
     steps, weights = training_steps(config, vocab_size), roofline.parameters(config, vocab_size)
     made = Path("results/tokens") / f"{params.models[name].tokens}.json"
     rows, packed = read_json(made)["rows"] if made.is_file() else {}, tokens.packing.rule == "packed"
-    read = sum(
-        (phase.last - phase.first) * phase.batch * phase.length * (1 - padding(rows, phase.length))
-        for phase in phases_of(config.pretrain, steps)
-    )
+    padding = {int(length): splits["train"]["padding"] for length, splits in rows.items()}
+    phases = phases_of(config.pretrain, steps)
+    read = sum((p.last - p.first) * p.batch * p.length * (1 - padding.get(p.length, 0.0)) for p in phases)
     first = f"{name}: {weights / 1e6:.1f} M parameters in both networks; "
     first += f"{steps:,} steps read {'' if rows or packed else 'at most '}{read / 1e6:,.0f} M tokens"
     disk = ""
@@ -115,7 +103,6 @@ def pretraining(name: str, params: Params) -> str:
     )
     timed = None
     if work.bound(cpu()) < TIMEABLE:
-        phases = phases_of(config.pretrain, steps)
         timed = sum((p.last - p.first) * step_seconds(config, p.length, p.batch, vocab_size) for p in phases)
     return paragraph(first, work, disk, params.gpu_prices, timed)
 
@@ -130,7 +117,8 @@ def finetuning(name: str, params: Params) -> str:
         encoder, vocab_size = params.models[config.model].encoder, vocabulary(config.model, params)
     with torch.device("meta"):
         weights = sum(parameter.numel() for parameter in make_encoder(encoder, vocab_size).parameters())
-    tasks = settings_of(name, params)
+    squad = params.finetune.resolve("squad", params.changes(name))
+    tasks = configs_of(name, params) | {SQUAD[version]: squad for version in params.squad_versions(name)}
     flops, most, kept, runs = 0.0, 0.0, 0, []
     for task, settings in tasks.items():
         rows = len(settings.seeds) * len(settings.arms) * rows_read(settings, rows_of(task, config.tasks, params))
@@ -279,12 +267,6 @@ def text_bytes(params: Params, corpus: str) -> float:
             return 0.0
         size += sum(path.stat().st_size * (4 if Path(path).suffix in COMPRESSIONS else 1) for path in paths)
     return size
-
-
-def settings_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
-    """Each task of a fine-tuning with its settings."""
-    squad = params.finetune.resolve("squad", params.changes(name))
-    return configs_of(name, params) | {SQUAD[version]: squad for version in params.squad_versions(name)}
 
 
 def rows_of(task: str, source: str, params: Params) -> int:

@@ -16,7 +16,7 @@ def run(name: str, params: Any, tracker: "Tracker") -> None:
 
     inputs = report.build(params, OUT)
     for path in sorted((OUT / "figures").glob("*.svg")):
-        tracker.figure(path)
+        tracker.artifact(path, "figures")
     for path in (OUT / "index.html", OUT / "report.md"):
         tracker.artifact(path)
     tracker.summary(findings.headline_numbers(inputs))

@@ -45,13 +45,9 @@ class Tracker:
         """Final numbers of the run."""
         self._send("metrics", step=None, values=_numbers(values), time=time.time())
 
-    def figure(self, path: Path) -> None:
-        """A picture on disk."""
-        self._send("artifact", file=str(path), folder="figures")
-
-    def artifact(self, path: Path) -> None:
+    def artifact(self, path: Path, folder: str = "") -> None:
         """A small file on disk; models and data belong to DVC."""
-        self._send("artifact", file=str(path), folder="")
+        self._send("artifact", file=str(path), folder=folder)
 
     def dataset(self, name: str, digest: str, context: str) -> None:
         """An input data set of the run: its name, hash and use."""
@@ -117,18 +113,14 @@ class Sender:
 
     def _warn(self, error: object) -> None:
         if not self._warned:
-            warn(f"{error}; the stage goes on without it")
+            warn(error, "the stage goes on without it")
         self._warned = True
 
 
-def warn(error: object) -> None:
-    """One line on stderr."""
-    print(f"warning: tracking: {short(error)}", file=sys.stderr, flush=True)
-
-
-def short(error: object) -> str:
-    """An error on one line of at most 400 characters."""
-    return hidden(" ".join(str(error).split()))[:400]
+def warn(error: object, *more: str) -> None:
+    """One line on stderr: an error, cut to 400 characters, and what follows from it."""
+    short = hidden(" ".join(str(error).split()))[:400]
+    print("; ".join([f"warning: tracking: {short}", *more]), file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)

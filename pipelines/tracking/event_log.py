@@ -12,7 +12,6 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from electra.files import remove
 from electra.storage.manifest import read_notes, write_sealed
 
 Event = dict[str, Any]
@@ -55,7 +54,3 @@ class EventLog:
     def save(self, state: dict[str, Any]) -> None:
         """Write the state."""
         write_sealed(self.notes, state)
-
-    def remove(self) -> None:
-        """Delete the log, once MLflow has all of it."""
-        remove(self.folder)

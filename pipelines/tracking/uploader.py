@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import Busy, SourceUnreachable
-from electra.files import lock_folder
-from pipelines.tracking import FOLDER, short, uri
+from electra.files import lock_folder, remove
+from pipelines.tracking import FOLDER, uri, warn
 from pipelines.tracking.event_log import EventLog
 from pipelines.tracking.lineage import about, here
 from pipelines.tracking.recorder import Recorder, client, system_load
@@ -53,10 +53,8 @@ def upload(log: EventLog, ended: threading.Event, load: Load | None = None, pati
                     recorder.send(events)
             except Exception as error:
                 if not silent:
-                    kept = (
-                        f"the rest is kept in {log.folder} and sent when it answers, or by `python -m pipelines sync`"
-                    )
-                    say(f"warning: tracking: {short(error)}; {kept}")
+                    kept = f"the rest is in {log.folder}, and sent when it answers or by `python -m pipelines sync`"
+                    warn(error, kept)
                 if last:
                     return False
                 silent, recorder = True, Recorder(state)
@@ -64,7 +62,7 @@ def upload(log: EventLog, ended: threading.Event, load: Load | None = None, pati
                 pause = min(2 * pause, PAUSES[1])
                 continue
             if silent:
-                say("tracking: MLflow answers again and has been sent what was kept")
+                print("tracking: MLflow answers again and has been sent what was kept", file=sys.stderr, flush=True)
             silent, pause = False, PAUSES[0]
             if offset != state["offset"]:
                 state["offset"] = offset
@@ -75,7 +73,7 @@ def upload(log: EventLog, ended: threading.Event, load: Load | None = None, pati
                 log.append({"what": "close", "run": "", "status": "KILLED"})
             else:
                 if state["closed"] in {True, "FINISHED"}:  # another try continues the same run
-                    log.remove()
+                    remove(log.folder)
                 return True
 
 
@@ -84,11 +82,6 @@ def append_load(log: EventLog, state: dict[str, Any], load: Load) -> None:
     with contextlib.suppress(OSError):
         step = state["system_step"] = state.get("system_step", -1) + 1
         log.append({"what": "metrics", "run": "", "step": step, "values": load(), "time": time.time()})
-
-
-def say(sentence: str) -> None:
-    """One line on stderr."""
-    print(sentence, file=sys.stderr, flush=True)
 
 
 def sync(folder: Path) -> list[Path]:

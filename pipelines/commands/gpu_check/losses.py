@@ -7,6 +7,7 @@ recording.
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from operator import le
 from typing import Any
 
 import torch
@@ -106,13 +107,17 @@ def check(device: torch.device) -> list[dict[str, Any]]:
     records = [record(f"losses: {plain.name}", told, "the weights learn", moved_by > 1e-4)]
     for mode in others:
         found = train(mode, quiet, rate=RATE, seeds=seeds)
-        first, most = LIMITS[mode.precision]
-        at_first, at_any = difference(found[:1], expected[:1]), difference(found, expected)
-        told, right = f"differ by {at_first:.1e}, {at_any:.1e} in {STEPS} steps", at_first <= first and at_any <= most
-        records.append(record(f"losses: {mode.name}", told, f"{first:.0e}, {most:.0e}", right, losses=found))
+        records.append(compared(f"losses: {mode.name}", found, expected, LIMITS[mode.precision]))
     for precision, compiled in sorted({(mode.precision, mode.compiled) for mode in others if mode.record}):
         records.append(dropout(device, shape, precision, compiled))
     return records
+
+
+def compared(name: str, found: list[float], expected: list[float], limits: tuple[float, float]) -> dict[str, Any]:
+    """A record on losses beside those of the plain way; `limits` are of the first step, and of any."""
+    apart = difference(found[:1], expected[:1]), difference(found, expected)
+    told, right = f"differ by {apart[0]:.1e}, {apart[1]:.1e} in {len(found)} steps", all(map(le, apart, limits))
+    return record(name, told, f"{limits[0]:.0e}, {limits[1]:.0e}", right, losses=found)
 
 
 def dropout(device: torch.device, shape: Size, precision: Precision, compiled: bool) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tests.pipelines.tracking.events import points, runs, stage
 def test_without_tracking_everything_is_a_no_op(tmp_path: Path) -> None:
     with open_run(Start("glue", "tiny"), tracking="none", run_folder=tmp_path / "runs") as tracker:
         tracker.metrics(1, {"a": 1.0})
-        tracker.figure(tmp_path / "nothing.png")
+        tracker.artifact(tmp_path / "nothing.png")
         with tracker.child("cola", {}) as child:
             child.summary({"a": 1.0})
     assert not (tmp_path / "runs").exists()
