@@ -257,8 +257,12 @@ def record_to_extend(path: Path, params: Params, of: list[str]) -> dict[str, Any
 
 
 def in_names_of(record: dict[str, Any], here: dict[str, Any]) -> dict[str, Any]:
-    """Today's settings as a record's keys have them: a key that has been renamed since is taken as it is there."""
-    return {section: {key: here[section].get(key, of[key]) for key in of} for section, of in record.items()} or here
+    """Today's settings as a record's keys have them: a key that has been renamed since is taken as it is there.
+
+    So is the preset's number of steps, which no run here has: each has its own.
+    """
+    today = here | {"pretrain": {key: value for key, value in here["pretrain"].items() if key != "steps"}}
+    return {section: {key: today[section].get(key, of[key]) for key in of} for section, of in record.items()} or here
 
 
 def run_and_record(path: Path, chosen: argparse.Namespace, names: dict[str, tuple[str, int]]) -> None:

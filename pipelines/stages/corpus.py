@@ -46,9 +46,7 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     write_json(noted, metrics)
     bad, details, key = metrics["quarantined"], folder / "quarantine.jsonl", f"corpora.{name}"
     tell_loss(key, bad, metrics["rows"], "rows", "cannot be read", f"see {details}, and {key}.quarantine to change it")
-    flat = {key: value for key, value in metrics.items() if isinstance(value, int | float)}
-    dropped = {f"{kind}/{key}": n for kind in ("dropped", "dropped_lines") for key, n in metrics[kind].items()}
-    tracker.summary({**flat, **dropped})
+    tracker.summary({**metrics, "changed": None, "reasons": None})
     tracker.artifact(noted)
     tracker.dataset(f"corpus/{name}", sha256_file(folder / "MANIFEST.json"), "corpus")
 

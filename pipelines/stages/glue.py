@@ -7,9 +7,9 @@ Each (task, arm, seed) that is done is a folder in runs/finetune, which a second
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -46,10 +46,10 @@ def run(name: str, params: Params, tracker: Any) -> None:
     """The stage: every task, arm and seed; then predictions and scores in one go."""
     config, configs = params.finetunings[name], configs_of(name, params)
     encoder, rows = verified.encoder(config.model, params), verified.task_rows(config.tasks)
-    jobs = plan_glue(configs, rows, encoder, FINETUNING)
+    jobs = plan_glue(configs, rows, encoder)
     together = [task for task, settings in configs.items() if settings.ensemble]
     with lock_folder(FINETUNING / f".glue-{name}"):
-        records = run_jobs(jobs, workers(params, config.model), f"glue {name}", tracker, score_in(jobs))
+        records = run_jobs(jobs, workers(params, config.model), f"glue {name}", tracker)
         with atomic_folder(Path("build/glue") / name) as folder:
             gather(jobs, folder, SUFFIXES)
             ensembles = hand_in(jobs, folder, together)
@@ -82,24 +82,19 @@ def configs_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
     return {task: params.finetune.resolve(task, changes, where, own) for task in chosen}
 
 
-def plan_glue(configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path, state: Path) -> list[Job]:
+def plan(task: str, config: FinetuneConfig, rows: Path, encoder: Path, **more: Any) -> list[Job]:
+    """The jobs of a task on this machine, by this code."""
+    here: dict[str, Any] = {"state": FINETUNING, "device": device(), "code": code_deps.code("finetune")}
+    return Plan(task, config, rows=rows / task, model=encoder, **here, **more).jobs()
+
+
+def plan_glue(configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path) -> list[Job]:
     """The jobs of tasks, in an order in which one that starts from another comes after it."""
     starts = {config.start for config in configs.values()}
     jobs: list[Job] = []
     for task, config in configs.items():
-        keep: Literal["all"] | None = "all" if task in starts else None
         before = [job for job in jobs if job.task.name == config.start]
-        jobs += Plan(
-            task,
-            config,
-            rows=rows / task,
-            model=encoder,
-            state=state,
-            device=device(),
-            before=before,
-            keep=keep,
-            code=code_deps.code("finetune"),
-        ).jobs()
+        jobs += plan(task, config, rows, encoder, before=before, keep="all" if task in starts else None)
     return jobs
 
 
@@ -128,7 +123,7 @@ def hand_in(jobs: Sequence[Job], folder: Path, together: Sequence[str]) -> dict[
     return scores
 
 
-def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any, score: Callable[[Record], float]) -> Records:
+def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Records:
     """Run jobs with a progress line; each task becomes a child run of the tracker when its last job has ended."""
     done: Records = {}
     expected = Counter(job.task.name for job in jobs)
@@ -140,7 +135,8 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any, score: C
             if "beyond_pretraining" in record and not any("beyond_pretraining" in before for before in records):
                 warn_of_positions(job.task, **record["beyond_pretraining"])
             records.append(record)
-            progress.update(sum(map(len, done.values())), last=f"{job.name} {score(record):.1f}")
+            score = record["metrics"][job.task.metrics[0]]
+            progress.update(sum(map(len, done.values())), last=f"{job.name} {score:.1f}")
             if len(records) == expected[job.task.name]:
                 track(tracker, [each for each in jobs if each.task.name == job.task.name], records)
 
@@ -193,12 +189,6 @@ def gather(jobs: Sequence[Job], folder: Path, suffixes: dict[str, str]) -> None:
 def place(job: Job) -> str:
     """The folder of a job's predictions within a stage's: its task's name, or SQuAD's version."""
     return job.task.version if isinstance(job.task, SquadTask) else job.task.name
-
-
-def score_in(jobs: Sequence[Job]) -> Callable[[Record], float]:
-    """The figure that counts for a record's task."""
-    metric = {job.task.name: job.task.metrics[0] for job in jobs}
-    return lambda record: float(record["metrics"][metric[record["task"]]])
 
 
 def workers(params: Params, model: str) -> int:

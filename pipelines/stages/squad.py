@@ -11,13 +11,11 @@ from typing import Any
 from electra.files import atomic_folder, lock_folder, read_jsonl, write_json
 from electra.finetuning.runs import summary
 from electra.finetuning.runs.job import Job, answer_together
-from electra.finetuning.runs.plan import Plan
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params
-from pipelines.runtime import code_deps
 from pipelines.stages import verified
-from pipelines.stages.glue import FINETUNING, device, gather, label, place, provenance, run_jobs, score_in, workers
+from pipelines.stages.glue import FINETUNING, gather, label, place, plan, provenance, run_jobs, workers
 
 FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbest.json": "-nbest.json"}
 
@@ -26,21 +24,11 @@ def run(name: str, params: Params, tracker: Any) -> None:
     """The stage: every version, arm and seed; then answers and scores. Nothing where a source has no SQuAD."""
     config = params.finetunings[name]
     rows, encoder = verified.task_rows(config.tasks), verified.encoder(config.model, params)
-    jobs = []
+    settings = params.finetune.resolve_squad(params.changes(name), f"recipes.{config.recipe}")
     asked = params.squad_versions(name)
-    for version in asked:
-        task = SQUAD[version]
-        jobs += Plan(
-            task,
-            params.finetune.resolve_squad(params.changes(name), f"recipes.{config.recipe}"),
-            rows=rows / task,
-            model=encoder,
-            state=FINETUNING,
-            device=device(),
-            code=code_deps.code("finetune"),
-        ).jobs()
+    jobs = [job for version in asked for job in plan(SQUAD[version], settings, rows, encoder)]
     with lock_folder(FINETUNING / f".squad-{name}"):
-        records = run_jobs(jobs, workers(params, config.model), f"squad {name}", tracker, score_in(jobs))
+        records = run_jobs(jobs, workers(params, config.model), f"squad {name}", tracker)
         with atomic_folder(Path("build/squad") / name) as folder:
             gather(jobs, folder, FILES)
             together = ensembles(jobs, folder)
@@ -54,15 +42,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
         Path("results") / name / "squad.json",
         {**label(params, config.tasks), "versions": versions, "provenance": provenance(jobs)},
     )
-    tracker.summary(
-        {
-            f"{version}/{arm}/{metric}": values[arm][metric]["mean"]
-            for version, values in versions.items()
-            for arm in ("pretrained", "scratch")
-            if arm in values
-            for metric in ("exact", "f1")
-        }
-    )
+    for version, values in versions.items():
+        for arm in {"pretrained", "scratch"} & values.keys():
+            tracker.summary({f"{version}/{arm}/{metric}": values[arm][metric]["mean"] for metric in ("exact", "f1")})
 
 
 def never_answering(rows: Path) -> float:

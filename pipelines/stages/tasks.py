@@ -49,14 +49,7 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     more = f"see {folder / 'quarantine.jsonl'}, and {key}.quarantine to change it"
     tell_loss(key, bad, metrics["rows"] + bad, "rows", "cannot be read", more)
     write_json(Path("results/tasks") / f"{name}.json", metrics)
-    tracker.summary(
-        {
-            f"{task}/{split}/{key}": value
-            for task, splits in metrics["tasks"].items()
-            for split, counts in splits.items()
-            for key, value in counts.items()
-        }
-    )
+    tracker.summary(metrics["tasks"])
     tracker.dataset(f"tasks/{name}", sha256_file(folder / MANIFEST), "tasks")
 
 

@@ -55,15 +55,8 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     metrics = make_rows(config, f"tokens.{name}", corpus, folder)
     write_json(noted := Path("results/tokens") / f"{name}.json", metrics)
     tell_losses(config, f"tokens.{name}", metrics, noted)
-    tracker.summary({key: value for key, value in metrics.items() if isinstance(value, int | float)})
-    tracker.summary(
-        {
-            f"rows-{length}/{split}/{key}": value
-            for length, splits in metrics["rows"].items()
-            for split, counts in splits.items()
-            for key, value in counts.items()
-        }
-    )
+    tracker.summary({**metrics, "rows": None})
+    tracker.summary({f"rows-{length}": splits for length, splits in metrics["rows"].items()})
     tracker.dataset(f"tokens/{name}", sha256_file(folder / MANIFEST), "tokens")
 
 

@@ -41,8 +41,8 @@ class Tracker:
         """Points of curves. Steps that a resumed run logged before are skipped."""
         self._send("metrics", step=step, values=_numbers(values), time=time.time())
 
-    def summary(self, values: dict[str, float]) -> None:
-        """Final numbers of the run."""
+    def summary(self, values: dict[str, Any]) -> None:
+        """Final numbers of the run; those of a section are `section/key`, and what is no number is left out."""
         self._send("metrics", step=None, values=_numbers(values), time=time.time())
 
     def artifact(self, path: Path, folder: str = "") -> None:
@@ -235,5 +235,9 @@ def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def _numbers(values: dict[str, float]) -> dict[str, float]:
-    return {key: float(value) for key, value in values.items() if isinstance(value, int | float)}
+def _numbers(values: dict[str, Any]) -> dict[str, float]:
+    numbers = {key: float(value) for key, value in values.items() if isinstance(value, int | float)}
+    for key, section in values.items():
+        if isinstance(section, dict):
+            numbers |= {f"{key}/{inner}": number for inner, number in _numbers(section).items()}
+    return numbers

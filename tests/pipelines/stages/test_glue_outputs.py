@@ -76,7 +76,7 @@ def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
     lines = read_jsonl(Path("build/glue/small/mrpc/pretrained-seed2.jsonl"))
     assert len(lines) == 20 and Path("build/glue/small/mnli/pretrained-seed2/model.safetensors").is_file()
     configs, encoder = glue.configs_of("small", load()), Path("build/models/small/encoder")
-    jobs = glue.plan_glue(configs, ROWS, encoder, Path("runs/finetune"))
+    jobs = glue.plan_glue(configs, ROWS, encoder)
     job = next(job for job in jobs if (job.task.name, job.arm, job.seed) == ("mrpc", "pretrained", 2))
     assert job.start is not None and (job.start.task.name, job.start.seed) == ("mnli", 2)
     assert job.weights == Path("runs/finetune") / job.start.fingerprint[:8] / "model"
