@@ -24,9 +24,10 @@ def run(name: str, params: Params, tracker: Any) -> None:
     """The stage: every version, arm and seed; then answers and scores. Nothing where a source has no SQuAD."""
     config = params.finetunings[name]
     rows, encoder = verified.task_rows(config.tasks), verified.encoder(config.model, params)
-    settings = params.finetune.resolve_squad(params.changes(name), f"recipes.{config.recipe}")
-    asked = params.squad_versions(name)
-    jobs = [job for version in asked for job in plan(SQUAD[version], settings, rows, encoder)]
+    jobs = []
+    for version in (asked := params.squad_versions(name)):
+        settings = params.finetune.resolve_squad(params.changes(name), f"recipes.{config.recipe}")
+        jobs += plan(SQUAD[version], settings, rows, encoder)
     with lock_folder(FINETUNING / f".squad-{name}"):
         records = run_jobs(jobs, workers(params, config.model), f"squad {name}", tracker)
         with atomic_folder(Path("build/squad") / name) as folder:
