@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention import activate_flash_attention_impl
 
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import network_tensors
@@ -128,7 +129,12 @@ class Peer:
 
 def make(arm: str, config: ElectraConfig, device: torch.device, dropped: bool = True) -> Ours | Peer:
     kind, precision = arm.split("-")
-    if kind == "ours":
+    if kind == "autotune":  # Triton's own products with what follows them, where they are faster than cuBLAS'
+        torch._inductor.config.max_autotune = True
+    if kind == "fa3":  # for encoders without attention dropout, which FlashAttention 3 lacks; its package registers it
+        __import__("flash_attn_interface")
+        activate_flash_attention_impl("FA3")
+    if kind in {"ours", "autotune", "fa3"}:
         return Ours(config, precision, device, dropped)
     return Peer(config, precision, device, dropped, compiled=kind == "compiled")
 

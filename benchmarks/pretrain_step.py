@@ -167,7 +167,7 @@ def summary(config: ElectraConfig, rounds: list[dict[str, Found]], cpu: bool) ->
 def child(options: argparse.Namespace, deadline: float, *more: str) -> Found:
     """What a process of its own found, which has a minute beyond the deadline to end; `error` says what went wrong."""
     words = ["--deadline", str(deadline), *more]
-    for name in ("rows", "threads", "blocks", "steps"):
+    for name in ("rows", "length", "threads", "blocks", "steps"):
         if (value := getattr(options, name)) is not None:
             words += [f"--{name}", str(value)]
     try:
@@ -181,7 +181,7 @@ def child(options: argparse.Namespace, deadline: float, *more: str) -> Found:
 
 def model(name: str, options: argparse.Namespace, deadline: float) -> Found:
     """Everything of one model: losses that agree, then the arms in turns until the deadline."""
-    config = settings(name, options.rows)
+    config = settings(name, options.rows, options.length)
     found: Found = {"settings": plain(load().models[name].electra()), "rows": config.pretrain.batch, "errors": {}}
     if any(not arm.startswith("ours") for arm in options.arms):
         found["loss at step 0"] = child(options, deadline, "--one", name)
@@ -201,12 +201,13 @@ def model(name: str, options: argparse.Namespace, deadline: float) -> Found:
     return found
 
 
-def settings(name: str, rows: int | None) -> ElectraConfig:
+def settings(name: str, rows: int | None = None, length: int | None = None) -> ElectraConfig:
     """A preset with the batch that is timed, in one slice."""
     preset = load().models[name].electra()
     fitting = GPU_ROWS.get(name) if torch.cuda.is_available() else None
     batch = rows or fitting or preset.pretrain.batch
-    return replace(preset, pretrain=replace(preset.pretrain, batch=batch, accumulate=1))
+    timed = {"batch": batch, "length": length or preset.pretrain.length, "accumulate": 1}
+    return replace(preset, pretrain=replace(preset.pretrain, **timed))
 
 
 def main() -> None:
@@ -216,6 +217,7 @@ def main() -> None:
     parse.add_argument("--models", nargs="+", default=["small", "base", "large"] if gpu else ["small"])
     parse.add_argument("--arms", nargs="+", default=arms)
     parse.add_argument("--rows", type=int, help="rows of a batch (default: the preset's, or what 80 GB of a GPU hold)")
+    parse.add_argument("--length", type=int, help="tokens of a row (default: the preset's)")
     parse.add_argument("--threads", type=int, default=1)
     parse.add_argument("--rounds", type=int, default=2 if gpu else 5, help="turns of each arm, a process each")
     parse.add_argument("--blocks", type=int, default=4 if gpu else 1, help="measured in one turn")
@@ -228,7 +230,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     device = default_device()
     if options.one:
-        config, turn = settings(options.one, options.rows), {"blocks": options.blocks, "steps": options.steps}
+        config = settings(options.one, options.rows, options.length)
+        turn = {"blocks": options.blocks, "steps": options.steps}
         each = measure(options.arm, config, device, **turn, deadline=options.deadline) if options.arm else None
         print(json.dumps(each or equal_losses(config, device)))
         return

@@ -51,7 +51,7 @@ def test_each_arm_has_processes_of_its_own_until_the_deadline(monkeypatch: pytes
 
     monkeypatch.setattr(pretrain_step, "child", child)
     arms = ["ours-bf16", "peer-bf16", "compiled-bf16"]
-    options = argparse.Namespace(rows=4, rounds=2, arms=arms)
+    options = argparse.Namespace(rows=4, length=None, rounds=2, arms=arms)
     found = pretrain_step.model("small", options, time.time() + 60)
     turn = [f"--one small --arm {arm}" for arm in arms]
     assert started == ["--one small", *turn, turn[0], turn[2]]  # what failed is not tried again
@@ -64,4 +64,4 @@ def test_batches_of_a_gpu_divide_the_presets(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for name, rows in pretrain_step.GPU_ROWS.items():
         assert load().models[name].pretrain.batch % rows == 0
-        assert pretrain_step.settings(name, None).pretrain.batch == rows
+        assert pretrain_step.settings(name).pretrain.batch == rows
