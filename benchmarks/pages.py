@@ -4,6 +4,7 @@ What stands between <!-- NAME --> and <!-- end --> on a page is what a function 
 `electra estimate`; tests/benchmarks/test_pages.py holds the pages to it.
 """
 
+import csv
 import functools
 import re
 import statistics
@@ -15,6 +16,7 @@ from scipy.stats import t as student
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks import real_text
 from electra.files import read_json, write_atomic
 from electra.finetuning.tasks import GLUE
 from electra.pretraining.flops import training_steps
@@ -22,11 +24,30 @@ from pipelines import ROOT
 from pipelines.commands import estimate
 from pipelines.config.params import Params, load
 from pipelines.report.comparison import difference
+from pipelines.report.table import signed
 from pipelines.runtime import roofline
 
-PAGES = ("README.md", "docs/own-text.md", "docs/real-text.md", "docs/sample-world.md")
+PAGES = (
+    "README.md",
+    "docs/ablations.md",
+    "docs/own-text.md",
+    "docs/real-text.md",
+    "docs/reliability.md",
+    "docs/sample-world.md",
+)
 ARMS = ("scratch", "pretrained")
 CARDS = ("h100", "a100", "rtx_4090")
+ATTACKS = {  # what was done -> the attacks of benchmarks/reliability that do it
+    "SIGKILL, SIGTERM, Ctrl-C at any moment or file operation": ("kills", "changes", "signals", "commands"),
+    "flipped bits; cut, empty, missing, swapped files": ("damage",),
+    "disks that fail or are full (EIO, EACCES, ENOSPC)": ("reads", "writes", "full"),
+    "power cuts (simulated)": ("power",),
+    "settings or code changed midway and back": ("changed",),
+    "MLflow's or Prefect's server dead or silent": ("servers", "prefect"),
+    "generated settings, rows for `predict`": ("settings", "rows"),
+    "generated faults in model folders": ("models",),
+    "generated text files and folders": ("corpora",),
+}
 
 
 @functools.cache
@@ -82,8 +103,8 @@ def tiny_sentence() -> str:
     low, high = another["mean"] - reach, min(100.0, another["mean"] + reach)
     return (
         f"from {spread(mean['scratch'])} to {spread(another)} points (SQuAD 2.0 F1 from {spread(squad['scratch'])} to "
-        f"{spread(squad['pretrained'])}; mean ± standard deviation of {len(known['pretrainings'])} pre-trainings), "
-        f"and another run lies between {low:.1f} and {high:.1f} 95 times in 100"
+        f"{spread(squad['pretrained'])}; mean ± standard deviation of {len(known['pretrainings'])} pre-trainings); "
+        f"95 % prediction interval of another run: {low:.1f} to {high:.1f}"
     )
 
 
@@ -132,7 +153,7 @@ def published_start() -> str:
     return f"{known['controls']['published_start']['mean_of_nine']['pretrained']:.1f}"
 
 
-def real_text() -> str:
+def real_text_sentence() -> str:
     """The mean of six GLUE tasks on real text: scratch, masked language model, ELECTRA, and a modern encoder's."""
     arms, modern = (
         record("real-text-12000")["tasks"]["mean of 6"],
@@ -143,6 +164,70 @@ def real_text() -> str:
         f"from {scratch} to {electra} (a masked language model of equal FLOPs: {mlm}); a modern encoder has "
         f"{modern['scratch']['mean']:.1f} without any pre-training"
     )
+
+
+def real_text_table() -> str:
+    """Every task on real text, with ELECTRA's two differences."""
+    columns = "ELECTRA | masked language model | from scratch | ELECTRA − scratch | ELECTRA − MLM"
+    lines = [f"| points on dev | {columns} |", "|---" * 6 + "|"]
+    lines += real_text.lines(real_text.compared(record("real-text-12000")["finetunings"]))
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def real_text_runs() -> str:
+    """What the pre-trainings on real text read, and what they took."""
+    arms = record("real-text-12000")["pretraining"]
+    electra, mlm = ({"tokens": runs[0]["curve"][-1]["tokens"] / 1e6, **runs[0]} for runs in arms.values())
+    minutes = [run["seconds"] / 60 for runs in arms.values() for run in runs]
+    return (
+        f"for {electra['flops_matmul_convention'] / 1e13:.1f} × 10¹³ FLOPs of matrix products and "
+        f"{min(minutes):.0f} to {max(minutes):.0f} minutes of one thread each: "
+        f"ELECTRA reads {electra['tokens']:.0f} million tokens in {electra['steps']:,} steps, "
+        f"the masked language model {mlm['tokens']:.0f} million in {mlm['steps']:,}"
+    )
+
+
+def without_cola() -> str:
+    """The mean of the other five tasks: ELECTRA, masked language model, from scratch."""
+    scores, found = record("real-text-12000")["finetunings"], []
+    for arm in real_text.ARMS:
+        means = [statistics.fmean(run[task]) for run in scores[arm] for task in real_text.SIX if task != "cola"]
+        found.append(f"{statistics.fmean(means):.1f}")
+    return f"{', '.join(found[:-1])} and {found[-1]}"
+
+
+def claims() -> str:
+    """How many of the paper's statements the recorded ablations decide, and which."""
+    with (ROOT / "results/report/tables/claims.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(row[0], row[-1]) for row in csv.reader(file)][1:]
+    came_out = [
+        f"{claim} ({said.partition(':')[0]})" for claim, said in rows if re.search(r": came out( \d+×)?$", said)
+    ]
+    reversed_ones = sum("reversed" in said for _, said in rows)
+    none = "none is" if not reversed_ones else f"{reversed_ones} are"
+    return f"{len(came_out)} of {len(rows)} statements came out and {none} reversed: {', '.join(came_out)}"
+
+
+def masks() -> str:
+    """BERT with ELECTRA's masks against BERT with its own, and ELECTRA against both."""
+    scores = {arm: of["average"]["scores"] for arm, of in record("ablations/table5")["arms"].items()}
+    found = [difference(scores[one], scores[other]) for one, other in (("mlm_85", "mlm"), ("electra", "mlm_85"))]
+    gain, lead = (f"{signed(each.points)} points ({each.verdict})" for each in found if each)
+    return f"with them BERT scores {gain}, and ELECTRA another {lead}"
+
+
+def attacks() -> str:
+    """What each kind of attack came to, with its day and commit."""
+    keys = ("tried", "same_bytes", "refused_with_a_sentence", "valid_and_taken")
+    lines = ["| attack | tried | same bytes | refused | valid | recorded |", "|---" * 6 + "|"]
+    known = record("reliability")
+    assert {name for names in ATTACKS.values() for name in names} == set(known["attacks"])
+    for what, names in ATTACKS.items():
+        found = [known["attacks"][name] for name in names]
+        counts = (f"{sum(of.get(key, 0) for of in found):,}" for key in keys)
+        when = "; ".join(sorted({f"{of['recorded']}, {of['commit'][:7]}{of['commit'][40:]}" for of in found}))
+        lines.append(f"| {what} | {' | '.join(counts)} | {when} |")
+    return "\n" + "\n".join(lines) + f"\n\nEnded in any other way, which is a bug: {known['anything_else']}.\n"
 
 
 @functools.cache
@@ -176,7 +261,13 @@ WRITERS = {
     "classical": classical,
     "classical tasks": classical_tasks,
     "published start": published_start,
-    "real text": real_text,
+    "real text": real_text_sentence,
+    "real text table": real_text_table,
+    "real text runs": real_text_runs,
+    "without CoLA": without_cola,
+    "claims": claims,
+    "masks": masks,
+    "attacks": attacks,
     "cost": cost,
 }
 

@@ -191,14 +191,15 @@ def compared(scores: dict[str, list[dict[str, list[float]]]]) -> dict[str, Any]:
 
 
 def lines(of: dict[str, Any]) -> list[str]:
-    """The table of docs/real-text.md: a task, the arms' means ± deviations, and ELECTRA's two differences."""
+    """The rows of docs/real-text.md: a task, the arms' means ± deviations, ELECTRA's differences (bold: they count)."""
     found = []
     for name, task in of.items():
         title = f"{TITLES[name]}, {TASKS[name].metrics[0]}" if name in TASKS else name
         cells = [title, *(f"{task[arm]['mean']:.1f} ± {task[arm]['std'] or 0:.1f}" for arm in ARMS if arm in task)]
         for pair in ("electra - scratch", "electra - mlm"):
             if pair in task:
-                cells.append(f"{signed(task[pair]['points'])}, {task[pair]['reading']}")
+                points, bold = signed(task[pair]["points"]), "**" * (task[pair]["reading"] in ("higher", "lower"))
+                cells.append(f"{bold}{points}{bold}")
         found.append(f"| {' | '.join(cells)} |")
     return found
 

@@ -8,22 +8,18 @@ import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
 from electra.config import merge, plain
-from electra.files import read_json
 from electra.finetuning.tasks import GLUE
 from electra.nn.hf_names import config_json
 from electra.pretraining.phases import phases_of
 from pipelines.cli import parser
-from pipelines.commands.estimate import PUBLISHED_VOCABULARY, finetuning, pretraining
+from pipelines.commands.estimate import PUBLISHED_VOCABULARY, finetuning
 from pipelines.config.params import Params, PublishedConfig, load, read
-from pipelines.report.comparison import decided, difference
-from pipelines.report.table import signed
 from tests.conftest import ROOT, run
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -206,20 +202,9 @@ def test_the_table_of_models_tells_their_settings() -> None:
         assert model.pretrain.steps == float(steps) * {"": 1, " k": 1_000, " M": 1_000_000}[unit], name
 
 
-def test_what_pages_say_of_cost_is_what_estimate_says(tmp_path: Path) -> None:
-    params = shipped()
-    pages = {
-        name: (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
-        for name in ("many-gpus", "published", "ablations", "team")
-    }
-    base, small = (pretraining(name, params) for name in ("base", "small"))
-    quoted = re.search(r"^```text\n(.*?)^```", pages["many-gpus"], re.M | re.S)
-    assert quoted and quoted[1] in base
-    for said in ("49 to 70 hours", "62.4 GB", "107.3 GB"):
-        assert said in base and said in pages["team"]
-    for said in ("1.8 to 2.6 hours", "3.6 GB"):
-        assert said in small and said in pages["ablations"]
-    rows = re.findall(r"^\| electra-(\w+) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", pages["published"], re.M)
+def test_what_the_page_on_published_says_of_cost_is_what_estimate_says(tmp_path: Path) -> None:
+    params, page = shipped(), (ROOT / "docs/published.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| electra-(\w+) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", page, re.M)
     assert [row[0] for row in rows] == ["small", "base", "large"]
     for name, *hours, memory, disk in rows:
         settings = config_json(params.models[name].encoder, PUBLISHED_VOCABULARY, "ElectraModel")
@@ -232,55 +217,9 @@ def test_what_pages_say_of_cost_is_what_estimate_says(tmp_path: Path) -> None:
         assert f"memory: {memory} of the GPU" in told and f"disk: {disk} for" in told
 
 
-def test_the_page_of_ablations_says_what_the_records_say() -> None:
-    text = (ROOT / "docs/ablations.md").read_text(encoding="utf-8")
-    table = text[text.index("## What came out at tiny scale") : text.index("What earlier runs found")]
-    rows = re.findall(r"^\| (.*) \| ([+−][\d.]+) \| (came out|reversed|cannot tell yet.*?) \|$", table, re.M)
-    arms = [
-        ("table5", ("electra", "replace_mlm"), ("electra", "electra_15"), ("replace_mlm", "electra_15")),
-        ("table5", ("electra_15", "mlm"), ("electra", "all_tokens_mlm"), ("all_tokens_mlm", "replace_mlm")),
-        ("table5", ("mlm_85", "mlm"), ("electra", "mlm_85")),
-        ("training", ("joint", "two_stage"), ("joint", "adversarial"), ("adversarial", "mlm"), ("joint", "mlm")),
-        ("tying", ("tokens", "none"), ("all", "tokens")),
-        ("generator_size", ("g1_4", "unigram"), ("g1_2", "unigram"), ("g1_4", "g1"), ("g1_2", "g1")),
-        ("model_size", ("electra-h64", "mlm-h64"), ("electra-h192", "mlm-h192")),
-    ]
-    pairs = [
-        tuple(record["arms"][arm]["average"]["scores"] for arm in pair)
-        for name, *compared in arms
-        for record in [read_json(ROOT / f"benchmarks/results/ablations/{name}.json")]
-        for pair in compared
-    ]
-    pairs.append(tuple([ours - berts for ours, berts in zip(*pair, strict=True)] for pair in pairs[-2:]))
-    curve = read_json(ROOT / "benchmarks/results/ablations/efficiency.json")["arms"]
-    points = list(zip(curve["electra"]["points"], curve["mlm"]["points"], strict=True))
-    pairs += [(electra["scores"], mlm["scores"]) for electra, mlm in points]
-    for (statement, told, said), (upper, lower) in zip(rows, pairs, strict=True):
-        found = difference(upper, lower)
-        assert found is not None
-        verdict = decided(found, "level" if "level with" in statement else "above")
-        assert (told, said) == (signed(found.points), verdict), statement
-    shown = re.findall(r"^\| ([\d.]+) × 10¹¹ \| ([\d.]+) ± ([\d.]+) \| ([\d.]+) ± ([\d.]+) \|", table, re.M)
-    assert shown == [
-        (f"{both[0]['flops'] / 1e11:.1f}", *(f"{of(one['scores']):.1f}" for one in both for of in (mean, stdev)))
-        for both in points
-    ]
-    arms_of = {
-        name: arm["average"]["scores"]
-        for name, arm in read_json(ROOT / "benchmarks/results/ablations/negatives.json")["arms"].items()
-    }
-    negatives = table[table.index("`negatives` finds") :]
-    for name, said in arms_of.items():
-        found = difference(said, arms_of["electra"])
-        assert found is not None and not found.counts
-        assert name == "electra" or signed(found.points) in negatives, name
-    ahead = difference(points[1][0]["scores"], points[2][1]["scores"])
-    assert ahead is not None and f"{ahead.points:.1f} points above BERT with all; we {ahead.reading}" in table
-
-
 def test_the_sample_world_page_lists_every_setting_of_tiny_that_is_not_published() -> None:
     text = (ROOT / "docs/sample-world.md").read_text(encoding="utf-8")
-    table = text[text.index("## What tiny does otherwise than the paper") : text.index("## What did not help")]
+    table = text[text.index("## How tiny differs from the paper") :]
     listed = {
         word for cell in re.findall(r"^\| (.*?) \|", table, re.M) for word in re.findall(r"`(?:\w+\.)?(\w+)`", cell)
     }

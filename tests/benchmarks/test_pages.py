@@ -10,8 +10,6 @@ import pytest
 from benchmarks import pages, real_text
 from electra.files import read_json
 from electra.finetuning.tasks import GLUE
-from pipelines.sources.documents import RANGE_BYTES
-from pipelines.stages.corpus import PART_BYTES
 from tests.conftest import ROOT
 
 SQUAD = "squad2"
@@ -109,21 +107,6 @@ def test_the_launches_of_modern_presets() -> None:
     assert f"| memory, compiled and recorded | {' | '.join(memory)} |" in text
 
 
-def test_the_page_on_real_text() -> None:
-    known, text = record("real-text-12000"), (ROOT / "docs/real-text.md").read_text(encoding="utf-8")
-    for line in real_text.lines(real_text.compared(known["finetunings"])):
-        assert line in text
-    arms = known["pretraining"]
-    assert {arm: len(runs) for arm, runs in arms.items()} == {"electra": 3, "mlm": 3}
-    titles = {"flops_matmul_convention": "FLOPs in matrix products", "flops": "FLOPs as the authors' script counts"}
-    for key, title in titles.items():
-        assert f"| {title} | {' | '.join(f'{runs[0][key] / 1e13:.2f} × 10¹³' for runs in arms.values())} |" in text
-    steps = " | ".join(f"{runs[0]['steps']:,}, {runs[0]['curve'][-1]['tokens'] / 1e6:.1f}" for runs in arms.values())
-    assert f"| steps, million tokens | {steps} |" in text
-    minutes = " | ".join(", ".join(f"{run['seconds'] / 60:.0f}" for run in runs) for runs in arms.values())
-    assert f"| processor minutes of a run (the last on another machine) | {minutes} |" in text
-
-
 def test_the_doubts_about_electras_lead() -> None:
     """The mean of the other tasks, and the interval with the deviation that a mean of six such tasks should have."""
     known = record("real-text-12000")
@@ -176,10 +159,8 @@ def test_the_table_of_scale_on_paper() -> None:
         return f"{count / 1e12:.2g} TB" if count >= 1e12 else f"{count / 1e9:.0f} GB"
 
     for column, tokens in enumerate((3.3e9, 3.3e10, 1e12)):
-        units = [math.ceil(tokens * text / unit) for unit in (RANGE_BYTES, PART_BYTES)]
         expected = {
             "processor time, both stages": f"{float(f'{tokens / rate / 3600:.2g}'):g} core hours",
-            "units, of documents and of rows": f"{units[0]:,} and {units[1]:,}",
             "clean documents on disk": written(tokens * text),
             "rows of 128 and 512": written(tokens * rows),
             "most disk at a time": written(tokens * disk),
