@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from electra.finetuning.batches import Examples, PackedBatch
 from electra.finetuning.tasks import Layers, Pooling
-from electra.finetuning.unpadded import compared_hidden, first_hidden, hidden, pooled_hidden
+from electra.finetuning.unpadded import aligned_hidden, compared_hidden, first_hidden, hidden, pooled_hidden
 from electra.nn.dropout import dropout
 from electra.nn.encoder import Encoder
 from electra.storage.tensors import Tensors
@@ -43,21 +43,25 @@ class Network(nn.Module):
 def pooled(encoder: Encoder, batch: PackedBatch, pooling: Pooling, layers: Layers = "last") -> Tensor:
     """What the head reads of each row (B, H): its [CLS] vector, or mean or maximum over all of its tokens.
 
-    Of a `pair` (B, 4 H): the means of its two texts, and how they differ. With `all` layers each of these is of the
-    embeddings and every layer's states end to end: L + 1 times as many numbers.
+    Of a `pair` (B, 4 H): the means of its two texts, and how they differ; `align` (B, 6 H) adds how far the tokens of
+    each lie from their likes in the other. With `all` layers each of these is of the embeddings and every layer's
+    states end to end: L + 1 times as many numbers.
     """
     if pooling == "cls" and layers == "last":
         return first_hidden(encoder, batch)
     hidden_PH = hidden(encoder, batch, layers)
     if pooling == "cls":
         return hidden_PH.index_select(0, batch.first_B)
+    if pooling == "align":
+        aligned = aligned_hidden(hidden_PH, batch, encoder.config.hidden)
+        return torch.cat([compared_hidden(hidden_PH, batch), aligned], 1)
     return compared_hidden(hidden_PH, batch) if pooling == "pair" else pooled_hidden(hidden_PH, batch, pooling)
 
 
 def pooled_size(encoder: Encoder, pooling: Pooling, layers: Layers = "last") -> int:
     """How many numbers `pooled` gives of a row."""
     states = encoder.config.layers + 1 if layers == "all" else 1
-    return encoder.config.hidden * states * (4 if pooling == "pair" else 1)
+    return encoder.config.hidden * states * {"pair": 4, "align": 6}.get(pooling, 1)
 
 
 def narrow(encoder: Encoder, splits: Sequence[Examples]) -> tuple[list[Examples], Callable[[], None]]:

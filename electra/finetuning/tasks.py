@@ -19,7 +19,7 @@ from electra.files import read_json
 ArmName = Literal["pretrained", "scratch"]
 Length = Annotated[int, Interval(8, 2**20)]  # tokens of a row
 Vector = Literal["cls", "mean", "max"]
-Pooling = Literal[Vector, "pair"]
+Pooling = Literal[Vector, "pair", "align"]
 Layers = Literal["last", "all"]
 
 

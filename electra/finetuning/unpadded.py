@@ -87,13 +87,33 @@ def compared_hidden(hidden_PH: Tensor, batch: PackedBatch) -> Tensor:
 
     [CLS] counts to the first text, each [SEP] to the one before it (Conneau et al., 2017, of two encoders' vectors).
     """
-    hidden_BTH = _Spread.apply(hidden_PH, batch)  # type: ignore[no-untyped-call]
-    side_BT = batch.grid(batch.segments_P, 2)
-    u_BH, v_BH = (
-        (hidden_BTH * own_BT1).sum(1) / own_BT1.sum(1).clamp(min=1)
+    u_BH, v_BH = _means(_Spread.apply(hidden_PH, batch), batch.grid(batch.segments_P, 2))  # type: ignore[no-untyped-call]
+    return torch.cat([u_BH, v_BH, (u_BH - v_BH).abs(), u_BH * v_BH], 1)
+
+
+def aligned_hidden(hidden_PH: Tensor, batch: PackedBatch, size: int) -> Tensor:
+    """How far each text's tokens lie from their likes in the other text: the mean of |x - x'| of both (B, 2 H).
+
+    x' are the other text's tokens, averaged by softmax(10 cos(x, ·)): the soft alignment of Parikh et al., 2016, by
+    cosines. States that stand end to end, each `size` wide, are aligned one by one. Without a second text all is 0.
+    """
+    hidden_BTH, side_BT = _Spread.apply(hidden_PH, batch), batch.grid(batch.segments_P, 2)  # type: ignore[no-untyped-call]
+    states_BSTX = hidden_BTH.unflatten(2, (-1, size)).transpose(1, 2)
+    unit_BSTX = F.normalize(states_BSTX, dim=-1)
+    across_B1TT = (side_BT[:, None] + side_BT[:, :, None] == 1)[:, None]  # one of either text
+    share_BSTT = (10 * unit_BSTX @ unit_BSTX.mT).masked_fill(~across_B1TT, -1e4).softmax(-1)
+    apart_BTH = (states_BSTX - share_BSTT @ states_BSTX).abs().transpose(1, 2).flatten(2)
+    paired_B1 = (side_BT == 1).any(1, keepdim=True)
+    return torch.cat(_means(apart_BTH, side_BT), 1) * paired_B1
+
+
+def _means(values_BTX: Tensor, side_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Over the tokens of the first text and of the second (B, X)."""
+    first, second = (
+        (values_BTX * own_BT1).sum(1) / own_BT1.sum(1).clamp(min=1)
         for own_BT1 in ((side_BT == side)[..., None] for side in (0, 1))
     )
-    return torch.cat([u_BH, v_BH, (u_BH - v_BH).abs(), u_BH * v_BH], 1)
+    return first, second
 
 
 def _layers(encoder: Encoder, batch: PackedBatch) -> list[tuple[Block, View]]:

@@ -166,7 +166,7 @@ def _for_task(name: str, files: Sequence[str], columns: dict[str, str], model: s
     if width <= NARROW:
         recipe |= FINETUNE
         if "b" in found:
-            recipe |= {"pooling": "pair", "head_layers": "all"}
+            recipe |= {"pooling": "align", "head_layers": "all"}
         elif kind.get("kind") != "tagging":
             recipe |= {"pooling": "mean"}
     else:

@@ -84,7 +84,13 @@ def classifier(task, fresh, model, tokenizer, *head):
     return facts, network, examples, read_outputs(network, examples)["logits"] * facts.scale
 
 
-HEADS = [("mnli", "max", "last"), ("stsb", "mean", "last"), ("cola", "pair", "last"), ("mrpc", "pair", "all")]
+HEADS = [
+    ("mnli", "max", "last"),
+    ("stsb", "mean", "last"),
+    ("cola", "pair", "last"),
+    ("mrpc", "pair", "all"),
+    ("rte", "align", "all"),
+]
 
 
 @pytest.mark.parametrize(("task", "pooling", "layers"), [*HEADS, ("rte", "cls", "all")])

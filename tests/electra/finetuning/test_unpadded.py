@@ -10,7 +10,7 @@ from electra.finetuning import unpadded
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import pooled, pooled_size
 from electra.finetuning.tasks import GLUE
-from electra.finetuning.unpadded import compared_hidden, first_hidden, hidden, pooled_hidden
+from electra.finetuning.unpadded import aligned_hidden, compared_hidden, first_hidden, hidden, pooled_hidden
 from electra.nn import varlen
 from electra.nn.factory import fresh_encoder
 from electra.nn.huggingface import load_encoder
@@ -37,8 +37,18 @@ def gradients(encoder, loss):
     return [parameter.grad.clone() for parameter in encoder.parameters() if parameter.grad is not None]
 
 
+def aligned(row, side):
+    """One row's tokens beside their likes in the other text, a token at a time."""
+    texts, found = [row[side == number] for number in (0, 1)], []
+    for text, other in (texts, texts[::-1]):
+        cosines = [torch.cosine_similarity(token[None], other) for token in text]
+        likes = torch.stack([(10 * cosine).softmax(0) @ other for cosine in cosines])
+        found.append((text - likes).abs().mean(0))
+    return torch.cat(found)
+
+
 def test_hidden_states_and_gradients_equal_the_padded_encoders(encoder, examples):
-    """Also of means and maxima over a row's own tokens, and of its two texts' means."""
+    """Also of means and maxima over a row's own tokens, and of its two texts' means and likes."""
     for batch in (examples.batch(np.arange(4)), examples.batch(np.array([5]))):
         ids, segments, lengths = padded(batch)
         whole_BTH = encoder(ids, segments, lengths)
@@ -52,6 +62,7 @@ def test_hidden_states_and_gradients_equal_the_padded_encoders(encoder, examples
             (pooled_hidden(ours_PH, batch, "mean"), torch.stack([row.mean(0) for row in rows])),
             (pooled_hidden(ours_PH, batch, "max"), torch.stack([row.amax(0) for row in rows])),
             (compared_hidden(ours_PH, batch), torch.stack([torch.cat([u, v, (u - v).abs(), u * v]) for u, v in texts])),
+            (aligned_hidden(ours_PH, batch, 32), torch.stack(list(map(aligned, rows, sides)))),
         ):
             assert torch.allclose(found, expected, atol=1e-5)
         weights = torch.randn(ours_PH.shape, generator=torch.Generator().manual_seed(1))
@@ -67,6 +78,7 @@ def test_a_pair_without_a_second_text_has_zeros_in_its_place(model, tokenizer):
     batch = encode(glue_rows("cola", 3, 1), GLUE["cola"], tokenizer, 40).batch(np.arange(3))
     found = compared_hidden(hidden(load_encoder(model), batch), batch)
     assert found[:, :32].any() and not found[:, 32:64].any() and torch.equal(found[:, 64:96], found[:, :32].abs())
+    assert not aligned_hidden(hidden(load_encoder(model), batch), batch, 32).any()
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3], [5]])
@@ -98,7 +110,7 @@ def test_all_layers_end_to_end_are_the_embeddings_and_what_each_layer_gives(enco
         hook.remove()
     for ours, theirs in zip(states, [*given[:-1], whole], strict=True):
         assert torch.allclose(ours, theirs.flatten(0, 1)[batch.cell_P], atol=1e-5)
-    for pooling in ("cls", "mean", "pair"):
+    for pooling in ("cls", "mean", "pair", "align"):
         found = pooled(encoder, batch, pooling, "all")
         assert found.shape[1] == pooled_size(encoder, pooling, "all") == len(states) * pooled_size(encoder, pooling)
         last = torch.cat(found.split(32, 1)[len(states) - 1 :: len(states)], 1)

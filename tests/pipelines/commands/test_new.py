@@ -152,7 +152,7 @@ def test_settings_suit_the_text_the_machine_and_the_network(here: Path, monkeypa
     narrow, broad = (
         params.finetune.resolve(name, params.changes(name), "", params.own_tasks(name)) for name in ("short", "wide")
     )
-    assert (narrow.learning_rate, narrow.layer_decay, narrow.pooling, narrow.epochs) == (1e-3, 1.0, "pair", 20)
+    assert (narrow.learning_rate, narrow.layer_decay, narrow.pooling, narrow.epochs) == (1e-3, 1.0, "align", 20)
     assert (broad.learning_rate, broad.layer_decay, broad.pooling, broad.epochs) == (1e-4, 0.8, "cls", 20)
 
 
