@@ -113,11 +113,12 @@ class PhaseConfig(Checked):
 
 
 # Keys of PretrainConfig that bear on no result: how a run is computed, logged and saved. They may change in mid-run;
-# some then change the rounding of sums (threads, compile, deterministic) or which points the curve has
-# (min_eval_interval_minutes). The hashes of the weights in `init_from` stand for its path.
-NO_BEARING = frozenset({"threads", "compile", "deterministic", "log_every", "min_eval_interval_minutes"}) | frozenset(
-    {"save_every", "min_save_interval_minutes", "keep_checkpoints", "init_from"}
-)
+# some then change the rounding of sums, or which points the curve has (min_eval_interval_minutes). The hashes of the
+# weights in `init_from` stand for its path.
+_ROUNDING = frozenset({"threads", "compile", "deterministic", "all_reduce"})
+_SHOWN = frozenset({"log_every", "min_eval_interval_minutes"})
+_SAVED = frozenset({"save_every", "min_save_interval_minutes", "keep_checkpoints", "init_from"})
+NO_BEARING = _ROUNDING | _SHOWN | _SAVED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +153,7 @@ class PretrainConfig(Checked):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     threads: Annotated[int, Interval(1, 1024)] = 2  # torch ends the process where it is asked for a million
     compile: Literal["auto", "off"] = "auto"  # the networks, on GPUs
+    all_reduce: Literal["fp32", "bf16"] = "fp32"  # how processes sum gradients: bf16 sends half the bytes
     deterministic: bool = False  # on a GPU: the same bytes in every run of one machine, by slower kernels
     log_every: Count = 100
     eval_every: Count = 1000  # steps

@@ -78,9 +78,19 @@ class Gradients:
         self.loss.add_(loss)
 
     def all_reduce(self) -> None:
-        """Sum gradients and loss over all processes, which every one of them then holds."""
-        if self.world.size > 1:
+        """Sum gradients and loss over all processes, which every one of them then holds.
+
+        In bf16 (`pretrain.all_reduce`) gradients are rounded to it, and half the bytes are sent; the loss stays exact.
+        """
+        if self.world.size == 1:
+            return
+        if self.model.config.pretrain.all_reduce == "fp32":
             dist.all_reduce(self.buffer)
+            return
+        rounded = self.buffer[:-1].bfloat16()
+        dist.all_reduce(rounded)
+        self.buffer[:-1].copy_(rounded)
+        dist.all_reduce(self.loss)
 
 
 def _copy(places: dict[str, Tensor], values: dict[str, Tensor]) -> None:
