@@ -9,6 +9,7 @@ never waits for it and never ends for it: what goes wrong is a warning, once, an
 """
 
 import contextlib
+import json
 import os
 import sys
 import threading
@@ -132,6 +133,8 @@ class Mirror:
             url = self.place((newest(home) or {}).get("continued", []))
             with reaching(url, VARIABLE) as (system, base):
                 ahead = [step for step in sorted(_steps(system, base)[0], reverse=True) if step > here]
+            if not ahead and here < 0:
+                url, ahead = self._earlier()
         except UserError as error:
             _say(f"warning: {error}; training goes on from what is here")
             return
@@ -145,6 +148,17 @@ class Mirror:
                 return
             except UserError as error:
                 _say(f"warning: {url}/step-{step}: {error}; the one before is taken")
+
+    def _earlier(self) -> tuple[str, list[int]]:
+        """Where a version before 0.3 sent this run (`pretrain-base-1a2b3c4d`), and its steps, newest first."""
+        with reaching(self.url, VARIABLE) as (system, base):
+            paths = system.glob(f"{base}/pretrain-*/step-*/progress.json")
+            for place in sorted({path.rpartition("/step-")[0] for path in paths}):
+                steps = sorted(_steps(system, place)[0], reverse=True)
+                progress = json.loads(system.cat_file(f"{place}/step-{steps[0]}/progress.json")) if steps else {}
+                if identity(progress) == self.fingerprint:
+                    return f"{self.url}/{place.rpartition('/')[2]}", steps
+        return self.url, []
 
 
 def _is_good(run: Path, step: int) -> bool:

@@ -103,6 +103,19 @@ def test_a_checkpoint_of_another_run_is_not_sent(sender: Mirror) -> None:
     assert not there()
 
 
+def test_what_an_earlier_version_sent_is_found(tmp_path: Path, sender: Mirror, s3: S3) -> None:
+    """Before 0.3 its place was named by the model, and the fingerprint held hashes of code."""
+    old = tmp_path / "old"
+    for step, code in ((20, "1"), (30, "1")):
+        save(old, step, fingerprint=PRINT | {"code": {"electra/nn": code}})
+    system = fsspec.filesystem("s3")
+    for path in sorted(old.rglob("*")):
+        if path.is_file():
+            system.put_file(str(path), f"team/electra/pretrain-x-5e1f77aa/{path.relative_to(old)}")
+    system.put_file(str(old / "step-30/progress.json"), "team/electra/pretrain-y-00000000/step-30/progress.json")
+    assert bring(tmp_path / "another") == [30]
+
+
 def test_a_damaged_checkpoint_is_kept_and_the_mirrors_good_one_is_brought(tmp_path: Path, sender: Mirror) -> None:
     save(sender.run, 20)
     sender.send()
