@@ -196,6 +196,28 @@ def without_cola() -> str:
     return f"{', '.join(found[:-1])} and {found[-1]}"
 
 
+def aligned() -> str:
+    """What the head that aligns two texts gives, and ELECTRA with it, beside scikit-learn's models."""
+    before, after = (record(f"real-text-{name}")["tasks"] for name in ("12000-modern", "6000-modern"))
+    simple = {name: of["best"] for name, of in record("classical")["tasks"].items()}
+    simple["mean of 6"] = record("classical")["mean_of_six"]
+    columns = "fresh weights, `pair` | fresh weights, `align` | ELECTRA, `align` | scikit-learn"
+    lines = [f"| points on dev | {columns} |", "|---" * 5 + "|"]
+    for name in ("mean of 6", *real_text.SIX):
+        title = f"{GLUE[name].title}" if name in GLUE else name
+        cells = [spread(of) for of in (before[name]["scratch"], after[name]["scratch"], after[name]["electra"])]
+        lines.append(f"| {title} | {' | '.join(cells)} | {simple[name]:.1f} |")
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def blimp() -> str:
+    """The mean over BLiMP's paradigms: discriminator and generator of each pre-training."""
+    found: dict[str, list[float]] = {"discriminator": [], "generator": []}
+    for name, of in record("blimp")["models"].items():
+        found[name.rpartition(" ")[2]].append(of["mean"])
+    return ", ".join(f"{name} {' and '.join(f'{mean:.1f}' for mean in means)}" for name, means in found.items())
+
+
 def claims() -> str:
     """How many of the paper's statements the recorded ablations decide, and which."""
     with (ROOT / "results/report/tables/claims.csv").open(encoding="utf-8", newline="") as file:
@@ -265,6 +287,8 @@ WRITERS = {
     "real text table": real_text_table,
     "real text runs": real_text_runs,
     "without CoLA": without_cola,
+    "aligned": aligned,
+    "BLiMP": blimp,
     "claims": claims,
     "masks": masks,
     "attacks": attacks,
