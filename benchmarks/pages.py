@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import t as student
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from electra.files import read_json, write_atomic
@@ -21,7 +19,7 @@ from electra.pretraining.flops import training_steps
 from pipelines import ROOT
 from pipelines.commands import estimate
 from pipelines.config.params import Params, load
-from pipelines.report.comparison import difference
+from pipelines.report.comparison import around, difference
 from pipelines.runtime import roofline
 
 PAGES = ("README.md", "docs/own-text.md", "docs/real-text.md", "docs/sample-world.md")
@@ -78,12 +76,11 @@ def tiny_sentence() -> str:
     known = record("tiny-marks")
     mean, squad = known["mean_of_nine"], known["tasks"]["squad2"]
     another = mean["pretrained"]
-    reach = student.ppf(0.975, len(another["scores"]) - 1) * another["std"] * (1 + 1 / len(another["scores"])) ** 0.5
-    low, high = another["mean"] - reach, min(100.0, another["mean"] + reach)
+    low, high = around(another["scores"], another=True) or (0.0, 100.0)
     return (
         f"from {spread(mean['scratch'])} to {spread(another)} points (SQuAD 2.0 F1 from {spread(squad['scratch'])} to "
         f"{spread(squad['pretrained'])}; mean ± standard deviation of {len(known['pretrainings'])} pre-trainings), "
-        f"and another run lies between {low:.1f} and {high:.1f} 95 times in 100"
+        f"and another run lies between {low:.1f} and {min(high, 100.0):.1f} 95 times in 100"
     )
 
 
