@@ -1,7 +1,7 @@
 """Examples that a person can read: what the generator wrote and what the discriminator made of it, answers, mistakes.
 
-Chosen by rule, not by hand: the first examples of the held-out set, the first answer of each kind, the mistake that
-the model was surest of. So they are the same each time, and none is cherry-picked.
+Chosen by rule, not by hand: the first rows of the held-out set, the first answer of each kind, the mistake that the
+model was surest of. So they are the same each time, and none is cherry-picked.
 """
 
 import math
@@ -20,7 +20,7 @@ from pipelines.report.reading import check
 from pipelines.report.records import ModelResults
 from pipelines.report.table import integer
 
-SENTENCES, TOKENS = 6, 96
+SENTENCES, TOKENS = 8, 96
 CONTEXT = 260  # characters of context shown around an answer
 OUTCOMES = {  # (whether an answer is right, whether the question has none)
     (True, False): "Right",
@@ -91,26 +91,18 @@ def _join(pieces: Sequence[str]) -> str:
     return pieces[0] + "".join(piece.removeprefix("##") for piece in pieces[1:])
 
 
-def sentences(model: ModelResults) -> list[tuple[list[Word], dict[str, Any] | None]]:
-    """Held-out rows with the generator's replacements and the discriminator's judgement, like the paper's Figure 2.
+def sentences(model: ModelResults) -> list[list[Word]]:
+    """The first held-out rows, as in the paper's Figure 2, those with most caught words in front."""
+    rows = [words(example) for example in model.examples[:SENTENCES]]
+    kinds = [[word.kind for word in row] for row in rows]
+    order = sorted(range(len(rows)), key=lambda at: (-kinds[at].count("caught"), kinds[at].count("missed")))
+    return [rows[at] for at in order]
 
-    With each, of its first replaced word, the original, the token drawn, and the generator's likeliest with their
-    probabilities.
-    """
-    return [(words(example), next(_proposals(example), None)) for example in model.examples[:SENTENCES]]
 
-
-def counts(rows: Sequence[tuple[list[Word], Any]]) -> dict[str, int]:
+def counts(rows: Sequence[list[Word]]) -> dict[str, int]:
     """How many words there are, and how many of each kind."""
-    kinds = [word.kind for row, _ in rows for word in row]
+    kinds = [word.kind for row in rows for word in row]
     return {"words": len(kinds), **{kind: kinds.count(kind) for kind in ("caught", "missed", "alarm")}}
-
-
-def _proposals(example: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for each in example.get("proposals", []):
-        place, likely = each["place"], list(zip(each["pieces"], each["probability"], strict=True))
-        if place < TOKENS and example["replaced"][place]:
-            yield {"original": example["original"][place], "drawn": example["tokens"][place], "likely": likely}
 
 
 def answers(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:

@@ -26,21 +26,27 @@ TITLES = {task: info.title for task, info in GLUE.items()} | {
 }
 
 
+def chance_of(task: str) -> float:
+    """What guessing scores on a task of GLUE: one class in so many, or no correlation."""
+    return 100 / len(GLUE[task].labels) if GLUE[task].metrics[0] == "accuracy" else 0.0
+
+
 def in_order(tasks: Iterable[str]) -> list[str]:
     """GLUE's tasks in GLUE's order, then SQuAD's, then the others by name."""
     known = list(TITLES)
     return sorted(tasks, key=lambda task: (known.index(task) if task in TITLES else len(known), task))
 
 
+NOT_SIMPLE = ("chance", "replaced_tokens")  # of what a task is compared with: a guess, and a network
 Series = tuple[list[float], list[float]]  # steps, values
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One metric of one task: a score (in points, 0 to 100) per seed for either arm, and the seeds that failed.
+    """The metric of a task that counts: a score (in points, 0 to 100) per seed for either arm, and the failed seeds.
 
-    `others` holds the task's other metrics, by name and arm; `ground` has chance, majority, bag_of_words, word_overlap
-    and replaced_tokens (pipelines/stages/baselines.py), or SQuAD's never_answering as its chance.
+    `others` holds every metric of the task, by name and arm; `ground` has chance, majority, bag_of_words and
+    word_overlap (pipelines/stages/baselines.py), or SQuAD's never_answering as its chance.
     """
 
     name: str
@@ -52,7 +58,6 @@ class Measured:
     dev_rows: int | None = None
     others: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
     ground: dict[str, float] = field(default_factory=dict)
-    on_train: dict[str, tuple[float, ...]] = field(default_factory=dict)  # scores on training rows, by arm
 
     @property
     def metric_title(self) -> str:
@@ -60,9 +65,10 @@ class Measured:
         return METRICS.get(self.metric, self.metric)
 
     @property
-    def full_title(self) -> str:
-        """The task's title; for SQuAD, which has two metrics, with the metric."""
-        return f"{self.title} {self.metric_title}" if self.name.startswith("squad") else self.title
+    def simple(self) -> tuple[float, str] | None:
+        """The best score without a network, and what reached it."""
+        found = [(score, name.replace("_", " ")) for name, score in self.ground.items() if name not in NOT_SIMPLE]
+        return max(found, default=None)
 
     @property
     def difference(self) -> Difference | None:
@@ -93,9 +99,10 @@ class ModelResults:
     curve: dict[str, list[float]]  # column -> values; NaN where a row has none
     tasks: tuple[Measured, ...]
     average: Measured | None
-    squad: tuple[Measured, ...]  # exact match and F1 of each version
+    squad: tuple[Measured, ...]  # each version, by F1
     examples: list[dict[str, Any]]
-    recorded: dict[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)  # (task, metric) -> pre-trainings
+    recorded: dict[str, tuple[float, ...]] = field(default_factory=dict)  # task -> a score for each pre-training
+    control: float | None = None  # the mean over the tasks after pre-training from the published initial values
 
     @property
     def flops(self) -> float | None:
@@ -109,14 +116,9 @@ class ModelResults:
         return None if value is None else f"{value / 1e6:.1f}M" if value < 1e7 else f"{value / 1e6:.0f}M"
 
     @property
-    def measured(self) -> tuple[Measured, ...]:
-        """The tasks, their mean if there is one, and SQuAD."""
-        return (*self.tasks, *([self.average] if self.average else []), *self.squad)
-
-    @property
     def versions(self) -> tuple[str, ...]:
         """The versions of SQuAD that it was fine-tuned on, in order."""
-        return tuple(row.name.removeprefix("squad ") for row in self.squad if row.metric == "exact")
+        return tuple(row.name.removeprefix("squad ") for row in self.squad)
 
     def series(self, metric: str, factor: float = 1.0) -> Series | None:
         """A column of the curve times a factor, without empty cells; None if all are. `train_…` is of training."""

@@ -14,4 +14,8 @@ if (run) {
     list.append(cell);
   }
   box.replaceChildren(list);
+  for (const place of document.querySelectorAll("[data-stage]")) {
+    const took = (run.durations || {})[place.dataset.stage], steps = Number(place.dataset.steps);
+    if (took && steps) place.textContent = ` The stage took ${minutes(took)} here, ${minutes(100 * took / steps)} for 100 steps.`;
+  }
 }
