@@ -1,13 +1,16 @@
 """Writes the numbers of README.md and docs/ from records and estimates: `python benchmarks/pages.py`.
 
 What stands between <!-- NAME --> and <!-- end --> on a page is what a function here makes of benchmarks/results or of
-`electra estimate`; tests/benchmarks/test_pages.py holds the pages to it.
+`electra estimate`; tests/benchmarks/test_pages.py holds the pages to it. A record that is older than the code which it
+measures is called so beside its numbers.
 """
 
 import functools
 import re
 import statistics
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +19,60 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from electra.files import read_json, write_atomic
 from electra.finetuning.tasks import GLUE
 from electra.pretraining.flops import training_steps
+from electra.storage.fingerprint import of_code
 from pipelines import ROOT
 from pipelines.commands import estimate
 from pipelines.config.params import Params, load
 from pipelines.report.comparison import around, difference
-from pipelines.runtime import roofline
+from pipelines.runtime import code_deps, roofline
 
 PAGES = ("README.md", "docs/own-text.md", "docs/real-text.md", "docs/sample-world.md")
 ARMS = ("scratch", "pretrained")
+TRAINING = tuple(dict.fromkeys((*code_deps.RUNS["pretrain"], *code_deps.RUNS["finetune"])))
+WORLD = ("pipelines/sources/sample_world",)
+CODE = {"classical": ("pipelines/sources/glue.py", "pipelines/stages/baselines.py")}  # what others do not measure
+used: set[str] = set()
 CARDS = ("h100", "a100", "rtx_4090")
 
 
 @functools.cache
-def record(name: str) -> dict[str, Any]:
+def content(name: str) -> dict[str, Any]:
     found: dict[str, Any] = read_json(ROOT / f"benchmarks/results/{name}.json")
+    return found
+
+
+def record(name: str) -> dict[str, Any]:
+    """A record, noted as one that the present region speaks of."""
+    used.add(name)
+    return content(name)
+
+
+def git(*words: str) -> bytes | None:
+    """What git prints; None where it fails."""
+    done = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, check=False)
+    return None if done.returncode else done.stdout
+
+
+@functools.cache
+def changed(commit: str, paths: tuple[str, ...]) -> bool:
+    """Whether any of this code executes something else than at a commit, or git does not have the commit."""
+    names = git("diff", "--name-only", commit, "--", *paths)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (names or b"").decode().split():
+            write_atomic(Path(folder) / name, git("show", f"{commit}:{name}") or b"")
+            if not (ROOT / name).is_file() or of_code(Path(folder), [name]) != of_code(ROOT, [name]):
+                return True
+    return names is None
+
+
+def older(names: set[str]) -> list[str]:
+    """`2026-11-23 at 2a054f4`: when those of these records were made that other code than the present one made."""
+    found = []
+    for name in sorted(names):
+        known, commit = content(name), content(name)["commit"].split()[0]
+        paths = CODE.get(name, TRAINING + WORLD * (known.get("data") == "sample world"))
+        if changed(commit, paths):
+            found.append(f"{known['recorded']} at {commit[:7]}")
     return found
 
 
@@ -179,13 +222,19 @@ WRITERS = {
 
 
 def written(text: str) -> str:
-    """A page with its regions as they ought to be."""
-    return re.sub(
-        r"<!-- (.+?) -->.*?<!-- end -->",
-        lambda found: f"<!-- {found[1]} -->{WRITERS[found[1]]()}<!-- end -->",
-        text,
-        flags=re.S,
-    )
+    """A page with its regions as they ought to be; of a record that is older than the code, the first one says so."""
+    told: set[str] = set()
+
+    def region(found: re.Match[str]) -> str:
+        used.clear()
+        said = WRITERS[found[1]]()
+        if made := " and ".join(older(used - told)):
+            table = said.endswith("\n")
+            said += f"\nRecorded {made}, by earlier code.\n" if table else f" (recorded {made}, by earlier code)"
+        told.update(used)
+        return f"<!-- {found[1]} -->{said}<!-- end -->"
+
+    return re.sub(r"<!-- (.+?) -->.*?<!-- end -->", region, text, flags=re.S)
 
 
 if __name__ == "__main__":
