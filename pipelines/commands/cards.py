@@ -14,14 +14,14 @@ from electra.card import retold
 from electra.config import plain
 from electra.files import read_json, write_atomic
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
-from electra.nn.huggingface import POOLED, SPANS, architecture
+from electra.nn.huggingface import POOLED, SPANS, architecture, trained_positions
 from electra.storage.manifest import CARD, MANIFEST, read_manifest
 from pipelines.config.params import Params
 from pipelines.report.comparison import around, mean
 from pipelines.report.records import METRICS, TITLES
 from pipelines.tracking.registry import name_of
 
-STAGES = ("pretrain", "published", "glue", "squad")
+STAGES = ("pretrain", "glue", "squad")
 MODELS, RESULTS = Path("build/models"), Path("results")
 WORLD = """\
 **The sample world is made up**: a seeded grammar writes its articles, tasks and questions, which only have the form of
@@ -32,30 +32,21 @@ HUB_METRICS |= {"exact": "exact_match", "macro_f1": "f1", "entity_f1": "f1"}
 SIMPLE = ("chance", "majority", "bag_of_words", "word_overlap", "never_answering")  # what needs no network
 NO_BEARING = ("arms", "seeds", "keep", "ensemble", "scratch", "test")  # on a single run
 Cells = dict[str, float | str | None]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A score of the model, in points; `beside`: what it is compared with, by the heads of the card's table."""
-
-    kind: str  # as the hub calls it
-    title: str
-    points: float
-    beside: Cells
+Measured = tuple[str, str, float, Cells]  # the hub's name of a metric, ours, points, what they are compared with
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a card says; `facts` by name, `data` and `task` of the scores as the hub calls them."""
+    """What a card says; `task` and `data` are those of the scores, as the hub calls them."""
 
     title: str
     facts: dict[str, str]
     settings: dict[str, Any]
-    sources: Sequence[Any] = ()  # of the text and the rows, as in params.yaml; none where they are not known
-    scores: Sequence[Measured] = ()
-    task: str = ""
-    data: dict[str, str] | None = None
-    weakness: str = ""
+    sources: Sequence[Any]  # of the text and the rows, as in params.yaml
+    scores: Sequence[Measured]
+    task: str
+    data: dict[str, str]
+    weakness: str
 
     def text(self, name: str, command: str, *, stock: bool) -> tuple[str, str]:
         """The YAML for the hub and the Markdown; `stock`: transformers loads all of the model."""
@@ -69,10 +60,9 @@ class Card:
         if hub := list(dict.fromkeys(source.dataset for source in self.sources if hasattr(source, "dataset"))):
             front["datasets"] = hub
         if self.scores:
-            metrics = [{"type": of.kind, "name": of.title, "value": round(of.points, 4)} for of in self.scores]
-            front["model-index"] = [
-                {"name": name, "results": [{"task": {"type": self.task}, "dataset": self.data, "metrics": metrics}]}
-            ]
+            metrics = [{"type": kind, "name": ours, "value": round(value, 4)} for kind, ours, value, _ in self.scores]
+            results = [{"task": {"type": self.task}, "dataset": self.data, "metrics": metrics}]
+            front["model-index"] = [{"name": name, "results": results}]
         out, yaml = io.StringIO(), YAML(typ="safe")
         yaml.default_flow_style = False
         yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
@@ -88,18 +78,16 @@ class Card:
 
     def table(self) -> str:
         """The scores, each beside what it is compared with."""
-        heads = list(dict.fromkeys(head for of in self.scores for head in of.beside))
-        lines = [" | ".join(["points of 100, held out", "this model", *heads]), " | ".join(["---"] * (2 + len(heads)))]
-        for of in self.scores:
-            cells = [of.points, *map(of.beside.get, heads)]
-            lines.append(" | ".join([of.title, *(cell if isinstance(cell, str) else _points(cell) for cell in cells)]))
-        return "".join(f"| {line} |\n" for line in lines)
+        heads = list(dict.fromkeys(head for *_, beside in self.scores for head in beside))
+        lines = [["points of 100, held out", "this model", *heads], ["---"] * (2 + len(heads))]
+        for _, ours, value, beside in self.scores:
+            lines.append([ours, *map(_points, (value, *map(beside.get, heads)))])
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def write(stage: str, name: str, params: Params) -> None:
     """Write the cards of a stage, one of `STAGES`."""
-    make = {"pretrain": pretrained, "published": published}.get(stage, finetuned)
-    top = MODELS if stage in {"pretrain", "published"} else Path("build") / stage
+    top, make = (MODELS, pretrained) if stage == "pretrain" else (Path("build") / stage, finetuned)
     for config in sorted((top / name).glob("**/config.json")):
         folder = config.parent
         card, stock = make(folder, name, params), not any((folder / head).is_file() for head in (POOLED, SPANS))
@@ -118,12 +106,7 @@ def pretrained(folder: Path, name: str, params: Params) -> Card:
             ("roc_auc", "AUC of replaced tokens", found["disc_auc"], 0.5),
             ("precision", "precision on replaced tokens", found["disc_precision"], found["replaced_rate"]),
             ("recall", "recall of replaced tokens", found["disc_recall"], None),
-            (
-                "accuracy",
-                "accuracy, chance: never replaced",
-                found["disc_accuracy"],
-                found["disc_majority"],
-            ),
+            ("accuracy", "accuracy, chance: all original", found["disc_accuracy"], found["disc_majority"]),
         ]
     elif kind != "encoder" and "mlm_accuracy" in found:
         scores = [("accuracy", "accuracy on masked tokens", found["mlm_accuracy"], 1 / rows[0]["vocab_size"])]
@@ -133,7 +116,7 @@ def pretrained(folder: Path, name: str, params: Params) -> Card:
         "Data": f"{found['label']}, {counts}, read {found['epochs']:.1f} times in {found['steps']:,} steps",
         "Base model": begun,
         "Limits": f"one pre-training, seed {found['seed']}: another ends elsewhere; positions beyond "
-        f"{max(config.pretrain.lengths)} tokens were never used",
+        f"{trained_positions(folder)} tokens were never used",
     }
     sources = params.corpora[params.tokens[config.tokens].corpus].sources
     return Card(
@@ -141,21 +124,11 @@ def pretrained(folder: Path, name: str, params: Params) -> Card:
         facts=facts,
         settings={"recipe": plain(config.electra()), "flops": found["flops"], "parameters": found["parameters"]},
         sources=sources,
-        scores=[Measured(of, title, 100 * value, {"chance": low and 100 * low}) for of, title, value, low in scores],
+        scores=[(of, title, 100 * value, {"chance": low and 100 * low}) for of, title, value, low in scores],
         task="token-classification" if kind == "discriminator" else "fill-mask",
         data={"name": f"{found['label']}, held-out text", "type": config.tokens, "split": "validation"},
         weakness=found.get("weakness", ""),
     )
-
-
-def published(folder: Path, name: str, params: Params) -> Card:
-    """An encoder from elsewhere under our names."""
-    facts = {
-        "Data and limits": "those of the model that was published",
-        "Base model": "published weights as they were; the sha256 of their files are in the settings",
-    }
-    title, source = f"ELECTRA {name}: encoder of a published model", read_manifest(folder.parent)["source"]
-    return Card(title, facts, {"source": source})
 
 
 def finetuned(folder: Path, name: str, params: Params) -> Card:
@@ -221,9 +194,9 @@ def compared(found: dict[str, Any], arm: str, seed: int) -> list[Measured]:
             beside |= simple
         title = METRICS.get(name, name) + ", mismatched" * bool(mismatched)
         value = each[found[arm]["seeds"].index(seed)]
-        scores.append(Measured(HUB_METRICS.get(name, name), title, value, beside))
+        scores.append((HUB_METRICS.get(name, name), title, value, beside))
     return scores
 
 
-def _points(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}".replace("-", "−")
+def _points(cell: float | str | None) -> str:
+    return "–" if cell is None else cell if isinstance(cell, str) else f"{cell:.1f}".replace("-", "−")

@@ -18,25 +18,17 @@ from electra.finetuning.squad.official import golds, question_scores
 from electra.finetuning.tasks import GLUE, SQUAD
 from pipelines.report.reading import check
 from pipelines.report.records import ModelResults
-from pipelines.report.table import integer
+from pipelines.report.table import TEXTS, integer
 
 SENTENCES, TOKENS = 8, 96
-CONTEXT = 260  # characters of context shown around an answer
+CONTEXT = 130  # characters of context shown on either side of an answer
 OUTCOMES = {  # (whether an answer is right, whether the question has none)
     (True, False): "Right",
     (True, True): "Right to give no answer",
     (False, False): "Wrong",
     (False, True): "Wrong to answer",
 }
-LABELS = {
-    "cola": {"0": "unacceptable", "1": "acceptable"},
-    "sst2": {"0": "negative", "1": "positive"},
-    "mrpc": {"0": "not a paraphrase", "1": "a paraphrase"},
-    "qqp": {"0": "different questions", "1": "the same question"},
-    "wnli": {"0": "not entailed", "1": "entailed"},
-    "qnli": {"entailment": "answers the question", "not_entailment": "does not answer it"},
-    "rte": {"not_entailment": "not entailed", "entailment": "entailed"},
-}
+LABELS: dict[str, dict[str, str]] = TEXTS["labels"]
 
 
 @dataclass(frozen=True)
@@ -127,25 +119,13 @@ def answers(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
 
 
 def _context(row: dict[str, Any], predicted: str | None) -> tuple[str, str | None, str]:
-    """The part of the context around the gold answer (or the given one), split there."""
-    text = row["context"]
-    start, length = -1, 0
-    if row["answers"]:
-        start, length = row["answers"][0]["start"], len(row["answers"][0]["text"])
-    elif predicted:
-        start, length = text.find(predicted), len(predicted)
-    left = max(0, (start if start >= 0 else 0) - CONTEXT // 2)
-    right = min(len(text), max(left + CONTEXT, start + length))
-    if left:
-        left = text.find(" ", left, left + 20) + 1 or left
-    if right < len(text):
-        cut = text.rfind(" ", max(right - 20, start + length), right)
-        right = cut if cut > 0 else right
-    opening, closing = "… " if left else "", " …" if right < len(text) else ""
-    if start < 0:
-        return opening + text[left:right] + closing, None, ""
-    end = start + length
-    return opening + text[left:start], text[start:end], text[end:right] + closing
+    """The part of the context around the gold answer (or the given one), split there; without one, its beginning."""
+    text, answer = row["context"], row["answers"][0]["text"] if row["answers"] else predicted or ""
+    start = row["answers"][0]["start"] if row["answers"] else text.find(answer)
+    if not answer or start < 0:
+        return text[: 2 * CONTEXT] + " …" * (len(text) > 2 * CONTEXT), None, ""
+    end, left = start + len(answer), max(0, start - CONTEXT)
+    return "… " * (left > 0) + text[left:start], answer, text[end : end + CONTEXT] + " …" * (len(text) > end + CONTEXT)
 
 
 def mistakes(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:

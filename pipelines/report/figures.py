@@ -114,16 +114,12 @@ def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
     if row.simple:
         axes.plot(row.simple[0], place, "x", color=ORANGE, markersize=5, markeredgewidth=1.4, zorder=4)
     for arm, colour, face in (("scratch", GREY, PAPER), ("pretrained", BLUE, BLUE)):
-        if row.scores[arm]:
-            dot = {"markerfacecolor": face, "markersize": 6.2, "markeredgewidth": 1.4, "zorder": 3}
-            _seeds(axes, place, row.scores[arm], colour, below=0.26, **dot)
-
-
-def _seeds(axes: "Axes", place: float, scores: Sequence[float], colour: str, *, below: float, **dot: Any) -> None:
-    """The mean as a dot, the standard deviation as a bar, and a small mark `below` it for each seed."""
-    axes.errorbar(mean(scores), place, xerr=sd(scores) or 0.0, color=colour, linewidth=1.2)  # type: ignore[arg-type]
-    axes.plot(scores, [place + below] * len(scores), "|", color=colour, markersize=4, markeredgewidth=1)
-    axes.plot(mean(scores), place, "o", color=colour, **dot)  # type: ignore[arg-type]
+        if scores := row.scores[arm]:
+            dot: dict[str, Any] = {"markerfacecolor": face, "markersize": 6.2, "markeredgewidth": 1.4, "zorder": 3}
+            axes.errorbar(
+                mean(scores) or 0.0, place, xerr=sd(scores) or 0.0, color=colour, linewidth=1.2, marker="o", **dot
+            )
+            axes.plot(scores, [place + 0.26] * len(scores), "|", color=colour, markersize=4, markeredgewidth=1)
 
 
 def curves(model: ModelResults) -> list[Named]:
@@ -181,7 +177,12 @@ def of_ablation(ablation: Ablation) -> Iterator[Named]:
     """The figure that an ablation's results allow: scores over a run, lines over a grid, or differences of arms."""
     name, caption = f"ablation-{ablation.name}", f"{ablation.title}: mean over the tasks ({ablation.origin})"
     if any(len(arm.points) > 1 for arm in ablation.arms):
-        yield f"{name}-points", f"{caption} at fractions of each run, bar = ± sd over seeds", over_flops(ablation)
+        before = "before the end of a run the learning rate has not come down yet"
+        yield (
+            f"{name}-points",
+            f"{caption} at fractions of each run, bar = ± sd over seeds; {before}",
+            over_flops(ablation),
+        )
     elif len(ablation.axes) in {1, 2} and any(arm.scores and arm.values for arm in ablation.arms):
         yield name, f"{caption}, bar = ± sd over seeds", over_grid(ablation)
     elif (reference := ablation.reference) and reference.scores:

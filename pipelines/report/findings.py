@@ -102,9 +102,7 @@ def shortfalls(model: ModelResults) -> Iterator[str]:
 def _at_chance(row: Measured, arm: str) -> bool:
     """Within two points of guessing: of one class in so many, or of no correlation."""
     middle = row.mean(arm)
-    if middle is None or row.name not in GLUE:
-        return False
-    return middle < chance_of(row.name) + CHANCE
+    return middle is not None and row.name in GLUE and middle < chance_of(row.name) + CHANCE
 
 
 def unequal(ablation: Ablation) -> str | None:

@@ -55,10 +55,6 @@ def render(
     for name, table in tables.items():  # a note is shown once
         notes[name] = [note for note in table.notes if note not in shown]
         shown.update(table.notes)
-    sources: dict[str, list[Table]] = {}
-    for table in provenance.all_tables(inputs, params, root):
-        title = "Ablations: settings of each arm" if table.name.startswith("facts-ablation") else table.title
-        sources.setdefault(title, []).append(table)
     content = {
         "inputs": inputs,
         "figures": figures,
@@ -66,7 +62,7 @@ def render(
         "tables": tables,
         "notes": notes,
         "headlines": [findings.headline(model, named=len(models) > 1) for model in models],
-        "runs": [what_was_run(model, params, inputs.data["corpus"].get(model.corpus) or {}) for model in models],
+        "runs": [what_was_run(model, params, inputs.data[f"corpus/{model.corpus}"]) for model in models],
         "learnt_here": [sentence for model in models for sentence in findings.learnt(model)],
         "shortfalls": findings.all_shortfalls(inputs),
         "shown_examples": [_examples(model, root) for model in models],
@@ -75,7 +71,7 @@ def render(
             for model in models
         ],
         "claims": claims,
-        "sources": sources,
+        "files": provenance.files(inputs, root),
         "citation": paper.PUBLISHED["citation"],
     }
     templates = environment()

@@ -40,11 +40,9 @@ def load(params: Any, root: Path = Path()) -> Inputs:
     ablated = [params.ablations[name] for name in params.run.ablations]
     tokens = [*(params.models[name].tokens for name in params.run.models), *(one.tokens for one in ablated)]
     tasks = [*(params.finetunings[name].tasks for name in params.run.models), *(one.data for one in ablated)]
-    names = {"tokens": tokens, "corpus": [params.tokens[name].corpus for name in tokens], "tasks": tasks}
-    data = {
-        kind: {name: reader.json(f"results/{kind}/{name}.json") for name in dict.fromkeys(of)}
-        for kind, of in names.items()
-    }
+    names = [f"tokens/{name}" for name in tokens] + [f"tasks/{name}" for name in tasks]
+    names += [f"corpus/{params.tokens[name].corpus}" for name in tokens]
+    data = {name: reader.json(f"results/{name}.json") for name in dict.fromkeys(names)}
     return Inputs(
         models=models,
         ablations=ablations,
@@ -253,8 +251,6 @@ def _ablation(reader: Reader, name: str, config: Any, values: dict[str, Any], da
         compared=str(values.get("reference", "")),
         budget=str(values.get("budget", "equal_flops")),
         record=values.get("record") or {},
-        provenance={key: values[key] for key in ("rows_sha256", "seeds", "budget") if key in values}
-        | (values.get("provenance") or {}),
         path=path,
     )
 

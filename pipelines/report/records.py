@@ -173,7 +173,6 @@ class Ablation:
     compared: str = ""  # the arm that the others are compared with
     budget: str = "equal_flops"
     record: dict[str, Any] = field(default_factory=dict)  # of a recorded run: when, where, how long
-    provenance: dict[str, Any] = field(default_factory=dict)  # hashes of data and settings; seeds
     path: str = ""
 
     @property
@@ -212,7 +211,7 @@ class Inputs:
 
     models: tuple[ModelResults, ...]
     ablations: tuple[Ablation, ...]
-    data: dict[str, dict[str, dict[str, Any]]]  # corpus, tokens or tasks -> name -> its results
+    data: dict[str, dict[str, Any]]  # corpus/NAME, tokens/NAME, tasks/NAME -> its results
     missing: tuple[str, ...]
     unrun: tuple[str, ...]
 

@@ -10,7 +10,6 @@ from pipelines.report import claims, paper
 from pipelines.report.comparison import difference, mean
 from pipelines.report.records import (
     ARMS,
-    METRICS,
     Ablation,
     Inputs,
     Measured,
@@ -26,15 +25,11 @@ MODEL, TASK, ARM, PARAMETERS = left("model"), left("task"), left("arm"), Column(
 def all_tables(inputs: Inputs) -> list[Table]:
     """Every table that the inputs allow, in the order in which the page first shows their notes."""
     models = [model for model in inputs.models if model.tasks]
-    tables = [make(model) for model in models for make in (tasks, metrics)]
-    tables += [table_1(models), table_2(models), table_4([model for model in inputs.models if model.squad])]
+    tables = [tasks(model) for model in models]
+    tables += [table_1(models), table_4([model for model in inputs.models if model.squad])]
     tables += [table for ablation in inputs.ablations for table in of_ablation(ablation)]
     tables.append(claims.table(inputs.ablations))
     return [table for table in tables if table.rows]
-
-
-def _arms(scores: dict[str, tuple[float, ...]]) -> Row:
-    return {Column(title, 1): Spread(scores.get(arm, ())) for arm, title in ARMS.items()}
 
 
 def tasks(model: ModelResults) -> Table:
@@ -75,16 +70,6 @@ def tasks(model: ModelResults) -> Table:
     )
 
 
-def metrics(model: ModelResults) -> Table:
-    """Every metric of every task, for those who want another than the one that counts."""
-    rows = [
-        {TASK: task.title, left("metric"): METRICS.get(name, name.replace("_", " ")), **_arms(scores)}
-        for task in model.tasks
-        for name, scores in task.others.items()
-    ]
-    return Table(f"{model.name}-metrics", f"{model.name}: every metric, points on dev ({model.data})", rows)
-
-
 def table_1(models: Models) -> Table:
     """Score against pre-training FLOPs; ablations, whose means are over other tasks, have tables of their own."""
     flops, ours = Column("pre-training FLOPs"), Column("mean of the tasks", 1, group=_ours(models))
@@ -97,25 +82,6 @@ def table_1(models: Models) -> Table:
         name = f"{model.name} (ours, {len(model.tasks)} tasks)"
         rows.append({MODEL: name, PARAMETERS: model.parameters, flops: model.flops, ours: scores})
     return _published("1", "score and pre-training FLOPs", models, rows, range(len(paper.TABLE_1), len(rows)))
-
-
-def table_2(models: Models) -> Table:
-    """Each task: the paper's large models left, ours right."""
-    theirs = [Column(row[0], 1, group="paper, GLUE dev") for row in paper.TABLE_2]
-    ours = [Column(model.name, 1, group=_ours(models)) for model in models]
-    scores = [{row.name: row.scores["pretrained"] for row in model.tasks} for model in models]
-    columns = list(zip(*paper.TABLE_2, strict=True))[1:]
-    titles = ("pre-training FLOPs", *(GLUE[task].title for task in paper.TABLE_2_TASKS), "mean of the eight")
-    first, *rows = [
-        {TASK: title, **dict(zip(theirs, of, strict=True))} for title, of in zip(titles, columns, strict=True)
-    ]
-    for column, model, of in zip(ours, models, scores, strict=True):
-        eight = [of.get(task, ()) for task in paper.TABLE_2_TASKS]
-        means = tuple(mean(seed) or 0.0 for seed in zip(*eight, strict=False))  # of seeds that all eight tasks have
-        first[column] = model.flops
-        for row, cell in zip(rows, (*eight, means), strict=True):
-            row[column] = Spread(cell)
-    return _published("2", "each task, without WNLI", models, [*rows, first], [len(rows) - 1])
 
 
 def table_4(models: Models) -> Table:
@@ -162,8 +128,6 @@ def caution(ours: Sequence[ModelResults | Ablation]) -> tuple[str, ...]:
 def of_ablation(ablation: Ablation) -> Iterator[Table]:
     """Every table of one ablation."""
     yield arms(ablation)
-    if any(arm.points for arm in ablation.arms):
-        yield points(ablation)
     if any(arm.tasks for arm in ablation.arms):
         yield arm_tasks(ablation)
 
@@ -193,20 +157,6 @@ def arms(ablation: Ablation) -> Table:
         )
     notes = (*(caution([ablation]) if beside else ()), NOTES["spread_of_arms"], NOTES["rule"])
     return Table(f"ablation-{ablation.name}", f"{ablation.title} (ours: {ablation.origin})", rows, notes)
-
-
-def points(ablation: Ablation) -> Table:
-    """The paper's Table 1 for the user's own runs: the score at fractions of each, a row an arm."""
-    group = f"ours, {ablation.data}: mean of the tasks when so much of the run is done"
-    fractions = sorted({point.fraction for arm in ablation.arms for point in arm.points})
-    rows: list[Row] = []
-    for arm in ablation.arms:
-        scores = {point.fraction: Spread(point.scores) for point in arm.points}
-        size = f"{arm.parameters / 1e6:.2f}M" if arm.parameters else None
-        cells = {Column(f"{100 * fraction:g} %", 1, group=group): scores.get(fraction) for fraction in fractions}
-        rows.append({ARM: arm.label, PARAMETERS: size, Column("FLOPs of the run"): arm.flops, **cells})
-    title = f"{ablation.title}: points of each run ({ablation.origin})"
-    return Table(f"ablation-{ablation.name}-points", title, rows, (NOTES["spread_of_arms"], NOTES["points"]))
 
 
 def arm_tasks(ablation: Ablation) -> Table:

@@ -2,6 +2,7 @@ import csv
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,8 +78,7 @@ def test_sample_world_is_named_wherever_a_table_or_figure_holds_a_number_of_it(p
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", page)
     scores = [caption for caption in captions if re.search(r"task|score|answering|mean", caption.lower())]
     assert len(scores) > 6
-    facts = ("corpus ", "tokens ", "tasks ", "ablation ", "files ", "tiny: pre-training")
-    assert [c for c in scores if "sample world" not in c and not c.startswith(facts)] == []
+    assert [caption for caption in scores if "sample world" not in caption] == []
     assert "they are not GLUE or SQuAD scores" in page
 
 
@@ -132,12 +132,10 @@ def test_several_pretrainings_of_a_record_have_a_column_and_say_where_another_fa
     ]
 
 
-def test_tables_count_what_was_left_out_and_set_the_paper_apart(page, root):
+def test_tables_set_the_paper_apart(root):
     head, electra, *_ = (root / "results/report/tables/ablation-table5.csv").read_text(encoding="utf-8").splitlines()
     assert head.startswith('arm,"paper, Table 5 GLUE dev","ours, tiny, sample world mean of the tasks mean"')
     assert electra.startswith("ELECTRA,85,")
-    assert "dropped.short 12" in text(page) and "reasons.not UTF-8 2" in text(page)
-    assert "tasks.cola.train.rows 1000" in text(page)
 
 
 def test_nothing_measured_still_gives_a_page_that_says_so(tmp_path):
@@ -163,3 +161,14 @@ def test_failed_seeds_broken_files_and_a_missing_arm_are_named(tmp_path):
     assert "tiny, CoLA, pre-trained: failed, seed 2: loss was not finite" in shown
     assert "tiny, RTE, from scratch: no scores" in shown
     assert "results/tiny/squad.json: is not JSON" in shown
+
+
+def test_a_model_whose_name_begins_with_anothers_has_its_own_curves(tmp_path):
+    made_up.write(tmp_path)
+    made_up.write(tmp_path, "tiny-own")
+    made = made_up.params("tiny")
+    more = {key: getattr(made, key) | {"tiny-own": getattr(made, key)["tiny"]} for key in ("models", "finetunings")}
+    more["run"] = replace(made.run, models=("tiny", "tiny-own"))
+    report.build(replace(made, **more), tmp_path / "out", tmp_path)
+    page = (tmp_path / "out/index.html").read_text(encoding="utf-8")
+    assert page.count("<figcaption>Discriminator: area under the ROC curve") == 2 and "<figcaption>Tiny-own" not in page
