@@ -23,9 +23,8 @@ _TASK = "task"  # stands in task.json beside the card, with the size of its offi
 
 def model_card(title: str, use: Use, settings: Mapping[str, Any]) -> str:
     """A README.md for a folder; its Python is run in that folder by a test."""
-    weak = f"**Weak**: {found}.\n" if (found := settings.get("facts", {}).get("weakness")) else ""
     code = f'```python\nimport electra\n\nmodel = electra.load(".")\n{_USES[use]}\n```\n'
-    return _layout("tags: [electra]\n", title, weak, code, settings)
+    return _layout("tags: [electra]\n", title, "", code, settings)
 
 
 def retold(card: str, front: str, title: str, text: str, settings: Mapping[str, Any]) -> str:

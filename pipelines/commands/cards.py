@@ -111,19 +111,19 @@ def pretrained(folder: Path, name: str, params: Params) -> Card:
     elif kind != "encoder" and "mlm_accuracy" in found:
         scores = [("accuracy", "accuracy on masked tokens", found["mlm_accuracy"], 1 / rows[0]["vocab_size"])]
     counts = " and ".join(f"{of['splits']['train']['rows']:,} rows of {of['length']} tokens" for of in rows)
-    begun = "another pre-training, which it went on from" if config.pretrain.init_from else "none, from random weights"
     facts = {
         "Data": f"{found['label']}, {counts}, read {found['epochs']:.1f} times in {found['steps']:,} steps",
-        "Base model": begun,
+        "Base model": "another pre-training, gone on with"
+        if config.pretrain.init_from
+        else "none, from random weights",
         "Limits": f"one pre-training, seed {found['seed']}: another ends elsewhere; positions beyond "
         f"{trained_positions(folder)} tokens were never used",
     }
-    sources = params.corpora[params.tokens[config.tokens].corpus].sources
     return Card(
         title=f"ELECTRA {name}: {kind} ({found['label']})",
         facts=facts,
         settings={"recipe": plain(config.electra()), "flops": found["flops"], "parameters": found["parameters"]},
-        sources=sources,
+        sources=params.corpora[params.tokens[config.tokens].corpus].sources,
         scores=[(of, title, 100 * value, {"chance": low and 100 * low}) for of, title, value, low in scores],
         task="token-classification" if kind == "discriminator" else "fill-mask",
         data={"name": f"{found['label']}, held-out text", "type": config.tokens, "split": "validation"},
@@ -137,13 +137,10 @@ def finetuned(folder: Path, name: str, params: Params) -> Card:
     config, squad = params.finetunings[name], stage == "squad"
     found = read_json(RESULTS / name / f"{stage}.json")["versions" if squad else "tasks"][key]
     source, changes, where = params.tasks[config.tasks], params.changes(name), f"recipes.{config.recipe}"
-    task, recipe = SQUAD.get(key, key), FinetuneConfig()
-    if squad:
-        recipe = params.finetune.resolve_squad(changes, where)
-    else:
-        recipe = params.finetune.resolve(task, changes, where, params.own_tasks(config.tasks))
-    title = TITLES.get(task, task)
-    called = f"{title} in the sample world" if source.kind == "sample" else title
+    task, finetune = SQUAD.get(key, key), params.finetune
+    recipe: FinetuneConfig = finetune.resolve_squad(changes, where)
+    recipe = recipe if squad else finetune.resolve(task, changes, where, params.own_tasks(config.tasks))
+    called = TITLES.get(task, task) + " in the sample world" * (source.kind == "sample")
     whole = GLUE[task].train_rows if task in GLUE and source.kind != "sample" else 0
     part = f" of the official {whole:,}" if found["train_rows"] < whole else ""
     rows = getattr(source, task if squad else "glue", None)
@@ -159,15 +156,14 @@ def finetuned(folder: Path, name: str, params: Params) -> Card:
         + "".join(f"; failed: {fault}" for fault in failed),
     }
     settings = {key: value for key, value in plain(recipe).items() if key not in NO_BEARING}
-    tagging = bool(found["metric"] == "entity_f1" or architecture(folder) == "ElectraForTokenClassification")
-    kind = "question-answering" if squad else f"{'token' if tagging else 'text'}-classification"
+    tagging = found["metric"] == "entity_f1" or "TokenClassification" in architecture(folder)
     return Card(
         title=f"ELECTRA {name}, fine-tuned: {called}",
         facts=facts,
         settings={"recipe": settings, "seed": int(seed)},
         sources=[*text, rows],
         scores=compared(found, arm, int(seed)),
-        task=kind,
+        task="question-answering" if squad else f"{'token' if tagging else 'text'}-classification",
         data={"name": called, "type": getattr(rows, "dataset", config.tasks), "config": task, "split": "validation"},
         weakness=read_manifest(model).get("weakness", "") if (model / MANIFEST).is_file() else "",
     )

@@ -44,13 +44,9 @@ def statements(ablation: Ablation) -> list[Statement]:
 
 def orders(ablation: Ablation) -> list[str]:
     """The same as sentences."""
-    return [f"{one.pair} ({one.paper}): {one.verdict} ({size(one.found)})." for one in statements(ablation)]
-
-
-def size(found: Difference) -> str:
-    """+5.1 points, 95 % interval +2.8 to +7.4."""
-    around = interval(found)
-    return f"{signed(found.points)} points" + (f", 95 % interval {around}" if around else "")
+    found = [(one, interval(one.found)) for one in statements(ablation)]
+    sizes = [f"{signed(one.found.points)} points" + f", 95 % interval {inside}" * bool(inside) for one, inside in found]
+    return [f"{one.pair} ({one.paper}): {one.verdict} ({size})." for (one, _), size in zip(found, sizes, strict=True)]
 
 
 def line(ablation: Ablation) -> str:

@@ -99,7 +99,7 @@ def counts(rows: Sequence[list[Word]]) -> dict[str, int]:
 
 def answers(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
     """A question answered right and one wrong by the first pre-trained seed, each with and without an answer."""
-    for version in model.versions:
+    for version in (row.name.removeprefix("squad ") for row in model.squad):
         rows = _rows(root / f"build/tasks/{model.tasks_source}/{SQUAD.get(version, '')}/dev.jsonl")
         predictions = (
             _read(_first(root / f"build/squad/{model.name}/{version}", "pretrained", ".json"), read_json) or {}

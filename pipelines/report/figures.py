@@ -245,13 +245,7 @@ def over_flops(ablation: Ablation) -> "Figure":
     """The score at points of each run against the FLOPs spent by then (the paper's Figure 1)."""
     figure = new_figure(4.6, 3.3)
     axes = figure.subplots()
-    groups = list(dict.fromkeys(arm.values[0] for arm in ablation.arms if arm.values))
-    rest = list(dict.fromkeys(arm.values[1:] for arm in ablation.arms if arm.values))
-    for number, arm in enumerate(arm for arm in ablation.arms if arm.points):
-        look = LOOKS[number % len(LOOKS)]
-        if arm.values and len(groups) > 1:  # colour for the first axis, marker and dash for the others
-            colour = (BLUE, ORANGE, GREEN, GREY, INK)[groups.index(arm.values[0]) % 5]
-            look = (colour, *LOOKS[rest.index(arm.values[1:]) % len(LOOKS)][1:])
+    for look, arm in zip(LOOKS * len(ablation.arms), (arm for arm in ablation.arms if arm.points), strict=False):
         _line(axes, [(point.flops, point.scores) for point in arm.points if point.scores], look, arm.label)
     axes.set_xscale("log")
     axes.minorticks_off()

@@ -14,13 +14,8 @@ CEILING, CHANCE = 99.0, 2.0
 FOUND, ANSWERED = 0.9, 90.0  # below them, what is missed is a shortfall
 
 
-def headline(model: ModelResults, *, named: bool = False) -> str:
-    """How many tasks moved, by how much, and the mean; `named` puts the model's name in front."""
-    sentence = _headline(model)
-    return f"{model.name}: {sentence[0].lower()}{sentence[1:]}" if named else sentence
-
-
-def _headline(model: ModelResults) -> str:
+def headline(model: ModelResults) -> str:
+    """How many tasks moved, by how much, and the mean."""
     if model.average is None or not any(model.average.scores.values()):
         return "No fine-tuning results yet."
     spreads = {arm: Spread(scores).text() for arm, scores in model.average.scores.items() if scores}

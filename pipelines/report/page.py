@@ -61,7 +61,7 @@ def render(
         "first_figure": next((figures[key] for model in models if (key := f"{model.name}-tasks") in figures), None),
         "tables": tables,
         "notes": notes,
-        "headlines": [findings.headline(model, named=len(models) > 1) for model in models],
+        "headlines": [f"{model.name}: " * (len(models) > 1) + findings.headline(model) for model in models],
         "runs": [what_was_run(model, params, inputs.data[f"corpus/{model.corpus}"]) for model in models],
         "learnt_here": [sentence for model in models for sentence in findings.learnt(model)],
         "shortfalls": findings.all_shortfalls(inputs),

@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 from electra.files import sha256_file, write_atomic
@@ -16,8 +15,6 @@ from electra.storage.manifest import read_notes
 from pipelines.report.records import Inputs
 from pipelines.report.table import Row, Table, left
 from pipelines.tracking.lineage import gpus, printed
-
-PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "dvc", "prefect", "mlflow", "matplotlib")
 
 
 def files(inputs: Inputs, root: Path = Path()) -> Table:
@@ -41,7 +38,6 @@ def write_run(path: Path, root: Path = Path()) -> None:
         "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
         "commit": _commit(root),
         "machine": _machine(),
-        "versions": {name: version(name) for name in PACKAGES},
         "durations": {key: value["seconds"] for key, value in timings.items()},
     }
     write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")

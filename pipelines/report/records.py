@@ -4,7 +4,6 @@ Nothing here reads a file (`reading.py` does) or draws.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,12 +28,6 @@ TITLES = {task: info.title for task, info in GLUE.items()} | {
 def chance_of(task: str) -> float:
     """What guessing scores on a task of GLUE: one class in so many, or no correlation."""
     return 100 / len(GLUE[task].labels) if GLUE[task].metrics[0] == "accuracy" else 0.0
-
-
-def in_order(tasks: Iterable[str]) -> list[str]:
-    """GLUE's tasks in GLUE's order, then SQuAD's, then the others by name."""
-    known = list(TITLES)
-    return sorted(tasks, key=lambda task: (known.index(task) if task in TITLES else len(known), task))
 
 
 NOT_SIMPLE = ("chance", "replaced_tokens")  # of what a task is compared with: a guess, and a network
@@ -115,11 +108,6 @@ class ModelResults:
         value = number(self.pretrain.get("parameters", {}), "discriminator")
         return None if value is None else f"{value / 1e6:.1f}M" if value < 1e7 else f"{value / 1e6:.0f}M"
 
-    @property
-    def versions(self) -> tuple[str, ...]:
-        """The versions of SQuAD that it was fine-tuned on, in order."""
-        return tuple(row.name.removeprefix("squad ") for row in self.squad)
-
     def series(self, metric: str, factor: float = 1.0) -> Series | None:
         """A column of the curve times a factor, without empty cells; None if all are. `train_…` is of training."""
         pairs = zip(self.curve.get("step", []), self.curve.get(metric, []), strict=False)
@@ -185,8 +173,9 @@ class Ablation:
     @property
     def tasks(self) -> dict[str, str]:
         """The titles of the tasks that any arm was scored on, GLUE's first; SQuAD counts by F1."""
-        order = in_order({task for arm in self.arms for task in arm.tasks})
-        return {task: TITLES.get(task, task) + ", F1" * (task in SQUAD.values()) for task in order}
+        found = {task for arm in self.arms for task in arm.tasks}
+        titles = TITLES | {task: task for task in sorted(found - TITLES.keys())}
+        return {task: title + ", F1" * (task in SQUAD.values()) for task, title in titles.items() if task in found}
 
     @property
     def paper(self) -> paper.Beside | None:

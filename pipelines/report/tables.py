@@ -86,7 +86,7 @@ def table_1(models: Models) -> Table:
 
 def table_4(models: Models) -> Table:
     """Question answering: the paper's columns left, ours right."""
-    versions = sorted({version for model in models for version in model.versions})
+    versions = sorted({row.name.removeprefix("squad ") for model in models for row in model.squad})
     paper_groups = [f"paper, SQuAD {version} dev" for version in ("1.1", "2.0")]
     theirs = [Column(metric, 1, group=group) for group in paper_groups for metric in ("exact", "F1")]
     rows: list[Row] = [{MODEL: name, **dict(zip(theirs, of, strict=True))} for name, *of in paper.TABLE_4]

@@ -21,11 +21,6 @@ def written(tmp_path):
     return write
 
 
-def test_of_several_models_each_is_named(written):
-    named = findings.headline(written(), named=True)
-    assert named.startswith("tiny: pre-training lifts 7 of 9 tasks by")
-
-
 @pytest.mark.parametrize(
     ("lift", "said"),
     [

@@ -171,4 +171,5 @@ def test_a_model_whose_name_begins_with_anothers_has_its_own_curves(tmp_path):
     more["run"] = replace(made.run, models=("tiny", "tiny-own"))
     report.build(replace(made, **more), tmp_path / "out", tmp_path)
     page = (tmp_path / "out/index.html").read_text(encoding="utf-8")
+    assert '<p class="say">tiny-own: Pre-training lifts' in page
     assert page.count("<figcaption>Discriminator: area under the ROC curve") == 2 and "<figcaption>Tiny-own" not in page
