@@ -13,7 +13,7 @@ from typing import Any
 from electra.card import retold
 from electra.config import plain
 from electra.files import read_json, write_atomic
-from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
+from electra.finetuning.tasks import GLUE, SQUAD
 from electra.nn.huggingface import POOLED, SPANS, architecture, trained_positions
 from electra.storage.manifest import CARD, MANIFEST, read_manifest
 from pipelines.config.params import Params
@@ -137,9 +137,8 @@ def finetuned(folder: Path, name: str, params: Params) -> Card:
     config, squad = params.finetunings[name], stage == "squad"
     found = read_json(RESULTS / name / f"{stage}.json")["versions" if squad else "tasks"][key]
     source, changes, where = params.tasks[config.tasks], params.changes(name), f"recipes.{config.recipe}"
-    task, finetune = SQUAD.get(key, key), params.finetune
-    recipe: FinetuneConfig = finetune.resolve_squad(changes, where)
-    recipe = recipe if squad else finetune.resolve(task, changes, where, params.own_tasks(config.tasks))
+    task = SQUAD.get(key, key)
+    recipe = params.finetune.resolve(task, changes, where, params.own_tasks(config.tasks))
     called = TITLES.get(task, task) + " in the sample world" * (source.kind == "sample")
     whole = GLUE[task].train_rows if task in GLUE and source.kind != "sample" else 0
     part = f" of the official {whole:,}" if found["train_rows"] < whole else ""
