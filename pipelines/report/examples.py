@@ -129,20 +129,20 @@ def _context(row: dict[str, Any], predicted: str | None) -> tuple[str, str | Non
 
 
 def mistakes(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
-    """The mistake that the first pre-trained seed was surest of, and what the model from scratch said there."""
+    """The mistake that the first pre-trained seed was surest of."""
     for task in (task for task in model.tasks if task.name in GLUE):
         folder, regression = root / f"build/glue/{model.name}/{task.name}", GLUE[task.name].regression
         rows = {row["id"]: row for row in _rows(root / f"build/tasks/{model.tasks_source}/{task.name}/dev.jsonl")}
         predictions = [row for row in _rows(_first(folder, "pretrained", ".jsonl")) if row["id"] in rows]
-        scratch = {row["id"]: row.get("prediction") for row in _rows(_first(folder, "scratch", ".jsonl"))}
         wrong = [row for row in predictions if _error(row) > 0]
         wrong.sort(key=lambda row: (-_error(row), str(row["id"])))
         kind = "rows are off by more than 1" if regression else "rows are wrong"
         share = f"{integer(len(wrong))} of {integer(len(predictions))} {kind}"
         if wrong:
             row, worst = rows[wrong[0]["id"]], wrong[0]
-            said = {"said": worst["prediction"], "wanted": worst["label"], "from scratch": scratch.get(worst["id"])}
-            facts = tuple((key, _label(task.name, value)) for key, value in said.items() if value is not None)
+            facts = tuple(
+                (key, _label(task.name, worst[of])) for key, of in (("said", "prediction"), ("wanted", "label"))
+            )
             texts = (row["a"], row["b"]) if row.get("b") else (row["a"],)
             yield Prediction(task.title, share, texts, facts, sure=None if regression else _error(worst))
         elif predictions:

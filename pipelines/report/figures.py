@@ -15,7 +15,7 @@ from electra.finetuning.tasks import GLUE
 from pipelines.report.comparison import around, difference, mean
 from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults, Series, chance_of
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save
-from pipelines.report.table import CAPTIONS, signed
+from pipelines.report.table import CAPTIONS, flops, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -248,6 +248,8 @@ def over_flops(ablation: Ablation) -> "Figure":
     for look, arm in zip(LOOKS * len(ablation.arms), (arm for arm in ablation.arms if arm.points), strict=False):
         _line(axes, [(point.flops, point.scores) for point in arm.points if point.scores], look, arm.label)
     axes.set_xscale("log")
+    spent = [point.flops for point in ablation.arms[0].points]
+    axes.set_xticks(spent, [flops(value) for value in spent])
     axes.minorticks_off()
     axes.set(xlabel="pre-training FLOPs", ylabel=_axis_label("mean of the tasks", ablation.data))
     _chance(axes, ablation)
@@ -260,7 +262,7 @@ def _chance(axes: "Axes", ablation: Ablation) -> None:
     tasks = [task for arm in ablation.arms for task in arm.tasks]
     if tasks and GLUE.keys() >= set(tasks):
         level = sum(map(chance_of, dict.fromkeys(tasks))) / len(set(tasks))
-        axes.axhline(level, color=ORANGE, linestyle=DASHED, linewidth=1.2, label="chance")
+        axes.axhline(level, color=INK, linestyle=DOTTED, linewidth=1.2, label="chance")
 
 
 def _line(axes: "Axes", points: Sequence[tuple[float, tuple[float, ...]]], look: Look, label: str) -> None:
