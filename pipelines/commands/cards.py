@@ -89,11 +89,10 @@ def write(stage: str, name: str, params: Params) -> None:
     """Write the cards of a stage, one of `STAGES`."""
     top, make = (MODELS, pretrained) if stage == "pretrain" else (Path("build") / stage, finetuned)
     for config in sorted((top / name).glob("**/config.json")):
-        folder = config.parent
+        path, folder = config.with_name(CARD), config.parent
         card, stock = make(folder, name, params), not any((folder / head).is_file() for head in (POOLED, SPANS))
         front, text = card.text(name_of(str(folder)), f"dvc repro pipelines/dvc.yaml:{stage}@{name}", stock=stock)
-        old = (folder / CARD).read_text(encoding="utf-8")
-        write_atomic(folder / CARD, retold(old, front, card.title, text, card.settings))
+        write_atomic(path, retold(path.read_text(encoding="utf-8"), front, card.title, text, card.settings))
 
 
 def pretrained(folder: Path, name: str, params: Params) -> Card:

@@ -134,8 +134,7 @@ def mistakes(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
         folder, regression = root / f"build/glue/{model.name}/{task.name}", GLUE[task.name].regression
         rows = {row["id"]: row for row in _rows(root / f"build/tasks/{model.tasks_source}/{task.name}/dev.jsonl")}
         predictions = [row for row in _rows(_first(folder, "pretrained", ".jsonl")) if row["id"] in rows]
-        wrong = [row for row in predictions if _error(row) > 0]
-        wrong.sort(key=lambda row: (-_error(row), str(row["id"])))
+        wrong = sorted(filter(_error, predictions), key=lambda row: (-_error(row), str(row["id"])))
         kind = "rows are off by more than 1" if regression else "rows are wrong"
         share = f"{integer(len(wrong))} of {integer(len(predictions))} {kind}"
         if wrong:
