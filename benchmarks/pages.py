@@ -1,18 +1,19 @@
 """Writes the numbers of README.md and docs/ from records and estimates: `python benchmarks/pages.py`.
 
 What stands between <!-- NAME --> and <!-- end --> on a page is what a function here makes of benchmarks/results or of
-`electra estimate`; tests/benchmarks/test_pages.py holds the pages to it.
+`electra estimate`; tests/benchmarks/test_pages.py holds the pages to it. A record that is older than the code which it
+measures is called so beside its numbers.
 """
 
 import csv
 import functools
 import re
 import statistics
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
-
-from scipy.stats import t as student
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -20,12 +21,13 @@ from benchmarks import real_text
 from electra.files import read_json, write_atomic
 from electra.finetuning.tasks import GLUE
 from electra.pretraining.flops import training_steps
+from electra.storage.fingerprint import of_code
 from pipelines import ROOT
 from pipelines.commands import estimate
 from pipelines.config.params import Params, load
-from pipelines.report.comparison import difference
+from pipelines.report.comparison import around, difference
 from pipelines.report.table import signed
-from pipelines.runtime import roofline
+from pipelines.runtime import code_deps, roofline
 
 PAGES = (
     "README.md",
@@ -36,6 +38,10 @@ PAGES = (
     "docs/sample-world.md",
 )
 ARMS = ("scratch", "pretrained")
+TRAINING = tuple(dict.fromkeys((*code_deps.RUNS["pretrain"], *code_deps.RUNS["finetune"])))
+WORLD = ("pipelines/sources/sample_world",)
+CODE = {"classical": ("pipelines/sources/glue.py", "pipelines/stages/baselines.py")}  # what others do not measure
+used: set[str] = set()
 CARDS = ("h100", "a100", "rtx_4090")
 ATTACKS = {  # what was done -> the attacks of benchmarks/reliability that do it
     "SIGKILL, SIGTERM, Ctrl-C at any moment or file operation": ("kills", "changes", "signals", "commands"),
@@ -51,8 +57,45 @@ ATTACKS = {  # what was done -> the attacks of benchmarks/reliability that do it
 
 
 @functools.cache
-def record(name: str) -> dict[str, Any]:
+def content(name: str) -> dict[str, Any]:
     found: dict[str, Any] = read_json(ROOT / f"benchmarks/results/{name}.json")
+    return found
+
+
+def record(name: str) -> dict[str, Any]:
+    """A record, noted as one that the present region speaks of."""
+    used.add(name)
+    return content(name)
+
+
+def git(*words: str) -> bytes | None:
+    """What git prints; None where it fails."""
+    done = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, check=False)
+    return None if done.returncode else done.stdout
+
+
+@functools.cache
+def changed(commit: str, paths: tuple[str, ...]) -> bool:
+    """Whether any of this code executes something else than at a commit, or git does not have the commit."""
+    names = git("diff", "--name-only", commit, "--", *paths)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (names or b"").decode().split():
+            write_atomic(Path(folder) / name, git("show", f"{commit}:{name}") or b"")
+            if not (ROOT / name).is_file() or of_code(Path(folder), [name]) != of_code(ROOT, [name]):
+                return True
+    return names is None
+
+
+def older(names: set[str]) -> list[str]:
+    """`2026-11-23 at 2a054f4`: when those of these records were made that other code than the present one made."""
+    found = []
+    for name in sorted(names):
+        known = content(name)
+        made = known.get("record", known)  # an ablation's
+        commit = made["commit"].split()[0]
+        paths = CODE.get(name, TRAINING + WORLD * (known.get("data") in {"sample world", "sample_world"}))
+        if changed(commit, paths):
+            found.append(f"{made['recorded']} at {commit[:7]}")
     return found
 
 
@@ -99,12 +142,11 @@ def tiny_sentence() -> str:
     known = record("tiny-marks")
     mean, squad = known["mean_of_nine"], known["tasks"]["squad2"]
     another = mean["pretrained"]
-    reach = student.ppf(0.975, len(another["scores"]) - 1) * another["std"] * (1 + 1 / len(another["scores"])) ** 0.5
-    low, high = another["mean"] - reach, min(100.0, another["mean"] + reach)
+    low, high = around(another["scores"], another=True) or (0.0, 100.0)
     return (
         f"from {spread(mean['scratch'])} to {spread(another)} points (SQuAD 2.0 F1 from {spread(squad['scratch'])} to "
         f"{spread(squad['pretrained'])}; mean ± standard deviation of {len(known['pretrainings'])} pre-trainings); "
-        f"95 % prediction interval of another run: {low:.1f} to {high:.1f}"
+        f"95 % prediction interval of another run: {low:.1f} to {min(high, 100.0):.1f}"
     )
 
 
@@ -242,7 +284,7 @@ def attacks() -> str:
     """What each kind of attack came to, with its day and commit."""
     keys = ("tried", "same_bytes", "refused_with_a_sentence", "valid_and_taken")
     lines = ["| attack | tried | same bytes | refused | valid | recorded |", "|---" * 6 + "|"]
-    known = record("reliability")
+    known = content("reliability")
     assert {name for names in ATTACKS.values() for name in names} == set(known["attacks"])
     for what, names in ATTACKS.items():
         found = [known["attacks"][name] for name in names]
@@ -297,13 +339,19 @@ WRITERS = {
 
 
 def written(text: str) -> str:
-    """A page with its regions as they ought to be."""
-    return re.sub(
-        r"<!-- (.+?) -->.*?<!-- end -->",
-        lambda found: f"<!-- {found[1]} -->{WRITERS[found[1]]()}<!-- end -->",
-        text,
-        flags=re.S,
-    )
+    """A page with its regions as they ought to be; of a record that is older than the code, the first one says so."""
+    told: set[str] = set()
+
+    def region(found: re.Match[str]) -> str:
+        used.clear()
+        said = WRITERS[found[1]]()
+        if made := " and ".join(older(used - told)):
+            table = said.endswith("\n")
+            said += f"\nRecorded {made}, by earlier code.\n" if table else f" (recorded {made}, by earlier code)"
+        told.update(used)
+        return f"<!-- {found[1]} -->{said}<!-- end -->"
+
+    return re.sub(r"<!-- (.+?) -->.*?<!-- end -->", region, text, flags=re.S)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Model cards: what a folder holds, the Python that uses it, and its data, recipe and results as sorted JSON."""
+"""Model cards: what a folder holds, the Python that uses it, its settings as sorted JSON, and facts for a model hub."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 Use = Literal["replaced", "corrupt", "embed", "text", "pair", "words", "question"]
@@ -17,30 +18,23 @@ for token, share in zip(judged.tokens, judged.probability):
     "words": 'print(model.predict([["these", "are", "words"]]))',
     "question": 'print(model.answer("Who cooked the meal?", "The chef cooked the meal."))',
 }
+_TASK = "task"  # stands in task.json beside the card, with the size of its official training set
 
 
-def model_card(title: str, use: Use, settings: dict[str, Any]) -> str:
+def model_card(title: str, use: Use, settings: Mapping[str, Any]) -> str:
     """A README.md for a folder; its Python is run in that folder by a test."""
-    weak = f"**Weak**: {found}.\n\n" if (found := settings.get("facts", {}).get("weakness")) else ""
-    values = json.dumps(settings, indent=2, sort_keys=True, ensure_ascii=False)
-    return f"""\
----
-library_name: transformers
-tags: [electra]
----
+    code = f'```python\nimport electra\n\nmodel = electra.load(".")\n{_USES[use]}\n```\n'
+    return _layout("tags: [electra]\n", title, "", code, settings)
 
-# {title}
 
-{weak}In this folder:
+def retold(card: str, front: str, title: str, text: str, settings: Mapping[str, Any]) -> str:
+    """A card's Python among other words; `front`: YAML for the hub."""
+    start = card.index("```python\n")
+    return _layout(front, title, text, card[start : card.index("```\n", start) + 4], settings)
 
-```python
-import electra
 
-model = electra.load(".")
-{_USES[use]}
-```
-
-```json
-{values}
-```
-"""
+def _layout(front: str, title: str, text: str, code: str, settings: Mapping[str, Any]) -> str:
+    shown = {key: value for key, value in settings.items() if key != _TASK}
+    values = json.dumps(shown, indent=2, sort_keys=True, ensure_ascii=False)
+    text = f"{text}\n" if text else ""
+    return f"---\n{front}---\n\n# {title}\n\n{text}In this folder:\n\n{code}\n```json\n{values}\n```\n"

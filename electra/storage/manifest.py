@@ -15,6 +15,7 @@ from electra.errors import BadInput, CorruptFile, UserError
 from electra.files import AGAIN, dump_json, read_json, readable, safe_join, sha256_bytes, sha256_file, write_json
 
 MANIFEST = "MANIFEST.json"
+CARD = "README.md"  # is for people, who may edit it: no manifest watches over it
 _SETTLED = 1_000_000_000  # ns: so soon after a change another one may leave the same times
 _hashed: dict[Path, tuple[tuple[int, ...], str]] = {}
 
@@ -34,12 +35,13 @@ def sha256_once(path: Path) -> str:
 def write_manifest(folder: Path, **fields: Any) -> dict[str, Any]:
     """Write MANIFEST.json, last: size and sha256 of every file in the folder, the given fields, the hash of all that.
 
-    The fields say whose the files are. A folder within may have a manifest of its own, which is a file like any other.
+    Model cards are left out. The fields say whose the files are. A folder within may have a manifest of its own, which
+    is a file like any other.
     """
     files = {
         str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": sha256_file(file)}
         for file in sorted(folder.rglob("*"))
-        if file.is_file() and file != folder / MANIFEST
+        if file.is_file() and file != folder / MANIFEST and file.name != CARD
     }
     manifest: dict[str, Any] = json.loads(dump_json({**fields, "files": files}))  # as it is read again
     manifest["sha256"] = _hash(manifest)
@@ -109,10 +111,10 @@ def verify_manifest(
     """Check a folder's files, or `only` those of these names, against its manifest, and return the manifest.
 
     The error names the file, what was found and what was expected; links are refused. Files that the manifest does not
-    list are no matter of it. Bytes are hashed once a process.
+    list are no matter of it, nor are model cards, which older ones do list. Bytes are hashed once a process.
     """
     manifest = read_manifest(folder, do, **fields)
-    for name in manifest["files"] if only is None else only:
+    for name in [name for name in manifest["files"] if Path(name).name != CARD] if only is None else only:
         check_file(folder, name, manifest, do)
     return manifest
 

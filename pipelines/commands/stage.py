@@ -14,7 +14,7 @@ from pathlib import Path
 from electra import stopping
 from electra.storage.manifest import read_notes, write_sealed
 from pipelines import tracking
-from pipelines.commands import runs
+from pipelines.commands import cards, runs
 from pipelines.config.params import load
 from pipelines.runtime import processes, restore_outputs
 from pipelines.sources import preview
@@ -60,6 +60,8 @@ def run(section: str, options: argparse.Namespace) -> int:
         if stage == "corpus":
             preview.print_hints(params.corpora[name], f"corpora.{name}")
         work(name, params, tracker)
+    if main and stage in cards.STAGES:
+        cards.write(stage, name, params)
     if main:
         note_duration(key, time.monotonic() - started)
     return 0

@@ -11,7 +11,7 @@ from itertools import pairwise, permutations
 from typing import Literal
 
 from pipelines.report import paper
-from pipelines.report.comparison import Difference, decided, detectable, difference
+from pipelines.report.comparison import Difference, decided, difference
 from pipelines.report.paper import CLAIMS, Claim
 from pipelines.report.records import Ablation, Arm
 from pipelines.report.table import NOTES, Row, Table, interval, left, signed
@@ -44,13 +44,9 @@ def statements(ablation: Ablation) -> list[Statement]:
 
 def orders(ablation: Ablation) -> list[str]:
     """The same as sentences."""
-    return [f"{one.pair} ({one.paper}): {one.verdict} ({size(one.found)})." for one in statements(ablation)]
-
-
-def size(found: Difference) -> str:
-    """+5.1 points, 95 % interval +2.8 to +7.4."""
-    around = interval(found)
-    return f"{signed(found.points)} points" + (f", 95 % interval {around}" if around else "")
+    found = [(one, interval(one.found)) for one in statements(ablation)]
+    sizes = [f"{signed(one.found.points)} points" + f", 95 % interval {inside}" * bool(inside) for one, inside in found]
+    return [f"{one.pair} ({one.paper}): {one.verdict} ({size})." for (one, _), size in zip(found, sizes, strict=True)]
 
 
 def line(ablation: Ablation) -> str:
@@ -75,21 +71,13 @@ def table(ablations: Sequence[Ablation]) -> Table:
         here = {column: _summary([one for of, one in grouped if of == group]) for group, column in groups.items()}
         rows.append({left("claim"): text, left("paper"): source, **here})
     title = f"The paper's statements, and what came out here ({', '.join(dict.fromkeys(a.data for a in ablations))})"
-    return Table("claims", title, rows, (_power(ablations), NOTES["decided"]) if rows else ())
+    return Table("claims", title, rows, (NOTES["decided"],))
 
 
 def _group(ablation: Ablation) -> str:
     """What heads its column: other tasks, other data and other settings have columns of their own."""
     run = ablation.origin.rpartition(", ")[2] if ablation.record else "this run"
     return f"{run}: {ablation.data} ({', '.join(ablation.tasks.values())})"
-
-
-def _power(ablations: Sequence[Ablation]) -> str:
-    """Depends on the number of seeds alone, so it is known before any score."""
-    seeds = {min((len(arm.scores) for arm in ablation.arms if arm.scores), default=0) for ablation in ablations}
-    counts = sorted(count for count in seeds if count > 1)
-    known = [f"one of {detectable(count):.1f} standard deviations with {count} seeds an arm" for count in counts]
-    return f"Which true differences are noticed four times in five: {', '.join((*known, 'none with one seed'))}."
 
 
 def _summary(found: Sequence[Statement]) -> str | None:

@@ -56,6 +56,17 @@ def mean(scores: Sequence[float]) -> float | None:
     return statistics.fmean(scores) if scores else None
 
 
+def around(scores: Sequence[float], *, another: bool = False) -> tuple[float, float] | None:
+    """Student's 95 % interval of the mean, or of `another` score of the same kind; None of fewer than two."""
+    if len(scores) < 2:
+        return None
+    from scipy.stats import t
+
+    middle, runs = statistics.fmean(scores), len(scores)
+    reach = float(t.ppf(0.975, runs - 1)) * statistics.stdev(scores) * math.sqrt(another + 1 / runs)
+    return middle - reach, middle + reach
+
+
 def difference(first: Sequence[float], second: Sequence[float]) -> Difference | None:
     """Compare the scores of two arms; None if either has none. One score, or equal ones in both, have no interval."""
     if not first or not second:

@@ -1,7 +1,7 @@
 """Examples that a person can read: what the generator wrote and what the discriminator made of it, answers, mistakes.
 
-Chosen by rule, not by hand: the first examples of the held-out set, the first answer of each kind, the mistake that
-the model was surest of. So they are the same each time, and none is cherry-picked.
+Chosen by rule, not by hand: the first rows of the held-out set, the first answer of each kind, the mistake that the
+model was surest of. So they are the same each time, and none is cherry-picked.
 """
 
 import math
@@ -18,25 +18,17 @@ from electra.finetuning.squad.official import golds, question_scores
 from electra.finetuning.tasks import GLUE, SQUAD
 from pipelines.report.reading import check
 from pipelines.report.records import ModelResults
-from pipelines.report.table import integer
+from pipelines.report.table import TEXTS, integer
 
-SENTENCES, TOKENS = 6, 96
-CONTEXT = 260  # characters of context shown around an answer
+SENTENCES, TOKENS = 8, 96
+CONTEXT = 130  # characters of context shown on either side of an answer
 OUTCOMES = {  # (whether an answer is right, whether the question has none)
     (True, False): "Right",
     (True, True): "Right to give no answer",
     (False, False): "Wrong",
     (False, True): "Wrong to answer",
 }
-LABELS = {
-    "cola": {"0": "unacceptable", "1": "acceptable"},
-    "sst2": {"0": "negative", "1": "positive"},
-    "mrpc": {"0": "not a paraphrase", "1": "a paraphrase"},
-    "qqp": {"0": "different questions", "1": "the same question"},
-    "wnli": {"0": "not entailed", "1": "entailed"},
-    "qnli": {"entailment": "answers the question", "not_entailment": "does not answer it"},
-    "rte": {"not_entailment": "not entailed", "entailment": "entailed"},
-}
+LABELS: dict[str, dict[str, str]] = TEXTS["labels"]
 
 
 @dataclass(frozen=True)
@@ -91,31 +83,23 @@ def _join(pieces: Sequence[str]) -> str:
     return pieces[0] + "".join(piece.removeprefix("##") for piece in pieces[1:])
 
 
-def sentences(model: ModelResults) -> list[tuple[list[Word], dict[str, Any] | None]]:
-    """Held-out rows with the generator's replacements and the discriminator's judgement, like the paper's Figure 2.
+def sentences(model: ModelResults) -> list[list[Word]]:
+    """The first held-out rows, as in the paper's Figure 2, those with most caught words in front."""
+    rows = [words(example) for example in model.examples[:SENTENCES]]
+    kinds = [[word.kind for word in row] for row in rows]
+    order = sorted(range(len(rows)), key=lambda at: (-kinds[at].count("caught"), kinds[at].count("missed")))
+    return [rows[at] for at in order]
 
-    With each, of its first replaced word, the original, the token drawn, and the generator's likeliest with their
-    probabilities.
-    """
-    return [(words(example), next(_proposals(example), None)) for example in model.examples[:SENTENCES]]
 
-
-def counts(rows: Sequence[tuple[list[Word], Any]]) -> dict[str, int]:
+def counts(rows: Sequence[list[Word]]) -> dict[str, int]:
     """How many words there are, and how many of each kind."""
-    kinds = [word.kind for row, _ in rows for word in row]
+    kinds = [word.kind for row in rows for word in row]
     return {"words": len(kinds), **{kind: kinds.count(kind) for kind in ("caught", "missed", "alarm")}}
-
-
-def _proposals(example: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for each in example.get("proposals", []):
-        place, likely = each["place"], list(zip(each["pieces"], each["probability"], strict=True))
-        if place < TOKENS and example["replaced"][place]:
-            yield {"original": example["original"][place], "drawn": example["tokens"][place], "likely": likely}
 
 
 def answers(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
     """A question answered right and one wrong by the first pre-trained seed, each with and without an answer."""
-    for version in model.versions:
+    for version in (row.name.removeprefix("squad ") for row in model.squad):
         rows = _rows(root / f"build/tasks/{model.tasks_source}/{SQUAD.get(version, '')}/dev.jsonl")
         predictions = (
             _read(_first(root / f"build/squad/{model.name}/{version}", "pretrained", ".json"), read_json) or {}
@@ -135,42 +119,29 @@ def answers(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
 
 
 def _context(row: dict[str, Any], predicted: str | None) -> tuple[str, str | None, str]:
-    """The part of the context around the gold answer (or the given one), split there."""
-    text = row["context"]
-    start, length = -1, 0
-    if row["answers"]:
-        start, length = row["answers"][0]["start"], len(row["answers"][0]["text"])
-    elif predicted:
-        start, length = text.find(predicted), len(predicted)
-    left = max(0, (start if start >= 0 else 0) - CONTEXT // 2)
-    right = min(len(text), max(left + CONTEXT, start + length))
-    if left:
-        left = text.find(" ", left, left + 20) + 1 or left
-    if right < len(text):
-        cut = text.rfind(" ", max(right - 20, start + length), right)
-        right = cut if cut > 0 else right
-    opening, closing = "… " if left else "", " …" if right < len(text) else ""
-    if start < 0:
-        return opening + text[left:right] + closing, None, ""
-    end = start + length
-    return opening + text[left:start], text[start:end], text[end:right] + closing
+    """The part of the context around the gold answer (or the given one), split there; without one, its beginning."""
+    text, answer = row["context"], row["answers"][0]["text"] if row["answers"] else predicted or ""
+    start = row["answers"][0]["start"] if row["answers"] else text.find(answer)
+    if not answer or start < 0:
+        return text[: 2 * CONTEXT] + " …" * (len(text) > 2 * CONTEXT), None, ""
+    end, left = start + len(answer), max(0, start - CONTEXT)
+    return "… " * (left > 0) + text[left:start], answer, text[end : end + CONTEXT] + " …" * (len(text) > end + CONTEXT)
 
 
 def mistakes(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
-    """The mistake that the first pre-trained seed was surest of, and what the model from scratch said there."""
+    """The mistake that the first pre-trained seed was surest of."""
     for task in (task for task in model.tasks if task.name in GLUE):
         folder, regression = root / f"build/glue/{model.name}/{task.name}", GLUE[task.name].regression
         rows = {row["id"]: row for row in _rows(root / f"build/tasks/{model.tasks_source}/{task.name}/dev.jsonl")}
         predictions = [row for row in _rows(_first(folder, "pretrained", ".jsonl")) if row["id"] in rows]
-        scratch = {row["id"]: row.get("prediction") for row in _rows(_first(folder, "scratch", ".jsonl"))}
-        wrong = [row for row in predictions if _error(row) > 0]
-        wrong.sort(key=lambda row: (-_error(row), str(row["id"])))
+        wrong = sorted(filter(_error, predictions), key=lambda row: (-_error(row), str(row["id"])))
         kind = "rows are off by more than 1" if regression else "rows are wrong"
         share = f"{integer(len(wrong))} of {integer(len(predictions))} {kind}"
         if wrong:
             row, worst = rows[wrong[0]["id"]], wrong[0]
-            said = {"said": worst["prediction"], "wanted": worst["label"], "from scratch": scratch.get(worst["id"])}
-            facts = tuple((key, _label(task.name, value)) for key, value in said.items() if value is not None)
+            facts = tuple(
+                (key, _label(task.name, worst[of])) for key, of in (("said", "prediction"), ("wanted", "label"))
+            )
             texts = (row["a"], row["b"]) if row.get("b") else (row["a"],)
             yield Prediction(task.title, share, texts, facts, sure=None if regression else _error(worst))
         elif predictions:

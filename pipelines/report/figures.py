@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from electra.finetuning.runs.summary import sd
-from pipelines.report.comparison import mean
-from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults, Series
+from electra.finetuning.tasks import GLUE
+from pipelines.report.comparison import around, difference, mean
+from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults, Series, chance_of
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save
-from pipelines.report.table import CAPTIONS
+from pipelines.report.table import CAPTIONS, flops, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,8 +61,8 @@ def of_model(model: ModelResults) -> Iterator[Named]:
     """Every figure that a model's results allow."""
     if any(any(task.scores.values()) for task in model.tasks):
         caption = (
-            f"{model.name}: each task from scratch and pre-trained, beside chance (SQuAD: never answering) and "
-            f"the commonest class, one small mark per fine-tuning ({model.data})"
+            f"{model.name}: the mean of the tasks and each task ({model.data}), a small mark for each fine-tuning; "
+            "bracket: where the mean of another pre-training falls 95 times in 100"
         )
         yield f"{model.name}-tasks", caption, tasks(model)
     for name, caption, figure in curves(model):
@@ -69,59 +70,56 @@ def of_model(model: ModelResults) -> Iterator[Named]:
 
 
 def tasks(model: ModelResults) -> "Figure":
-    """One line a task: the two arms' means joined, their standard deviations as bars, every seed as a small mark."""
-    groups = (model.tasks, [model.average] if model.average else [], model.squad)
-    shown = [[row for row in rows if any(row.scores.values())] for rows in groups]
-    rows = [row for group in shown for row in group]
-    figure = new_figure(4.4, 0.9 + 0.3 * len(rows))
+    """One line a task, that of their mean first, with what it is compared with; all on one axis."""
+    first = [model.average] if model.average and any(model.average.scores.values()) else []
+    rows = [*first, *(row for row in (*model.tasks, *model.squad) if any(row.scores.values()))]
+    figure = new_figure(4.4, 1.15 + 0.3 * len(rows))
     axes = figure.subplots()
-    places: list[float] = []
-    for number, group in enumerate(shown):
-        for row in group:
-            gap = 0.45 if row is group[0] and number else 0.0  # where another kind of number begins
-            places.append(places[-1] + 1 + gap if places else gap)
-            _dumbbell(axes, places[-1], row)
-    labels = [row.title + (f", {row.metric_title}" if row in shown[2] else "") for row in rows]
-    if shown[1]:
-        labels[len(shown[0])] = "mean of the tasks"
-    axes.set_yticks(places, labels, color=INK)
-    if shown[1]:
-        axes.get_yticklabels()[len(shown[0])].set_fontweight("bold")
-    low = min(score for row in rows for scores in row.scores.values() for score in scores)
-    left = min(0.0, low) - 2 if low < 20 else 10 * math.floor(low / 10) - 2
-    axes.set(xlim=(left, 102), ylim=(places[-1] + 0.6, -0.6), xlabel=_axis_label("score, points", model.data))
-    axes.grid(axis="y", visible=False)
-    for label, marker, colour, style in (
+    places = [place + 0.4 * (place > 0) * len(first) for place in range(len(rows))]
+    for place, row in zip(places, rows, strict=True):
+        _dumbbell(axes, place, row)
+    labels = ["mean of the tasks" if row is model.average else row.title for row in rows]
+    axes.set_yticks(places, [f"{label}, F1" if label.startswith("SQuAD") else label for label in labels], color=INK)
+    looks: list[tuple[str, str, str, dict[str, Any]]] = [
         ("from scratch", "o", GREY, {"markerfacecolor": PAPER, "markersize": 6, "markeredgewidth": 1.4}),
         ("pre-trained", "o", BLUE, {"markersize": 6}),
+        ("best without a network", "x", ORANGE, {"markersize": 5, "markeredgewidth": 1.4}),
         ("chance", "|", ORANGE, {"markersize": 9, "markeredgewidth": 1.6}),
-        ("majority", "x", ORANGE, {"markersize": 5, "markeredgewidth": 1.4}),
-    ):
+    ]
+    if first:
+        axes.get_yticklabels()[0].set_fontweight("bold")
+        if model.control is not None:
+            looks.insert(2, ("published initial values", "D", BLUE, {"markerfacecolor": PAPER, "markersize": 5}))
+            axes.plot(model.control, 0, "D", color=BLUE, zorder=3, **looks[2][3])
+        if inside := around(model.recorded.get("average", ()), another=True):
+            axes.plot(inside, [-0.36] * 2, color=BLUE, linewidth=1.2, marker="|", markersize=5)
+    low = min(score for row in rows for scores in row.scores.values() for score in scores)
+    left = min(0.0, low) - 2 if low < 20 else 10 * math.floor(low / 10) - 2
+    axes.set(xlim=(left, 102), ylim=(places[-1] + 0.6, -0.75), xlabel=_axis_label("score, points", model.data))
+    axes.grid(axis="y", visible=False)
+    for label, marker, colour, style in looks:
         axes.plot([], [], marker, color=colour, label=label, **style)
-    figure.legend(loc="outside upper left", ncols=4, columnspacing=1.2, frameon=False, handletextpad=0.2)
+    figure.legend(loc="outside upper left", ncols=3, columnspacing=1.0, frameon=False, handletextpad=0.1)
     return figure
 
 
 def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
+    """The two arms' means joined, their standard deviations as bars, every seed as a small mark; what lies below."""
     means = [middle for middle in map(row.mean, ARMS) if middle is not None]
     if found := row.difference:
         solid, dotted = {"color": MUTED, "linewidth": 1.6}, {"color": GREY, "linewidth": 0.9, "linestyle": (0, (2, 2))}
         axes.plot(means[::-1], [place, place], zorder=1, **(solid if found.counts else dotted))  # type: ignore[arg-type]
     if (chance := row.ground.get("chance")) is not None:
         axes.plot([chance, chance], [place - 0.36, place + 0.36], color=ORANGE, linewidth=1.6, zorder=1)
-    if (majority := row.ground.get("majority")) is not None:
-        axes.plot(majority, place, "x", color=ORANGE, markersize=5, markeredgewidth=1.4, zorder=1)
+    if row.simple:
+        axes.plot(row.simple[0], place, "x", color=ORANGE, markersize=5, markeredgewidth=1.4, zorder=4)
     for arm, colour, face in (("scratch", GREY, PAPER), ("pretrained", BLUE, BLUE)):
-        if row.scores[arm]:
-            dot = {"markerfacecolor": face, "markersize": 6.2, "markeredgewidth": 1.4, "zorder": 3}
-            _seeds(axes, place, row.scores[arm], colour, below=0.26, **dot)
-
-
-def _seeds(axes: "Axes", place: float, scores: Sequence[float], colour: str, *, below: float, **dot: Any) -> None:
-    """The mean as a dot, the standard deviation as a bar, and a small mark `below` it for each seed."""
-    axes.errorbar(mean(scores), place, xerr=sd(scores) or 0.0, color=colour, linewidth=1.2)  # type: ignore[arg-type]
-    axes.plot(scores, [place + below] * len(scores), "|", color=colour, markersize=4, markeredgewidth=1)
-    axes.plot(mean(scores), place, "o", color=colour, **dot)  # type: ignore[arg-type]
+        if scores := row.scores[arm]:
+            dot: dict[str, Any] = {"markerfacecolor": face, "markersize": 6.2, "markeredgewidth": 1.4, "zorder": 3}
+            axes.errorbar(
+                mean(scores) or 0.0, place, xerr=sd(scores) or 0.0, color=colour, linewidth=1.2, marker="o", **dot
+            )
+            axes.plot(scores, [place + 0.26] * len(scores), "|", color=colour, markersize=4, markeredgewidth=1)
 
 
 def curves(model: ModelResults) -> list[Named]:
@@ -133,17 +131,13 @@ def curves(model: ModelResults) -> list[Named]:
         return [(label, colour, "-", series(column, factor)) for label, colour, column in lines]
 
     majority = (f"majority, {weight:g}·H(r)", ORANGE, DASHED, series("disc_loss") and majority_loss(model))
-    first, drawn = series("mlm_accuracy"), series("sample_accuracy")
-    accuracy = [("first choice", BLUE, "-", first), ("sample", GREEN, DASHED, drawn)]
     found = [("precision", BLUE, "-", series("disc_precision")), ("recall", ORANGE, DASHED, series("disc_recall"))]
     panels: list[tuple[str, str, list[Line], dict[str, float]]] = [
-        ("mlm-loss", "MLM loss (generator)", both("mlm_loss"), {}),
-        ("main-loss", "Loss on tokens (main network)", both("main_loss"), {}),
         ("disc-loss", f"Discriminator loss × {weight:g}", [*both("disc_loss", weight), majority], {"bottom": 0}),
-        ("mlm-accuracy", "MLM accuracy (generator)", accuracy, {"bottom": 0}),
-        ("replaced-rate", "Replaced tokens, fraction", both("replaced_rate"), {"bottom": 0}),
         ("auc", "AUC on replaced tokens", both("disc_auc"), {"bottom": 0.45, "top": 1, "guessing": 0.5}),
         ("precision-recall", "Precision and recall, replaced tokens", found, {"bottom": 0, "top": 1}),
+        ("mlm-loss", "MLM loss (generator)", both("mlm_loss"), {}),
+        ("main-loss", "Loss on tokens (main network)", both("main_loss"), {}),
     ]
     return [
         (name, CAPTIONS[name].format(weight=f"{weight:g}"), _over_steps(title, lines, **limits))
@@ -180,43 +174,50 @@ def _over_steps(title: str, lines: Sequence[Line], *, guessing: float | None = N
 
 
 def of_ablation(ablation: Ablation) -> Iterator[Named]:
-    """The figure that an ablation's results allow: scores over a run, lines over a grid, or a mark per arm."""
+    """The figure that an ablation's results allow: scores over a run, lines over a grid, or differences of arms."""
     name, caption = f"ablation-{ablation.name}", f"{ablation.title}: mean over the tasks ({ablation.origin})"
     if any(len(arm.points) > 1 for arm in ablation.arms):
-        yield f"{name}-points", f"{caption} at fractions of each run, bar = ± sd over seeds", over_flops(ablation)
+        before = "before the end of a run the learning rate has not come down yet"
+        yield (
+            f"{name}-points",
+            f"{caption} at fractions of each run, bar = ± sd over seeds; {before}",
+            over_flops(ablation),
+        )
     elif len(ablation.axes) in {1, 2} and any(arm.scores and arm.values for arm in ablation.arms):
         yield name, f"{caption}, bar = ± sd over seeds", over_grid(ablation)
-    elif any(arm.scores for arm in ablation.arms):
-        yield name, f"{caption}, one small mark per seed, bar = mean ± sd", marks(ablation)
+    elif (reference := ablation.reference) and reference.scores:
+        beside = f"; diamonds: GLUE dev at base size ({ablation.paper.source})" if ablation.paper else ""
+        yield name, f"{caption} minus that of {reference.label}, bar = 95 % interval{beside}", differences(ablation)
 
 
-def marks(ablation: Ablation) -> "Figure":
-    """Left, our mean over the tasks per arm; right, the paper's GLUE score where it has one."""
-    beside = ablation.paper
-    figure = new_figure(4.5 if beside else 4.2, 0.95 + 0.34 * len(ablation.arms))
-    grid = figure.subplots(1, 2 if beside else 1, sharey=True, squeeze=False)[0]
-    ours = grid[0]
-    for place, arm in enumerate(ablation.arms):
-        if not arm.scores:
+def differences(ablation: Ablation) -> "Figure":
+    """Each arm minus the reference, ours with its interval and the paper's beside it, on one axis with a line at 0."""
+    reference, theirs = ablation.reference, ablation.paper.arms if ablation.paper else {}
+    assert reference is not None
+    others = [arm for arm in ablation.arms if arm is not reference]
+    figure = new_figure(4.4, 1.0 + 0.34 * len(others))
+    axes = figure.subplots()
+    axes.axvline(0, color=ORANGE, linewidth=1.2)
+    for place, arm in enumerate(others):
+        found = difference(arm.scores, reference.scores)
+        if found is None:
             status = "failed" if arm.failed else "no result"
-            ours.annotate(status, (0.02, place), xycoords=("axes fraction", "data"), va="center", color=ORANGE)
-            continue
-        _seeds(ours, place, arm.scores, BLUE if arm is ablation.reference else INK, below=0.24, markersize=6)
-    ours.set_yticks(range(len(ablation.arms)), [arm.label for arm in ablation.arms], color=INK)
-    ours.set(ylim=(len(ablation.arms) - 0.45, -0.6), title="ours", xlabel=_axis_label("mean", ablation.data))
-    ours.margins(x=0.12)
-    if beside:
-        theirs = grid[1]
-        places = {arm.name: place for place, arm in enumerate(ablation.arms) if arm.name in beside.arms}
-        for name, place in places.items():
-            _, score = beside.arms[name]
-            theirs.plot(score, place, "D", color=GREY, markersize=5)
-            style = {"textcoords": "offset points", "va": "center", "color": MUTED}
-            theirs.annotate(f"{score:.1f}", (score, place), (7, 0), **style)
-        theirs.margins(x=0.3)
-        theirs.set(title=beside.source, xlabel="GLUE dev, base size")
-    for axes in grid:
-        axes.grid(axis="y", visible=False)
+            axes.annotate(status, (0.02, place), xycoords=("axes fraction", "data"), va="center", color=ORANGE)
+        elif found.low is None or found.high is None:
+            axes.plot(found.points, place, "o", color=BLUE, markersize=6)
+        else:
+            reach = [[found.points - found.low], [found.high - found.points]]
+            axes.errorbar(found.points, place, xerr=reach, color=BLUE, marker="o", markersize=6, linewidth=1.2)
+        if {arm.name, reference.name} <= theirs.keys():
+            gap = theirs[arm.name][1] - theirs[reference.name][1]
+            axes.plot(gap, place + 0.3, "D", color=GREY, markersize=4.5)
+            style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": MUTED, "fontsize": 8.5}
+            axes.annotate(f"{signed(gap)} in the paper", (gap, place + 0.3), (7, 0), **style)
+    axes.set_yticks(range(len(others)), [arm.label for arm in others], color=INK)
+    label = _axis_label(f"difference from “{reference.label}”, points", ablation.data)
+    axes.set(ylim=(len(others) - 0.4, -0.6), xlabel=label)
+    axes.margins(x=0.12)
+    axes.grid(axis="y", visible=False)
     return figure
 
 
@@ -234,6 +235,7 @@ def over_grid(ablation: Ablation) -> "Figure":
     axes.set_xticks(range(len(along)), [ablation.label(value) for value in along])
     labels = {"xlabel": ablation.axis_names[axis], "ylabel": _axis_label("mean of the tasks", ablation.data)}
     axes.set(xlim=(-0.3, len(along) - 0.7), **labels)
+    _chance(axes, ablation)
     if len(across) > 1:
         axes.legend(loc="best", frameon=False, fontsize=8.5)
     return figure
@@ -243,19 +245,24 @@ def over_flops(ablation: Ablation) -> "Figure":
     """The score at points of each run against the FLOPs spent by then (the paper's Figure 1)."""
     figure = new_figure(4.6, 3.3)
     axes = figure.subplots()
-    groups = list(dict.fromkeys(arm.values[0] for arm in ablation.arms if arm.values))
-    rest = list(dict.fromkeys(arm.values[1:] for arm in ablation.arms if arm.values))
-    for number, arm in enumerate(arm for arm in ablation.arms if arm.points):
-        look = LOOKS[number % len(LOOKS)]
-        if arm.values and len(groups) > 1:  # colour for the first axis, marker and dash for the others
-            colour = (BLUE, ORANGE, GREEN, GREY, INK)[groups.index(arm.values[0]) % 5]
-            look = (colour, *LOOKS[rest.index(arm.values[1:]) % len(LOOKS)][1:])
+    for look, arm in zip(LOOKS * len(ablation.arms), (arm for arm in ablation.arms if arm.points), strict=False):
         _line(axes, [(point.flops, point.scores) for point in arm.points if point.scores], look, arm.label)
     axes.set_xscale("log")
+    spent = [point.flops for point in ablation.arms[0].points]
+    axes.set_xticks(spent, [flops(value) for value in spent])
     axes.minorticks_off()
     axes.set(xlabel="pre-training FLOPs", ylabel=_axis_label("mean of the tasks", ablation.data))
+    _chance(axes, ablation)
     axes.legend(loc="best", frameon=False, fontsize=8)
     return figure
+
+
+def _chance(axes: "Axes", ablation: Ablation) -> None:
+    """A line at the mean of the tasks that guessing reaches, where all of them are GLUE's."""
+    tasks = [task for arm in ablation.arms for task in arm.tasks]
+    if tasks and GLUE.keys() >= set(tasks):
+        level = sum(map(chance_of, dict.fromkeys(tasks))) / len(set(tasks))
+        axes.axhline(level, color=INK, linestyle=DOTTED, linewidth=1.2, label="chance")
 
 
 def _line(axes: "Axes", points: Sequence[tuple[float, tuple[float, ...]]], look: Look, label: str) -> None:

@@ -6,22 +6,16 @@ No sentence here calls a difference a win that cannot be told yet; `comparison.p
 from collections.abc import Iterator
 
 from electra.finetuning.tasks import GLUE
-from pipelines.report.claims import size
-from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults
+from pipelines.report.comparison import mean
+from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults, chance_of, number
 from pipelines.report.table import TEXTS, Spread
 
-MEAN_WANTED, SQUAD_WANTED, TASK_WANTED = 38.0, 25.0, 20.0  # points over scratch
 CEILING, CHANCE = 99.0, 2.0
-SIMPLE = ("chance", "majority", "bag_of_words", "word_overlap")  # what needs no network
+FOUND, ANSWERED = 0.9, 90.0  # below them, what is missed is a shortfall
 
 
-def headline(model: ModelResults, *, named: bool = False) -> str:
-    """How many tasks moved, by how much, and the mean; `named` puts the model's name in front."""
-    sentence = _headline(model)
-    return f"{model.name}: {sentence[0].lower()}{sentence[1:]}" if named else sentence
-
-
-def _headline(model: ModelResults) -> str:
+def headline(model: ModelResults) -> str:
+    """How many tasks moved, by how much, and the mean."""
     if model.average is None or not any(model.average.scores.values()):
         return "No fine-tuning results yet."
     spreads = {arm: Spread(scores).text() for arm, scores in model.average.scores.items() if scores}
@@ -30,9 +24,14 @@ def _headline(model: ModelResults) -> str:
     if len(spreads) < len(ARMS):
         ((arm, spread),) = spreads.items()
         return f"{title[:1].upper()}{title[1:]}: {spread} {ARMS[arm]}; the other arm is missing."
+    simple, chance = model.average.simple, model.average.ground.get("chance")
+    beside = [f"chance {chance:.1f}"] if chance is not None else []
+    beside += [f"the best without a network {simple[0]:.1f}"] if simple else []
+    beside += [f"pre-trained from the published initial values {model.control:.1f}"] if model.control else []
     text = f"{_moved(model)}. The {title} goes from {spreads['scratch']} from scratch to {spreads['pretrained']}"
+    text += f" ({', '.join(beside)})" if beside else ""
     for row in model.squad:
-        if row.metric == "f1" and all(row.scores.values()):
+        if all(row.scores.values()):
             never = f" (never answering: {row.ground['chance']:.1f})" if "chance" in row.ground else ""
             text += f", {row.title} F1 from {row.mean('scratch'):.1f} to {row.mean('pretrained'):.1f}{never}"
     return f"{text}."
@@ -53,60 +52,41 @@ def _moved(model: ModelResults) -> str:
     return f"Pre-training {' and '.join(parts)}{f'; of {unknown} we cannot tell yet' * bool(unknown)}"
 
 
-def goals(model: ModelResults) -> list[tuple[bool, str]]:
-    """The marks that the sample world is designed to: (met, sentence)."""
-    if not model.sample:
-        return []
-    wanted = [(model.average, MEAN_WANTED)] if model.average else []
-    wanted += [(row, SQUAD_WANTED) for row in model.squad if (row.name, row.metric) == ("squad 2.0", "f1")]
-    result = []
-    for row, points in (*wanted, *((task, TASK_WANTED) for task in model.tasks)):
-        if not (found := row.difference):
-            continue
-        met = found.points >= points and found.verdict == "higher"
-        name = "mean of the tasks" if row is model.average else row.full_title
-        mark = f"{points:g} points and a 95 % interval above zero"
-        said = f"{size(found)}; that {'reaches' if met else 'misses'} the mark ({mark})"
-        result.append((met, f"{model.name}, {name}: pre-trained minus from scratch is {said}."))
-    return result
-
-
 def learnt(model: ModelResults) -> Iterator[str]:
-    """What stands: marks reached, and what the discriminator has learnt."""
-    if marks := goals(model):
-        met = sum(reached for reached, _ in marks)
-        yield f"{model.name}: {met} of {len(marks)} marks set for the sample world are reached."
+    """What stands: tasks above all that needs no network, and what the discriminator has learnt."""
     above = []
     for row in model.tasks:
-        simple = [row.ground[name] for name in SIMPLE if name in row.ground]
-        if simple and (row.mean("pretrained") or 0) > max(simple):
+        if row.simple and (row.mean("pretrained") or 0) > max(row.simple[0], row.ground.get("chance", 0)):
             above.append(row.title)
     if above:
         yield f"{model.name}: above chance, the majority, a bag of words and word overlap on {', '.join(above)}."
-    auc, recall = _discriminator(model)
-    if auc is not None and recall is not None:
-        yield (
-            f"{model.name}: the discriminator ranks a replaced token above an original one {100 * auc:.0f} "
-            f"times in 100, and finds {100 * recall:.0f} % of the replaced ones, on held-out text."
-        )
-
-
-def _discriminator(model: ModelResults) -> tuple[float | None, float | None]:
-    """AUC and recall at the end of pre-training, where they were measured."""
-    auc, recall = model.series("disc_auc"), model.series("disc_recall")
-    return auc and auc[1][-1], recall and recall[1][-1]
+    if auc := model.series("disc_auc"):
+        times = f"{100 * auc[1][-1]:.0f} times in 100"
+        yield f"{model.name}: the discriminator ranks a replaced token above an original one {times}, on held-out text."
 
 
 def shortfalls(model: ModelResults) -> Iterator[str]:
     """What a reader should hold against this model's numbers."""
-    yield from (sentence for met, sentence in goals(model) if not met)
+    if (recall := number(model.pretrain, "disc_recall")) is not None and recall < FOUND:
+        precision = number(model.pretrain, "disc_precision") or 0.0
+        missed = f"misses {100 * (1 - recall):.0f} % of the replaced tokens of held-out text"
+        yield f"{model.name}: the discriminator {missed}, {100 * (1 - precision):.0f} % of its suspicions are wrong."
+    for row in model.squad:
+        with_one, without = (
+            mean(row.others.get(f"{has}_exact", {}).get("pretrained", ())) for has in ("HasAns", "NoAns")
+        )
+        if with_one is not None and without is not None and min(with_one, without) < ANSWERED:
+            wrong = (
+                f"{100 - with_one:.0f} % of the questions that have an answer and {100 - without:.0f} % of the others"
+            )
+            yield f"{model.name}: {row.title} is answered wrong on {wrong}."
     rows = (*model.tasks, *model.squad)
-    verdicts = [(row.full_title, found.verdict) for row in rows if (found := row.difference)]
+    verdicts = [(row.title, found.verdict) for row in rows if (found := row.difference)]
     titles: dict[str, list[str]] = {
         verdict: [title for title, each in verdicts if each == verdict] for _, verdict in verdicts
     }
     titles |= {arm: [row.title for row in model.tasks if _at_chance(row, arm)] for arm in ARMS}
-    titles["ceiling"] = [row.full_title for row in rows if all((row.mean(arm) or 0) >= CEILING for arm in ARMS)]
+    titles["ceiling"] = [row.title for row in rows if all((row.mean(arm) or 0) >= CEILING for arm in ARMS)]
     for kind, sentence in TEXTS["shortfalls"].items():
         if names := titles.get(kind):
             yield f"{model.name}: {sentence} {', '.join(names)}."
@@ -117,9 +97,7 @@ def shortfalls(model: ModelResults) -> Iterator[str]:
 def _at_chance(row: Measured, arm: str) -> bool:
     """Within two points of guessing: of one class in so many, or of no correlation."""
     middle = row.mean(arm)
-    if middle is None or row.name not in GLUE:
-        return False
-    return middle < (100 / len(GLUE[row.name].labels) if row.metric == "accuracy" else 0.0) + CHANCE
+    return middle is not None and row.name in GLUE and middle < chance_of(row.name) + CHANCE
 
 
 def unequal(ablation: Ablation) -> str | None:

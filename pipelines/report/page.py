@@ -16,11 +16,10 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 
 from pipelines.report import claims, examples, findings, paper, provenance
+from pipelines.report.comparison import around
 from pipelines.report.figures import Drawn
 from pipelines.report.records import Inputs, ModelResults, number
-from pipelines.report.table import MISSING, Spread, Table, flops, integer
-
-SHOWN_CURVES = ("disc-loss", "auc", "precision-recall")  # the others are folded away
+from pipelines.report.table import CAPTIONS, MISSING, Table, flops, integer
 
 
 class Indented(Extension):
@@ -56,24 +55,23 @@ def render(
     for name, table in tables.items():  # a note is shown once
         notes[name] = [note for note in table.notes if note not in shown]
         shown.update(table.notes)
-    sources: dict[str, list[Table]] = {}
-    for table in provenance.all_tables(inputs, params, root):
-        title = "Ablations: settings of each arm" if table.name.startswith("facts-ablation") else table.title
-        sources.setdefault(title, []).append(table)
     content = {
         "inputs": inputs,
         "figures": figures,
         "first_figure": next((figures[key] for model in models if (key := f"{model.name}-tasks") in figures), None),
         "tables": tables,
         "notes": notes,
-        "headlines": [findings.headline(model, named=len(models) > 1) for model in models],
-        "runs": [what_was_run(model, params, inputs.data["corpus"].get(model.corpus) or {}) for model in models],
+        "headlines": [f"{model.name}: " * (len(models) > 1) + findings.headline(model) for model in models],
+        "runs": [what_was_run(model, params, inputs.data[f"corpus/{model.corpus}"]) for model in models],
         "learnt_here": [sentence for model in models for sentence in findings.learnt(model)],
         "shortfalls": findings.all_shortfalls(inputs),
         "shown_examples": [_examples(model, root) for model in models],
-        "curves": [(model, *_curves(model, figures)) for model in models],
+        "curves": [
+            (model, [figures[key] for each in CAPTIONS if (key := f"{model.name}-{each}") in figures])
+            for model in models
+        ],
         "claims": claims,
-        "sources": sources,
+        "files": provenance.files(inputs, root),
         "citation": paper.PUBLISHED["citation"],
     }
     templates = environment()
@@ -84,14 +82,6 @@ def render(
 def _examples(model: ModelResults, root: Path) -> tuple[Any, ...]:
     rows = examples.sentences(model)
     return model, rows, examples.counts(rows), list(examples.answers(model, root)), list(examples.mistakes(model, root))
-
-
-def _curves(model: ModelResults, figures: dict[str, Drawn]) -> tuple[list[Drawn], list[Drawn]]:
-    """The curves that are shown, and those that are folded away."""
-    prefix = f"{model.name}-"
-    curves = {name.removeprefix(prefix): drawn for name, drawn in figures.items() if name.startswith(prefix)}
-    first = [curves[name] for name in SHOWN_CURVES if name in curves]
-    return first, [drawn for name, drawn in curves.items() if name not in ("tasks", *SHOWN_CURVES)]
 
 
 def what_was_run(model: ModelResults, params: Any, corpus: dict[str, Any]) -> list[tuple[str, str]]:
@@ -108,12 +98,21 @@ def what_was_run(model: ModelResults, params: Any, corpus: dict[str, Any]) -> li
     facts = {
         "model": f"{model.name}: {encoder.layers} layers, hidden {encoder.hidden}{size}",
         "pre-training": f"{integer(steps)} steps of {read} tokens, objective {config.objective.name}",
-        "FLOPs": f"{flops(model.flops)} (the authors' way of counting)" if model.flops else MISSING,
         "text": model.corpus.replace("_", " ") + (f": {', '.join(amounts)}" if amounts else ""),
-        "tasks": model.data,
+        "cost": _cost(model),
     }
     if seeds := max((len(scores) for task in model.tasks for scores in task.scores.values()), default=0):
         facts["spread"] = f"{seeds} fine-tunings a task and arm, of 1 pre-training"
-        if over := model.recorded.get(("average", "")):
-            facts["spread"] += f"; a record of {len(over)} pre-trainings has a mean of {Spread(over).text()}"
+        if inside := around(over := model.recorded.get("average", ()), another=True):
+            facts["spread"] += f"; by a record of {len(over)}, the mean of another is {inside[0]:.1f} to "
+            facts["spread"] += f"{min(inside[1], 100):.1f}, 95 times in 100"
     return [*facts.items(), ("try it", f"electra play {model.name}")]
+
+
+def _cost(model: ModelResults) -> str:
+    """FLOPs, and those of a point of the mean over fresh weights; run.js adds the minutes."""
+    if not model.flops:
+        return MISSING
+    gained = model.average.difference.points if model.average and model.average.difference else 0.0
+    each = f", {flops(model.flops / gained)} for each point over fresh weights" if gained > 0 else ""
+    return f"{flops(model.flops)} FLOPs of pre-training{each}"

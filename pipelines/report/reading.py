@@ -3,7 +3,7 @@
     results/M/{pretrain.json, pretrain.csv, glue.json, squad.json}  one model
     results/ablations/A.json                                        one ablation that params.yaml: run selects
     benchmarks/results/ablations/A.json                             the others, as recorded (record_ablations.py)
-    benchmarks/results/M-marks.json                                 one model over several pre-trainings, as recorded
+    benchmarks/results/M-marks.json, controls.json                  one model over several pre-trainings, as recorded
     results/{corpus,tokens,tasks}/N.json                            the data
     build/models/M/examples.json                                    what the generator wrote
 
@@ -12,7 +12,9 @@ Of the stages' results only what `run` selects is read: the page depends on noth
 
 import csv
 import math
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +40,9 @@ def load(params: Any, root: Path = Path()) -> Inputs:
     ablated = [params.ablations[name] for name in params.run.ablations]
     tokens = [*(params.models[name].tokens for name in params.run.models), *(one.tokens for one in ablated)]
     tasks = [*(params.finetunings[name].tasks for name in params.run.models), *(one.data for one in ablated)]
-    names = {"tokens": tokens, "corpus": [params.tokens[name].corpus for name in tokens], "tasks": tasks}
-    data = {
-        kind: {name: reader.json(f"results/{kind}/{name}.json") for name in dict.fromkeys(of)}
-        for kind, of in names.items()
-    }
+    names = [f"tokens/{name}" for name in tokens] + [f"tasks/{name}" for name in tasks]
+    names += [f"corpus/{params.tokens[name].corpus}" for name in tokens]
+    data = {name: reader.json(f"results/{name}.json") for name in dict.fromkeys(names)}
     return Inputs(
         models=models,
         ablations=ablations,
@@ -98,7 +98,7 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
     glue, squad = (reader.json(f"results/{name}/{stage}.json") for stage in ("glue", "squad"))
     examples = reader.json(f"build/models/{name}/examples.json")
     tasks, answers = measured_tasks(glue), measured_squad(squad)
-    for row in (*tasks, *answers[::2]):  # exact match and F1 come from the same runs
+    for row in (*tasks, *answers):
         reader.missing += _faults(f"{name}, {row.title}", row)
     pretrain, curve = reader.json(f"results/{name}/pretrain.json"), reader.curve(f"results/{name}/pretrain.csv")
     return ModelResults(
@@ -111,10 +111,11 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
         pretrain=pretrain,
         curve=curve,
         tasks=tasks,
-        average=measured_average(glue),
+        average=measured_average(glue, tasks),
         squad=answers,
         examples=examples if isinstance(examples, list) else [],
-        recorded=_marks(reader, name),
+        recorded=_recorded(reader, name),
+        control=_control(reader, name),
     )
 
 
@@ -126,42 +127,50 @@ def measured_tasks(glue: dict[str, Any]) -> tuple[Measured, ...]:
     return tuple(_measured(task, title, parts[task].get("metric", ""), parts[task]) for task, title in titles.items())
 
 
-def measured_average(glue: dict[str, Any]) -> Measured | None:
-    """The mean over the tasks of a glue.json by its exact name, unless that lists the tasks: the table does so."""
+def measured_average(glue: dict[str, Any], tasks: Sequence[Measured] = ()) -> Measured | None:
+    """The mean over the tasks of a glue.json by its exact name, unless that lists the tasks: the table does so.
+
+    Beside it stand the means of chance and of the best without a network, where all of these tasks have them.
+    """
     average = glue.get("average")
     if not average:
         return None
     name = str(average.get("name", "mean"))
     title = name if len(name) < 60 else f"mean over {len(average.get('tasks') or [])} tasks"
-    return _measured("average", title, "", average)
+    counted = [row for row in tasks if row.name in average.get("tasks", [row.name])]
+    ground = {"chance": [row.ground["chance"] for row in counted if "chance" in row.ground]}
+    ground["the best of each"] = [row.simple[0] for row in counted if row.simple]
+    whole = {name: statistics.fmean(of) for name, of in ground.items() if 0 < len(of) == len(counted)}
+    return replace(_measured("average", title, "", average), ground=whole)
 
 
 def measured_squad(squad: dict[str, Any]) -> tuple[Measured, ...]:
-    """Exact match and F1 of each version of a squad.json."""
+    """Each version of a squad.json by F1; the other figures are those of the same answers."""
     return tuple(
-        _measured(f"squad {version}", f"SQuAD {version}", metric, values, key=metric)
+        _measured(f"squad {version}", f"SQuAD {version}", "f1", values)
         for version, values in sorted(squad.get("versions", {}).items())
-        for metric in ("exact", "f1")
     )
 
 
-def _measured(name: str, title: str, metric: str, values: dict[str, Any], key: str = "") -> Measured:
-    """The scores of both arms; `key` picks a metric where the arms hold several."""
-    scores, failed, others, on_train = {}, {}, dict[str, dict[str, tuple[float, ...]]](), {}
+def _measured(name: str, title: str, metric: str, values: dict[str, Any]) -> Measured:
+    """The scores of both arms: those of `metric` where they hold several."""
+    scores, failed, others = {}, {}, dict[str, dict[str, tuple[float, ...]]]()
     for arm in ARMS:
         part = values.get(arm) or {}
-        chosen = (part.get(key) or {}) if key else part
-        scores[arm] = tuple(float(score) for score in chosen.get("scores", []) if score is not None)
-        failed[arm] = tuple(map(str, [*part.get("failed", []), *(chosen.get("failed", []) if key else [])]))
-        for other, found in ({} if key else part.get("all") or {}).items():
+        every = part.get("all") or {
+            other: of["scores"] for other, of in part.items() if isinstance(of, dict) and "scores" in of
+        }
+        for other, found in every.items():
             others.setdefault(other, {})[arm] = tuple(map(float, found))
-        learned = part.get("train") or ()
-        on_train[arm] = tuple(map(float, learned.get(key, ()) if isinstance(learned, dict) else learned))
+        found = part.get("scores", every.get(metric, []))
+        scores[arm] = tuple(float(score) for score in found if score is not None)
+        failed[arm] = tuple(map(str, part.get("failed", [])))
     ground = dict(values.get("baselines") or {})
-    if key and isinstance(values.get("never_answering"), int | float):
+    if isinstance(values.get("never_answering"), int | float):
         ground["chance"] = float(values["never_answering"])
-    rows = values.get("train_rows"), values.get("dev_rows")
-    return Measured(name, title, str(metric), scores, failed, *rows, others, ground, on_train)
+    return Measured(
+        name, title, metric, scores, failed, values.get("train_rows"), values.get("dev_rows"), others, ground
+    )
 
 
 def _faults(where: str, row: Measured) -> Iterator[str]:
@@ -180,16 +189,18 @@ def _label(source: str, params: Any, *, subset: bool = False) -> str:
     return f"GLUE and SQuAD, {kind}" + (" subsets" if subset else "")
 
 
-def _marks(reader: Reader, name: str) -> dict[tuple[str, str], tuple[float, ...]]:
+def _recorded(reader: Reader, name: str) -> dict[str, tuple[float, ...]]:
     """The pre-trained arm over several pre-trainings, from the record of that model, if there is one."""
     values = reader.json(f"{RECORDS}/{name}-marks.json", optional=True)
     rows = {**values.get("tasks", {}), "average": values.get("mean_of_nine")}
-    names = {task: (f"squad {version}", "f1") for version, task in SQUAD.items()} | {"average": ("average", "")}
-    return {
-        names.get(task, (task, row.get("metric", ""))): tuple(map(float, row["pretrained"]["scores"]))
-        for task, row in rows.items()
-        if row
-    }
+    names = {task: f"squad {version}" for version, task in SQUAD.items()}
+    return {names.get(task, task): tuple(map(float, of["pretrained"]["scores"])) for task, of in rows.items() if of}
+
+
+def _control(reader: Reader, name: str) -> float | None:
+    """The mean over the tasks after pre-training from the published initial values, from the record of controls."""
+    values = reader.json(f"{RECORDS}/controls.json", optional=True)
+    return float(values["controls"]["published_start"]["mean_of_nine"]["pretrained"]) if name in values else None
 
 
 def _ablations(reader: Reader, params: Any) -> tuple[Ablation, ...]:
@@ -240,8 +251,6 @@ def _ablation(reader: Reader, name: str, config: Any, values: dict[str, Any], da
         compared=str(values.get("reference", "")),
         budget=str(values.get("budget", "equal_flops")),
         record=values.get("record") or {},
-        provenance={key: values[key] for key in ("rows_sha256", "seeds", "budget") if key in values}
-        | (values.get("provenance") or {}),
         path=path,
     )
 

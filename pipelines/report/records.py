@@ -4,7 +4,6 @@ Nothing here reads a file (`reading.py` does) or draws.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,21 +25,21 @@ TITLES = {task: info.title for task, info in GLUE.items()} | {
 }
 
 
-def in_order(tasks: Iterable[str]) -> list[str]:
-    """GLUE's tasks in GLUE's order, then SQuAD's, then the others by name."""
-    known = list(TITLES)
-    return sorted(tasks, key=lambda task: (known.index(task) if task in TITLES else len(known), task))
+def chance_of(task: str) -> float:
+    """What guessing scores on a task of GLUE: one class in so many, or no correlation."""
+    return 100 / len(GLUE[task].labels) if GLUE[task].metrics[0] == "accuracy" else 0.0
 
 
+NOT_SIMPLE = ("chance", "replaced_tokens")  # of what a task is compared with: a guess, and a network
 Series = tuple[list[float], list[float]]  # steps, values
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One metric of one task: a score (in points, 0 to 100) per seed for either arm, and the seeds that failed.
+    """The metric of a task that counts: a score (in points, 0 to 100) per seed for either arm, and the failed seeds.
 
-    `others` holds the task's other metrics, by name and arm; `ground` has chance, majority, bag_of_words, word_overlap
-    and replaced_tokens (pipelines/stages/baselines.py), or SQuAD's never_answering as its chance.
+    `others` holds every metric of the task, by name and arm; `ground` has chance, majority, bag_of_words and
+    word_overlap (pipelines/stages/baselines.py), or SQuAD's never_answering as its chance.
     """
 
     name: str
@@ -52,7 +51,6 @@ class Measured:
     dev_rows: int | None = None
     others: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
     ground: dict[str, float] = field(default_factory=dict)
-    on_train: dict[str, tuple[float, ...]] = field(default_factory=dict)  # scores on training rows, by arm
 
     @property
     def metric_title(self) -> str:
@@ -60,9 +58,10 @@ class Measured:
         return METRICS.get(self.metric, self.metric)
 
     @property
-    def full_title(self) -> str:
-        """The task's title; for SQuAD, which has two metrics, with the metric."""
-        return f"{self.title} {self.metric_title}" if self.name.startswith("squad") else self.title
+    def simple(self) -> tuple[float, str] | None:
+        """The best score without a network, and what reached it."""
+        found = [(score, name.replace("_", " ")) for name, score in self.ground.items() if name not in NOT_SIMPLE]
+        return max(found, default=None)
 
     @property
     def difference(self) -> Difference | None:
@@ -93,9 +92,10 @@ class ModelResults:
     curve: dict[str, list[float]]  # column -> values; NaN where a row has none
     tasks: tuple[Measured, ...]
     average: Measured | None
-    squad: tuple[Measured, ...]  # exact match and F1 of each version
+    squad: tuple[Measured, ...]  # each version, by F1
     examples: list[dict[str, Any]]
-    recorded: dict[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)  # (task, metric) -> pre-trainings
+    recorded: dict[str, tuple[float, ...]] = field(default_factory=dict)  # task -> a score for each pre-training
+    control: float | None = None  # the mean over the tasks after pre-training from the published initial values
 
     @property
     def flops(self) -> float | None:
@@ -107,16 +107,6 @@ class ModelResults:
         """The discriminator's size as the paper writes it: 14M."""
         value = number(self.pretrain.get("parameters", {}), "discriminator")
         return None if value is None else f"{value / 1e6:.1f}M" if value < 1e7 else f"{value / 1e6:.0f}M"
-
-    @property
-    def measured(self) -> tuple[Measured, ...]:
-        """The tasks, their mean if there is one, and SQuAD."""
-        return (*self.tasks, *([self.average] if self.average else []), *self.squad)
-
-    @property
-    def versions(self) -> tuple[str, ...]:
-        """The versions of SQuAD that it was fine-tuned on, in order."""
-        return tuple(row.name.removeprefix("squad ") for row in self.squad if row.metric == "exact")
 
     def series(self, metric: str, factor: float = 1.0) -> Series | None:
         """A column of the curve times a factor, without empty cells; None if all are. `train_…` is of training."""
@@ -171,7 +161,6 @@ class Ablation:
     compared: str = ""  # the arm that the others are compared with
     budget: str = "equal_flops"
     record: dict[str, Any] = field(default_factory=dict)  # of a recorded run: when, where, how long
-    provenance: dict[str, Any] = field(default_factory=dict)  # hashes of data and settings; seeds
     path: str = ""
 
     @property
@@ -184,8 +173,9 @@ class Ablation:
     @property
     def tasks(self) -> dict[str, str]:
         """The titles of the tasks that any arm was scored on, GLUE's first; SQuAD counts by F1."""
-        order = in_order({task for arm in self.arms for task in arm.tasks})
-        return {task: TITLES.get(task, task) + ", F1" * (task in SQUAD.values()) for task in order}
+        found = {task for arm in self.arms for task in arm.tasks}
+        titles = TITLES | {task: task for task in sorted(found - TITLES.keys())}
+        return {task: title + ", F1" * (task in SQUAD.values()) for task, title in titles.items() if task in found}
 
     @property
     def paper(self) -> paper.Beside | None:
@@ -210,7 +200,7 @@ class Inputs:
 
     models: tuple[ModelResults, ...]
     ablations: tuple[Ablation, ...]
-    data: dict[str, dict[str, dict[str, Any]]]  # corpus, tokens or tasks -> name -> its results
+    data: dict[str, dict[str, Any]]  # corpus/NAME, tokens/NAME, tasks/NAME -> its results
     missing: tuple[str, ...]
     unrun: tuple[str, ...]
 

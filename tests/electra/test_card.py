@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.card import model_card
+from electra.card import model_card, retold
 
 SAYS = {
     "discriminator": r"the +0\.\d\d\nchef +0\.\d\d\nate +0\.\d\d\nthe +0\.\d\d\nmeal +0\.\d\d\n",
@@ -29,8 +29,10 @@ def test_the_card_runs(name: str, models: Path, monkeypatch: pytest.MonkeyPatch,
     assert re.fullmatch(SAYS[name], capsys.readouterr().out)
 
 
-def test_the_facts_stand_in_it_as_json() -> None:
-    card = model_card("A title", "embed", {"b": 1, "a": {"é": 0.5}})
-    assert card.startswith("---\nlibrary_name: transformers\ntags: [electra]\n---\n\n# A title\n")
+def test_the_facts_stand_in_it_as_json_and_none_that_a_task_has_elsewhere() -> None:
+    card = model_card("A title", "embed", {"b": 1, "a": {"é": 0.5}, "task": {"train_rows": 8551}})
+    assert card.startswith("---\ntags: [electra]\n---\n\n# A title\n")
     (facts,) = re.findall(r"```json\n(.*?)```", card, re.S)
     assert json.loads(facts) == {"a": {"é": 0.5}, "b": 1} and "é" in facts
+    again = retold(card, "tags: [electra]\n", "A title", "", {"b": 1, "a": {"é": 0.5}})
+    assert again == card

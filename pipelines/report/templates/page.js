@@ -4,8 +4,7 @@ if (run) {
   const stages = Object.entries(run.durations || {});
   const total = stages.reduce((sum, [, s]) => sum + (s || 0), 0);
   const rows = [["drawn", run.date], ["commit", run.commit || "not in a git checkout"], ["machine", run.machine],
-    ["stages took", stages.length ? minutes(total) + " in all: " + stages.map(([k, s]) => `${k} ${minutes(s || 0)}`).join(", ") : "not recorded"],
-    ["versions", Object.entries(run.versions || {}).map(([k, v]) => `${k} ${v}`).join(", ")]];
+    ["stages took", stages.length ? minutes(total) + " in all: " + stages.map(([k, s]) => `${k} ${minutes(s || 0)}`).join(", ") : "not recorded"]];
   const list = document.createElement("dl");
   list.className = "facts";
   for (const [key, value] of rows) for (const [tag, text] of [["dt", key], ["dd", value]]) {
@@ -14,4 +13,8 @@ if (run) {
     list.append(cell);
   }
   box.replaceChildren(list);
+  for (const place of document.querySelectorAll("[data-stage]")) {
+    const took = (run.durations || {})[place.dataset.stage], steps = Number(place.dataset.steps);
+    if (took && steps) place.textContent = ` The stage took ${minutes(took)} here, ${minutes(100 * took / steps)} for 100 steps.`;
+  }
 }

@@ -100,7 +100,7 @@ def test_heads_of_other_kinds_are_beside_an_encoder_that_stock_transformers_load
     facts, network, examples, ours = classifier(task, 1, model, tokenizer, pooling, layers)
     write_model(tmp_path / "m", network, facts, CONFIG, model)
     theirs = peer(transformers.ElectraModel, tmp_path / "m")
-    assert theirs.config.pooling == pooling and f'"pooling": "{pooling}"' in (tmp_path / "m/README.md").read_text()
+    assert theirs.config.pooling == pooling and f'"pooling": "{pooling}"' in (tmp_path / "m/task.json").read_text()
     ready = load_model(tmp_path / "m")
     assert ready.network.dense.out_features == 2 * len(network.head.weight)
     assert np.abs(read_outputs(ready.network, examples)["logits"] - ours).max() < 1e-5
@@ -177,12 +177,12 @@ def answerer(model, tmp_path):
     return tmp_path / "m"
 
 
-KEPT = [*FILES[:7], "README.md", "MANIFEST.json"]
+KEPT = [*FILES[:7], "MANIFEST.json"]
 
 
 @pytest.mark.parametrize(("name", "how"), each_with_some(KEPT, ["flipped", "cut", "link", "folder", "missing"]))
 def test_damage_to_a_kept_model_is_one_sentence(answerer, name, how, capsys):
-    assert {path.name for path in answerer.iterdir()} == set(KEPT)
+    assert {path.name for path in answerer.iterdir()} == {*KEPT, "README.md"}
     harm(answerer / name, how)
     if (name, how) == ("MANIFEST.json", "missing"):  # then it is as one from elsewhere
         load_model(answerer)

@@ -37,6 +37,15 @@ def test_damage_is_told_with_the_file(folder: Path, how: str, name: str) -> None
     assert name.rpartition("/")[0] in str(error.value) and error.value.exit_code == 74
 
 
+def test_a_card_may_be_edited_even_where_an_older_manifest_lists_it(folder: Path) -> None:
+    (folder / "inner/README.md").write_text("# A model\n")
+    assert "inner/README.md" not in write_manifest(folder, **FACTS)["files"]
+    old = read_json(folder / MANIFEST)
+    old["files"]["inner/README.md"] = {"bytes": 3, "sha256": "0" * 64}
+    write_json(folder / MANIFEST, {key: value for key, value in old.items() if key != "sha256"})
+    assert verify_manifest(folder)["files"].keys() > {"weights"}
+
+
 def test_no_bit_of_the_manifest_can_change_what_it_says(folder: Path) -> None:
     path = folder / MANIFEST
     good, text = verify_manifest(folder), path.read_bytes()

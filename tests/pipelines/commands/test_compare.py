@@ -23,7 +23,7 @@ def test_a_run_against_itself_and_against_another_folder(tmp_path):
     made_up.write(tmp_path)
     shown = compare("tiny", str(tmp_path / "results/tiny"), tmp_path)
     said = [line.split("|")[-2].strip() for line in shown.splitlines() if line.startswith("| ")][2:]
-    assert len(said) == 12 and all(each.startswith("cannot tell yet (over") for each in said)
+    assert len(said) == 11 and all(each.startswith("cannot tell yet (over") for each in said)
     assert "the same budget, seed" in shown
 
 

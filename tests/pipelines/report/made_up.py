@@ -42,9 +42,6 @@ def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3,
         shutil.copytree(ROOT / "results" / name, root / "results" / name.replace("tiny", model), dirs_exist_ok=True)
     pretrain = root / f"results/{model}/pretrain.json"
     write_json(pretrain, read_json(pretrain) | {"flops": flops})
-    corpus = root / "results/corpus/sample_world.json"
-    left_out = {"dropped": {"short": 12}, "quarantined": 2, "reasons": {"not UTF-8": 2}}
-    write_json(corpus, read_json(corpus) | left_out)
     tasks = {}
     for name, task in GLUE.items():
         low, gain = SCRATCH[name], lift * GAIN[name]

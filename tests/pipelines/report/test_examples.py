@@ -18,12 +18,8 @@ def test_wordpieces_are_joined_and_judged_as_words():
     assert found[1].probability == 0.9
 
 
-def test_a_row_says_what_the_generator_proposed_for_its_first_replaced_word():
-    likely = {"pieces": ["<s>", "##er"], "probability": [0.375, 0.2]}
-    unchanged = {"place": 1, "pieces": ["the"], "probability": [1.0]}
-    more = ([unchanged, {"place": 3} | likely, {"place": 4} | likely], [unchanged])
-    rows = sentences(SimpleNamespace(examples=[EXAMPLE, *(EXAMPLE | {"proposals": each} for each in more)]))
-    none, found, nothing = (proposal for _, proposal in rows)
-    assert found == {"original": "##er", "drawn": "##es", "likely": [("<s>", 0.375), ("##er", 0.2)]}
-    assert none is nothing is None
-    assert counts(rows) == {"words": 18, "caught": 3, "missed": 3, "alarm": 3}
+def test_rows_with_most_caught_words_come_first():
+    unseen = EXAMPLE | {"probability": [0.1] * 9}
+    rows = sentences(SimpleNamespace(examples=[unseen, EXAMPLE]))
+    assert [[word.kind for word in row].count("caught") for row in rows] == [1, 0]
+    assert counts(rows) == {"words": 12, "caught": 1, "missed": 3, "alarm": 1}
