@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from electra.data.text import Document, Rejected, unwrap
 from electra.errors import BadInput, shown
 from electra.files import encodes
+from pipelines.runtime.remote_files import reason
 from pipelines.sources import LocalCorpus, streams
 from pipelines.sources.streams import AGAIN, Piece, first_bytes, mark_of, plain_suffix, read_lines, unchanged
 
@@ -224,8 +225,7 @@ def open_parquet(piece: Piece) -> Iterator["ParquetFile"]:
         with unchanged(piece), pyarrow.parquet.ParquetFile(piece.path) as file:
             yield file
     except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:  # damage has many names
-        sentence = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadInput(piece.path, f"cannot be read ({sentence})", "a whole parquet file", AGAIN) from None
+        raise BadInput(piece.path, f"cannot be read ({reason(error)})", "a whole parquet file", AGAIN) from None
 
 
 def _values(column: Any) -> list[Any]:
