@@ -61,11 +61,6 @@ CASES = {
         "  paper: {squad: {stride: 500}}\n",
         ["squad.stride", "500"],
     ),
-    "seeds that take minutes to check": (
-        "  paper: {}\n",
-        f"  paper: {{tasks: {{cola: {{seeds: {list(range(1_001))}}}}}}}\n",
-        ["recipes.paper.tasks.cola.seeds", "has 1,001 entries; expected at most 1,000"],
-    ),
     "twice the same model": ("models: [smoke]", "models: [smoke, smoke]", ["run.models", "each entry once"]),
     "name that is a path": ("  absent: {sources", "  ../up: {sources", ["corpora", "letters, digits"]),
     "tag that runs code": ("tracking: none", "tracking: !!python/name:os.system", ["constructor"]),

@@ -229,9 +229,8 @@ def test_another_encoding_is_a_setting_and_a_byte_order_mark_counts_for_more(tmp
     "encoding", ["latin1x", "hex", "rot13", "utf-16", "cp037", "unicode_escape", "idna", "", "a\0b"]
 )
 def test_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
-    with pytest.raises(BadConfig, match=r"encoding: is .*; expected a text encoding of Python") as error:
+    with pytest.raises(BadConfig, match=r"encoding: is .*; expected a text encoding of Python"):
         corpus(encoding=encoding)
-    assert encoding != "latin1x" or "did you mean latin1?" in str(error.value)
     assert corpus(encoding="shift_jis").encoding == "shift_jis"
 
 
