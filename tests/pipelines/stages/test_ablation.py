@@ -161,7 +161,6 @@ def test_an_experiment_runs_is_read_back_and_shares_its_arms(params: Params, tra
         "run.json",
         "tasks",
     ]
-    assert arms.measured(folder) == {("cola", 0.5), ("cola", 1.0)}
 
     trained.clear()
     assert run("objectives", params) and trained == []
