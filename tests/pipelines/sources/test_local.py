@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import lzma
 import os
 import tarfile
 import zipfile
@@ -143,23 +142,6 @@ def test_a_bad_line_is_rejected_with_its_place_and_the_rest_is_read(
     assert first == Document("a.jsonl:1", "good") and last == Document("7", "good too")
     assert isinstance(bad, Rejected) and bad.where == f"{path}:2" and bad.reason == reason
     bad.excerpt.encode()
-
-
-def test_a_long_line_is_never_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tracemalloc
-
-    monkeypatch.setattr(streams, "LONGEST_LINE", 2 << 20)
-    path = tmp_path / "bomb.jsonl.xz"
-    with lzma.open(path, "wb") as file:
-        for _ in range(24):
-            file.write(b"x" * (1 << 20))
-        file.write(b'\n{"text": "after"}\n')
-    tracemalloc.start()
-    items = read(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert [type(item) for item in items] == [Rejected, Document]
-    assert peak < 18 << 20
 
 
 def test_a_file_that_changes_under_the_reader_is_noticed(tmp_path: Path) -> None:
