@@ -12,14 +12,13 @@ from sklearn.metrics import roc_auc_score
 from electra.data import tokenizer as tokenizers
 from electra.files import write_jsonl
 from electra.finetuning.tasks import GLUE, FinetuneConfig
-from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
-from electra.nn.hf_names import config_json
-from electra.nn.huggingface import load_networks, network_tensors, write_folder
+from electra.nn.huggingface import load_networks
 from electra.pretraining.networks import Discriminator
 from pipelines.stages import baselines
+from tests.electra.made_up_models import write_pretrained
 
-WORDS = ["red", "blue", "green", "cat", "dog", "bird", "runs", "sleeps"]
+WORDS = ["red", "bread", "meal", "cat", "dog", "chef", "ate", "cooked"]
 
 
 def write(folder: Path, task: str, answer, count: int = 200) -> Path:
@@ -103,20 +102,7 @@ def test_what_has_no_baselines(tmp_path: Path) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    torch.manual_seed(1)
-    tokenizer = tokenizers.from_pieces([*tokenizers.SPECIALS, *WORDS], lowercase=True, strip_accents=None)
-    tokenizers.save(tokenizer, tmp_path / "tokenizer")
-    config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=16, dropout=0.0)
-    network = Discriminator(Encoder(config, tokenizer.vocab_size))
-    files = {path.name: path.read_text() for path in (tmp_path / "tokenizer").iterdir()}
-    tensors = network_tensors(network.encoder, network.head)
-    write_folder(
-        tmp_path / "model" / "discriminator",
-        tensors,
-        config_json(config, tokenizer.vocab_size, "ElectraForPreTraining"),
-        files,
-        "",
-    )
+    write_pretrained(tmp_path / "model")
     return tmp_path / "model"
 
 
