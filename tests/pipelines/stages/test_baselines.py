@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import roc_auc_score
 
 from electra.data import tokenizer as tokenizers
@@ -65,20 +64,14 @@ def test_the_order_of_long_texts_is_compared_in_their_beginnings(monkeypatch: py
     assert baselines.features("a b c", "a b c")[20] == 2 / 3
 
 
-def test_vectors_are_scikit_learns_and_new_words_count() -> None:
+def test_words_that_training_never_had_count() -> None:
     train = [{"a": "red cats run", "b": "red red dogs"}, {"a": "cats sleep", "b": "dogs run"}]
     dev = [
         {"a": "zebras doze", "b": "zebras doze"},
         {"a": "zebras doze", "b": "lion roar"},
         {"a": "red cats", "b": ""},
     ]
-    vectors, of_dev = baselines.tfidf(train, dev)
-    made = TfidfVectorizer(analyzer=baselines.words, sublinear_tf=True).fit(
-        [row[side] for side in "ab" for row in train]
-    )
-    for found, side in zip(vectors, "ab", strict=False):
-        expected = made.transform(row[side] for row in train).toarray()
-        np.testing.assert_allclose(np.sort(found.toarray())[:, -3:], np.sort(expected)[:, -3:])
+    _, of_dev = baselines.tfidf(train, dev)
     cosines = baselines.overlap(dev, of_dev)[:, -2:]
     np.testing.assert_allclose(cosines[:2], [[1, 1], [0, 0]], atol=1e-9)  # of words that training never had
     empty = [{"a": "cats", "b": ""}]
