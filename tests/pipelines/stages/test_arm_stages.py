@@ -1,4 +1,4 @@
-"""Arms as stages of their own: names, what DVC is told, how an ablation finds them (test_checkouts.py runs some)."""
+"""Arms as stages of their own: names, what DVC is told, how an ablation finds them (test_workspace.py runs some)."""
 
 import shutil
 from pathlib import Path
