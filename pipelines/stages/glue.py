@@ -67,7 +67,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     result: dict[str, Any] = {
         **label(params, config.tasks),
         "tasks": tasks,
-        "average": summary.average(tasks, sample=is_sample(params, config.tasks)),
+        "average": summary.average(tasks, sample=params.tasks[config.tasks].kind == "sample"),
         "provenance": provenance(jobs),
     }
     write_json(Path("results") / name / "glue.json", result)
@@ -210,14 +210,9 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def is_sample(params: Params, source: str) -> bool:
-    """Whether a source of tasks is the sample world."""
-    return params.tasks[source].kind == "sample"
-
-
 def label(params: Params, source: str) -> dict[str, str]:
     """What data the numbers stand for: wherever they appear, this label does."""
-    return {"source": source, "label": "sample world" if is_sample(params, source) else source}
+    return {"source": source, "label": params.data("tasks", source)}
 
 
 def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
