@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from electra import stopping
-from electra.errors import BadInput, Stopped, UserError, told
+from electra.errors import Stopped, UserError, told
 from electra.files import room
 from pipelines.commands import COMMANDS, NAMES, Argument, Command, command, entry, lacking, parser, refusal
 from pipelines.runtime import processes
@@ -35,9 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.section is None:
         stopping.stay_as_usual()
     try:
-        if sys.stdout is None and chosen.prints and not vars(options).get("output"):
-            do = "leave it open or send it to a file"
-            raise BadInput("standard output", "is closed", "somewhere to write to", do)
         code = chosen.run(options) or 0
         if sys.stdout is not None:  # None: it was closed before the start
             with room(Path("standard output")):
@@ -88,7 +85,6 @@ ANY = "models ablations published finetunings"
     Argument("--encoder", default="", help="to pre-train: a name under encoders (default: mini, on a GPU small)"),
     Argument("--minutes", type=float, default=0.0, help="of pre-training here (default: 20, on a GPU no limit)"),
     Argument("--model", default="tiny", help="to fine-tune without --text: under models or published (default: tiny)"),
-    prints=True,
 )
 def new(options: argparse.Namespace) -> None:
     """Add your own text or labelled task to params.yaml."""
@@ -97,7 +93,7 @@ def new(options: argparse.Namespace) -> None:
     print(new(options), end="")
 
 
-@command("set up", entry(ANY, nargs="?", default=""), prints=True)
+@command("set up", entry(ANY, nargs="?", default=""))
 def params(options: argparse.Namespace) -> None:
     """Check params.yaml and print every setting, defaults filled in."""
     from electra.config import plain
@@ -107,7 +103,7 @@ def params(options: argparse.Namespace) -> None:
     print(json.dumps(shown, indent=2, ensure_ascii=False))
 
 
-@command("set up", entry(ANY), prints=True)
+@command("set up", entry(ANY))
 def check(options: argparse.Namespace) -> None:
     """Check in a second that every file of a model or ablation can be read."""
     from pipelines.commands.check import check
@@ -116,7 +112,7 @@ def check(options: argparse.Namespace) -> None:
         print(told(line), file=sys.stderr if line.startswith("hint: ") else sys.stdout)
 
 
-@command("set up", entry(ANY), prints=True)
+@command("set up", entry(ANY))
 def estimate(options: argparse.Namespace) -> None:
     """Estimate time, memory and disk of a model or ablation from its settings."""
     from pipelines.commands.estimate import estimate
@@ -129,7 +125,6 @@ def estimate(options: argparse.Namespace) -> None:
     Argument("--device", choices=["cpu", "cuda"], help="default: the GPU if there is one, else the CPU"),
     Argument("--output", default="runs/gpu-check.json", help="default: runs/gpu-check.json"),
     Argument("--seconds", type=int, default=600, help="start no further check after so long (default: 600)"),
-    prints=True,
 )
 def gpu_check(options: argparse.Namespace) -> int:
     """Check that the GPU computes correctly, and how fast; takes ten minutes."""
@@ -138,7 +133,7 @@ def gpu_check(options: argparse.Namespace) -> int:
     return command.run(options)
 
 
-@command("set up", Argument("shell", choices=["bash", "zsh"]), prints=True)
+@command("set up", Argument("shell", choices=["bash", "zsh"]))
 def completion(options: argparse.Namespace) -> None:
     """Print a completion script for the shell: source <(electra completion bash)."""
     import shtab
@@ -219,7 +214,6 @@ def flow(options: argparse.Namespace) -> int:
     Argument("model", offers="file", help="folder of a fine-tuned model, of this project or of transformers"),
     Argument("files", nargs="*", default=["-"], offers="file", help="TSV, JSONL or text files; - is standard input"),
     Argument("--output", offers="file", help="a JSONL file instead of standard output"),
-    prints=True,
 )
 def predict(options: argparse.Namespace) -> None:
     """Predict with a fine-tuned model, for rows of files or of standard input."""
@@ -234,7 +228,6 @@ def predict(options: argparse.Namespace) -> None:
     Argument("task", help="one of its tasks: cola, squad2, ..."),
     Argument("predictions", offers="file", help="JSONL, the leaderboard's TSV or SQuAD's JSON"),
     Argument("--split", default="dev", help="the split that was predicted (default: dev)"),
-    prints=True,
 )
 def score(options: argparse.Namespace) -> None:
     """Score a file of predictions on a task."""
@@ -247,7 +240,6 @@ def score(options: argparse.Namespace) -> None:
     "use",
     Argument("model", offers="file", help="folder of a discriminator, a generator or a masked language model"),
     Argument("files", nargs="*", offers="file", help="minimal pairs as JSON lines; default: BLiMP from the hub"),
-    prints=True,
 )
 def pairs(options: argparse.Namespace) -> None:
     """Count how often a pre-trained network prefers the good sentence."""
@@ -273,7 +265,7 @@ def play(options: argparse.Namespace) -> None:
 _SIDE = {"help": "a model, a folder with its results, or REVISION:MODEL", "offers": f"_electra_names {ANY}"}
 
 
-@command("use", Argument("first", **_SIDE), Argument("second", **_SIDE), prints=True)
+@command("use", Argument("first", **_SIDE), Argument("second", **_SIDE))
 def compare(options: argparse.Namespace) -> None:
     """Compare two models, or two runs of one."""
     from pipelines.commands.compare import compare
@@ -308,7 +300,7 @@ def clean(options: argparse.Namespace) -> None:
     runs.clean(sure=options.yes)
 
 
-@command("maintain", entry("models"), prints=True)
+@command("maintain", entry("models"))
 def replay(options: argparse.Namespace) -> None:
     """Replay the pre-training step that ended in NaN or infinity."""
     from pipelines.commands.replay import replay

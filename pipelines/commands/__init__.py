@@ -57,28 +57,24 @@ Run = Callable[[argparse.Namespace], int | None]
 
 @dataclass(frozen=True)
 class Command:
-    """A command; `prints` where standard output is its result.
-
-    `section` of params.yaml holds the names of a stage: "" for a stage without names, None for other commands.
-    """
+    """A command; `section` of params.yaml holds the names of a stage, "" of one without names, None of no stage."""
 
     group: str
     help: str
     run: Run
     arguments: tuple[Argument, ...]
-    prints: bool = False
     section: str | None = None
 
 
 COMMANDS: dict[str, Command] = {}
 
 
-def command(group: str, *arguments: Argument, prints: bool = False) -> Callable[[Run], Run]:
+def command(group: str, *arguments: Argument) -> Callable[[Run], Run]:
     """Add the decorated function as a command, under its name and with the first line of its docstring as help."""
 
     def add(run: Run) -> Run:
         help = (run.__doc__ or "").partition("\n")[0].removesuffix(".")
-        COMMANDS[run.__name__.replace("_", "-")] = Command(group, help, run, arguments, prints)
+        COMMANDS[run.__name__.replace("_", "-")] = Command(group, help, run, arguments)
         return run
 
     return add

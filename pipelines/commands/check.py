@@ -38,8 +38,12 @@ def check(name: str, params: Params) -> Iterator[str]:
         if isinstance(source, OwnTasks):
             yield from check_rows(source, f"tasks.{tasks}")
     if encoder in params.published:
+        from electra.nn.huggingface import read_config  # here, since importing torch takes seconds
+
         where = f"published.{encoder}.folder"
-        check_published(remote_files.place(params.published[encoder].folder, where), where)
+        folder = require_folder(remote_files.place(params.published[encoder].folder, where), where)
+        read_config(folder)
+        wordpiece.load(folder)
         yield f"{name}: its folder and its tasks are there, and can be read"
         return
     params.require("models", encoder)
@@ -50,14 +54,6 @@ def check(name: str, params: Params) -> Iterator[str]:
         hours = f", some {expected.core_hours:g} core hours" if expected.core_hours else ""
         size = f"{expected.tokens / 1e9:g} B tokens, {expected.gigabytes:g} GB of clean text"
         yield f"expected: {size}{hours} (docs/scale.md)"
-
-
-def check_published(folder: Path, where: str) -> None:
-    """Raise BadInput or SourceUnreachable unless the folder has an ELECTRA's config and a tokenizer."""
-    from electra.nn.huggingface import read_config  # here, since importing torch takes seconds
-
-    read_config(require_folder(folder, where))
-    wordpiece.load(folder)
 
 
 def check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]:

@@ -8,6 +8,7 @@ money    time by `gpu_prices` of params.yaml
 disk     the text, its rows, `keep_checkpoints` checkpoints and the exported folders
 """
 
+import contextlib
 import functools
 import math
 import time
@@ -35,7 +36,7 @@ from pipelines.sources import LocalCorpus, OwnTasks, own
 from pipelines.sources.paths import find_files, require_folder
 from pipelines.sources.streams import COMPRESSIONS
 from pipelines.stages.ablation import plan_arms
-from pipelines.stages.arms import Arm, arm_folder, measured
+from pipelines.stages.arms import Arm, arm_folder
 from pipelines.stages.glue import configs_of
 
 PUBLISHED_VOCABULARY, PUBLISHED_JSON = 30_522, 50_368  # of a vocab.txt: BERT's; of a tokenizer.json: ModernBERT's
@@ -137,55 +138,38 @@ def finetuning(name: str, params: Params) -> str:
 
 
 def ablations(names: Iterable[str], params: Params) -> str:
-    """A table of ablations in Markdown; arms that are finished, or in an ablation above, take nothing."""
-    known: dict[str, set[tuple[str, float]]] = {}  # arm's key -> (task, point of the run) that is measured
-    places = [*CARDS.values(), cpu()]
-    names_of = " | ".join(card.name for card in places)
-    lines = [f"| ablation | runs | finished | in one above | operations | {names_of} |"]
-    lines.append("| :--- |" + " ---: |" * (4 + len(places)))
+    """A table of ablations in Markdown; arms that are trained, or in an ablation above, take nothing."""
+    known, places = set[str](), [*CARDS.values(), cpu()]
+    lines = [f"| ablation | runs | to do | operations | {' | '.join(card.name for card in places)} |"]
+    lines.append("| :--- |" + " ---: |" * (3 + len(places)))
     for name in names:
         ablation = params.ablations[name]
         vocab_size = vocabulary(ablation.model, params)
         changes = merge(params.recipe(ablation.recipe), ablation.finetune)
-        of_source = params.own_tasks(ablation.data)
-        tasks = {task: params.finetune.resolve(task, changes, own=of_source) for task in ablation.tasks}
+        tasks = {t: params.finetune.resolve(t, changes, own=params.own_tasks(ablation.data)) for t in ablation.tasks}
         arms, flops, seconds = plan_arms(name, params, vocab_size), 0.0, dict.fromkeys(places, 0.0)
-        counts = {"finished": 0, "shared": 0}
-        for arm in arms:
-            encoder = arm.config.encoder
-            if arm.key in known:
-                counts["shared"] += 1
-            elif home := finished(arm, params):
-                counts["finished"] += 1
-                known[arm.key] = measured(home)
-            else:
-                flops += training_flops(arm.config, vocab_size, "matmul")
+        left = [arm for arm in arms if arm.key not in known and not trained(arm, params)]
+        known |= {arm.key for arm in arms}
+        for arm in left:
+            encoder, weights = arm.config.encoder, roofline.parameters(arm.config, vocab_size)
+            flops += training_flops(arm.config, vocab_size, "matmul")
+            for card in places:
+                seconds[card] += roofline.training_bound(arm.config, vocab_size, card)
+            for task, of in tasks.items():
+                rows = (1 + len(ablation.points)) * rows_read(of, rows_of(task, ablation.data, params))
+                flops += 3 * rows * encoder_flops(encoder, of.length, vocab_size, "matmul")
                 for card in places:
-                    seconds[card] += roofline.training_bound(arm.config, vocab_size, card)
-            wanted = {(task, point) for task in tasks for point in (*ablation.points, 1.0)}
-            for task, _ in wanted - known.get(arm.key, set()):
-                settings = tasks[task]
-                rows = rows_read(settings, rows_of(task, ablation.data, params))
-                flops += 3 * rows * encoder_flops(encoder, settings.length, vocab_size, "matmul")
-                weights = roofline.parameters(arm.config, vocab_size)
-                for card in places:
-                    seconds[card] += roofline.finetuning_bound(
-                        encoder, rows, settings.batch, settings.length, weights, card
-                    )
-            known[arm.key] = known.get(arm.key, set()) | wanted
+                    seconds[card] += roofline.finetuning_bound(encoder, rows, of.batch, of.length, weights, card)
         needed = [span(each, each / GOOD) for each in seconds.values()]
-        cells = [name, len(arms), counts["finished"], counts["shared"], f"{flops:.2g}", *needed]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        lines.append(f"| {' | '.join(map(str, [name, len(arms), len(left), f'{flops:.2g}', *needed]))} |")
     return "\n".join(lines)
 
 
-def finished(arm: Arm, params: Params) -> Path | None:
-    """The folder of an arm that is trained; None before, when its rows may not be there either."""
-    try:
-        home = arm_folder(arm, params)
-    except UserError:
-        return None
-    return home if (home / "arm.json").is_file() else None
+def trained(arm: Arm, params: Params) -> bool:
+    """Whether an arm is trained; not before its rows are there."""
+    with contextlib.suppress(UserError):
+        return (arm_folder(arm, params) / "arm.json").is_file()
+    return False
 
 
 def paragraph(first: str, work: Work, disk: str, prices: GpuPrices, timed: float | None = None) -> str:

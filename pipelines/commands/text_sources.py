@@ -33,13 +33,11 @@ def inferred(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], b
         name = re.sub(r"[^\w-]", "_", "-".join([NAMES.get(format_, format_), *settings.values()]))
         name = "text" if len(kinds) == 1 else name + "-" * (name in sources)
         sources[name] = {"kind": "local", "files": _patterns(files, group, paths), **settings}
-        seen = " ".join(preview.hints(build(LocalCorpus, sources[name], "--text"), group, markup=False))
-        for documents in ("headings", "blank_lines", "lines"):
-            if f"documents: {documents}`" in seen:
-                sources[name]["documents"] = documents
-        if "hard_wrapped: true" in seen:
-            sources[name]["hard_wrapped"] = True
-        markup |= "markup: true" in seen
+        for key, value, _ in preview.hints(build(LocalCorpus, sources[name], "--text"), group, markup=False):
+            if key == "markup":
+                markup = True
+            else:
+                sources[name][key] = value
     left_out = ", ".join(f"{error.where}: {error.found}" for error in bad)
     return sources, markup, told(left_out and f"left out: {left_out}")
 

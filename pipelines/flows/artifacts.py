@@ -21,7 +21,6 @@ from pipelines.stages.summary import headline
 Rows = list[dict[str, Any]]
 SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)  # as pipelines/runtime/progress_bar.py writes it
 EVERY = 5.0  # seconds between two updates of a bar
-LONGEST = 60  # rows of a page; the table has all of them
 
 
 def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> None:
@@ -32,7 +31,7 @@ def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> 
         values = read_json(folder / path)
         rows, key = number_rows(values), _key(f"{kind}-{name}")
         first = ["", *_markdown(number_rows(headline(kind, values))), ""]
-        lines = [f"# {stage}: {word}", *first, *origin, f"- all numbers: `{path}`", "", *_markdown(rows[:LONGEST])]
+        lines = [f"# {stage}: {word}", *first, *origin, f"- all numbers: `{path}`, and the artifact `{key}-numbers`"]
         shutdown.send(create_table_artifact, key=f"{key}-numbers", table=rows, description=f"`{path}`")
         text = "\n".join(lines)
         shutdown.send(create_markdown_artifact, key=key, markdown=text, description=f"{kind} of {name}")

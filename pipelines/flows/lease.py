@@ -94,13 +94,9 @@ def look(client: Any, run: str, me: str, whole: str | None, log: Log) -> None:
         client.update_flow_run_labels(run, {ANSWER: asks})
     if current.state.is_crashed() or current.state.is_scheduled():
         client.set_flow_run_state(run, Running(message="it lives, and was only out of reach"), force=True)
-    if whole and current.state.is_running() and cancelled(client.read_flow_run(whole)):
+    state = client.read_flow_run(whole).state if whole and current.state.is_running() else None
+    if state and (state.is_cancelled() or state.is_cancelling()):
         client.set_flow_run_state(run, Cancelling(message=WHOLE_CANCELLED))
-
-
-def cancelled(run: Any) -> bool:
-    """Whether a run was cancelled, or is about to be."""
-    return bool(run.state.is_cancelled() or run.state.is_cancelling())
 
 
 def leave() -> None:

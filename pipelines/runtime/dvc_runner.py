@@ -9,10 +9,9 @@ parent is dead. If this process is killed itself, a watcher that waits for the e
 import contextlib
 import os
 import re
-import selectors
 import subprocess
 import sys
-import time
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,6 @@ DAMAGED = re.compile(r"ERROR: .*(codec can't decode|RWLock-file|malformed|unsupp
 REMADE = (
     "; it seems that DVC's state is damaged: delete .dvc/tmp/rwlock and the folders in .dvc-site/repo, which it remakes"
 )
-EVERY = 1.0  # seconds between two calls of `log`
 
 
 @dataclass(frozen=True)
@@ -82,8 +80,7 @@ class Outcome:
 def repro(target: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None) -> Outcome:
     """Bring a target up to date, with all that it depends on. Raises StageFailed.
 
-    `log` gets the output about once a second, several lines in one text. After `seconds` the stage is stopped as a
-    cancellation would stop it.
+    `log` gets the output line by line. After `seconds` the stage is stopped as a cancellation would stop it.
     """
     options = ["--pull", "--allow-missing"] * place.pull
     return run([sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *options, target], target, place, log, seconds)
@@ -93,46 +90,28 @@ def run(
     command: Sequence[str], name: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None
 ) -> Outcome:
     """Run a command that may start stages. Raises StageFailed, with the stage's own sentence and exit code."""
-    outcome, gathered, logged = Outcome(), list[str](), time.monotonic()
-    deadline = None if seconds is None else logged + seconds
-    with child(command, place) as process:
-        for line in lines(process, deadline):
-            if line:
+    outcome, late = Outcome(), threading.Event()
+    with child(command, place) as (process, mark):
+
+        def stop() -> None:
+            late.set()
+            end(family(process.pid, mark))
+
+        timer = threading.Timer(threading.TIMEOUT_MAX if seconds is None else seconds, stop)
+        timer.start()
+        try:
+            for line in filter(None, map(text, process.stdout or ())):
                 outcome.read(line)
-                gathered.append(line)
-            if gathered and (not line or time.monotonic() - logged >= EVERY):
-                log("\n".join(gathered))
-                gathered, logged = [], time.monotonic()
-        if gathered:
-            log("\n".join(gathered))
-        if deadline is not None and time.monotonic() >= deadline and process.poll() is None:
-            raise StageFailed(name, f"stopped after {seconds:g} seconds, its time limit; the next try resumes it", 75)
-        code = process.wait()
+                log(line)
+            code = process.wait()
+        finally:
+            timer.cancel()
+    if late.is_set():
+        raise StageFailed(name, f"stopped after {seconds:g} seconds, its time limit; the next try resumes it", 75)
     if code:
         sentence = outcome.errors[0] if outcome.errors else f"{command[2]} {command[-1]} ended with {code}"
         raise StageFailed(name, sentence, outcome.exit_code or code)
     return outcome
-
-
-def lines(process: subprocess.Popen[bytes], deadline: float | None) -> Iterator[str]:
-    """A child's output by lines, an empty one for every quiet second; ends with the child or at the deadline."""
-    assert process.stdout is not None
-    rest = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while deadline is None or time.monotonic() < deadline:
-            wait = EVERY if deadline is None else min(EVERY, max(0.0, deadline - time.monotonic()))
-            if not selector.select(wait):
-                yield ""
-                continue
-            data = os.read(process.stdout.fileno(), 65536)
-            *complete, rest = (rest + data).split(b"\n")
-            for line in complete:
-                yield text(line)
-            if not data:
-                break
-    if rest:
-        yield text(rest)
 
 
 def text(line: bytes) -> str:
@@ -142,8 +121,8 @@ def text(line: bytes) -> str:
 
 
 @contextlib.contextmanager
-def child(command: Sequence[str], place: Place) -> Iterator[subprocess.Popen[bytes]]:
-    """A child process in this group whose whole family is gone when the block is left."""
+def child(command: Sequence[str], place: Place) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A child process in this group, whose whole family is gone when the block is left; and the family's mark."""
     mark = uuid.uuid4().hex
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     values = {**os.environ, **place.variables, "PATH": path, "PYTHONUNBUFFERED": "1", MARK: mark}
@@ -157,7 +136,7 @@ def child(command: Sequence[str], place: Place) -> Iterator[subprocess.Popen[byt
             stderr=subprocess.STDOUT,
         )
         try:
-            yield process
+            yield process, mark
         finally:
             end(family(process.pid, mark))
             process.wait()

@@ -9,6 +9,7 @@ import torch
 from electra.errors import OutOfMemory
 from electra.pretraining.config import ElectraConfig
 from electra.workers import rank
+from pipelines.runtime.remote_files import reason
 from pipelines.runtime.roofline import slices_that_fit
 
 
@@ -21,13 +22,12 @@ def enough_memory(config: ElectraConfig, vocab_size: int) -> Iterator[None]:
     except (MemoryError, RuntimeError, OSError) as error:
         if not _is_want(error):
             raise
-        reason = str(error).strip().splitlines() or [type(error).__name__]
         slices, batch = settings.accumulate, settings.batch
         finer, room = finer_slices(config, vocab_size)
         more = f"set pretrain.accumulate to {finer} (now {slices}){room}, or " if finer else ""
         raise OutOfMemory(
             "pretrain",
-            f"there is not enough memory for slices of {batch // slices} rows of {settings.length} ({reason[0][:200]})",
+            f"there is not enough memory for slices of {batch // slices} rows of {settings.length} ({reason(error)})",
             "smaller slices of a batch",
             f"{more}lower pretrain.batch; what is saved stays, and `--continue` goes on with it under the new settings",
         ) from error

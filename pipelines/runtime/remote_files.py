@@ -175,7 +175,7 @@ def reaching(url: str, where: str) -> Iterator[tuple[Any, str]]:
         raise
     except ImportError as error:
         do = "pip install 'electra-workflow[s3]'" if kind == "s3" else "install it"
-        raise BadConfig(where, f"{url} needs a package that is not here ({_line(error)})", "the package", do) from None
+        raise BadConfig(where, f"{url} needs a package that is not here ({reason(error)})", "the package", do) from None
     except FileNotFoundError:
         raise SourceUnreachable(where, f"there is nothing at {url}", "", "put it there or change the URL") from None
     except Exception as error:  # of boto, aiohttp, ssh: whatever carries the bytes
@@ -186,9 +186,10 @@ def reaching(url: str, where: str) -> Iterator[tuple[Any, str]]:
             raise BadConfig(where, f"{url} is of a kind that fsspec does not know", "s3://, …", "") from None
         if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
             do = f"set those of {kind} in the environment"
-            raise NoAccess(where, f"{url} asks for credentials ({_line(error)})", "some that are let in", do) from None
-        raise SourceUnreachable(where, f"{url} does not answer, or broke off ({_line(error)})", "", DO) from None
+            raise NoAccess(where, f"{url} asks for credentials ({reason(error)})", "some that are let in", do) from None
+        raise SourceUnreachable(where, f"{url} does not answer, or broke off ({reason(error)})", "", DO) from None
 
 
-def _line(error: Exception) -> str:
+def reason(error: BaseException) -> str:
+    """What a library's error says in its first line, or what it is called."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -239,7 +239,7 @@ def ask(place: Place, *arguments: str) -> list[str]:
     """The output lines of a command of the run's own code. Raises StageFailed, with its sentence, if it fails."""
     printed: list[str] = []
     run([sys.executable, "-m", "pipelines", *arguments], " ".join(arguments), place, printed.append)
-    return "\n".join(printed).split("\n")
+    return printed
 
 
 def params(place: Place, *arguments: str) -> dict[str, Any]:

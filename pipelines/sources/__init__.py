@@ -7,10 +7,9 @@ is to answer: the others never import them. What URLs name, pipelines/runtime/re
 """
 
 from dataclasses import dataclass, field, replace
-from encodings.aliases import aliases
 from typing import Annotated, Literal, TypeVar
 
-from electra.config import nearest, require, require_once
+from electra.config import require, require_once
 from electra.data.text import CleaningConfig, QuarantineConfig
 from electra.domains import Checked, Interval, Positive, Seed
 from electra.finetuning.labels import label_name
@@ -60,10 +59,8 @@ class LocalCorpus(Checked):
         super().__post_init__()
         named = [pattern for pattern in self.files if not pattern.startswith("!")]
         require(len(named) > 0, "files", list(self.files), "at least one path or glob")
-        if not _extends_ascii(self.encoding):
-            expected = "a text encoding of Python that extends ASCII, such as latin-1 or cp1252"
-            names = ["latin-1", *(name.replace("_", "-") for name in sorted({*aliases, *aliases.values()}))]
-            require(False, "encoding", self.encoding, expected, nearest(self.encoding, filter(_extends_ascii, names)))
+        expected = "a text encoding of Python that extends ASCII, such as latin-1 or cp1252"
+        require(_extends_ascii(self.encoding), "encoding", self.encoding, expected)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,11 +55,9 @@ def _records(asked: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
     elif _is_pipe(path):
         with path.open("rb") as stream:
             yield from _by_line(asked, decoded(read_stream(stream, name), name), name)
-    elif (suffix := plain_suffix(path)) == ".parquet":
+    elif (suffix := plain_suffix(path)) == ".parquet" or (suffix == ".conll" and asked.task.tagging):
         also = [column for choice in asked.names for column in choice]
-        yield from _whole(own.parquet(path, also=[*also, asked.task.id]))
-    elif suffix == ".conll" and asked.task.tagging:
-        yield from _whole(own.conll(decoded_lines(Piece(path)), name, asked.names[0][0], "tags"))
+        yield from _whole(own.records(path, (), [*also, asked.task.id], (asked.names[0][0], "tags")))
     elif suffix == ".json" and isinstance(asked.task, SquadTask) and OFFICIAL.match(first_bytes(path, LOOK).lstrip()):
         for row in squad.read_json(path, answered=False):
             if isinstance(row, Rejected):

@@ -16,6 +16,7 @@ from electra.errors import BadInput
 from electra.finetuning.labels import read_label
 from electra.finetuning.tasks import GLUE, Task
 from pipelines.sources.local import EXCERPT, decoded_lines
+from pipelines.sources.squad import FILES
 from pipelines.sources.streams import Piece
 
 Row = dict[str, Any]
@@ -75,6 +76,14 @@ LAYOUTS: dict[str, TaskFiles] = {
     "rte": TaskFiles("RTE", "sentence1", "sentence2", hub_labels=_PAIR),
     "wnli": TaskFiles("WNLI", "sentence1", "sentence2"),
 }
+
+
+def official(glue: str | Path | None, squad: str | Path | None) -> Iterator[tuple[str, str, Path]]:
+    """(task, split, file) of everything that the folders of GLUE and SQuAD may hold."""
+    for task, layout in LAYOUTS.items() if glue else ():
+        yield from ((task, split, Path(glue or "") / layout.path(split)) for split in layout.files)
+    for task, files in FILES.items() if squad else ():
+        yield from ((task, split, Path(squad or "") / name) for split, name in files.items())
 
 
 def read_tsv(path: Path, task: str, split: str) -> Iterator[Row | Rejected]:

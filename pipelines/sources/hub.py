@@ -19,6 +19,7 @@ from typing import Any
 from electra.data.text import Document, Rejected, unwrap
 from electra.errors import BadInput, SourceUnreachable
 from electra.files import sha256_file
+from pipelines.runtime.remote_files import reason
 from pipelines.sources import HubCorpus
 from pipelines.sources.local import make_document
 
@@ -189,7 +190,7 @@ def reaching(name: str, where: str) -> Iterator[None]:
         )
         for kind, found, expected, do in faults:
             if isinstance(error, kind):
-                raise SourceUnreachable(where, found.format(name, _first_line(error)), expected, do) from None
+                raise SourceUnreachable(where, found.format(name, reason(error)), expected, do) from None
         raise
 
 
@@ -200,7 +201,3 @@ def _unreachable() -> tuple[type[Exception], ...]:
     clients = filter(None, map(sys.modules.get, ("httpx2", "httpx", "requests")))
     of_clients = (getattr(client, "HTTPError", None) or client.exceptions.RequestException for client in clients)
     return (errors.HfHubHTTPError, OSError, *of_clients)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from electra.data.text import Document, Rejected, unwrap
 from electra.errors import BadInput, shown
 from electra.files import encodes
+from pipelines.runtime.remote_files import reason
 from pipelines.sources import LocalCorpus, streams
 from pipelines.sources.streams import AGAIN, Piece, first_bytes, mark_of, plain_suffix, read_lines, unchanged
 
@@ -103,9 +104,9 @@ def parse_object(line: str, where: str, text: str, id_field: str, default: str) 
         return Rejected(where, reason, line[:EXCERPT])
 
     try:
-        row = json.loads(line, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        return no(str(error) if isinstance(error, _BadJson) else "not JSON")
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return no("not JSON")
     if not isinstance(row, dict):
         return no("not a JSON object")
     if text not in row:
@@ -224,8 +225,7 @@ def open_parquet(piece: Piece) -> Iterator["ParquetFile"]:
         with unchanged(piece), pyarrow.parquet.ParquetFile(piece.path) as file:
             yield file
     except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:  # damage has many names
-        sentence = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadInput(piece.path, f"cannot be read ({sentence})", "a whole parquet file", AGAIN) from None
+        raise BadInput(piece.path, f"cannot be read ({reason(error)})", "a whole parquet file", AGAIN) from None
 
 
 def _values(column: Any) -> list[Any]:
@@ -235,18 +235,3 @@ def _values(column: Any) -> list[Any]:
     is_text = pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
     values: list[Any] = (column.cast(pyarrow.large_binary()) if is_text else column).to_pylist()
     return values
-
-
-class _BadJson(ValueError):
-    """Valid to Python's reader, but not what one line of a corpus may hold; the message is the reason."""
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) != len(pairs):
-        raise _BadJson("a key twice in one object")
-    return row
-
-
-def _no_constant(name: str) -> Any:
-    raise _BadJson(f"{name} is not JSON")

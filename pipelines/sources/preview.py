@@ -40,6 +40,7 @@ MANY = 1000  # bad rows
 TYPOGRAPHY = "“”„‘’‚«»–—…€£§°·¿¡ªº©®\xa0"  # what stands in Western text beside letters
 LARGE = 100_000  # characters of a text file that are hardly one document
 FEW = 10  # documents: too few to hold some back
+Hint = tuple[str, str | bool, str]  # a setting, what it should be, and why
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def look(corpus: CorpusConfig, where: str) -> Look:
         documents = [item for item in found if isinstance(item, Document)]
         if rejected := [item for item in found if isinstance(item, Rejected)]:
             bad.append((len(found), len(rejected), rejected[0]))
-        hints += (f"{place}: {hint}" for hint in _notice(source, readable, documents, corpus.cleaning.markup))
+        hints += (f"{place}: {hint}" for *_, hint in _notice(source, readable, documents, corpus.cleaning.markup))
         texts += filter(None, (clean(item.text, corpus.cleaning, Counter()) for item in documents))
         whole &= len(found) <= DOCUMENTS and sum(len(item.text) for item in documents) < CHARACTERS
     return Look(texts, whole, hints, bad, first.unreadable(corpus.quarantine), first.looked, first.files)
@@ -217,29 +218,32 @@ def _items(paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError
             refused[path] = error
 
 
-def hints(source: LocalCorpus, paths: list[Path], markup: bool) -> list[str]:
+def hints(source: LocalCorpus, paths: list[Path], markup: bool) -> list[Hint]:
     """Hints for one source."""
     found = list(islice(_items(paths, source, {}), DOCUMENTS))
     return list(_notice(source, paths, [item for item in found if isinstance(item, Document)], markup))
 
 
-def _notice(source: LocalCorpus, paths: list[Path], documents: list[Document], markup: bool) -> Iterator[str]:
+def _notice(source: LocalCorpus, paths: list[Path], documents: list[Document], markup: bool) -> Iterator[Hint]:
     texts = [document.text for document in documents]
     if paths and local.format_of(paths[0], source) == "text":
         lines = [line for text in texts for line in text.split("\n") if line.strip()][:20_000]
         headings = sum(HEADING.fullmatch(line) is not None for line in lines)
         if source.documents == "file" and headings > 2:
-            yield f"{headings:,} lines are headings as ` = Title = `; `documents: headings` splits it into articles"
+            found = f"{headings:,} lines are headings as ` = Title = `"
+            yield "documents", "headings", f"{found}; `documents: headings` splits it into articles"
         elif source.documents == "file" and _too_few(texts):
             longest = max(texts, key=len)
             way = "blank_lines" if "\n\n" in longest else "lines"
-            yield f"a file is one document of {len(longest):,} characters; `documents: {way}` splits it"
+            found = f"a file is one document of {len(longest):,} characters"
+            yield "documents", way, f"{found}; `documents: {way}` splits it"
         if not source.hard_wrapped and source.documents != "lines" and _wrapped(lines):
-            yield "lines seem to be wrapped at a fixed width; `hard_wrapped: true` joins paragraphs again"
+            found = "lines seem to be wrapped at a fixed width"
+            yield "hard_wrapped", True, f"{found}; `hard_wrapped: true` joins paragraphs again"
     marked = sum(map(looks_marked_up, texts))
     if not markup and marked > max(2, len(texts) // 100):
-        where = f"{marked:,} of the first {len(texts):,} documents"
-        yield f"{where} contain HTML such as &amp; or <br>; `cleaning: {{markup: true}}` removes it"
+        found = f"{marked:,} of the first {len(texts):,} documents contain HTML such as &amp; or <br>"
+        yield "markup", True, f"{found}; `cleaning: {{markup: true}}` removes it"
 
 
 def _too_few(texts: list[str]) -> bool:

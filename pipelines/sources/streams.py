@@ -11,7 +11,6 @@ import codecs
 import contextlib
 import io
 import lzma
-import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -136,9 +135,9 @@ def refuse_strangers(start: bytes, path: Path) -> None:
         for magic, suffix in MAGIC.items():
             if start.startswith(magic):
                 raise BadInput(path, "is compressed, but its name does not say so", "plain text", f"give it {suffix}")
-    if encoding := unmarked(start):
+    if start.count(0) * 20 > len(start) and not mark_of(start):
         do = "convert it to UTF-8, or put a byte order mark in front"
-        raise BadInput(path, f"holds NUL bytes as {encoding} without a byte order mark does", "UTF-8 text", do)
+        raise BadInput(path, "holds NUL bytes as UTF-16 and UTF-32 without a byte order mark do", "UTF-8 text", do)
     controls = len(start) - len(start.translate(None, CONTROLS))
     if start.startswith(b"%PDF-") or (controls * 20 > len(start) and not mark_of(start) and not is_utf8(start)):
         raise BadInput(path, "is a binary file", "text", "convert it or give it the suffix of its format")
@@ -147,31 +146,6 @@ def refuse_strangers(start: bytes, path: Path) -> None:
 def mark_of(start: bytes) -> str:
     """The encoding that a byte order mark declares, "" if it is UTF-8's or there is none."""
     return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), "")
-
-
-def unmarked(start: bytes) -> str:
-    """UTF-16 or UTF-32 that no mark declares, by where its NULs stand; "" for anything else.
-
-    UTF-32 has a NUL at the same end of each four bytes, and mostly a second one beside it. In UTF-16 of any script some
-    characters (spaces, line ends) have one at the same end of their two bytes, and none has one at the other; where
-    they are few, the rest must be no plain text either.
-    """
-    start = start[: len(start) // 4 * 4 or len(start)]
-    if mark_of(start) or not start.strip(b"\0"):
-        return ""
-    for encoding, end, beside in (("UTF-32-LE", 3, 2), ("UTF-32-BE", 0, 1)):
-        if start[beside::4] and not start[end::4].strip(b"\0") and start[beside::4].count(0) * 8 >= len(start):
-            return encoding
-    even, odd = start[::2].count(0), start[1::2].count(0)
-    for encoding, here, there in (("UTF-16-LE", odd, even), ("UTF-16-BE", even, odd)):
-        few = here * 12 < len(start)
-        if there == 0 and here >= 2 and not (few and (here * 100 < len(start) or _is_plain(start))):
-            return encoding
-    return ""
-
-
-def _is_plain(start: bytes) -> bool:
-    return is_utf8(start) and not re.search(b"[\x01-\x08\x0e-\x1f]", start)
 
 
 def is_utf8(start: bytes) -> bool:

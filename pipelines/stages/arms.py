@@ -21,7 +21,7 @@ from electra.card import model_card
 from electra.config import digest, plain
 from electra.devices import default_device, use_own_gpu
 from electra.errors import BadConfig, NonFinite, UserError
-from electra.files import read_object, remove
+from electra.files import remove
 from electra.finetuning.runs.plan import Plan, run_all
 from electra.finetuning.tasks import FinetuneConfig
 from electra.nn.hf_names import config_json
@@ -154,12 +154,6 @@ def scored_only(config: FinetuneConfig, seed: int) -> FinetuneConfig:
 def arm_folder(arm: Arm, params: Params) -> Path:
     """Where the run of an arm's settings and data lies."""
     return run_dir.folder_of("arm", ModelRows(params, arm.tokens, arm.config).fingerprint(arm.config))
-
-
-def measured(home: Path) -> set[tuple[str, float]]:
-    """The tasks that were fine-tuned from an arm's encoders, and the points at which these were taken."""
-    made = home.glob("tasks/*/*/MANIFEST.json")
-    return {(read_object(path)["entry"].rpartition("-pretrained-")[0], float(path.parts[-3])) for path in made}
 
 
 def finished(arm: Arm, home: Path) -> Result | None:

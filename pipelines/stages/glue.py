@@ -7,7 +7,8 @@ Each (task, arm, seed) that is done is a folder in runs/finetune, which a second
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     result: dict[str, Any] = {
         **label(params, config.tasks),
         "tasks": tasks,
-        "average": summary.average(tasks, sample=is_sample(params, config.tasks)),
+        "average": summary.average(tasks, sample=params.tasks[config.tasks].kind == "sample"),
         "provenance": provenance(jobs),
     }
     write_json(Path("results") / name / "glue.json", result)
@@ -101,10 +102,7 @@ def plan_glue(configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path) 
 def hand_in(jobs: Sequence[Job], folder: Path, together: Sequence[str]) -> dict[str, Any]:
     """Leaderboard files of every arm and seed, and of the seeds of the tasks `together` as one; those's dev scores."""
     scores: dict[str, Any] = {}
-    groups: dict[tuple[Task, str], list[Job]] = {}
-    for job in jobs:
-        groups.setdefault((job.task, job.arm), []).append(job)
-    for (task, arm), runs in groups.items():
+    for (task, arm), runs in of_arms(jobs):
         scored, unlabelled = splits_of(task, runs[0].config)
         for split in (*unlabelled, *scored):
             if not (runs[0].folder / f"{split}.jsonl").is_file():
@@ -121,6 +119,12 @@ def hand_in(jobs: Sequence[Job], folder: Path, together: Sequence[str]) -> dict[
                 for run_name, rows in lines.items():
                     write_atomic(folder / "leaderboard" / run_name / file, predictions.tsv(task, rows))
     return scores
+
+
+def of_arms(jobs: Sequence[Job]) -> Iterator[tuple[tuple[Task, str], list[Job]]]:
+    """(task, arm) and its seeds."""
+    for which, group in groupby(jobs, key=lambda job: (job.task, job.arm)):
+        yield which, list(group)
 
 
 def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Records:
@@ -206,14 +210,9 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def is_sample(params: Params, source: str) -> bool:
-    """Whether a source of tasks is the sample world."""
-    return params.tasks[source].kind == "sample"
-
-
 def label(params: Params, source: str) -> dict[str, str]:
     """What data the numbers stand for: wherever they appear, this label does."""
-    return {"source": source, "label": "sample world" if is_sample(params, source) else source}
+    return {"source": source, "label": params.data("tasks", source)}
 
 
 def provenance(jobs: Sequence[Job]) -> dict[str, Any]:

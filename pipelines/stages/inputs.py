@@ -8,7 +8,6 @@ server is out of reach, the last answer stands.
 """
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from electra.files import sha256_file, write_json
 from electra.storage.manifest import read_notes, write_sealed
 from pipelines.config.params import Params
 from pipelines.runtime.remote_files import is_url, listing
-from pipelines.sources import LocalCorpus, LocalTasks, OwnTasks, glue, squad
+from pipelines.sources import LocalCorpus, LocalTasks, OwnTasks
+from pipelines.sources.glue import official
 from pipelines.sources.paths import find_files
 
 FOLDER = Path("build/inputs")
@@ -53,18 +53,12 @@ def files_of(section: str, name: str, params: Params) -> list[str]:
         return [tokenizer.file] if isinstance(tokenizer, VocabTokenizer) else []
     tasks = params.tasks[name]
     if isinstance(tasks, LocalTasks):
-        layouts = [each.path(split) for each in glue.LAYOUTS.values() for split in each.files]
-        squads = [file for each in squad.FILES.values() for file in each.values()]
-        return [*_inside(tasks.glue, layouts), *_inside(tasks.squad, squads)]
+        urls = [each for each in (tasks.glue, tasks.squad) if each and is_url(each)]
+        glue, squad = (None if each in urls else each for each in (tasks.glue, tasks.squad))
+        return [*urls, *(str(path) for *_, path in official(glue, squad))]
     if isinstance(tasks, OwnTasks):
         return [file for each in tasks.tasks.values() for file in (each.train, each.dev, each.test) if file]
     return []
-
-
-def _inside(folder: str | None, files: list[str]) -> list[str]:
-    if folder is None or is_url(folder):
-        return [folder] if folder else []
-    return [str(Path(folder) / file) for file in files]
 
 
 def _all_found(patterns: tuple[str, ...]) -> list[str]:
@@ -80,17 +74,14 @@ def _found(pattern: str, *without: str) -> list[str]:
 
 
 def _listings(urls: set[str], known: dict[str, Any]) -> dict[str, Any]:
-    """What each URL names, side by side: a server that is gone takes seconds to be so."""
-
-    def look(url: str) -> dict[str, Any]:
+    """What each URL names; the last answer, if there is one, where the server is out of reach."""
+    found = {url: known[url] for url in sorted(urls & known.keys())}
+    for url in sorted(urls):
         try:
-            return {url: listing(url, "inputs")}
+            found[url] = listing(url, "inputs")
         except UserError as error:
             print(f"warning: {error}", file=sys.stderr, flush=True)
-            return {url: known[url]} if url in known else {}
-
-    with ThreadPoolExecutor(8) as pool:
-        return {url: listed for each in pool.map(look, sorted(urls)) for url, listed in each.items()}
+    return found
 
 
 def _stamp(path: Path) -> list[int]:

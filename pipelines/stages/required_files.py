@@ -1,15 +1,12 @@
 """The files in a folder of official tasks that fine-tunings need, checked for before anything is read."""
 
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 from electra.errors import SourceUnreachable
-from electra.finetuning.tasks import GLUE, SQUAD
+from electra.finetuning.tasks import SQUAD
 from pipelines.config.params import PAPER, Params
 from pipelines.sources import LocalTasks, at_hand, preview
-from pipelines.sources.glue import LAYOUTS
-from pipelines.sources.squad import FILES
+from pipelines.sources.glue import official
 
 
 def needed(params: Params, source: str, only: str = "") -> dict[str, str]:
@@ -37,20 +34,10 @@ def check_tasks(params: Params, finetuning: str) -> None:
 
 def require_files(source: LocalTasks, tasks: dict[str, str], where: str) -> None:
     """Raise SourceUnreachable for the first missing file; a warning is enough for MNLI's second dev set."""
-    for task, key in tasks.items():
-        for split, path in _files(source, task):
-            if path.is_file():
-                continue
-            if split in {"train", "dev"}:
-                do = f"put it there, or leave {task} out of {key}"
-                raise SourceUnreachable(where, f"there is no {path}", f"the {split} rows of {task}", do)
-            print(f"warning: {where}: there is no {path}; {task} is scored without its {split}", file=sys.stderr)
-
-
-def _files(source: LocalTasks, task: str) -> Iterator[tuple[str, Path]]:
-    if task in GLUE and source.glue:
-        for split in ("train", *GLUE[task].evaluation):
-            yield split, Path(source.glue) / LAYOUTS[task].path(split)
-    if task in FILES and source.squad:
-        for split, name in FILES[task].items():
-            yield split, Path(source.squad) / name
+    for task, split, path in official(source.glue, source.squad):
+        if task not in tasks or split.startswith("test") or path.is_file():
+            continue
+        if split in {"train", "dev"}:
+            do = f"put it there, or leave {task} out of {tasks[task]}"
+            raise SourceUnreachable(where, f"there is no {path}", f"the {split} rows of {task}", do)
+        print(f"warning: {where}: there is no {path}; {task} is scored without its {split}", file=sys.stderr)

@@ -15,7 +15,7 @@ from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params
 from pipelines.stages import verified
-from pipelines.stages.glue import FINETUNING, gather, label, place, plan, provenance, run_jobs, workers
+from pipelines.stages.glue import FINETUNING, gather, label, of_arms, place, plan, provenance, run_jobs, workers
 
 FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbest.json": "-nbest.json"}
 
@@ -57,12 +57,8 @@ def never_answering(rows: Path) -> float:
 def ensembles(jobs: Sequence[Job], folder: Path) -> dict[str, dict[str, Any]]:
     """The seeds of each version and arm as one, where the settings ask for it: its files and its dev scores."""
     scores: dict[str, dict[str, Any]] = {}
-    groups: dict[tuple[str, str], list[Job]] = {}
-    for job in jobs:
-        if job.candidates:
-            groups.setdefault((place(job), job.arm), []).append(job)
-    for (version, arm), runs in groups.items():
-        figures, files = answer_together(runs)
+    for (_, arm), runs in of_arms([job for job in jobs if job.candidates]):
+        (figures, files), version = answer_together(runs), place(runs[0])
         for name, content in files.items():
             write_json(folder / version / f"{arm}-ensemble{FILES[name]}", content)
         scores.setdefault(version, {})[arm] = {"seeds": [job.seed for job in runs], **figures}

@@ -131,18 +131,12 @@ def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterato
 
 def local_splits(glue_folder: Path | None, squad_folder: Path | None, where: str) -> Iterator[Split]:
     """The official files that are there; tasks and splits without a file are left out."""
-    if glue_folder:
-        require_folder(glue_folder, f"{where}.glue")
-        for task, layout in glue.LAYOUTS.items():
-            for split in layout.files:
-                if (path := glue_folder / layout.path(split)).is_file():
-                    yield task, split, glue.read_tsv(path, task, split)
-    if squad_folder:
-        require_folder(squad_folder, f"{where}.squad")
-        for task, files in squad.FILES.items():
-            for split, name in files.items():
-                if (path := squad_folder / name).is_file():
-                    yield task, split, squad.read_json(path)
+    for key, folder in (("glue", glue_folder), ("squad", squad_folder)):
+        if folder:
+            require_folder(folder, f"{where}.{key}")
+    for task, split, path in glue.official(glue_folder, squad_folder):
+        if path.is_file():
+            yield task, split, squad.read_json(path) if task in squad.FILES else glue.read_tsv(path, task, split)
 
 
 def hub_splits(source: HubTasks, where: str) -> Iterator[Split]:

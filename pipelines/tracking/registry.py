@@ -27,17 +27,12 @@ def networks(folder: Path) -> list[str]:
 
 def register(mlflow: Any, run: Any, out: str, md5: str, folders: list[str]) -> None:
     """A version for each network below an out of DVC that a run has made. May be called again."""
-    from mlflow.exceptions import MlflowException
-
     for folder in folders:
         if not folder.startswith(f"{out}/"):
             continue
         name = name_of(folder)
-        try:
+        if not mlflow.search_registered_models(f"name = '{name}'"):
             mlflow.create_registered_model(name)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
         versions, of = mlflow.search_model_versions(f"name = '{name}'"), run.data.tags
         version = next((each for each in versions if each.tags.get("dvc.md5") == md5), None)
         if version is None:

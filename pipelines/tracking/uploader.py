@@ -16,10 +16,10 @@ from typing import Any
 
 from electra.errors import Busy, SourceUnreachable
 from electra.files import lock_folder, remove
-from pipelines.tracking import FOLDER, uri, warn
+from pipelines.tracking import FOLDER, warn
 from pipelines.tracking.event_log import EventLog
 from pipelines.tracking.lineage import about, here
-from pipelines.tracking.recorder import Recorder, client, system_load
+from pipelines.tracking.recorder import Recorder, system_load
 
 BATCH = 900  # events; a call to MLflow takes at most 1000 points
 FLUSH_SECONDS = 3.0  # between two looks at the log
@@ -122,9 +122,6 @@ def main(folder: Path) -> None:
         ended.set()
 
     threading.Thread(target=wait_for_end, daemon=True).start()
-    if uri().startswith("sqlite"):  # a new database takes long on a busy machine
-        with contextlib.suppress(Exception):
-            client()
     upload(EventLog(folder), ended, system_load())
 
 

@@ -35,7 +35,7 @@ VALUES = (
     JSON
     | st.sampled_from(YAML_ALONE).map(RAW.__add__)
     | st.sampled_from([10**40, "mlm", "tiny", "../up", "y" * 100_000, ["cola", "cola"], {"kind": "own"}, {"flops": -1}])
-    | st.sampled_from([[*map(str, range(2_000))], [*range(2_000)]])
+    | st.just([*map(str, range(2_000))])
     | st.just({f"pretrain.{axis}": [*range(10)] for axis in range(7)})  # as a grid, ten million arms
 ).map(copy.deepcopy)  # which further damage may change
 

@@ -18,18 +18,10 @@ import pyarrow.parquet
 import torch
 from hypothesis import strategies as st
 
-from electra.finetuning.folder import write_model
-from electra.finetuning.heads import Classifier
-from electra.finetuning.squad.head import SpanFinder
-from electra.finetuning.tagging import Tagger
-from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
-from electra.nn.huggingface import load_encoder
 from electra.storage.tensors import read_tensors, write_tensors
 from pipelines.cli import main
-from tests.electra.made_up_models import write_base
+from tests.electra.made_up_models import write_finetuned, write_pretrained
 
-CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True, columns=("tokens",))
-MOOD = Task(name="mood", title="mood", labels=("a", "b"), metrics=("accuracy",), columns=("body",), id="number")
 MODELS = ("cola", "rte", "stsb", "mood", "chunks", "squad2")
 COLUMNS = "a b sentence sentence1 sentence2 body number id tokens words question context".split()
 DEEP = json.loads("[" * 900 + "]" * 900)
@@ -75,15 +67,8 @@ def files(draw: st.DrawFn) -> tuple[str, bytes]:
 
 def models(root: Path) -> list[Path]:
     """Untrained models of every kind, tiny."""
-    words = ["the", "a", "cat", "dog", "runs", "sleeps", "red", "is", "what", "?", ".", "b", "c", "##a", "##b"]
-    write_base(root, words, 64)
-    torch.manual_seed(1)
-    plain, squad = FinetuneConfig(length=40), SquadConfig(length=40, stride=12, question_length=10, beam=3)
-    for task in (GLUE["cola"], GLUE["rte"], GLUE["stsb"], MOOD):
-        network = Classifier(load_encoder(root / "base"), len(task.labels), 0.0)
-        write_model(root / task.name, network, task, plain, root / "base")
-    write_model(root / "chunks", Tagger(load_encoder(root / "base"), 5, 40), CHUNKS, plain, root / "base")
-    write_model(root / "squad2", SpanFinder(load_encoder(root / "base"), squad), SQUAD_2, squad, root / "base")
+    write_pretrained(root)
+    write_finetuned(root)
     return [root / name for name in MODELS]
 
 

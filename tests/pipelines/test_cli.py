@@ -26,14 +26,6 @@ MODULE = [sys.executable, "-m", "pipelines"]
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with params.yaml as the working folder."""
-    (tmp_path / "params.yaml").write_text(SMOKE)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def installed(tmp_path: Path) -> list[str]:
     """The script that pip would write."""
     module, _, name = PROJECT["project"]["scripts"]["electra"].partition(":")

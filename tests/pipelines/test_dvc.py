@@ -165,11 +165,3 @@ def test_own_text_that_changes_is_seen(project: Path) -> None:
 @pytest.mark.slow
 def test_curves_are_dvc_plots(project: Path) -> None:
     assert "index.html" in dvc(project, "plots", "show", "results/smoke/pretrain.csv")
-
-
-@pytest.mark.slow
-def test_a_source_out_of_reach_says_so_at_once(project: Path) -> None:
-    said = dvc(project, "repro", "pipelines/dvc.yaml:pretrain@base", code=None)
-    assert "nowhere/*.jsonl" in said
-    assert "Traceback" not in said
-    assert not (project / "build/corpus/absent").exists()

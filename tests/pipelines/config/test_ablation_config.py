@@ -44,18 +44,14 @@ def test_an_arm_wins_over_what_is_common_and_stands_beside_a_grid() -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({}, "at least one arm, or a grid"),
         ({"grid": {"axis": {}}}, "grid.axis"),
         ({"grid": {"a": [*range(40)], "b": [*range(40)]}}, r"grid: makes 1,600 arms; expected at most 1,000"),
         ({"arms": {"../up": {}}}, "letters, digits"),
         ({"arms": {"b1": {}}, "grid": {"a.b": [1]}}, "names of their own"),
-        ({"arms": {"one": {}}, "labels": {"onne": "x"}}, "did you mean one?"),
         ({"arms": {"one": {}}, "reference": "two"}, "reference"),
-        ({"arms": {"one": {}}, "points": [1.0]}, "above 0 and below 1"),
         ({"arms": {"one": {"pretrain.seed": 3}}}, "leave it to `seeds`"),
         ({"arms": {"one": {"pretrain.steps": 3}}}, "`budget: own`"),
         ({"arms": {"one": {}}, "budget": "own", "steps": 5}, "null beside `budget: own`"),
-        ({"arms": {"one": {}}, "steps": 0}, "from 1 to"),
     ],
 )
 def test_a_mistake_is_a_sentence_that_names_the_key(values, expected) -> None:

@@ -1,5 +1,6 @@
 """The server that flows run on."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,7 @@ def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch: pytest.Monkey
 
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
 
-    class Answer:
-        def __enter__(self) -> None:
-            pass
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-    monkeypatch.setattr(flows.socket, "create_connection", lambda *_, **__: Answer())
+    monkeypatch.setattr(flows.socket, "create_connection", lambda *_, **__: contextlib.nullcontext())
     flows.choose_server()
     assert "PREFECT_API_URL" not in os.environ
 

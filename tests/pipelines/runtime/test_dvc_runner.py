@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from pipelines.runtime import dvc_runner
-from pipelines.runtime.dvc_runner import Outcome, Place, StageFailed, child, end, lines, text
+from pipelines.runtime.dvc_runner import Outcome, Place, StageFailed, child, end, text
 from tests.conftest import ROOT, environment
 
 HERE = Place(ROOT)
@@ -59,8 +59,8 @@ def test_a_deadline_works_in_a_thread_and_on_a_silent_child() -> None:
 
 @pytest.mark.parametrize("then", ["import time; time.sleep(60)", "pass"], ids=["parent lives", "parent is dead"])
 def test_grandchildren_end_with_the_block(then: str) -> None:
-    with child(python(PARENT.format(code=SLEEPER, then=then)), HERE) as process:
-        assert next(line for line in lines(process, None) if line) == "up"
+    with child(python(PARENT.format(code=SLEEPER, then=then)), HERE) as (process, _):
+        assert process.stdout is not None and process.stdout.readline() == b"up\n"
         if then == "pass":
             process.wait(20)
         left = [p for p in psutil.process_iter() if _is(p, SLEEPER)]
@@ -79,10 +79,10 @@ def test_nobody_is_left_when_this_process_is_killed(tmp_path: Path) -> None:
     )
     between = PARENT.format(code=stage, then="import time; time.sleep(60)")
     engine = (
-        "import sys\nfrom pathlib import Path\nfrom pipelines.runtime.dvc_runner import Place, child, lines\n"
-        f"with child([sys.executable, '-c', {between!r}], Place(Path.cwd())) as process:\n"
-        "    for line in lines(process, None):\n"
-        "        print(line, flush=True)\n"
+        "import sys\nfrom pathlib import Path\nfrom pipelines.runtime.dvc_runner import Place, child\n"
+        f"with child([sys.executable, '-c', {between!r}], Place(Path.cwd())) as (process, _):\n"
+        "    for line in process.stdout:\n"
+        "        print(line.decode(), end='', flush=True)\n"
     )
     with subprocess.Popen(python(engine), stdout=subprocess.PIPE, env=environment(ROOT), text=True) as process:
         assert process.stdout is not None
@@ -105,7 +105,7 @@ def test_who_does_not_stop_when_asked_is_ended() -> None:
 
 
 def test_the_child_stays_in_our_process_group() -> None:
-    with child(python(SLEEPER), HERE) as process:
+    with child(python(SLEEPER), HERE) as (process, _):
         assert os.getpgid(process.pid) == os.getpgrp()
 
 

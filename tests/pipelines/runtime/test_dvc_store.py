@@ -1,4 +1,4 @@
-"""The store when it fails: one sentence with what to do, whatever carries the bytes. In flows: test_checkouts.py."""
+"""The store when it fails: one sentence with what to do, whatever carries the bytes. In flows: test_workspace.py."""
 
 import shutil
 from pathlib import Path

@@ -48,15 +48,6 @@ def test_on_a_gpu_the_hint_is_computed_from_its_memory(gigabytes, accumulate, hi
     assert hint in str(told.value)
 
 
-def test_the_finest_slices_leave_only_the_batch_to_change():
-    finest = config(pretrain__accumulate=8)
-    with (
-        pytest.raises(OutOfMemory, match=r"smaller slices of a batch; lower pretrain.batch"),
-        enough_memory(finest, VOCAB),
-    ):
-        raise MemoryError
-
-
 @pytest.mark.parametrize("error", [RuntimeError("shapes differ"), OSError(errno.ENOENT, "no file"), KeyError("x")])
 def test_other_errors_stay_what_they_are(error):
     with pytest.raises(type(error)) as told, enough_memory(config(), VOCAB):

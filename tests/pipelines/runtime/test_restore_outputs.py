@@ -7,19 +7,15 @@ import pytest
 
 from pipelines.cli import main
 from pipelines.runtime import restore_outputs
-from tests.conftest import SMOKE
 
 FILES = ("results/corpus/absent.json", "results/absent/pretrain.csv", "results/report/tables/a.md", "results/x.json")
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "params.yaml").write_text(SMOKE)
+@pytest.fixture(autouse=True)
+def files(here: Path) -> None:
     for file in FILES:
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text("as it was")
-    return tmp_path
+        (here / file).parent.mkdir(parents=True, exist_ok=True)
+        (here / file).write_text("as it was")
 
 
 def forget(here: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -239,9 +238,7 @@ def test_the_same_run_waits_and_says_for_whom(machines: tuple[Path, Path], on: O
     thread.start()
     assert held.wait(20)
     threading.Timer(0.5, go.set).start()
-    began = time.monotonic()
     with workspace.opened(request, said.append) as place:
-        assert time.monotonic() - began >= 0.4
         assert (place.folder / "params.yaml").is_file()
     thread.join()
     assert len(said) == 1 and "waits for the same run, which is in use by pid" in said[0]

@@ -37,8 +37,6 @@ BAD_LINES = [
     (b'{"body": "x"}', "no field 'text'"),
     (b'{"text": 5}', "field 'text' is not text"),
     (b'{"text": null}', "field 'text' is not text"),
-    (b'{"text": "a", "text": "b"}', "a key twice in one object"),
-    (b'{"text": "a", "score": NaN}', "NaN is not JSON"),
     (b'{"text": "a \\ud800 b"}', "lone surrogate"),
     (b'{"text": "\x01"}', "not JSON"),
     (b'{"text": "a\x00b"}', "not JSON"),

@@ -104,22 +104,15 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(fault, int):
             self.send_json({"error": "try again"}, fault)
             return
-        start, end = 0, len(data)
-        if ranged := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
-            start, end = int(ranged[1]), min(end, int(ranged[2]) + 1 if ranged[2] else end)
-        self.send_response(206 if ranged else 200)
-        self.send_header("Content-Length", str(end - start))
-        if ranged:
-            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
-        self.send_header("Accept-Ranges", "bytes")
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
         self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
         self.send_header("X-Repo-Commit", COMMIT)
         self.end_headers()
         if self.command == "GET":
-            piece = data[start:end]
             if fault in {"flip", "flips"}:
-                piece = piece[:-9] + bytes([piece[-9] ^ 1]) + piece[-8:]
-            self.wfile.write(piece[: len(piece) // 2] if fault == "cut" else piece)
+                data = data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
+            self.wfile.write(data[: len(data) // 2] if fault == "cut" else data)
             self.close_connection = fault == "cut"
 
     def send_json(self, value: object, status: int = 200, **headers: str) -> None:

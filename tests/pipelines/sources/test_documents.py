@@ -12,7 +12,7 @@ import pytest
 
 from electra.data.text import Document
 from electra.errors import BadInput
-from pipelines.sources import CorpusConfig, LocalCorpus, SampleCorpus, documents, sample_world
+from pipelines.sources import CorpusConfig, LocalCorpus, documents
 from pipelines.sources.local import read_documents
 from pipelines.sources.streams import Piece
 
@@ -98,14 +98,6 @@ def test_units_are_named_by_content_and_not_by_place_or_time(tmp_path: Path) -> 
     assert [unit.state() for unit in units_of(tmp_path / "two", path)] != states[0]
 
 
-def test_a_file_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text(JSONL)
-    first = units_of(tmp_path, path)
-    monkeypatch.setattr(documents, "look", lambda *_: pytest.fail("looked again"))
-    assert units_of(tmp_path, path) == first
-
-
 @pytest.mark.parametrize("old, new", [('"cuts"', '"dust"'), ("0", "1"), ('": [', '": {'), ("\n", "")])
 def test_damaged_notes_are_not_believed(tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str) -> None:
     path = tmp_path / "a.jsonl"
@@ -117,22 +109,6 @@ def test_damaged_notes_are_not_believed(tmp_path: Path, capsys: pytest.CaptureFi
     assert units_of(tmp_path, path) == first
     assert "what they spared is done again" in capsys.readouterr().err
     assert notes.read_text() == whole
-
-
-def test_damaged_articles_are_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sample_world, "ARTICLES", 20)
-    config = CorpusConfig(sources=(SampleCorpus(kind="sample", seed=1),))
-
-    def texts() -> list[Any]:
-        return [item for unit in documents.plan(config, "corpora.x", tmp_path)[1] for item in unit.read()]
-
-    whole = texts()
-    path = tmp_path / "sample-0" / "articles.jsonl"
-    path.write_bytes(path.read_bytes().replace(b"e", b"a", 1))
-    assert len(whole) == 20 and texts() == whole
-    assert "the articles are written again" in capsys.readouterr().err
 
 
 def test_a_file_that_changes_after_the_plan_is_noticed(tmp_path: Path) -> None:

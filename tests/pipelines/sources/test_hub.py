@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from electra.data.text import Document, Rejected
 from electra.errors import SourceUnreachable
 from pipelines.sources import HubCorpus, HubDataset, HubTasks, SampleTasks, hub
 from pipelines.sources.preview import check
@@ -149,31 +148,3 @@ def test_offline_by_choice_is_a_sentence_at_once(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SourceUnreachable):
         check(HubTasks(kind="hub", squad1=HubDataset(dataset="made/up", revision="main")), "tasks.x")
     check(SampleTasks(kind="sample"))
-
-
-class Stream:
-    """What `datasets.load_dataset(streaming=True)` gives, as far as we use it."""
-
-    num_shards = 2
-    column_names = None
-
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
-        self.rows = rows
-
-    def shard(self, num_shards: int, index: int) -> "Stream":
-        return Stream(self.rows[index::num_shards])
-
-    def __iter__(self) -> Any:
-        return iter(self.rows)
-
-
-def test_bad_rows_of_a_data_set_are_rejected_with_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [{"id": 1, "text": "a"}, {"id": 2, "text": None}, {"title": "no id", "text": "c"}, {"id": 4}]
-    monkeypatch.setattr(hub, "_stream", lambda source: Stream(rows))
-    source = HubCorpus(kind="hub", dataset="made/up", revision="c0ffee", fetch="stream")
-    first, second = (list(hub.read_documents(source, part)) for part in hub.parts(source, "corpora.x"))
-    assert first == [Document("1", "a"), Document("train-00000:2", "c")]
-    assert [item.where for item in second if isinstance(item, Rejected)] == [
-        "made/up@c0ffee/train-00001:1",
-        "made/up@c0ffee/train-00001:2",
-    ]

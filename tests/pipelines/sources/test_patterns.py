@@ -1,8 +1,6 @@
 """Regular expressions over users' text take time in proportion to it, however nasty it is."""
 
-import ast
 import importlib
-import inspect
 import pkgutil
 import re
 import signal
@@ -36,16 +34,6 @@ def patterns(value: object, name: str) -> Iterator[tuple[str, re.Pattern[Any]]]:
             yield from patterns(part, f"{name}[{key}]")
 
 
-def inline(module: str) -> Iterator[tuple[str, re.Pattern[Any]]]:
-    """The patterns that a module gives to functions of `re` as they stand; `re.match` asks of a beginning alone."""
-    for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re.") and node.args:
-            name, pattern = ast.unparse(node.func), node.args[0]
-            if name != "re.compile" and isinstance(pattern, ast.Constant):
-                at_start = ".NAME" if name in {"re.match", "re.fullmatch"} else ""
-                yield f"{module}:{node.lineno}{at_start}", re.compile(pattern.value)
-
-
 FOUND = dict(
     found
     for package in (data, sources)
@@ -54,12 +42,6 @@ FOUND = dict(
     if module.name != "pipelines.sources.preview"  # has those of `local`
     for found in patterns(value, f"{module.name}.{name}")
 )
-FOUND |= {
-    name: pattern
-    for package in (data, sources)
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
-    for name, pattern in inline(module.name)
-}
 CALLS: dict[str, Callable[[str], Any]] = {
     "clean": lambda text: clean(text, CleaningConfig(markup=True), Counter()),
     "looks_marked_up": looks_marked_up,

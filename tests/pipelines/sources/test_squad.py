@@ -45,15 +45,12 @@ def test_rows(tmp_path: Path, encoding: str) -> None:
 @pytest.mark.parametrize(("bad", "reason"), [
     (question(answers=[]), NOWHERE),
     (question(answers=[{"text": "Santa Clara", "answer_start": 3}]), NOWHERE),
-    (question(answers=[{"text": "", "answer_start": 3}]), NOWHERE),
     (question(answers=[{"text": "Super", "answer_start": -1}]), NOWHERE),
     (question(answers=[{"text": "Super", "answer_start": "0"}, 5]), NOWHERE),
     (question(answers=None), NOWHERE),
     (question(id=""), "no id"),
-    (question(id=7), "no id"),
     (question(question=None), "no question"),
     (question(question="Where \ud800?"), "lone surrogate"),
-    (question(id="\udfff"), "lone surrogate"),
     ("a string", "not a JSON object"),
 ])  # fmt: skip
 def test_a_bad_question_is_rejected_with_its_place(tmp_path: Path, bad: Any, reason: str) -> None:

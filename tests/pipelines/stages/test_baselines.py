@@ -6,20 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import roc_auc_score
 
 from electra.data import tokenizer as tokenizers
 from electra.files import write_jsonl
 from electra.finetuning.tasks import GLUE, FinetuneConfig
-from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
-from electra.nn.hf_names import config_json
-from electra.nn.huggingface import load_networks, network_tensors, write_folder
+from electra.nn.huggingface import load_networks
 from electra.pretraining.networks import Discriminator
 from pipelines.stages import baselines
+from tests.electra.made_up_models import write_pretrained
 
-WORDS = ["red", "blue", "green", "cat", "dog", "bird", "runs", "sleeps"]
+WORDS = ["red", "bread", "meal", "cat", "dog", "chef", "ate", "cooked"]
 
 
 def write(folder: Path, task: str, answer, count: int = 200) -> Path:
@@ -66,20 +64,14 @@ def test_the_order_of_long_texts_is_compared_in_their_beginnings(monkeypatch: py
     assert baselines.features("a b c", "a b c")[20] == 2 / 3
 
 
-def test_vectors_are_scikit_learns_and_new_words_count() -> None:
+def test_words_that_training_never_had_count() -> None:
     train = [{"a": "red cats run", "b": "red red dogs"}, {"a": "cats sleep", "b": "dogs run"}]
     dev = [
         {"a": "zebras doze", "b": "zebras doze"},
         {"a": "zebras doze", "b": "lion roar"},
         {"a": "red cats", "b": ""},
     ]
-    vectors, of_dev = baselines.tfidf(train, dev)
-    made = TfidfVectorizer(analyzer=baselines.words, sublinear_tf=True).fit(
-        [row[side] for side in "ab" for row in train]
-    )
-    for found, side in zip(vectors, "ab", strict=False):
-        expected = made.transform(row[side] for row in train).toarray()
-        np.testing.assert_allclose(np.sort(found.toarray())[:, -3:], np.sort(expected)[:, -3:])
+    _, of_dev = baselines.tfidf(train, dev)
     cosines = baselines.overlap(dev, of_dev)[:, -2:]
     np.testing.assert_allclose(cosines[:2], [[1, 1], [0, 0]], atol=1e-9)  # of words that training never had
     empty = [{"a": "cats", "b": ""}]
@@ -103,20 +95,7 @@ def test_what_has_no_baselines(tmp_path: Path) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    torch.manual_seed(1)
-    tokenizer = tokenizers.from_pieces([*tokenizers.SPECIALS, *WORDS], lowercase=True, strip_accents=None)
-    tokenizers.save(tokenizer, tmp_path / "tokenizer")
-    config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=16, dropout=0.0)
-    network = Discriminator(Encoder(config, tokenizer.vocab_size))
-    files = {path.name: path.read_text() for path in (tmp_path / "tokenizer").iterdir()}
-    tensors = network_tensors(network.encoder, network.head)
-    write_folder(
-        tmp_path / "model" / "discriminator",
-        tensors,
-        config_json(config, tokenizer.vocab_size, "ElectraForPreTraining"),
-        files,
-        "",
-    )
+    write_pretrained(tmp_path / "model")
     return tmp_path / "model"
 
 

@@ -36,8 +36,7 @@ def noted() -> dict[str, list]:
     return {f"{path.parent.name}/{path.stem}": read_json(path) for path in sorted(Path("build/inputs").rglob("*.json"))}
 
 
-def test_a_changed_file_changes_the_entries_that_name_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_changed_file_changes_the_entries_that_name_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("params.yaml").write_text(OWN)
     for name in ("text/a.txt", "text/b.txt", "t.tsv", "build/tokens/other/vocab.txt"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
@@ -64,8 +63,7 @@ def test_a_changed_file_changes_the_entries_that_name_it(tmp_path: Path, monkeyp
     assert hashed == [Path("text/b.txt"), Path("d.tsv"), Path("build/tokens/other/vocab.txt")]
 
 
-def test_what_is_left_out_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_is_left_out_changes_nothing(here: Path) -> None:
     Path("params.yaml").write_text(SMOKE.replace('"text/*.txt"', '"!text/b.txt", "text/*.txt"'))
     Path("text").mkdir()
     for name in ("a.txt", "b.txt"):
@@ -74,8 +72,7 @@ def test_what_is_left_out_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert [name for name, _ in noted()["corpora/smoke"]] == ["a.txt"]
 
 
-def test_damaged_notes_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_damaged_notes_are_not_believed(here: Path) -> None:
     Path("params.yaml").write_text(OWN)
     Path("text").mkdir()
     Path("text/a.txt").write_text("one")

@@ -17,9 +17,9 @@ from tests.conftest import SMOKE
 LOCAL = SMOKE.replace("smoke: {kind: sample, seed: 1}", "smoke: {kind: local, glue: glue, squad: squad}")
 
 
-def project(folder: Path, recipe: str = "{}", text: str = LOCAL) -> None:
+def project(recipe: str = "{}", text: str = LOCAL) -> None:
     text = text.replace("recipe: paper", "recipe: smoke")
-    (folder / "params.yaml").write_text(text.replace("  smoke: {}", f"  smoke: {recipe}"))
+    Path("params.yaml").write_text(text.replace("  smoke: {}", f"  smoke: {recipe}"))
 
 
 def official(folder: Path, *names: str) -> None:
@@ -35,15 +35,14 @@ def official(folder: Path, *names: str) -> None:
             )
 
 
-def test_a_missing_file_is_named_before_anything_is_read(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    project(tmp_path)
-    text = tmp_path / "text"
+def test_a_missing_file_is_named_before_anything_is_read(here: Path, capsys) -> None:
+    project()
+    text = here / "text"
     text.mkdir()
     (text / "a.txt").write_text("text")
-    (tmp_path / "squad").mkdir()
-    official(tmp_path / "glue")
-    (tmp_path / "glue/SST-2/dev.tsv").unlink()
+    (here / "squad").mkdir()
+    official(here / "glue")
+    (here / "glue/SST-2/dev.tsv").unlink()
     sentence = (
         "tasks.smoke: there is no glue/SST-2/dev.tsv; expected the dev rows of sst2; put it there, or leave sst2 "
         "out of recipes.paper.run"
@@ -53,7 +52,7 @@ def test_a_missing_file_is_named_before_anything_is_read(tmp_path: Path, monkeyp
     assert str(caught.value) == sentence
     assert main(["check", "smoke"]) == 69
     assert sentence in capsys.readouterr().err
-    official(tmp_path / "glue")
+    official(here / "glue")
     with pytest.raises(
         SourceUnreachable,
         match=r"there is no squad/train-v2.0.json.*leave squad2 out of recipes\.\w+\.squad\.versions",
@@ -61,33 +60,29 @@ def test_a_missing_file_is_named_before_anything_is_read(tmp_path: Path, monkeyp
         tasks.run("smoke", load(), Tracker(None))
 
 
-def test_only_what_some_model_runs_is_asked_for_and_mnli_does_without_its_second_dev_set(
-    tmp_path: Path, monkeypatch, capsys
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    project(tmp_path, "{run: [mnli, cola]}", LOCAL.replace(", squad: squad", ""))
+def test_only_what_some_model_runs_is_asked_for_and_mnli_does_without_its_second_dev_set(here: Path, capsys) -> None:
+    project("{run: [mnli, cola]}", LOCAL.replace(", squad: squad", ""))
     assert needed(load(), "smoke") == {
         "mnli": "recipes.smoke.run",
         "cola": "recipes.smoke.run",
     }
-    official(tmp_path / "glue", "mnli", "cola")
-    (tmp_path / "glue/MNLI/dev_mismatched.tsv").unlink()
-    with (tmp_path / "glue/MNLI/train.tsv").open("a") as file:
+    official(here / "glue", "mnli", "cola")
+    (here / "glue/MNLI/dev_mismatched.tsv").unlink()
+    with (here / "glue/MNLI/train.tsv").open("a") as file:
         file.write("cut\n")
     tasks.run("smoke", load(), Tracker(None))
     said = capsys.readouterr().err
     assert "warning: tasks.smoke: there is no glue/MNLI/dev_mismatched.tsv; mnli is scored without" in said
     left_out = "1 of 5 rows (20.00%) cannot be read; see build/tasks/smoke/quarantine.jsonl, and tasks.smoke.quarantine"
     assert f"warning: tasks.smoke: {left_out} to change it" in said
-    assert (tmp_path / "build/tasks/smoke/mnli/dev.jsonl").is_file()
+    assert (here / "build/tasks/smoke/mnli/dev.jsonl").is_file()
 
 
-def test_own_tasks_are_asked_for_every_file(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_own_tasks_are_asked_for_every_file(here: Path, capsys) -> None:
     own = "{kind: own, tasks: {mood: {train: t.tsv, dev: d.tsv, labels: [a, b]}}}"
-    project(tmp_path, text=LOCAL.replace("{kind: local, glue: glue, squad: squad}", own))
-    (tmp_path / "text").mkdir()
-    (tmp_path / "text/a.txt").write_text("text")
-    (tmp_path / "t.tsv").write_text("sentence\tlabel\n")
+    project(text=LOCAL.replace("{kind: local, glue: glue, squad: squad}", own))
+    (here / "text").mkdir()
+    (here / "text/a.txt").write_text("text")
+    (here / "t.tsv").write_text("sentence\tlabel\n")
     assert main(["check", "smoke"]) == 65
     assert "no file matches 'd.tsv'" in capsys.readouterr().err

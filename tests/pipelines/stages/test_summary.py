@@ -8,7 +8,6 @@ import pytest
 from electra.errors import BadConfig, BadInput, CorruptFile
 from pipelines.config.params import load
 from pipelines.stages.summary import of_ablation, of_model, summarise
-from tests.conftest import SMOKE
 
 PRETRAIN = {"mlm_accuracy": 0.5, "disc_auc": 0.9, "disc_recall": None, "flops": 1e12, "loss": 3.0}
 GLUE = {
@@ -33,17 +32,19 @@ def test_an_arm_that_failed_has_no_number() -> None:
     assert of_ablation({"arms": arms}) == {"electra": 1.5}
 
 
-def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("params.yaml").write_text(SMOKE)
+def results() -> None:
+    Path("results/smoke").mkdir(parents=True)
+    for stage, values in (("pretrain", PRETRAIN), ("glue", GLUE), ("squad", SQUAD)):
+        Path(f"results/smoke/{stage}.json").write_text(json.dumps(values))
+
+
+def test_files(here: Path) -> None:
     params = load()
     with pytest.raises(BadConfig, match="did you mean smoke"):
         summarise("smokey", params)
     with pytest.raises(BadInput, match=r"results/smoke/pretrain\.json"):
         summarise("smoke", params)
-    Path("results/smoke").mkdir(parents=True)
-    for stage, values in (("pretrain", PRETRAIN), ("glue", GLUE), ("squad", SQUAD)):
-        Path(f"results/smoke/{stage}.json").write_text(json.dumps(values))
+    results()
     summarise("smoke", params)
     assert json.loads(Path("results/summary/smoke.json").read_text())["disc_auc"] == 0.9
     before = Path("build/selected/smoke").read_text()
@@ -62,14 +63,8 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "spoilt", ["[]", "3", '{"tasks": 3}', '{"tasks": {"cola": []}}', '{"tasks": {}, "average": {"pretrained": {}}}']
 )
-def test_a_record_that_no_stage_wrote_is_a_sentence(
-    spoilt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("params.yaml").write_text(SMOKE)
-    Path("results/smoke").mkdir(parents=True)
-    for stage, values in (("pretrain", PRETRAIN), ("glue", GLUE), ("squad", SQUAD)):
-        Path(f"results/smoke/{stage}.json").write_text(json.dumps(values))
+def test_a_record_that_no_stage_wrote_is_a_sentence(spoilt: str, here: Path) -> None:
+    results()
     Path("results/smoke/glue.json").write_text(spoilt)
     with pytest.raises(CorruptFile, match="is not as its stage writes it"):
         summarise("smoke", load())

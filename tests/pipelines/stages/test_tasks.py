@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from electra.config import build
 from electra.data.text import QuarantineConfig
 from electra.errors import BadInput, SourceUnreachable
 from electra.files import read_jsonl
 from electra.storage.manifest import verify_manifest
-from pipelines.sources import HubTasks, LocalTasks, SampleTasks, hub
-from pipelines.sources.glue import LAYOUTS
+from pipelines.sources import LocalTasks, SampleTasks
 from pipelines.stages.tasks import gather
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -77,28 +75,6 @@ def test_a_wrong_layout_or_an_empty_split_stops(tmp_path: Path) -> None:
         change()
         with pytest.raises(error, match=sentence):
             gather(source, "tasks.x", tmp_path / "out")
-
-
-def test_rows_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def read_rows(dataset: str, config: str | None, split: str, revision: str, where: str):
-        asked.append((dataset, config, split, revision))
-        answers = {"text": ["text"], "answer_start": [5]}
-        pairs = {f"{name}{i}": "Some text." for name in ("sentence", "question") for i in (1, 2)}
-        texts = dict.fromkeys(("sentence", "question", "premise", "hypothesis", "context"), "Some text.")
-        return [{**texts, **pairs, "id": f"q{i}", "title": "t", "label": i % 2, "answers": answers} for i in range(3)]
-
-    monkeypatch.setattr(hub, "read_rows", read_rows)
-    monkeypatch.setattr(hub, "resolve", lambda name, revision, where: f"commit-of-{revision}")
-    part = {"dataset": "nyu-mll/glue", "revision": "main"}
-    source = build(HubTasks, {"kind": "hub", "glue": part, "squad2": {**part, "dataset": "squad_v2"}}, "tasks.hub")
-    metrics = gather(source, "tasks.hub", tmp_path / "out")
-    assert set(metrics["tasks"]["mnli"]) == set(LAYOUTS["mnli"].files)
-    assert metrics["tasks"]["squad2"]["dev"] == {"rows": 3, "quarantined": 0, "also_in_train": 3}
-    assert ("nyu-mll/glue", "mnli", "validation_matched", "commit-of-main") in asked
-    assert ("nyu-mll/glue", "ax", "test", "commit-of-main") in asked
-    assert read_jsonl(tmp_path / "out/rte/train.jsonl")[0]["label"] == "entailment"
 
 
 def test_the_diagnostic_set_is_a_test_split_of_mnli(tmp_path: Path) -> None:

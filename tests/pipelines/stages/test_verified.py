@@ -1,8 +1,6 @@
 """Whatever a stage reads of earlier ones is verified: damage is one sentence, and nothing is trained or written."""
 
 import dataclasses
-import errno
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,22 +22,7 @@ MODEL = ["config.json", "model.safetensors", "tokenizer.json", "vocab.txt", "tok
 TASKS = ["cola/train.jsonl", "cola/dev.jsonl", "mnli/dev_mismatched.jsonl", "MANIFEST.json"]
 TOKENS = ["tokenizer.json", "vocab.txt", "tokenizer_config.json", "MANIFEST.json", "rows-16/MANIFEST.json"]
 TOKENS += [f"rows-16/{split}-00000.{kind}" for split in ("train", "valid") for kind in ("ids", "bounds")]
-HOW = ["flipped", "cut", "link", "folder", "missing", "EIO", "EACCES"]
-
-
-def spoil(path: Path, how: str, patch: pytest.MonkeyPatch) -> None:
-    """Damage a file, or have the operating system refuse it, which as root it would not do by itself."""
-    if how not in {"EIO", "EACCES"}:
-        harm(path, how)
-        return
-    opened, number = Path.open, getattr(errno, how)
-
-    def refuse(self: Path, *arguments: object, **more: object) -> object:
-        if self.absolute() == path.absolute():
-            raise OSError(number, os.strerror(number))
-        return opened(self, *arguments, **more)  # type: ignore[call-overload]
-
-    patch.setattr(Path, "open", refuse)
+HOW = ["flipped", "cut", "link", "folder", "missing"]  # what cannot be read: `benchmarks.reliability --only reads`
 
 
 def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -58,9 +41,9 @@ def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]
         [f"models/small/encoder/{name}" for name in MODEL] + [f"tasks/made_up/{name}" for name in TASKS], HOW
     ),
 )
-def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys, monkeypatch) -> None:  # noqa: F811
+def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys) -> None:  # noqa: F811
     path = Path("build") / name
-    spoil(path, how, monkeypatch)
+    harm(path, how)
     again = "tasks made_up" if "tasks" in name else "pretrain small"
     assert f"run `python -m pipelines {again}` to make it again" in refused(["glue", "small"], path, capsys)
 
@@ -86,18 +69,18 @@ def copied(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("name", "how"), each_with_some(TOKENS, HOW))
-def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsys, monkeypatch) -> None:
+def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsys) -> None:
     path = Path("build/tokens/smoke") / name
-    spoil(path, how, monkeypatch)
+    harm(path, how)
     refused(["pretrain", "smoke"], path, capsys)
     assert not Path("runs/pretrain").exists()
 
 
 @pytest.mark.parametrize(("name", "how"), each_with_some(["MANIFEST.json", "documents-00000.jsonl"], HOW))
-def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys, monkeypatch) -> None:
+def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys) -> None:
     shutil.rmtree("build/tokens")
     path = Path("build/corpus/smoke") / name
-    spoil(path, how, monkeypatch)
+    harm(path, how)
     assert "run `python -m pipelines corpus smoke` to make it again" in refused(["tokens", "smoke"], path, capsys)
     assert not Path("build/tokens").exists()
 

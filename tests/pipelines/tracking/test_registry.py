@@ -1,20 +1,15 @@
 """Registered models, through the real command line: versions that name bytes, answer rows, and refuse other bytes."""
 
-import contextlib
 import json
-import os
-import socket
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipelines import tracking
 from pipelines.tracking import lineage, recorder, registry, uploader
-from tests.conftest import SMOKE, environment, git_project, run, until
+from tests.conftest import SMOKE, environment, git_project, run
 
 ONE_TASK = (
     SMOKE.replace("tracking: none", "tracking: mlflow")
@@ -66,35 +61,11 @@ def test_networks_are_registered_answer_rows_and_refuse_other_bytes(
     told = run(folder, "-c", ASK, json.dumps({"smoke-rte-pretrained-seed1": ROWS} | text), **store)
     answers, (judged,) = map(json.loads, told.stdout.splitlines()[-2:])
     assert [set(answer) for answer in answers] == [{"id", "prediction", "probabilities"}] * 2
-    assert answers == served(folder, environment(folder, **store), "smoke-rte-pretrained-seed1", ROWS)
     assert len(judged["tokens"]) == len(judged["replaced"]) >= 3
 
     (folder / "build/models/smoke/more.txt").write_text("other bytes")
     last = run(folder, "-c", ASK, json.dumps(text), code=1, **store).stderr.strip().splitlines()[-1]
     assert f"{lock['pretrain@smoke']['build/models/smoke']}, which was registered" in last and "dvc pull" in last
-
-
-def served(folder: Path, values: dict[str, str], name: str, rows: Any) -> Any:
-    """The same by `mlflow models serve` and HTTP."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "mlflow", "models", "serve", "--model-uri", f"models:/{name}@current"]
-    command += ["--env-manager", "local", "--port", str(port), "--workers", "1"]
-    server = subprocess.Popen(command, cwd=folder, env=values, start_new_session=True)
-    url, body = f"http://127.0.0.1:{port}/invocations", json.dumps({"dataframe_records": rows}).encode()
-
-    def answer() -> Any:
-        assert server.poll() is None
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-        with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=60) as answered:
-            return json.load(answered)["predictions"]
-
-    try:
-        return until(answer)
-    finally:
-        os.killpg(server.pid, 9)
-        server.wait()
 
 
 @pytest.mark.slow
