@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from electra import stopping
-from electra.errors import Stopped, UserError, told
+from electra.errors import BadInput, Stopped, UserError, told
 from electra.files import room
 from pipelines.commands import COMMANDS, NAMES, Argument, Command, command, entry, lacking, parser, refusal
 from pipelines.runtime import processes
@@ -35,8 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.section is None:
         stopping.stay_as_usual()
     try:
+        if chosen.section is None and sys.stdout is None:
+            raise BadInput("standard output", "is closed", "", "leave it open or send it to a file")
         code = chosen.run(options) or 0
-        if sys.stdout is not None:  # None: it was closed before the start
+        if sys.stdout is not None:
             with room(Path("standard output")):
                 sys.stdout.flush()
         return code

@@ -28,6 +28,7 @@ FILE = Path("params.yaml")
 Names = tuple[str, ...]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")  # names become folders, DVC stages and parts of dotted keys
 SECTIONS = ("corpora", "tokens", "tasks", "encoders", "recipes", "models", "published", "finetunings")
+SEEDS = 1_000  # at most: far above all use, and each layer of each task is checked with them
 PAPER = "paper"  # the recipe that the others change
 
 
@@ -128,6 +129,10 @@ class Params:
                 require(length in lengths, f"models.{name}.pretrain.length", length, expected, add)
         for name in self.published:
             require(name not in self.models, f"published.{name}", name, "a name that no model has")
+        for name, recipe in self.recipes.items():
+            _require_few_seeds(recipe, f"recipes.{name}")
+        for name, ablation in self.ablations.items():
+            _require_few_seeds(ablation.finetune, f"ablations.{name}.finetune")
         require(PAPER in self.recipes, "recipes", list(self.recipes), f"{PAPER} among them: the others change it")
         self.finetune.check({})
         for name in self.finetunings:
@@ -288,6 +293,15 @@ class Params:
         if stage in {"glue", "squad"}:
             return values | {"finetune": plain(self.finetune), "changes": self.changes(name)}
         return values
+
+
+def _require_few_seeds(values: dict[str, Any], where: str) -> None:
+    """Refuse a list of seeds, anywhere in the settings of a fine-tuning, that would take minutes to check."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            _require_few_seeds(value, f"{where}.{key}")
+        elif key == "seeds" and isinstance(value, list) and len(value) > SEEDS:
+            raise BadConfig(f"{where}.seeds", f"has {len(value):,} entries", f"at most {SEEDS:,}")
 
 
 def settings_digest(ablation: str, params: Params) -> str:

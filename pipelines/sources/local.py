@@ -104,14 +104,20 @@ def parse_object(line: str, where: str, text: str, id_field: str, default: str) 
         return Rejected(where, reason, line[:EXCERPT])
 
     try:
-        row = json.loads(line)
+        row = json.loads(line, object_pairs_hook=_unique)
     except (ValueError, RecursionError):
-        return no("not JSON")
+        return no("not JSON, or a key twice")
     if not isinstance(row, dict):
         return no("not a JSON object")
     if text not in row:
         return no(f"no field {text!r}")
     return make_document(row[text], row.get(id_field), where, text, default)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(row := dict(pairs)) != len(pairs):
+        raise ValueError
+    return row
 
 
 def make_document(text: Any, identity: Any, where: str, field: str, default: str) -> Item:

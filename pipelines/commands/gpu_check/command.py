@@ -15,6 +15,7 @@ import torch
 
 from electra.config import build
 from electra.devices import driver_version, refuse_unusable_driver
+from electra.domains import Interval
 from electra.errors import BadConfig, BadDevice
 from electra.files import read_json, write_json
 from electra.pretraining.config import ElectraConfig
@@ -27,6 +28,7 @@ from pipelines.commands.gpu_check.sample import record
 from pipelines.runtime import roofline
 from pipelines.tracking.lineage import printed
 
+SECONDS = Interval(60, 3600)
 FAILED, PATIENCE = 1, 600  # exit code of a check that failed; seconds that one may take
 PARTS = ("rates", "losses", "networks", "finetune", "resume", "speed")
 BENCHMARK = ROOT / "benchmarks" / "pretrain_step.py"
@@ -45,6 +47,8 @@ Records = list[dict[str, Any]]
 def run(options: argparse.Namespace) -> int:
     """Check the device that was asked for, else the GPU, else the CPU."""
     begun, output = time.monotonic(), Path(options.output)
+    if options.seconds not in SECONDS:
+        raise BadConfig("--seconds", f"is {options.seconds}", str(SECONDS))
     if output.is_dir():
         raise BadConfig("--output", f"is the folder {output}", "a file", f"give {output / 'gpu-check.json'}")
     device = choose(options.device)

@@ -26,6 +26,11 @@ def test_numbers_are_read_as_yaml_1_2_like_dvc_does(tmp_path: Path) -> None:
 
 
 CASES = {
+    "seeds that take minutes to check": (
+        "  paper: {}\n",
+        f"  paper: {{tasks: {{cola: {{seeds: {list(range(1_001))}}}}}}}\n",
+        ["recipes.paper.tasks.cola.seeds", "has 1,001 entries; expected at most 1,000"],
+    ),
     "unknown key": ("warmup: 2", "warmpu: 2", ["models.smoke.pretrain.warmpu", "did you mean warmup?"]),
     "duplicate key": ("tracking: none", "tracking: none\ntracking: mlflow", ["duplicate key"]),
     "heads that do not divide": ("heads: 2", "heads: 3", ["encoders.smoke.heads", "divisor"]),

@@ -84,6 +84,7 @@ def test_without_transformers_ours_is_measured_and_the_table_says_so(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        (["--seconds", "59"], "--seconds: is 59; expected a number from 60 to 3,600"),
         (["--output", "."], "--output: is the folder ."),
         (["--output", "file/check.json"], "file: is in the way"),
     ],
