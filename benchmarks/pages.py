@@ -100,7 +100,7 @@ def older(names: set[str]) -> list[str]:
 
 
 def spread(of: dict[str, Any]) -> str:
-    return f"{of['mean']:.1f} ± {of['std']:.1f}".replace("-", "−")
+    return (f"{of['mean']:.1f}" + (f" ± {of['std']:.1f}" if of["std"] is not None else "")).replace("-", "−")
 
 
 def baselines() -> dict[str, dict[str, float]]:
@@ -253,11 +253,9 @@ def aligned() -> str:
 
 
 def blimp() -> str:
-    """The mean over BLiMP's paradigms: discriminator and generator of each pre-training."""
-    found: dict[str, list[float]] = {"discriminator": [], "generator": []}
-    for name, of in record("blimp")["models"].items():
-        found[name.rpartition(" ")[2]].append(of["mean"])
-    return ", ".join(f"{name} {' and '.join(f'{mean:.1f}' for mean in means)}" for name, means in found.items())
+    """The mean over BLiMP's paradigms, of the discriminator and the generator."""
+    found = record("blimp")["models"]
+    return " and ".join(f"its {name.rpartition(' ')[2]} in {of['mean']:.1f} %" for name, of in found.items())
 
 
 def claims() -> str:

@@ -11,7 +11,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.harness import arguments, provenance, write_record
 from electra.files import read_json
-from pipelines.commands.estimate import chosen
 from pipelines.config.params import load
 from pipelines.report.reading import ABLATION_RECORDS
 
@@ -19,9 +18,10 @@ from pipelines.report.reading import ABLATION_RECORDS
 def main() -> None:
     parse = arguments(__doc__)
     parse.add_argument("name", help="a model or an ablation")
+    asked = parse.parse_args().name
     timings, origin = read_json(Path("runs/timings.json")), provenance("torch")
     machine = origin["machine"]
-    for name in chosen(parse.parse_args().name, load()):
+    for name in (key for key, ablation in load().ablations.items() if asked in {key, ablation.model}):
         path = Path("results/ablations") / f"{name}.json"
         if not path.is_file():
             print(f"{name}: not run")

@@ -1,5 +1,6 @@
 """What benchmarks share: turns, ratios, records; and the count of code lines."""
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from benchmarks.harness import apart, in_turns, provenance, ratios, spread, write_record
 from benchmarks.lines import code_lines
 from electra.files import read_json
+from tests.conftest import ROOT
 
 
 def test_arms_take_turns_and_ratios_are_of_one_round(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,3 +40,8 @@ def test_comments_docstrings_and_blanks_are_no_code() -> None:
     text = '"""Two\nlines."""\n\n# A comment.\nx = (1,\n     2)  # both\n'
     text += '\n\ndef f():\n    """One."""\n    return """a\nb"""\n'
     assert code_lines(text) == 2 + 1 + 2
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+def test_every_benchmark_can_be_imported(path: Path) -> None:
+    importlib.import_module(f"benchmarks.{path.stem}")
