@@ -269,10 +269,7 @@ def test_what_a_hostile_folder_says_is_a_sentence_before_it_costs_memory(
     (folder / name).write_text(json.dumps(values))
     if name == "tokenizer_config.json":
         (folder / "tokenizer.json").unlink()
-    with (
-        pytest.raises(BadInput, match=rf"{folder}.*; expected") as told,
-        no_more_memory(1 << 29),
-    ):
+    with pytest.raises(BadInput, match=rf"{folder}.*; expected") as told, no_more_memory(1 << 29):
         electra.load(folder)
     assert len(str(told.value)) < 400
 

@@ -82,10 +82,7 @@ def test_so_do_those_of_a_modern_encoder_whose_positions_turn_them(changes):
 
 @pytest.mark.parametrize(
     ("kind", "tables"),
-    [
-        (EncoderConfig, {"word", "position", "token_type"}),
-        (partial(ModernConfig, kind="modern"), {"word"}),
-    ],
+    [(EncoderConfig, {"word", "position", "token_type"}), (partial(ModernConfig, kind="modern"), {"word"})],
 )
 def test_neighbours_change_what_they_need_and_nothing_else(kind, tables):
     published, found = (fresh_encoder(kind(**NARROW, init=init), 500, 5) for init in ("published", "neighbours"))

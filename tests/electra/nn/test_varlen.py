@@ -12,10 +12,7 @@ from electra.nn.config import EncoderConfig, ModernConfig
 from electra.nn.factory import make_encoder
 
 SIZES = {"hidden": 32, "heads": 2, "ffn": 64, "embedding": 16, "positions": 16, "dropout": 0.0}
-CONFIGS = {
-    "bert": EncoderConfig(layers=2, **SIZES),
-    "modern": ModernConfig(kind="modern", layers=4, window=6, **SIZES),
-}
+CONFIGS = {"bert": EncoderConfig(layers=2, **SIZES), "modern": ModernConfig(kind="modern", layers=4, window=6, **SIZES)}
 LENGTHS = torch.tensor([5, 12, 1, 12])
 
 
