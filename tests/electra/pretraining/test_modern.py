@@ -48,7 +48,6 @@ def train(run, name, **more):
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_learns_and_every_parameter_has_a_part_in_it(name, tmp_path):
-    torch.set_num_threads(1)
     torch.manual_seed(derive(1, "init"))
     before = dict(Pretraining(config(**CASES[name]), VOCAB, SPECIAL).named_parameters())
     trained = train(tmp_path, name, steps=20, eval_every=10)

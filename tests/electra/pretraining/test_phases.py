@@ -5,7 +5,6 @@ import os
 import signal
 
 import pytest
-import torch
 
 from electra.config import build, plain
 from electra.errors import BadConfig, BadInput, Stopped
@@ -37,7 +36,6 @@ def rows():
 
 def train(run, settings=None, log=lambda step, numbers: None):
     settings = settings or phased()
-    torch.set_num_threads(1)
     owner, launch = {"config": of_config(settings)}, Launch(announce=Announcer())
     return pretrain(settings, rows(), run, owner, log=log, launch=launch)
 

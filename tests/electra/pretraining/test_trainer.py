@@ -11,7 +11,6 @@ import time
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from electra.errors import Busy, CorruptFile, NonFinite, OutOfRoom, Stopped
 from electra.files import lock_folder, sha256_file
@@ -24,11 +23,6 @@ from tests.conftest import each_with_some
 from tests.electra.helpers import config, damage, data
 
 FORK = multiprocessing.get_context("fork")
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
 
 
 def train(run, settings=None, log=lambda step, numbers: None):

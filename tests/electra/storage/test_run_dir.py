@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 
 from electra.config import digest
 from electra.errors import BadInput, CorruptFile, UserError
@@ -18,11 +17,6 @@ from tests.electra.helpers import config, data
 
 CODE, OTHER = {"a.py": "1", "b.py": "2"}, {"a.py": "1", "b.py": "3", "c.py": "4"}
 SHORT = {"pretrain__steps": 4, "pretrain__save_every": 2, "pretrain__eval_every": 2}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
 
 
 def train(run, origin=None, of=None, code=CODE, until=None, **changes):
