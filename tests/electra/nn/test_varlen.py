@@ -36,11 +36,6 @@ def by_rows(query, key, value, ends_q, ends_k, longest_q, longest_k, *options, *
     return (context,)
 
 
-def test_padding_is_a_row_of_its_own():
-    rows = varlen.padded(torch.tensor([3, 5]), 5)
-    assert rows.ends.tolist() == [0, 3, 5, 10, 10] and rows.ends.dtype == torch.int32 and rows.longest == 5
-
-
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_rows_see_what_a_mask_lets_them_see(kind, monkeypatch):
     torch.manual_seed(0)

@@ -8,11 +8,12 @@ import pytest
 
 from electra.config import digest
 from electra.errors import BadInput, CorruptFile, UserError
-from electra.files import read_json, sha256_file, write_json
+from electra.files import read_json, write_json
 from electra.pretraining.config import of_config
 from electra.pretraining.trainer import Launch, pretrain
 from electra.storage import checkpoint, run_dir
 from electra.storage.manifest import write_manifest
+from tests.conftest import files_of
 from tests.electra.helpers import config, data
 
 CODE, OTHER = {"a.py": "1", "b.py": "2"}, {"a.py": "1", "b.py": "3", "c.py": "4"}
@@ -31,11 +32,7 @@ def names(folder, pattern="*"):
 
 
 def bytes_of(run):
-    return {
-        str(path.relative_to(run)): sha256_file(path)
-        for path in sorted(run.rglob("*"))
-        if path.name != ".lock" and path.is_file()
-    }
+    return {name: data for name, data in files_of(run).items() if name != ".lock"}
 
 
 @pytest.fixture(scope="module")
