@@ -4,6 +4,7 @@ import contextlib
 import os
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -150,6 +151,13 @@ def run(folder: Path, *words: str, code: int | None = 0, **more: str) -> subproc
     done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=600, check=False)
     assert code is None or done.returncode == code, done.stdout + done.stderr
     return done
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def until(seen: Callable[[], Any], seconds: float = 300, tell: Callable[[], object] = str) -> Any:

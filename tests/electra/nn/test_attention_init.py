@@ -86,9 +86,8 @@ def test_attention_that_is_begun_changes_what_it_needs_and_nothing_else(kind, in
     for layer in range(layers):
         assert changed.pop(f"layers.{layer}.attention.qkv.weight")[:, 0].max() < 256  # queries and keys
     assert set(changed) == {f"embeddings.{table}.weight" for table in tables}
-    assert (
-        not tables or changed["embeddings.word.weight"][:, 1].min() >= 96
-    )  # what positions, or a constant, take of a word
+    if tables:  # what positions, or a constant, take of a word
+        assert changed["embeddings.word.weight"][:, 1].min() >= 96
 
 
 def test_neighbours_need_words_as_wide_as_the_layers():

@@ -17,11 +17,8 @@ def test_resident_rows_give_the_same_batches(kind, monkeypatch):
     rows = MadeUpRows(40)
     rows.ids = rows.ids.astype(kind)
     rows.ids[:, 5] = np.iinfo(kind).max - np.arange(40)  # beyond what the signed type of that width holds
-    feeds, read, signed = (
-        [Feed(rows, config(), torch.device("cpu"), "noise") for _ in range(2)],
-        [],
-        feed_module._signed,
-    )
+    feeds = [Feed(rows, config(), torch.device("cpu"), "noise") for _ in range(2)]
+    read, signed = [], feed_module._signed
     monkeypatch.setattr(feed_module, "_signed", lambda table: read.append(len(table)) or signed(table))
     feeds[1].cache()
     assert max(read) == 7 and sum(read) == 2 * 40, "all at once may be more than the host has"

@@ -4,7 +4,6 @@ import json
 import multiprocessing
 import os
 import random
-import resource
 import shutil
 import signal
 import time
@@ -19,7 +18,7 @@ from electra.pretraining import trainer
 from electra.pretraining.config import of_config
 from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
-from tests.conftest import each_with_some
+from tests.conftest import each_with_some, largest_file
 from tests.electra.helpers import config, damage, data
 
 FORK = multiprocessing.get_context("fork")
@@ -176,25 +175,19 @@ def test_nonfinite_numbers_stop_before_the_update(tmp_path, monkeypatch, where):
 
 
 @pytest.mark.parametrize("limit", [0, 1000, 4000, 20_000, 50_000])
-def test_a_disk_that_is_full_at_any_byte_is_a_sentence_and_the_run_goes_on_later(tmp_path, expected, limit):
-    def fill():  # the kernel's own refusal, from the first checkpoint on
-        original = checkpoint.save
+def test_a_disk_that_is_full_at_any_byte_is_a_sentence_and_the_run_goes_on_later(
+    tmp_path, expected, limit, monkeypatch
+):
+    original = checkpoint.save
 
-        def save(*arguments, **named):
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    def save(*arguments, **named):
+        with largest_file(limit):
             original(*arguments, **named)
 
-        checkpoint.save = save
-        try:
-            train(tmp_path)
-        except OutOfRoom as error:
-            os._exit(error.exit_code)
-
-    process = FORK.Process(target=fill)
-    process.start()
-    process.join()
-    assert process.exitcode == 74
+    monkeypatch.setattr(checkpoint, "save", save)
+    with pytest.raises(OutOfRoom):
+        train(tmp_path)
+    monkeypatch.undo()
     assert not list(tmp_path.glob(".step-*"))
     train(tmp_path)
     assert state(tmp_path) == expected
