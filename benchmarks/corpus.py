@@ -7,7 +7,7 @@ turns every slice into rows of 128 by both arms in turn, in one process on one t
 time. `ours` is the work of a tokens worker: verify, parse, split sentences, tokenize, pack by ELECTRA's rule, write.
 `peer` loads the JSON lines, maps the tokenizer over batches and maps `group_texts`, cache files written as by default.
 Peaks of memory are measured in a fresh process for each arm; `peer_lines` is the peer given one paragraph an example,
-where its batches are smallest. That both arms' token ids agree is benchmarks/identity.py's to show.
+where its batches are smallest. That the ids agree is shown by tests/electra/data/test_word_cache.py.
 """
 
 import argparse

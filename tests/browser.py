@@ -3,7 +3,6 @@
 Where no Chromium is on the path, what needs one is skipped and says so.
 """
 
-import base64
 import contextlib
 import itertools
 import json
@@ -94,22 +93,12 @@ class Tab:
         self.run(f"(e => {{e.focus(); e.select()}})(document.querySelector({json.dumps(selector)}))")
         self.do("Input.insertText", text=text)
 
-    def picture(self, path: Path, *, whole: bool = False) -> None:
-        """A PNG of the window, or of the whole page."""
-        data = self.do("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
-        path.write_bytes(base64.b64decode(data))
-
 
 @contextlib.contextmanager
 def browser(folder: Path) -> Iterator[Tab]:
     """A browser whose profile lies in `folder`; it reaches this machine alone and ends with the block."""
-    flags = [
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--remote-debugging-port=0",
-        f"--user-data-dir={folder}",
-    ]
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu"]
+    flags += ["--remote-debugging-port=0", f"--user-data-dir={folder}"]
     flags += ["--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-dev-shm-usage"]
     flags += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

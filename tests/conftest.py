@@ -4,6 +4,7 @@ import contextlib
 import os
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -152,6 +153,13 @@ def run(folder: Path, *words: str, code: int | None = 0, **more: str) -> subproc
     return done
 
 
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
 def until(seen: Callable[[], Any], seconds: float = 300, tell: Callable[[], object] = str) -> Any:
     """Ask again and again until there is something; fails with what `tell` says."""
     deadline = time.monotonic() + seconds
@@ -175,13 +183,13 @@ def each_with_some(files: list[str], harms: list[str]) -> list[tuple[str, str]]:
 
 
 def harm(path: Path, how: str) -> None:
-    """Damage a file: `flipped` in one bit, `cut`, a `link`, a `folder`, `missing`."""
+    """Damage a file: `flipped` in one bit, `cut`, `empty`, all `zero`, a `link`, a `folder`, `missing`."""
     data = path.read_bytes()
+    spoilt = {"flipped": data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], "cut": data[:-2]}
+    spoilt |= {"empty": b"", "zero": bytes(len(data))}
     path.unlink()
-    if how == "flipped":
-        path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
-    elif how == "cut":
-        path.write_bytes(data[:-2])
+    if how in spoilt:
+        path.write_bytes(spoilt[how])
     elif how == "link":
         (path.parent.parent / "target").write_bytes(data)
         path.symlink_to(path.parent.parent / "target")

@@ -118,6 +118,7 @@ def finetuning(folder: Path) -> dict[str, str]:
     from electra.finetuning.runs.plan import Plan, run
     from electra.finetuning.tasks import FinetuneConfig, SquadConfig
     from tests.electra.finetuning import conftest as made_up
+    from tests.electra.made_up_models import write_encoder
 
     settings = {"learning_rate": 1e-3, "epochs": 2, "batch": 16, "length": 40, "seeds": (1,), "keep": "none"}
     squad = SquadConfig(**settings, stride=12, question_length=10)
@@ -125,7 +126,7 @@ def finetuning(folder: Path) -> dict[str, str]:
     models = {"": made_up.CONFIG, "modern ": made_up.MODERN}
     found = {}
     for kind, encoder in models.items():
-        model = made_up.write_encoder(encoder, folder / f"model{kind}", tokenizer)
+        model = write_encoder(encoder, folder / f"model{kind}", tokenizer)
         for task in ("cola", "stsb", "mnli", "squad2"):
             rows = folder / "rows" / task
             for split, count, seed in (("train", 60, 1), ("dev", 24, 2), ("dev_mismatched", 24, 3)):

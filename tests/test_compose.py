@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tomllib
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 
-from tests.conftest import ROOT, git, until
+from tests.conftest import ROOT, git, run, until
 
 COMPOSE = ROOT / "compose.yaml"
 LOGINS = {
@@ -40,13 +39,7 @@ def compose(values: dict[str, str]) -> dict[str, Any]:
 
 
 def test_the_file_is_one_that_compose_reads() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+    run(ROOT, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE))
 
 
 def test_nothing_starts_without_a_login_of_ones_own() -> None:

@@ -28,13 +28,9 @@ TOOLS = (
     "electra make dvc python prefect mlflow source git cd pip .ci/run docker pre-commit torchrun sbatch kubectl".split()
 )
 TOOLS += ["cp", "export", "ssh", "dask"]
-CHEAP = {  # commands that are run as they stand, in a second or two each
-    "electra --help",
-    "electra check tiny",
-    "electra params tiny",
-    "electra params generator_size",
-    "dvc stage list --all",
-}
+# commands that are run as they stand, in a second or two each
+CHEAP = {"electra --help", "electra check tiny", "electra params tiny", "electra params generator_size"}
+CHEAP |= {"dvc stage list --all"}
 
 
 def commands(page: Path) -> list[str]:

@@ -1,15 +1,12 @@
 """The digests of tests/golden.json, computed anew: a refactor is known to be one."""
 
 import json
-import os
 import platform
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run
 from tests.golden import ROOMS
 
 GOLDEN = json.loads((ROOT / "tests/golden.json").read_text(encoding="utf-8"))
@@ -17,9 +14,7 @@ GOLDEN = json.loads((ROOT / "tests/golden.json").read_text(encoding="utf-8"))
 
 @pytest.fixture(scope="module")
 def computed() -> dict[str, dict[str, str]]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.golden"]
-    found: dict[str, dict[str, str]] = json.loads(subprocess.check_output(command, env=environment, cwd=ROOT))
+    found: dict[str, dict[str, str]] = json.loads(run(ROOT, "-m", "tests.golden").stdout)
     return found
 
 

@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 
 from electra.config import merge
 from tests.conftest import ROOT, copy_project, run
+from tests.electra.made_up_models import write_base
 from tests.test_docs import blocks
 
 SMALL = {"layers": 1, "hidden": 16, "heads": 2, "ffn": 32, "embedding": 16}
@@ -76,21 +77,8 @@ def test_own_text_to_a_model_that_transformers_loads(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_own_task_to_predictions_and_a_model_that_answers(tmp_path: Path) -> None:
-    from electra.data import tokenizer as tokenizers
-    from electra.nn.config import EncoderConfig
-    from electra.nn.factory import fresh_encoder
-    from electra.nn.hf_names import config_json
-    from electra.nn.huggingface import encoder_tensors, write_folder
-
-    folder = tmp_path / "project"
-    words = [*tokenizers.SPECIALS, "the", "day", "was", "and", "host", ".", *WORDS["good"], *WORDS["bad"]]
-    tokenizer = tokenizers.from_pieces(words, lowercase=True, strip_accents=None)
-    tokenizers.save(tokenizer, tmp_path / "tokenizer")
-    files = {path.name: path.read_text() for path in (tmp_path / "tokenizer").iterdir()}
-    config = EncoderConfig(**SMALL)
-    tensors = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, 1))
-    values = config_json(config, tokenizer.vocab_size, "ElectraModel")
-    write_folder(tmp_path / "encoder", tensors, values, files, "")
+    folder, words = tmp_path / "project", ["the", "day", "was", "and", "host", ".", *WORDS["good"], *WORDS["bad"]]
+    write_base(tmp_path, words, 512, "encoder")
     smaller = {"published": {"own": {"folder": "../encoder"}}, "finetunings": {"mine": {"model": "own"}}}
     follow(folder, "own-task.md", smaller)
     answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -25,10 +24,10 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.conftest import ROOT, commit, environment, git_project, run, until
+from tests.conftest import ROOT, commit, environment, free_port, git_project, run, until
 from tests.test_compose import LOGINS, compose
 
-PLACES = {"postgres:5432": 0, "s3:9000": 0, "prefect:4200": 0, "mlflow:5000": 0}  # ports are chosen in a test
+PLACES = ("postgres:5432", "s3:9000", "prefect:4200", "mlflow:5000")  # ports are chosen in a test
 
 
 class Team:
@@ -38,11 +37,7 @@ class Team:
         self.folder, self.processes = folder, dict[str, subprocess.Popen[bytes]]()
         # Not below pytest's folder, which each of its sessions closes to other users anew.
         self.volume = Path(tempfile.mkdtemp(prefix="electra-postgres-"))
-        self.ports = {}
-        for place in PLACES:
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                self.ports[place] = free.getsockname()[1]
+        self.ports = {place: free_port() for place in PLACES}
         self.project = git_project(folder / "origin")
         shutil.copytree(ROOT / "deploy", self.project / "deploy")
         for file in (self.project / "deploy/automations").iterdir():  # a heartbeat comes every 30 seconds
@@ -188,17 +183,8 @@ def test_the_services_do_a_run_together(team: Team) -> None:
     url, login = team.values["PREFECT_API_URL"], LOGINS["PREFECT_LOGIN"]
     with pytest.raises(urllib.error.HTTPError, match="401"):
         ask(f"{url}/flow_runs/filter", "team:guess", {})
-    run(
-        team.project,
-        "-m",
-        "prefect",
-        "deployment",
-        "run",
-        "pretrain/electra-smoke",
-        "--tag",
-        "user:anna",
-        **team.values,
-    )
+    words = "-m prefect deployment run pretrain/electra-smoke --tag user:anna"
+    run(team.project, *words.split(), **team.values)
     ended = until(
         lambda: [each["state"]["type"] for each in ask(f"{url}/flow_runs/filter", login, {}) if each["end_time"]],
         tell=lambda: team.log("worker"),

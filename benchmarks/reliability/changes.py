@@ -10,16 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.harness import ROOT
-from benchmarks.reliability.world import (
-    Ended,
-    Verdict,
-    World,
-    differing,
-    everything,
-    outputs,
-    run,
-    stage_command,
-)
+from benchmarks.reliability.world import Ended, Verdict, World, differing, everything, outputs, run, stage_command
 
 STAGE = "pretrain"
 SHARE = 0.15  # of the changes to files: then it is on its way

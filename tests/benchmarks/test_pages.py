@@ -147,11 +147,7 @@ def test_the_doubts_about_electras_lead() -> None:
 
 @pytest.mark.parametrize(
     ("name", "title"),
-    [
-        ("12000", "two layers, paper's"),
-        ("12000-deep", "four layers, paper's"),
-        ("12000-modern", "two layers, modern"),
-    ],
+    [("12000", "two layers, paper's"), ("12000-deep", "four layers, paper's"), ("12000-modern", "two layers, modern")],
 )
 def test_the_note_on_networks(name: str, title: str) -> None:
     known, note = record(f"real-text-{name}"), page("benchmarks/notes/real-text-networks.md")

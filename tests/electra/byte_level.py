@@ -29,11 +29,7 @@ def write_byte_level(folder, **changes):
     )
     raw.add_tokens(["  ", "|||IP_ADDRESS|||"])
     raw.add_special_tokens(
-        [
-            *("[UNK]", "[CLS]", "[SEP]", "[PAD]"),
-            tokenizers.AddedToken("[MASK]", lstrip=True, special=True),
-            "[unused0]",
-        ]
+        [*("[UNK]", "[CLS]", "[SEP]", "[PAD]"), tokenizers.AddedToken("[MASK]", lstrip=True, special=True), "[unused0]"]
     )
     ends = [(name, raw.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
     raw.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]", ends)

@@ -1,10 +1,20 @@
 """Models that several tests load and none changes."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.electra.made_up_models import write_finetuned, write_pretrained
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Bytes go by the number of threads, and some tests ask for two."""
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

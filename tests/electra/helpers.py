@@ -3,6 +3,7 @@
 import numpy as np
 
 from electra.config import build
+from electra.files import sha256_file
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.dataloader import Data
@@ -32,25 +33,10 @@ class MadeUpRows:
         return len(self.ids)
 
 
-def damage(path, how, chance):
-    """Spoil a file of a checkpoint: cut, empty, zero, swap for an older one, flip a bit, delete."""
-    raw = bytearray(path.read_bytes())
-    if how == "delete":
-        path.unlink()
-        return
-    if how == "truncate":
-        raw = raw[: len(raw) // 2]
-    elif how == "empty":
-        raw = bytearray()
-    elif how == "swap":
-        older = path.parent.with_name(f"step-{checkpoint.steps(path.parent.parent)[-2]}")
-        raw = bytearray((older / path.name).read_bytes())
-    elif how == "zero":
-        raw = bytearray(len(raw))
-    else:
-        bit = chance.randrange(len(raw) * 8)
-        raw[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(raw)
+def state(run):
+    """Hashes of everything that a finished run leaves: weights, optimizer, running sums, progress, numbers."""
+    newest = run / f"step-{checkpoint.steps(run)[-1]}"
+    return {path.name: sha256_file(path) for path in [*sorted(newest.iterdir()), run / "metrics.jsonl"]}
 
 
 def data():

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from electra.card import model_card
 from electra.data import tokenizer as tokenizers
+from electra.data.tokenizer import Tokenizer
 from electra.finetuning.folder import write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.squad.head import SpanFinder
@@ -29,15 +31,23 @@ SQUAD = SquadConfig(length=40, stride=12, question_length=10, beam=3)
 SEEN = 48  # positions that pre-training is said to have used
 
 
-def write_base(root: Path, words: Sequence[str], positions: int, folder: str = "base", **fields: str) -> None:
-    """A tokenizer of these words, and beside it the folder of a fresh encoder of one layer."""
-    tokenizer = tokenizers.from_pieces([*tokenizers.SPECIALS, *words], lowercase=True, strip_accents=None)
+def write_encoder(
+    config: Any, root: Path, tokenizer: Tokenizer, folder: str = "encoder", seed: int = 7, **fields: str
+) -> Path:
+    """A tokenizer, and beside it the folder of a fresh encoder."""
     tokenizers.save(tokenizer, root / "tokenizer")
     files = {path.name: path.read_text() for path in (root / "tokenizer").iterdir()}
-    config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=positions)
-    tensors = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, 1))
+    tensors = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, seed))
     values = config_json(config, tokenizer.vocab_size, "ElectraModel")
     write_folder(root / folder, tensors, values, files, "", **fields)
+    return root / folder
+
+
+def write_base(root: Path, words: Sequence[str], positions: int, folder: str = "base", **fields: str) -> None:
+    """The same of one layer, with a tokenizer of these words."""
+    tokenizer = tokenizers.from_pieces([*tokenizers.SPECIALS, *words], lowercase=True, strip_accents=None)
+    config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=positions)
+    write_encoder(config, root, tokenizer, folder, 1, **fields)
 
 
 def write_pretrained(root: Path) -> None:

@@ -1,17 +1,14 @@
 """The door to the disk: what killed writers left, names that are taken, a disk without a single byte."""
 
 import errno
-import multiprocessing
 import os
-import resource
-import signal
 
 import pytest
 
 from electra.errors import CorruptFile, OutOfRoom
 from electra.files import SMALL, free_name, lock_folder, read_object, remove, write_atomic
+from tests.conftest import largest_file
 
-FORK = multiprocessing.get_context("fork")
 DEAD = 999_999_999  # no process has this number
 
 
@@ -49,19 +46,8 @@ def test_what_is_in_the_way_is_a_sentence(tmp_path, name):
 
 
 def test_a_lock_on_a_disk_without_room_is_a_sentence(tmp_path):
-    def hold():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # the kernel's own refusal
-        try:
-            with lock_folder(tmp_path / "run"):
-                os._exit(0)
-        except OutOfRoom as error:
-            os._exit(error.exit_code)
-
-    process = FORK.Process(target=hold)
-    process.start()
-    process.join()
-    assert process.exitcode == 74
+    with largest_file(0), pytest.raises(OutOfRoom), lock_folder(tmp_path / "run"):
+        pass
     with lock_folder(tmp_path / "run"):
         pass
 

@@ -5,8 +5,6 @@ import json
 import random
 import resource
 import shutil
-import subprocess
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +19,7 @@ from electra.errors import BadConfig, BadDevice, BadInput, CorruptFile, NonFinit
 from electra.finetuning.tasks import GLUE, SQUAD_2, Task
 from electra.inference import as_row, input_schema
 from electra.storage.tensors import read_tensors, write_tensors
-from tests.conftest import ROOT, environment
+from tests.conftest import ROOT, run
 from tests.electra.made_up_models import CHUNKS, MOOD, SEEN
 
 TEXTS = ["The chef cooked the meal.", "a dog", "", "What is near the red cat, and who ate bread?"]
@@ -269,10 +267,7 @@ def test_what_a_hostile_folder_says_is_a_sentence_before_it_costs_memory(
     (folder / name).write_text(json.dumps(values))
     if name == "tokenizer_config.json":
         (folder / "tokenizer.json").unlink()
-    with (
-        pytest.raises(BadInput, match=rf"{folder}.*; expected") as told,
-        no_more_memory(1 << 29),
-    ):
+    with pytest.raises(BadInput, match=rf"{folder}.*; expected") as told, no_more_memory(1 << 29):
         electra.load(folder)
     assert len(str(told.value)) < 400
 
@@ -350,9 +345,7 @@ print(light, [name for name in sys.argv[2:] if name in sys.modules])
 
 
 def test_nothing_of_the_workflow_is_imported_and_the_package_alone_imports_nothing(models: Path) -> None:
-    command = [sys.executable, "-c", ALL_OF_IT, str(models), *OUTSIDE]
-    done = subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True, check=True)
-    assert done.stdout == "[] []\n"
+    assert run(ROOT, "-c", ALL_OF_IT, str(models), *OUTSIDE).stdout == "[] []\n"
     with pytest.raises(AttributeError, match="module 'electra' has no attribute 'lode'"):
         _ = electra.lode
 

@@ -2,15 +2,13 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 
 import pytest
 
 from electra.stopping import SIGNALS, Interrupted, StopRequest, interruptible
-from tests.conftest import ROOT, environment
+from tests.conftest import ROOT, run
 
 
 @pytest.fixture(autouse=True)
@@ -75,11 +73,8 @@ def test_a_signal_during_the_imports_of_a_stage_is_an_answer(project, module, nu
         "sys.argv = ['pipelines', 'corpus', 'smoke']\n"
         "runpy.run_module('pipelines', run_name='__main__', alter_sys=True)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=project, env=environment(project), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 75, done.stderr
-    assert done.stderr == f"error: stopped by signal {int(number)}; run the same command to go on\n"
+    told = run(project, "-c", code, code=75).stderr
+    assert told == f"error: stopped by signal {int(number)}; run the same command to go on\n"
     assert not (project / "build").exists() and not (project / "runs").exists()
 
 
@@ -90,10 +85,7 @@ def test_other_commands_take_signals_as_usual():
         "try:\n    runpy.run_module('pipelines', run_name='__main__')\nexcept SystemExit:\n    pass\n"
         "print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, signal.getsignal(signal.SIGINT).__name__)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment(ROOT), capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "True default_int_handler"
+    assert run(ROOT, "-c", code).stdout.splitlines()[-1] == "True default_int_handler"
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -106,5 +98,5 @@ def test_a_signal_after_all_work_is_done_changes_nothing(number):
         f"    def __del__(self, kill=os.kill, own=os.getpid()): kill(own, {int(number)}); print('alive', flush=True)\n"
         "last = Last()\n"  # goes with the interpreter
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "alive\n", "")
+    done = run(ROOT, "-c", code)
+    assert (done.stdout, done.stderr) == ("alive\n", "")

@@ -1,5 +1,6 @@
 """Units of work in several processes."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -7,10 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from electra.errors import BadConfig, BadInput, Stopped
 from electra.workers import VARIABLE, rank, run_units, worker_count
+from tests.conftest import ROOT, environment, run, until
 
 
 def square(number: int) -> int:
@@ -63,15 +66,11 @@ if __name__ == "__main__":
 def test_workers_die_with_their_parent(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, str(tmp_path / "program.py")]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as parent:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(ROOT)) as parent:
         assert parent.stdout
         pids = {int(parent.stdout.readline()) for _ in range(2)}
         parent.kill()
-    deadline = time.monotonic() + 20
-    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(alive(pid) for pid in pids)
+    until(lambda: not any(alive(pid) for pid in pids), seconds=20)
 
 
 STOPPED = """
@@ -102,18 +101,15 @@ if __name__ == "__main__":
 def test_a_stop_while_workers_start_is_quiet(tmp_path: Path, who: str, said: str) -> None:
     (tmp_path / "program.py").write_text(STOPPED.replace("WHO", who))
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(0.6)\n")
-    command = [sys.executable, str(tmp_path / "program.py")]
-    path = os.pathsep.join([str(tmp_path), str(Path(__file__).resolve().parents[2])])
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False)
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = run(tmp_path, "program.py", code=None, PYTHONPATH=path)
     assert done.stdout.startswith(said) and not done.stderr, done
 
 
 def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def test_the_number_of_workers_is_the_machines_business(monkeypatch: pytest.MonkeyPatch) -> None:

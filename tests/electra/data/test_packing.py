@@ -122,15 +122,6 @@ def test_no_token_is_invented_and_every_loss_is_counted(tokenizer: Tokenizer, co
             assert [SEP, SEP] not in [real[i : i + 2] for i in range(total)] and real[1] != SEP
 
 
-def test_short_rows_occur_at_their_rate(tokenizer: Tokenizer) -> None:
-    texts = [[[5 + i % 300 for i in range(j, j + 4)] for j in range(40_000)]]
-    _, bounds, counts = pack(tokenizer, texts, 64, PackingConfig())
-    short = (bounds[:, 1] < 60).mean()
-    assert 0.03 < short < 0.06
-    assert 0.08 < (bounds[:, 0] == bounds[:, 1]).mean() < 0.13
-    assert counts["tokens_discarded"] > 0
-
-
 def test_impossible_settings_name_the_key() -> None:
     good = {"corpus": "c", "tokenizer": {"kind": "vocab", "file": str(Path("v.txt"))}, "lengths": [128]}
     build(TokensConfig, good, "tokens.x")

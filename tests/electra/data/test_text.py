@@ -38,10 +38,7 @@ def test_what_is_dropped_is_counted() -> None:
         {"lines_read": 4, "lines": 2, "short_lines": 1, "duplicate_lines": 1},
     )
     assert cleaned(" \n\t\n") == ("", {"empty_documents": 1})
-    assert cleaned("ab", minimum_document=3) == (
-        "",
-        {"lines_read": 1, "lines_of_documents": 1, "short_documents": 1},
-    )
+    assert cleaned("ab", minimum_document=3) == ("", {"lines_read": 1, "lines_of_documents": 1, "short_documents": 1})
 
 
 @pytest.mark.parametrize(("dirty", "expected"), [

@@ -3,13 +3,13 @@
 import sys
 import unicodedata
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electra.data import word_cache
 from electra.data.tokenizer import SPECIALS, Tokenizer, from_pieces
+from tests.electra.data.test_tokenizer import ids_of
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789ABCé日本。、.,'\"-–’()ёя"
 PIECES = [*SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "the", "fox", "##es", "Fox", "日本", "##"]
@@ -20,10 +20,6 @@ def tokenizer_of(lowercase: bool, strip_accents: bool | None) -> Tokenizer:
 
 
 TOKENIZERS = [tokenizer_of(lowercase, strip) for lowercase in (True, False) for strip in (None, True, False)]
-
-
-def ids_of(tokenizer: Tokenizer, lines: list[str]) -> list[list[int]]:
-    return [np.frombuffer(line, tokenizer.dtype).tolist() for line in tokenizer.encode_bytes(lines)]
 
 
 TEXT = st.text(

@@ -11,13 +11,10 @@ from electra.data import tokenizer as tokenizers
 from electra.files import write_jsonl
 from electra.finetuning.tasks import GLUE
 from electra.nn.config import EncoderConfig, ModernConfig
-from electra.nn.factory import fresh_encoder
-from electra.nn.hf_names import config_json
-from electra.nn.huggingface import encoder_tensors, write_folder
+from tests.electra.made_up_models import LETTERS, write_encoder
 
 WORDS = "red blue green old new big small cat dog bird fish house tree river runs sleeps sings eats near far in the is"
 WORDS = WORDS.split()
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 CONFIG = EncoderConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
 
 
@@ -38,15 +35,6 @@ def model(tmp_path_factory, tokenizer) -> Path:
 @pytest.fixture(scope="session")
 def modern_model(tmp_path_factory, tokenizer) -> Path:
     return write_encoder(MODERN, tmp_path_factory.mktemp("modern"), tokenizer)
-
-
-def write_encoder(config: Any, folder: Path, tokenizer: Any) -> Path:
-    tokenizers.save(tokenizer, folder / "tokenizer")
-    encoder = fresh_encoder(config, tokenizer.vocab_size, seed=7)
-    texts = {path.name: path.read_text() for path in (folder / "tokenizer").iterdir()}
-    values = config_json(config, tokenizer.vocab_size, "ElectraModel")
-    write_folder(folder / "encoder", encoder_tensors(encoder), values, texts, "")
-    return folder / "encoder"
 
 
 def sentence(draw: random.Random, words: int) -> str:
@@ -98,14 +86,6 @@ def task_rows(tmp_path_factory) -> Path:
         write_jsonl(folder / name / "train.jsonl", squad_rows(40, 1, impossible=name == "squad2"))
         write_jsonl(folder / name / "dev.jsonl", squad_rows(15, 2, impossible=name == "squad2"))
     return folder
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def padded(batch: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -51,10 +51,3 @@ def test_degenerate_input_counts_as_zero():
     assert f1(np.zeros(4), np.zeros(4)) == 0
     assert pearson(ones, mixed) == spearman(mixed, ones) == 0
     assert pearson(np.array([1.0]), np.array([2.0])) == 0
-
-
-def test_a_perfect_and_a_reversed_answer():
-    label = np.array([0.0, 1.0, 2.0, 3.0])
-    assert score("pearson", label, label) == score("spearman", label * 7, label) == 100
-    assert score("spearman", -label, label) == -100
-    assert score("matthews", label, label) == score("accuracy", label, label) == 100

@@ -12,10 +12,7 @@ from electra.nn.config import EncoderConfig, ModernConfig
 from electra.nn.factory import make_encoder
 
 SIZES = {"hidden": 32, "heads": 2, "ffn": 64, "embedding": 16, "positions": 16, "dropout": 0.0}
-CONFIGS = {
-    "bert": EncoderConfig(layers=2, **SIZES),
-    "modern": ModernConfig(kind="modern", layers=4, window=6, **SIZES),
-}
+CONFIGS = {"bert": EncoderConfig(layers=2, **SIZES), "modern": ModernConfig(kind="modern", layers=4, window=6, **SIZES)}
 LENGTHS = torch.tensor([5, 12, 1, 12])
 
 
@@ -37,11 +34,6 @@ def by_rows(query, key, value, ends_q, ends_k, longest_q, longest_k, *options, *
         found = torch.einsum("aqk,kad->qad", scores.softmax(-1), value[seen])
         context = context.index_put((torch.arange(rows.start, rows.stop),), found)
     return (context,)
-
-
-def test_padding_is_a_row_of_its_own():
-    rows = varlen.padded(torch.tensor([3, 5]), 5)
-    assert rows.ends.tolist() == [0, 3, 5, 10, 10] and rows.ends.dtype == torch.int32 and rows.longest == 5
 
 
 @pytest.mark.parametrize("kind", CONFIGS)

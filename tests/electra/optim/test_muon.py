@@ -70,13 +70,8 @@ def test_query_key_and_value_are_matrices_of_their_own():
 
 
 def test_tables_heads_norms_and_biases_are_adamws():
-    names = [
-        "embeddings.word.weight",
-        "head.dense.weight",
-        "layers.0.norm.weight",
-        "layers.0.expand.weight",
-        "layers.1.qkv.weight",
-    ]
+    parts = ("embeddings.word", "head.dense", "layers.0.norm", "layers.0.expand", "layers.1.qkv")
+    names = [f"{part}.weight" for part in parts]
     shapes = [(5, 4), (4, 4), (4,), (8, 4), (12, 4)]
     named = {name: nn.Parameter(torch.ones(shape)) for name, shape in zip(names, shapes, strict=True)}
     optimizer = built(named, scale=lambda name: 2.0 if "layers.1" in name else 1.0)

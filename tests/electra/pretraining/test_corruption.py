@@ -112,13 +112,3 @@ def test_a_position_drawn_twice_gets_the_floored_mean_of_its_samples():
     twice = Masked(ids, torch.tensor([[2, 2]]), torch.ones(1, 2), torch.tensor([11, 11]))
     corrupted, *_ = replace(ids, twice, torch.tensor([20, 25]))
     assert corrupted.tolist() == [[2, 10, 22, 12, 3]]  # (20 + 25) // 2
-
-
-def test_slicing_rows_changes_no_mask():
-    ids, lengths = rows(16)
-    config = ObjectiveConfig()
-    noise = Noise.draw(torch_generator("cpu", 1, "noise", 0), 16, 32, config)
-    whole = mask(ids, lengths, SPECIAL, config, noise, VOCAB)
-    part = slice(4, 8)
-    sliced = mask(ids[part], lengths[part], SPECIAL, config, noise.rows(part), VOCAB)
-    assert torch.equal(whole.ids_BT[part], sliced.ids_BT)

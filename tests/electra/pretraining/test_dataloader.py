@@ -18,7 +18,10 @@ def test_resident_rows_give_the_same_batches(kind, monkeypatch):
     rows.ids = rows.ids.astype(kind)
     rows.ids[:, 5] = np.iinfo(kind).max - np.arange(40)  # beyond what the signed type of that width holds
     feeds = [Feed(rows, config(), torch.device("cpu"), "noise") for _ in range(2)]
+    read, signed = [], feed_module._signed
+    monkeypatch.setattr(feed_module, "_signed", lambda table: read.append(len(table)) or signed(table))
     feeds[1].cache()
+    assert max(read) == 7 and sum(read) == 2 * 40, "all at once may be more than the host has"
     for number in range(3):
         plain, resident = (feed.batch(number) for feed in feeds)
         assert torch.equal(plain.ids_BT, resident.ids_BT) and plain.ids_BT.max() > np.iinfo(kind).max // 2
@@ -56,16 +59,6 @@ def test_streamed_rows_are_asked_for_one_batch_ahead(tmp_path, monkeypatch):
     shards.read_at_random(mapped.ids)
     shards.read_at_random(rows.ids)
     shards.prefetch(rows.ids, np.arange(3))
-
-
-def test_rows_go_to_a_gpu_a_part_at_a_time(monkeypatch):
-    """All of them as a copy on the host, once for each GPU's process, may be more than it has."""
-    rows, read = MadeUpRows(40), []
-    monkeypatch.setattr(feed_module, "_AT_ONCE", 7)
-    signed = feed_module._signed
-    monkeypatch.setattr(feed_module, "_signed", lambda table: read.append(len(table)) or signed(table))
-    Feed(rows, config(), torch.device("cpu"), "noise").cache()
-    assert max(read) == 7 and sum(read) == 2 * 40
 
 
 @pytest.mark.parametrize(("free", "held"), [(2, True), (1.9, False)])

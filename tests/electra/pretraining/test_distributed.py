@@ -4,7 +4,6 @@ import json
 import multiprocessing
 import os
 import signal
-import socket
 import time
 
 import pytest
@@ -15,18 +14,13 @@ from electra.pretraining import distributed, gradients, step, trainer
 from electra.pretraining.distributed import World, join
 from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
+from tests.conftest import free_port
 from tests.electra.helpers import config, data
 from tests.electra.pretraining.test_step import Rerun
 
 FORK = multiprocessing.get_context("fork")
 CLOSE = {"rel": 1e-5, "abs": 1e-6}
 SHORT = {"pretrain__accumulate": 2, "pretrain__steps": 6, "pretrain__eval_every": 3, "pretrain__save_every": 100}
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return str(found.getsockname()[1])
 
 
 def work(rank, size, port, run, settings, before):
@@ -45,7 +39,7 @@ def work(rank, size, port, run, settings, before):
 
 def train(run, size=1, before=None, **changes):
     """Train with `size` processes; returns the curve and the exit codes."""
-    settings, port = config(**SHORT | changes), free_port()
+    settings, port = config(**SHORT | changes), str(free_port())
     arguments = (size, port, run, settings, before)
     processes = [FORK.Process(target=work, args=(rank, *arguments)) for rank in range(size)]
     for process in processes:

@@ -6,21 +6,17 @@ from electra.config import build, plain
 from electra.errors import BadConfig
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.flops import row_flops, step_flops, training_flops, training_steps
+from pipelines.config.params import load
 
-SHAPES = {
-    "small": ((12, 256, 4, 1024, 128), 0.25, 0.15, 128, 128, 1_000_000),
-    "base": ((12, 768, 12, 3072, 768), 1 / 3, 0.15, 512, 256, 766_000),
-    "large": ((24, 1024, 16, 4096, 1024), 0.25, 0.25, 512, 2048, 400_000),
-}
 VOCAB = 30522
 
 
 def config(size, steps=None, warmup=0, **objective):
-    shape, width, rate, length, batch, published = SHAPES[size]
-    encoder = dict(zip(("layers", "hidden", "heads", "ffn", "embedding"), shape, strict=True))
-    pretrain = {"length": length, "batch": batch, "steps": steps or published, "warmup": warmup, "learning_rate": 1e-4}
-    values = {"encoder": encoder, "generator": {"width": width}, "objective": {"mask_rate": rate} | objective}
-    return build(ElectraConfig, values | {"pretrain": pretrain}, size)
+    """A published preset of params.yaml, with some changes."""
+    values = plain(load().models[size].electra())
+    values["pretrain"] |= {"warmup": warmup} | ({"steps": steps} if steps else {})
+    values["objective"] |= objective
+    return build(ElectraConfig, values, size)
 
 
 @pytest.mark.parametrize(("size", "expected"), [("small", 1.29e18), ("base", 6.43e19), ("large", 7.12e20)])
@@ -30,7 +26,7 @@ def test_the_authors_convention_gives_the_authors_totals(size, expected):
 
 @pytest.mark.parametrize(("size", "megaflops"), [("small", 70.2), ("base", 668), ("large", 2169)])
 def test_the_matmul_convention_counts_training_a_token(size, megaflops):
-    row = row_flops(config(size), VOCAB, "matmul").train / SHAPES[size][3] / 1e6
+    row = row_flops(config(size), VOCAB, "matmul").train / config(size).pretrain.length / 1e6
     assert row == pytest.approx(megaflops, rel=0.02)
 
 

@@ -17,12 +17,6 @@ CPU = torch.device("cpu")
 QUIET = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    yield
-    torch.set_num_threads(1)
-
-
 def train(halved, settings, slices, precision, watch=lambda model: None):
     torch.manual_seed(0)
     model = Pretraining(settings, VOCAB, SPECIAL).train()

@@ -5,11 +5,9 @@ import os
 import signal
 
 import pytest
-import torch
 
 from electra.config import build, plain
 from electra.errors import BadConfig, BadInput, Stopped
-from electra.files import sha256_file
 from electra.optim.schedule import learning_rate
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.flops import phase_flops, step_flops, training_flops, training_steps
@@ -17,7 +15,7 @@ from electra.pretraining.phases import phase_at, phases_of, positions, rate
 from electra.pretraining.trainer import Launch, pretrain
 from electra.storage import checkpoint
 from pipelines.runtime.announce import Announcer
-from tests.electra.helpers import VOCAB, MadeUpRows, config, data
+from tests.electra.helpers import VOCAB, MadeUpRows, config, data, state
 
 SHORT, LONG = {"length": 12, "steps": 7, "batch": 16}, {"length": 24, "steps": 5}
 
@@ -37,14 +35,8 @@ def rows():
 
 def train(run, settings=None, log=lambda step, numbers: None):
     settings = settings or phased()
-    torch.set_num_threads(1)
     owner, launch = {"config": of_config(settings)}, Launch(announce=Announcer())
     return pretrain(settings, rows(), run, owner, log=log, launch=launch)
-
-
-def state(run):
-    newest = run / f"step-{checkpoint.steps(run)[-1]}"
-    return {path.name: sha256_file(path) for path in [*sorted(newest.iterdir()), run / "metrics.jsonl"]}
 
 
 def test_a_run_reads_short_rows_and_then_long_ones_and_counts_both(tmp_path, capsys):

@@ -5,24 +5,19 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 
 from electra.config import digest
 from electra.errors import BadInput, CorruptFile, UserError
-from electra.files import read_json, sha256_file, write_json
+from electra.files import read_json, write_json
 from electra.pretraining.config import of_config
 from electra.pretraining.trainer import Launch, pretrain
 from electra.storage import checkpoint, run_dir
 from electra.storage.manifest import write_manifest
+from tests.conftest import files_of
 from tests.electra.helpers import config, data
 
 CODE, OTHER = {"a.py": "1", "b.py": "2"}, {"a.py": "1", "b.py": "3", "c.py": "4"}
 SHORT = {"pretrain__steps": 4, "pretrain__save_every": 2, "pretrain__eval_every": 2}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
 
 
 def train(run, origin=None, of=None, code=CODE, until=None, **changes):
@@ -37,11 +32,7 @@ def names(folder, pattern="*"):
 
 
 def bytes_of(run):
-    return {
-        str(path.relative_to(run)): sha256_file(path)
-        for path in sorted(run.rglob("*"))
-        if path.name != ".lock" and path.is_file()
-    }
+    return {name: data for name, data in files_of(run).items() if name != ".lock"}
 
 
 @pytest.fixture(scope="module")

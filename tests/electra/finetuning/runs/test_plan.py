@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,13 +20,10 @@ from electra.finetuning.runs.plan import Plan, finished, run, run_all
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
 from electra.nn.huggingface import load_encoder
 from electra.storage.manifest import MANIFEST
+from tests.conftest import files_of
 
 CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, seeds=(1,))
 SQUAD = SquadConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, stride=12, question_length=10, seeds=(1,))
-
-
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.parametrize("task", GLUE)
@@ -117,7 +113,7 @@ def test_the_number_of_workers_bears_on_no_result(task_rows, model, tmp_path):
         records = run_all(jobs, workers, lambda job, record, heard=heard: heard.append(job.name))
         assert sorted(heard) == sorted(job.name for job in jobs)
         assert [record["arm"] for record in records] == ["pretrained", "scratch"] * 2
-    assert bytes_of(tmp_path / "1") == bytes_of(tmp_path / "2") != {}
+    assert files_of(tmp_path / "1") == files_of(tmp_path / "2") != {}
 
 
 def test_a_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
