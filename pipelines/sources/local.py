@@ -105,8 +105,10 @@ def parse_object(line: str, where: str, text: str, id_field: str, default: str) 
 
     try:
         row = json.loads(line, object_pairs_hook=_unique)
+    except KeyError:
+        return no("a key twice in one object")
     except (ValueError, RecursionError):
-        return no("not JSON, or a key twice")
+        return no("not JSON")
     if not isinstance(row, dict):
         return no("not a JSON object")
     if text not in row:
@@ -116,7 +118,7 @@ def parse_object(line: str, where: str, text: str, id_field: str, default: str) 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(row := dict(pairs)) != len(pairs):
-        raise ValueError
+        raise KeyError
     return row
 
 
