@@ -67,7 +67,8 @@ def test_transformers_is_named_where_it_loads_all_of_the_model(params: Params, s
         cards.write("glue", "small", params)
     kind, report = transformers.ElectraForSequenceClassification, "missing_keys"
     assert not kind.from_pretrained(COLA.parent, output_loading_info=True)[1][report]
-    assert ModelCard(COLA.read_text(encoding="utf-8")).data.library_name == (None if spoilt else "transformers")
+    front = ModelCard(COLA.read_text(encoding="utf-8")).data.to_dict()
+    assert front.get("library_name") == (None if spoilt else "transformers")
 
 
 @pytest.mark.parametrize(
