@@ -63,13 +63,19 @@ def run(section: str, options: argparse.Namespace) -> int:
     if main and stage in cards.STAGES:
         cards.write(stage, name, params)
     if main:
-        note_duration(key, time.monotonic() - started)
+        note_duration(key, started, tracker.clock)
     return 0
 
 
-def note_duration(key: str, seconds: float) -> None:
-    """Add a stage to runs/timings.json, which no stage depends on: no time of day enters anything that is hashed."""
+def note_duration(key: str, started: float, clock: dict[int, float]) -> None:
+    """Add a stage to runs/timings.json, which no stage depends on: no time of day enters anything that is hashed.
+
+    `started` and those of `clock`, by step of a pre-training, are of time.monotonic(), in seconds.
+    """
+    seconds = time.monotonic() - started
     timings = read_notes(TIMINGS)
     machine = f"{platform.machine()}, {os.cpu_count()} CPU cores, Python {platform.python_version()}"
     timings[key] = {"seconds": round(seconds, 1), "machine": machine, "finished": time.strftime("%Y-%m-%d %H:%M:%S")}
+    if clock:
+        timings[key]["clock"] = {str(step): round(at - started, 1) for step, at in clock.items()}
     write_sealed(TIMINGS, timings)

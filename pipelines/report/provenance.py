@@ -39,6 +39,7 @@ def write_run(path: Path, root: Path = Path()) -> None:
         "commit": _commit(root),
         "machine": _machine(),
         "durations": {key: value["seconds"] for key, value in timings.items()},
+        "clocks": {key: value["clock"] for key, value in timings.items() if "clock" in value},
     }
     write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")
 

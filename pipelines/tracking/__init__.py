@@ -36,9 +36,12 @@ class Tracker:
 
     def __init__(self, sender: "Sender | None", path: str = "") -> None:
         self._sender, self._path = sender, path
+        self.clock: dict[int, float] = {}  # step of an evaluation -> time.monotonic()
 
     def metrics(self, step: int, values: dict[str, float]) -> None:
         """Points of curves. Steps that a resumed run logged before are skipped."""
+        if "valid/loss" in values:
+            self.clock[step] = time.monotonic()
         self._send("metrics", step=step, values=_numbers(values), time=time.time())
 
     def summary(self, values: dict[str, Any]) -> None:

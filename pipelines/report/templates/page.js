@@ -13,8 +13,16 @@ if (run) {
     list.append(cell);
   }
   box.replaceChildren(list);
-  for (const place of document.querySelectorAll("[data-stage]")) {
-    const took = (run.durations || {})[place.dataset.stage], steps = Number(place.dataset.steps);
-    if (took && steps) place.textContent = ` The stage took ${minutes(took)} here, ${minutes(100 * took / steps)} for 100 steps.`;
+  for (const place of document.querySelectorAll("[data-curve]")) {
+    const clock = (run.clocks || {})[place.dataset.stage] || {};
+    const [steps, losses] = JSON.parse(place.dataset.curve);
+    const points = steps.map((step, at) => [clock[step], losses[at]]).filter(([seconds]) => seconds !== undefined);
+    if (points.length < 2) continue;
+    const [end, top] = [0, 1].map(part => Math.max(...points.map(point => point[part])));
+    const line = points.map(([seconds, loss]) => `${40 + 230 * seconds / end},${180 - 160 * loss / top}`).join(" ");
+    place.querySelector("g").innerHTML = `<path d="M40 20V180H270" stroke="var(--rule)"/><polyline points="${line}" stroke="var(--blue)" stroke-width="1.7"/>`
+      + `<g fill="var(--muted)" font-size="11"><text x="36" y="24" text-anchor="end">${top.toFixed(0)}</text><text x="36" y="184" text-anchor="end">0</text>`
+      + `<text x="40" y="198" text-anchor="middle">0</text><text x="270" y="198" text-anchor="end">${minutes(end)}</text></g>`;
+    place.hidden = false;
   }
 }

@@ -23,7 +23,7 @@ def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     made_up.write(folder)
     made_up.write_ablation(folder, failed="replace_mlm")
-    write_sealed(folder / "runs/timings.json", {"pretrain-tiny": {"seconds": 61.0}})
+    write_sealed(folder / "runs/timings.json", {"pretrain-tiny": {"seconds": 61.0, "clock": {"0": 1.5}}})
     report.build(made_up.params("tiny", ablations=("table5",)), folder / "results/report", folder)
     return folder
 
@@ -47,6 +47,7 @@ def test_same_inputs_same_bytes(root, tmp_path):
     assert clock != second.pop("run.js").decode()
     run = json.loads(clock.removeprefix("window.electraRun = ").rstrip().removesuffix(";"))
     assert run["durations"] == {"pretrain-tiny": 61.0} and "CPU cores" in run["machine"]
+    assert run["clocks"] == {"pretrain-tiny": {"0": 1.5}}
     assert set(first) == set(second)
     assert [name for name in first if first[name] != second[name]] == []
     assert {Path(name).suffix for name in first} == {".html", ".md", ".svg", ".csv"}

@@ -1,6 +1,8 @@
 """The committed report in a real browser: ten screens at most, no wider than a phone, nothing fetched from anywhere."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +34,15 @@ def test_the_page_fits(tab: Tab, size: tuple[int, int], dark: bool) -> None:
         assert tab.run("document.querySelector('.hero figure').getBoundingClientRect().bottom") <= size[1]
         tables = "[...document.querySelectorAll('.scroll')].filter(each => !each.closest('details'))"
         assert tab.run(f"{tables}.every(each => each.scrollWidth <= each.clientWidth)"), "a table is cut off"
+
+
+def test_the_loss_is_drawn_over_the_minutes_that_the_run_took(tab: Tab, tmp_path: Path) -> None:
+    page = tmp_path / "index.html"
+    page.write_bytes(PAGE.read_bytes())
+    clocks = {"pretrain-tiny": {"0": 1.0, "200": 61.0, "400": 150.0}}
+    page.with_name("run.js").write_text(f"window.electraRun = {json.dumps({'clocks': clocks})};")
+    tab.open(page.as_uri())
+    figure = "document.querySelector('[data-curve]')"
+    assert not tab.run(f"{figure}.hidden")
+    assert tab.run(f"{figure}.querySelector('polyline').points.length") == len(clocks["pretrain-tiny"])
+    assert tab.run(f"{figure}.querySelector('text:last-child').textContent") == "2.5 min"
