@@ -25,6 +25,7 @@ from electra.storage.fingerprint import of_code
 from pipelines import ROOT
 from pipelines.commands import estimate
 from pipelines.config.params import Params, load
+from pipelines.report import paper
 from pipelines.report.comparison import around, difference
 from pipelines.report.table import signed
 from pipelines.runtime import code_deps, roofline
@@ -43,6 +44,13 @@ WORLD = ("pipelines/sources/sample_world",)
 CODE = {"classical": ("pipelines/sources/glue.py", "pipelines/stages/baselines.py")}  # what others do not measure
 used: set[str] = set()
 CARDS = ("h100", "a100", "rtx_4090")
+STEPS = {  # on real text, and the record after it
+    "two networks, as published; 15 minutes": "6500",
+    "one network for both, heads on all layers": "3976",
+    "45 minutes, all rows of SST-2 and QNLI": "12000",
+    "a modern encoder": "12000-modern",
+    "`pooling: align`; 20 minutes": "6000-modern",
+}
 ATTACKS = {  # what was done -> the attacks of benchmarks/reliability that do it
     "SIGKILL, SIGTERM, Ctrl-C at any moment or file operation": ("kills", "changes", "signals", "commands"),
     "flipped bits; cut, empty, missing, swapped files": ("damage",),
@@ -100,7 +108,7 @@ def older(names: set[str]) -> list[str]:
 
 
 def spread(of: dict[str, Any]) -> str:
-    return (f"{of['mean']:.1f}" + (f" ± {of['std']:.1f}" if of["std"] is not None else "")).replace("-", "−")
+    return real_text.spread(of).replace("-", "−")
 
 
 def baselines() -> dict[str, dict[str, float]]:
@@ -238,6 +246,26 @@ def without_cola() -> str:
     return f"{', '.join(found[:-1])} and {found[-1]}"
 
 
+def steps() -> str:
+    """The mean of six after each step of the recipe, and scikit-learn's."""
+    lines = ["| step | from scratch | masked language model | ELECTRA |", "|---" * 4 + "|"]
+    for what, name in STEPS.items():
+        arms = record(f"real-text-{name}")["tasks"]["mean of 6"]
+        cells = [spread(arms[arm]) if arm in arms else "–" for arm in ("scratch", "mlm", "electra")]
+        lines.append(f"| {what} | {' | '.join(cells)} |")
+    lines.append(f"| scikit-learn, without pre-training | {record('classical')['mean_of_six']:.1f} | – | – |")
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def gpu_hour() -> str:
+    """What share of ELECTRA-Small's pre-training an hour of an H100 is, and what the paper has for such shares."""
+    config, vocab_size = params().models["small"].electra(), estimate.vocabulary("small", params())
+    most = 3600 / roofline.training_bound(config, vocab_size, roofline.CARDS["h100"])
+    found = {row[0]: row[3] for row in paper.PUBLISHED["Table 1"]["rows"]}
+    near = [f"{found[f'ELECTRA-Small, {share} % trained']} at {share} %" for share in (25, 50)]
+    return f"{100 * most * roofline.GOOD:.0f} to {100 * most:.0f} % of `small`'s; the paper has {' and '.join(near)}"
+
+
 def aligned() -> str:
     """What the head that aligns two texts gives, and ELECTRA with it, beside scikit-learn's models."""
     before, after = (record(f"real-text-{name}")["tasks"] for name in ("12000-modern", "6000-modern"))
@@ -337,6 +365,8 @@ WRITERS = {
     "real text table": real_text_table,
     "real text runs": real_text_runs,
     "without CoLA": without_cola,
+    "steps": steps,
+    "GPU hour": gpu_hour,
     "aligned": aligned,
     "BLiMP": blimp,
     "claims": claims,

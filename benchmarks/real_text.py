@@ -190,12 +190,17 @@ def compared(scores: dict[str, list[dict[str, list[float]]]]) -> dict[str, Any]:
 # ── the record ──
 
 
+def spread(of: dict[str, Any]) -> str:
+    """A mean ± standard deviation; a single run has none."""
+    return f"{of['mean']:.1f}" + (f" ± {of['std']:.1f}" if of["std"] is not None else "")
+
+
 def lines(of: dict[str, Any]) -> list[str]:
     """The rows of docs/real-text.md: a task, the arms' means ± deviations, ELECTRA's differences (bold: they count)."""
     found = []
     for name, task in of.items():
         title = f"{TITLES[name]}, {TASKS[name].metrics[0]}" if name in TASKS else name
-        cells = [title, *(f"{task[arm]['mean']:.1f} ± {task[arm]['std'] or 0:.1f}" for arm in ARMS if arm in task)]
+        cells = [title, *(spread(task[arm]) for arm in ARMS if arm in task)]
         for pair in ("electra - scratch", "electra - mlm"):
             if pair in task:
                 points, bold = signed(task[pair]["points"]), "**" * (task[pair]["reading"] in ("higher", "lower"))
