@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from electra.config import nearest
 from electra.errors import BadConfig
 
 SAMPLE = 1000  # characters from the beginning: on more, no answer was another on encyclopedia text
@@ -25,4 +26,5 @@ def check(codes: Collection[str], where: str) -> None:
     known = sorted(code for code, _ in py3langid.rank(""))
     for code in codes:
         if code not in known:
-            raise BadConfig(where, f"has {code!r}", f"codes among {', '.join(known)}")
+            expected = "ISO 639 codes that py3langid knows, such as en"
+            raise BadConfig(where, f"has {code!r}", expected, nearest(code, known))

@@ -31,7 +31,7 @@ from pipelines.sources import CorpusConfig, TaskSourceConfig, at_hand, documents
 from pipelines.sources.paths import unreadable
 from pipelines.stages import benchmark
 from pipelines.stages.collecting import BANDS_FILE, INDEX, SAMPLES, check_quarantine, collect, is_paragraph, key_of
-from pipelines.stages.filters import Filters, Samples
+from pipelines.stages.filters import Filters, Forbidden, Samples
 from pipelines.stages.tasks import open_splits
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def run_folder(name: str, params: "Params") -> Path:
     """Where the finished units of a corpus's present settings and input lie until it is complete."""
     with lock_folder(scratch := RUNS / "corpus" / f".{name}"):
         resolved, units = documents.plan(params.corpora[name], f"corpora.{name}", scratch)
-        _, digest_of_it = forbidden(_tasks(name, params), resolved.cleaning.decontaminate, scratch)
-        return folder_of("corpus", _fingerprint(resolved, units, digest_of_it))
+        forbidden = _forbidden(_tasks(name, params), resolved.cleaning.decontaminate, scratch)
+        return folder_of("corpus", _fingerprint(resolved, units, forbidden))
 
 
 def _tasks(name: str, params: "Params") -> TaskSourceConfig | None:
@@ -70,14 +70,14 @@ def _tasks(name: str, params: "Params") -> TaskSourceConfig | None:
     return params.tasks[wanted] if wanted else None
 
 
-def _fingerprint(resolved: CorpusConfig, units: list[documents.Unit], forbidden: str) -> str:
-    return digest(resolved, [unit.state() for unit in units], *([forbidden] if forbidden else []))
+def _fingerprint(resolved: CorpusConfig, units: list[documents.Unit], forbidden: Forbidden | None) -> str:
+    return digest(resolved, [unit.state() for unit in units], *(forbidden or ())[1:])
 
 
-def forbidden(tasks: TaskSourceConfig | None, name: str, scratch: Path) -> tuple[Path | None, str]:
-    """A file with the n-grams that no document may have, and its sha256; nothing where no tasks are named."""
+def _forbidden(tasks: TaskSourceConfig | None, name: str, scratch: Path) -> Forbidden | None:
+    """The n-grams that no document may have; None where no tasks are named."""
     if tasks is None:
-        return None, ""
+        return None
     remove(official := scratch / "official")
     found = np.empty(0, np.uint64)
     for _, split, rows in open_splits(at_hand(tasks, where := f"tasks.{name}"), where, official):
@@ -103,11 +103,11 @@ def gather(
         language.check(cleaning.language, f"{where}.cleaning.language")
     with lock_folder(scratch := runs / "corpus" / f".{name}"):
         resolved, units = documents.plan(config, where, scratch)
-        file, digest_of_it = forbidden(tasks, cleaning.decontaminate, scratch)
-        made = MadeOf(_fingerprint(resolved, units, digest_of_it), code_deps.version("corpus"))
+        forbidden = _forbidden(tasks, cleaning.decontaminate, scratch)
+        made = MadeOf(_fingerprint(resolved, units, forbidden), code_deps.version("corpus"))
         work = folder_of("corpus", made.fingerprint, runs)
         name_run(work, name, made.fingerprint)
-        jobs = [ReadJob(unit, cleaning, config.quarantine, file) for unit in units]
+        jobs = [ReadJob(unit, cleaning, config.quarantine, forbidden) for unit in units]
         sizes = [max(1, unit.bytes) for unit in units]
         with lock_folder(work):
             counts = finish_units(work, made, read_unit, jobs, Shown(where, sizes, "documents"))
@@ -142,7 +142,7 @@ class ReadJob:
     unit: documents.Unit
     cleaning: CleaningConfig
     quarantine: QuarantineConfig
-    forbidden: Path | None = None  # n-grams that no document may have
+    forbidden: Forbidden | None = None
 
 
 def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:

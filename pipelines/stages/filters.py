@@ -4,6 +4,7 @@ Each reason has its own count. They are looked for in this order, in clean text,
 out of it. Which of several near-duplicates is the first is known when all units are there (collecting.py).
 """
 
+import functools
 from collections import Counter
 from pathlib import Path
 
@@ -17,15 +18,22 @@ from pipelines.stages.benchmark import SIZES
 
 REASONS = ("other_language", *(f"quality_{rule}" for rule in quality.RULES), "contaminated")
 EXCERPT = 500  # characters
+Forbidden = tuple[Path, str]  # a file of n-grams that no document may have, and its sha256
+
+
+@functools.lru_cache(maxsize=1)
+def _load(forbidden: Forbidden) -> NgramSet:
+    """A worker keeps it from unit to unit."""
+    return NgramSet(np.load(forbidden[0]))
 
 
 class Filters:
-    """The filters of a corpus's settings; `benchmark` is a file of n-grams that no document may have."""
+    """The filters of a corpus's settings."""
 
-    def __init__(self, cleaning: CleaningConfig, benchmark: Path | None) -> None:
+    def __init__(self, cleaning: CleaningConfig, forbidden: Forbidden | None) -> None:
         self._cleaning = cleaning
-        self._benchmark = NgramSet(np.load(benchmark)) if benchmark else None
-        self._words = cleaning.quality != "none" or cleaning.near_duplicates == "drop" or benchmark is not None
+        self._forbidden = _load(forbidden) if forbidden else None
+        self._words = cleaning.quality != "none" or cleaning.near_duplicates == "drop" or forbidden is not None
 
     def judge(self, text: str) -> tuple[str, Hashes]:
         """(why a document goes, or ""; the keys that its near-duplicates share, where they are asked for)."""
@@ -37,7 +45,7 @@ class Filters:
         hashes, lengths = words(text)
         if cleaning.quality != "none" and (rule := quality.broken_rule(text, hashes, lengths, cleaning.language)):
             return f"quality_{rule}", none
-        if self._benchmark and len(self._benchmark.find(ngrams(hashes, SIZES[0]))):
+        if self._forbidden and len(self._forbidden.find(ngrams(hashes, SIZES[0]))):
             return "contaminated", none
         return "", band_keys(hashes) if cleaning.near_duplicates == "drop" else none
 
