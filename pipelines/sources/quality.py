@@ -53,21 +53,28 @@ def _measured(text: str, hashes: Hashes, lengths: NDArray[np.int64]) -> Iterator
     lines = text.split("\n")
     yield "bullet_lines", sum(line.startswith(BULLETS) for line in lines) / len(lines)
     yield "ellipsis_lines", sum(line.endswith(ELLIPSES) for line in lines) / len(lines)
-    yield "alphabetic_words", sum(word[0].isalpha() or any(map(str.isalpha, word)) for word in words) / len(words)
+    mixed = [word for word in words if not word.isalpha()]
+    yield "alphabetic_words", 1 - sum(not any(map(str.isalpha, word)) for word in mixed) / len(words)
     yield "stop_words", len(STOP_WORDS.intersection(text.lower().split()))
     again = {line: count - 1 for line, count in Counter(lines).items() if count > 1}
     yield "repeated_lines", sum(again.values()) / len(lines)
     yield "repeated_line_characters", sum(len(line) * count for line, count in again.items()) / len(text)
     ends = np.concatenate([[0], np.cumsum(lengths)])
     for n in TOP:
-        _, firsts, counts = np.unique(ngrams(hashes, n), return_index=True, return_counts=True)
-        characters = (ends[firsts + n] - ends[firsts]) * counts
-        yield f"top_{n}_gram", characters[counts > 1].max(initial=0) / max(1, ends[-1])
+        yield f"top_{n}_gram", _commonest(ngrams(hashes, n), ends[n:] - ends[:-n]) / max(1, ends[-1])
     for n in REPEATED:
         share = lengths[_repeated(ngrams(hashes, n), n)].sum() / max(1, ends[-1])
         yield f"repeated_{n}_grams", share
         if share <= min(REPEATED.values()):  # longer n-grams repeat no more than shorter ones
             return
+
+
+def _commonest(grams: Hashes, lengths: NDArray[np.int64]) -> int:
+    """The characters of the n-gram that occurs most (of several the longest), in all its places; 0 if none recurs."""
+    values, counts = np.unique(grams, return_counts=True)
+    if (most := counts.max(initial=1)) == 1:
+        return 0
+    return int(most * lengths[np.isin(grams, values[counts == most])].max())
 
 
 def _repeated(grams: Hashes, n: int) -> NDArray[np.bool_]:

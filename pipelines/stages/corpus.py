@@ -61,7 +61,7 @@ def run_folder(name: str, params: "Params") -> Path:
     """Where the finished units of a corpus's present settings and input lie until it is complete."""
     with lock_folder(scratch := RUNS / "corpus" / f".{name}"):
         resolved, units = documents.plan(params.corpora[name], f"corpora.{name}", scratch)
-        forbidden = _forbidden(_tasks(name, params), resolved.cleaning.decontaminate, scratch)
+        forbidden = forbidden_ngrams(_tasks(name, params), resolved.cleaning.decontaminate, scratch)
         return folder_of("corpus", _fingerprint(resolved, units, forbidden))
 
 
@@ -74,7 +74,7 @@ def _fingerprint(resolved: CorpusConfig, units: list[documents.Unit], forbidden:
     return digest(resolved, [unit.state() for unit in units], *(forbidden or ())[1:])
 
 
-def _forbidden(tasks: TaskSourceConfig | None, name: str, scratch: Path) -> Forbidden | None:
+def forbidden_ngrams(tasks: TaskSourceConfig | None, name: str, scratch: Path) -> Forbidden | None:
     """The n-grams that no document may have; None where no tasks are named."""
     if tasks is None:
         return None
@@ -103,7 +103,7 @@ def gather(
         language.check(cleaning.language, f"{where}.cleaning.language")
     with lock_folder(scratch := runs / "corpus" / f".{name}"):
         resolved, units = documents.plan(config, where, scratch)
-        forbidden = _forbidden(tasks, cleaning.decontaminate, scratch)
+        forbidden = forbidden_ngrams(tasks, cleaning.decontaminate, scratch)
         made = MadeOf(_fingerprint(resolved, units, forbidden), code_deps.version("corpus"))
         work = folder_of("corpus", made.fingerprint, runs)
         name_run(work, name, made.fingerprint)
@@ -178,7 +178,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
             reason, keys_of_bands = filters.judge(text)
             if reason:
                 samples.add(reason, item.id, text)
-                counts.update({reason: 1, "lines": -lines, "lines_of_documents": lines})
+                counts.update({reason: 1, "lines_of_documents": lines})
                 continue
             part = parts.write({"id": item.id, "text": text})
             keys = [key_of(line) for line in text.split("\n") if is_paragraph(line, job.cleaning)] if repeats else []
