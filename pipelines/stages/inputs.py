@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from electra.config import digest
+from electra.config import digest, written
 from electra.data.tokenizer import VocabTokenizer
 from electra.errors import UserError
 from electra.files import sha256_file, write_json
@@ -40,7 +40,7 @@ def record(section: str, name: str, params: Params) -> None:
     hashes = {path: (known | hashed)[path][1] for path, stamp in stamps.items() if stamp}
     facts = [[each, urls.get(each)] if is_url(each) else [Path(each).name, hashes.get(each)] for each in found]
     if section == "corpora" and (scored := params.corpora[name].cleaning.decontaminate):
-        facts.append([f"tasks.{scored}", digest(params.tasks[scored])])
+        facts.append([f"tasks.{scored}", digest(written(params.tasks[scored]))])
     write_json(FOLDER / section / f"{name}.json", facts)
     if (now := {"files": known | hashed, "urls": notes["urls"] | urls}) != notes:
         write_sealed(NOTES, now)
