@@ -173,6 +173,7 @@ _stage(
 _stage("published", "published", "load a model that was pre-trained elsewhere")
 _stage("glue", "finetunings", "fine-tune a model on the GLUE tasks or your own")
 _stage("squad", "finetunings", "fine-tune a model on SQuAD")
+_stage("contamination", "finetunings", "count the dev and test texts that stand in a model's corpus")
 _ONLY = Argument("--only", default="", metavar="ARM", help="one arm with one seed, such as electra-seed1")
 _stage("ablation", "ablations", "pre-train and fine-tune every arm of an ablation", _ONLY)
 

@@ -57,6 +57,20 @@ class CleaningConfig(Checked):
     # drop: exact repetitions in the whole corpus, the first one stays
     duplicate_paragraphs: Literal["keep", "drop"] = "keep"
     shortest_paragraph: Count = 40  # characters: shorter lines (headings, dialogue) may come again
+    language: tuple[str, ...] | str = ()  # ISO 639 codes, such as en: documents in another language are dropped
+    near_duplicates: Literal["keep", "drop"] = "keep"  # drop: what shares most 5-grams of words with an earlier one
+    quality: Literal["none", "gopher"] = "none"  # gopher: its published rules for what is hardly prose
+    decontaminate: str = ""  # a name under tasks: documents with 13 words in a row of its dev or test texts are dropped
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.language, str):
+            object.__setattr__(self, "language", (self.language,) if self.language else ())
+
+    @property
+    def filters(self) -> bool:
+        """Whether whole documents are judged by what they say."""
+        return bool(self.language or self.decontaminate) or self.quality != "none" or self.near_duplicates == "drop"
 
 
 # Controls other than tab and newline; the byte order mark; the replacement character stays, since it marks a loss.

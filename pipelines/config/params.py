@@ -118,6 +118,9 @@ class Params:
             for name in getattr(self, section):
                 fits = NAME.fullmatch(name) is not None
                 require(fits, f"{section}.{name}", name, "a name of letters, digits, _ and -")
+        for name, corpus in self.corpora.items():
+            if tasks := corpus.cleaning.decontaminate:
+                self.require("tasks", tasks, f"corpora.{name}.cleaning.decontaminate")
         for name, tokens in self.tokens.items():
             self.require("corpora", tokens.corpus, f"tokens.{name}.corpus")
         for name, model in self.models.items():
@@ -214,6 +217,11 @@ class Params:
             return ()
         return self.finetune.resolve_squad(self.changes(finetuning), f"recipes.{config.recipe}").versions
 
+    def corpus_of(self, finetuning: str) -> str | None:
+        """The corpus that the model of a fine-tuning was pre-trained on, unless it was elsewhere."""
+        model = self.models.get(self.finetunings[finetuning].model)
+        return self.tokens[model.tokens].corpus if model else None
+
     def require(self, section: str, name: str, where: str = "") -> None:
         """Raise BadConfig unless `name` stands in a section."""
         names = getattr(self, section)
@@ -241,7 +249,7 @@ class Params:
             return (f"corpus@{self.tokens[name].corpus}",)
         if stage == "pretrain":
             return (f"tokens@{self.models[name].tokens}",)
-        if stage in {"glue", "squad"}:
+        if stage in {"glue", "squad", "contamination"}:
             config = self.finetunings[name]
             made = "published" if config.model in self.published else "pretrain"
             return (f"tasks@{config.tasks}", f"{made}@{config.model}")

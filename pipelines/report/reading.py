@@ -1,6 +1,7 @@
 """Results files to records; what is absent or broken becomes a sentence, never a gap without a word.
 
     results/M/{pretrain.json, pretrain.csv, glue.json, squad.json}  one model
+    results/M/contamination.json                                    its corpus against its tasks, if that was counted
     results/ablations/A.json                                        one ablation that params.yaml: run selects
     benchmarks/results/ablations/A.json                             the others, as recorded (record_ablations.py)
     benchmarks/results/M-marks.json, controls.json                  one model over several pre-trainings, as recorded
@@ -115,6 +116,7 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
         squad=answers,
         examples=examples if isinstance(examples, list) else [],
         recorded=_recorded(reader, name),
+        contamination=_contamination(reader, name, params),
         control=_control(reader, name),
     )
 
@@ -195,6 +197,13 @@ def _recorded(reader: Reader, name: str) -> dict[str, tuple[float, ...]]:
     rows = {**values.get("tasks", {}), "average": values.get("mean_of_nine")}
     names = {task: f"squad {version}" for version, task in SQUAD.items()}
     return {names.get(task, task): tuple(map(float, of["pretrained"]["scores"])) for task, of in rows.items() if of}
+
+
+def _contamination(reader: Reader, name: str, params: Any) -> dict[str, Any]:
+    """What was counted of a model's present corpus and tasks, if it was."""
+    values = reader.json(f"results/{name}/contamination.json", optional=True)
+    present = values.get("corpus"), values.get("source")
+    return values["tasks"] if present == (params.corpus_of(name), params.finetunings[name].tasks) else {}
 
 
 def _control(reader: Reader, name: str) -> float | None:

@@ -95,6 +95,7 @@ class ModelResults:
     squad: tuple[Measured, ...]  # each version, by F1
     examples: list[dict[str, Any]]
     recorded: dict[str, tuple[float, ...]] = field(default_factory=dict)  # task -> a score for each pre-training
+    contamination: dict[str, Any] = field(default_factory=dict)  # task -> part of its rows -> counts of texts
     control: float | None = None  # the mean over the tasks after pre-training from the published initial values
 
     @property

@@ -39,17 +39,25 @@ def _sources(*names: str) -> tuple[str, ...]:
 
 
 DEPS = {
-    "corpus": (*TEXT, "electra/data/duplicates.py", *_sources("documents.py"), *_stages("collecting", "corpus")),
+    "corpus": (  # what reads tasks, too: it may leave out documents that have the texts they are scored on
+        *TEXT,
+        *LABELS,
+        *(f"electra/data/{name}.py" for name in ("duplicates", "near_duplicates", "ngrams")),
+        *_sources("documents.py", "glue.py", "language.py", "own.py", "quality.py", "squad.py"),
+        *_stages("benchmark", "collecting", "corpus", "filters", "tasks"),
+    ),
     "tasks": (*TEXT, *LABELS, *_sources("glue.py", "own.py", "squad.py"), *_stages("tasks")),
     "tokens": ("electra/data", "electra/seeds.py", *_stages("tokens")),
     "pretrain": (*PRETRAINING, *_stages("pretrain")),
     "published": (*NETWORKS, *TOKENIZER, *_stages("published")),
     "glue": (*FINETUNING, *_stages("baselines", "glue")),
     "squad": (*FINETUNING, *_stages("baselines", "glue", "squad")),
+    "contamination": ("electra/data/ngrams.py", "electra/data/text.py", *_stages("benchmark", "contamination")),
     "ablation": (*dict.fromkeys((*PRETRAINING, *FINETUNING)), *_stages("ablation", "arms", "pretrain")),
 }
 # What the results of one unit of a stage's work are a function of: a run's code. A stage's file only exports them.
-RUNS = {"corpus": DEPS["corpus"], "tokens": DEPS["tokens"], "pretrain": PRETRAINING, "finetune": FINETUNING}
+RUNS = {stage: DEPS[stage] for stage in ("corpus", "tokens", "contamination")}
+RUNS |= {"pretrain": PRETRAINING, "finetune": FINETUNING}
 
 
 @functools.cache

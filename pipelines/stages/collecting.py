@@ -8,6 +8,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.data.duplicates import FirstOccurrences
+from electra.data.near_duplicates import BANDS
+from electra.data.ngrams import mix
 from electra.data.text import CleaningConfig, QuarantineConfig
 from electra.errors import BadInput
-from electra.files import atomic_folder, link_or_copy, remove, sha256_bytes
+from electra.files import atomic_folder, link_or_copy, read_jsonl, remove, sha256_bytes, write_jsonl
 from electra.storage.manifest import write_manifest
 from pipelines.sources import CorpusConfig, documents
+from pipelines.stages.filters import REASONS, Samples
 
 # Of each document of a unit: the hash of its text, its lines and bytes, the part it lies in, its
 # paragraphs that are hashed
 INDEX = np.dtype([("text", "<u8"), ("lines", "<u4"), ("bytes", "<u4"), ("part", "<u4"), ("paragraphs", "<u4")])
 LINES = ("short_lines", "duplicate_lines", "lines_of_documents")  # what cleaning may drop
-TEXTS = ("empty_documents", "short_documents")
+TEXTS = ("empty_documents", "short_documents", *REASONS)
+REPEATED = ("duplicate_documents", "near_duplicates", "repeated_documents")  # what is known when all units are there
+BANDS_FILE = "bands"  # of a unit: BANDS keys of each document, if near-duplicates go
+SAMPLES = "dropped.jsonl"  # the first documents that were filtered out
+SAMPLED = 100  # of each reason
 
 
 def key_of(text: str) -> int:
@@ -69,13 +77,14 @@ def collect(
     folders = [work / f"unit-{number:05d}" for number in range(len(units))]
     sources = [Counter(documents=0, lines=0, bytes=0) for _ in config.sources]
     shards: list[dict[str, Any]] = []
+    near = Samples(SAMPLED)
     with atomic_folder(folder) as temporary:
         repeats = _Repeats(config.cleaning, folders, total, work)
         for unit, source in zip(units, folders, strict=True):
-            for part, rows, kept in repeats.parts(source):
+            for part in repeats.parts(source):
                 name = f"documents-{len(shards):05d}.jsonl"
-                made = _copy(source / f"part-{part:05d}.jsonl", temporary / name, rows, kept, config.cleaning)
-                dropped.update({key: made[key] for key in ("duplicate_documents", "repeated_documents") if made[key]})
+                made = _copy(part, temporary / name, config.cleaning, near)
+                dropped.update({key: made[key] for key in REPEATED if made[key]})
                 lines.update({key: made[key] for key in ("lines_of_documents", "duplicate_paragraphs") if made[key]})
                 sources[unit.source].update({key: made[key] for key in ("documents", "lines", "bytes")})
                 if made["documents"]:
@@ -83,10 +92,8 @@ def collect(
                 else:
                     remove(temporary / name)
         if not shards:
-            left_out = f"{total['rows']:,} rows read, {bad:,} quarantined, {dropped.total():,} dropped"
-            do = "check the files and the `cleaning` settings"
-            raise BadInput(where, f"holds no document ({left_out})", "at least one with text", do)
-        _join([source / "quarantine.jsonl" for source in folders], temporary / "quarantine.jsonl")
+            raise _empty(where, total["rows"], bad, dropped.total())
+        _write_what_went(folders, near if config.cleaning.filters else None, temporary)
         weights = [source.weight for source in config.sources]
         write_manifest(temporary, kind="corpus", name=where.rpartition(".")[2], shards=shards, weights=weights)
     sums = {key: sum(source[key] for source in sources) for key in ("documents", "lines", "bytes")}
@@ -98,6 +105,7 @@ def collect(
         "lines_read": total["lines_read"],
         "shards": len(shards),
         "dropped": dict(sorted(dropped.items())),
+        **({"dropped_shares": _shares(dropped, total["rows"])} if config.cleaning.filters else {}),
         "dropped_lines": dict(sorted(lines.items())),
         "changed": {key.removeprefix("changed_"): n for key, n in sorted(total.items()) if key.startswith("changed_")},
         "quarantined": bad,
@@ -110,36 +118,85 @@ def collect(
     }
 
 
-def _join(parts: list[Path], whole: Path) -> None:
-    with whole.open("wb") as target:
-        for part in parts:
-            with part.open("rb") as source:
-                shutil.copyfileobj(source, target)
+def _empty(where: str, rows: int, bad: int, dropped: int) -> BadInput:
+    left_out = f"{rows:,} rows read, {bad:,} quarantined, {dropped:,} dropped"
+    do = "check the files and the `cleaning` settings"
+    return BadInput(where, f"holds no document ({left_out})", "at least one with text", do)
+
+
+def _shares(dropped: Counter[str], rows: int) -> dict[str, float]:
+    """What the filters dropped of all documents, by reason."""
+    return {reason: round(dropped[reason] / rows, 6) for reason in (*REASONS, "near_duplicates") if dropped[reason]}
+
+
+def _write_what_went(folders: list[Path], near: Samples | None, target: Path) -> None:
+    """Join the units' quarantines and, with the samples of near-duplicates, what their filters dropped first."""
+    with (target / "quarantine.jsonl").open("wb") as whole:
+        for folder in folders:
+            with (folder / "quarantine.jsonl").open("rb") as source:
+                shutil.copyfileobj(source, whole)
+    if near:
+        samples = Samples(SAMPLED)
+        for row in (row for folder in folders for row in read_jsonl(folder / SAMPLES)):
+            samples.add(row["reason"], row["id"], row["text"])
+        write_jsonl(target / SAMPLES, [*samples.rows, *near.rows])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of a unit: the index of its documents, why each is dropped or "", which of their paragraphs stay."""
+
+    path: Path
+    rows: NDArray[Any]
+    gone: NDArray[np.str_]
+    kept: NDArray[np.bool_]
 
 
 class _Repeats:
     """Which documents and paragraphs of each unit are there for the first time."""
 
     def __init__(self, cleaning: CleaningConfig, folders: list[Path], total: Counter[str], work: Path) -> None:
-        self._texts = self._lines = None
+        self._texts = self._bands = self._lines = None
         if cleaning.duplicate_documents == "drop":
             texts = (_index(folder)["text"].copy() for folder in folders)
             self._texts = FirstOccurrences(texts, total["documents"], work / "repeated-documents")
+        if cleaning.near_duplicates == "drop":
+            bands = (np.fromfile(folder / BANDS_FILE, "<u8") for folder in folders)
+            self._bands = FirstOccurrences(bands, BANDS * total["documents"], work / "near-duplicates")
         if cleaning.duplicate_paragraphs == "drop":
-            keys = (np.fromfile(folder / "paragraphs", "<u8") for folder in folders)
-            self._lines = FirstOccurrences(keys, total["paragraphs"], work / "repeated-paragraphs")
+            self._lines = FirstOccurrences(self._paragraphs(folders), total["paragraphs"], work / "repeated-paragraphs")
         self._text = self._line = 0
 
-    def parts(self, folder: Path) -> Iterator[tuple[int, NDArray[Any], NDArray[np.bool_]]]:
-        """(part, the index of its documents with 0 bytes where one is repeated, which of their paragraphs stay)."""
-        index = _index(folder)
+    def _gone(self, first: int, count: int) -> NDArray[np.str_]:
+        """Why each of `count` documents from number `first` on is dropped, or ""."""
+        gone = np.full(count, "", f"<U{max(map(len, REPEATED))}")
+        if self._bands:
+            new = self._bands.keep(first * BANDS, count * BANDS).reshape(count, BANDS).all(1)
+            gone[~new] = "near_duplicates"
         if self._texts:
-            index["bytes"][~self._texts.keep(self._text, len(index))] = 0
+            gone[~self._texts.keep(first, count)] = "duplicate_documents"
+        return gone
+
+    def _paragraphs(self, folders: list[Path]) -> Iterator[NDArray[np.uint64]]:
+        """The keys of all paragraphs; those of documents that go are made unlike any other."""
+        first = line = 0
+        for folder in folders:
+            index, keys = _index(folder), np.fromfile(folder / "paragraphs", "<u8")
+            gone = np.flatnonzero(np.repeat(self._gone(first, len(index)) != "", index["paragraphs"]))
+            keys[gone] = mix((line + gone).astype(np.uint64))
+            first, line = first + len(index), line + len(keys)
+            yield keys
+
+    def parts(self, folder: Path) -> Iterator[_Part]:
+        """The parts of a unit, which follow those of the unit before it."""
+        index = _index(folder)
+        gone = self._gone(self._text, len(index))
         self._text += len(index)
         for part in np.unique(index["part"]):
-            rows = index[index["part"] == part]
-            count = int(rows["paragraphs"].sum())
-            yield int(part), rows, self._lines.keep(self._line, count) if self._lines else np.ones(count, np.bool_)
+            here = index["part"] == part
+            count = int(index["paragraphs"][here].sum())
+            kept = self._lines.keep(self._line, count) if self._lines else np.ones(count, np.bool_)
+            yield _Part(folder / f"part-{part:05d}.jsonl", index[here], gone[here], kept)
             self._line += count
 
 
@@ -147,21 +204,24 @@ def _index(folder: Path) -> NDArray[Any]:
     return np.fromfile(folder / "index", INDEX)
 
 
-def _copy(old: Path, new: Path, rows: NDArray[Any], kept: NDArray[np.bool_], cleaning: CleaningConfig) -> Counter[str]:
+def _copy(part: _Part, new: Path, cleaning: CleaningConfig, near: Samples) -> Counter[str]:
     """Write what stays of a part, and count it; where all stays, the part only gets a second name."""
     made: Counter[str] = Counter()
-    if rows["bytes"].all() and kept.all():
-        link_or_copy(old, new)
+    rows = part.rows
+    if (part.gone == "").all() and part.kept.all():
+        link_or_copy(part.path, new)
         made.update(documents=len(rows), lines=int(rows["lines"].sum()), bytes=int(rows["bytes"].sum(dtype=np.int64)))
         return made
     start = 0
-    with old.open("rb") as source, new.open("wb") as target:
-        for line, row in zip(source, rows, strict=True):
-            stay = kept[start : start + int(row["paragraphs"])]
+    with part.path.open("rb") as source, new.open("wb") as target:
+        for line, row, gone in zip(source, rows, part.gone.tolist(), strict=True):
+            stay = part.kept[start : start + int(row["paragraphs"])]
             start += len(stay)
             lines, size = int(row["lines"]), int(row["bytes"])
-            if not size:
-                made.update(duplicate_documents=1, lines_of_documents=lines)
+            if gone:
+                made.update({gone: 1, "lines_of_documents": lines})
+                if gone == "near_duplicates":
+                    near.add(gone, **json.loads(line))
                 continue
             if not stay.all():
                 document, first = json.loads(line), iter(stay.tolist())

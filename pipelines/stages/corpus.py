@@ -1,7 +1,7 @@
 """corpus@C: sources → build/corpus/C/documents-*.jsonl, clean documents {"id", "text"}, one a line.
 
 1. plan      files, ranges of large ones, files of a hub data set: each is a unit      pipelines/sources/documents.py
-2. unit      read, clean, write parts of some 32 MB; what is bad goes to quarantine    any process, in any order
+2. unit      read, clean, filter, write parts of 32 MB; what is bad is quarantined     any process, in any order
 3. collect   drop what is repeated, number the parts, count everything                 pipelines/stages/collecting.py
 
 A killed run goes on with the units that are missing. Always: rows = documents + dropped + quarantined, and lines read =
@@ -10,6 +10,7 @@ lines + dropped lines.
 
 import json
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -21,14 +22,17 @@ import numpy as np
 from electra.config import digest
 from electra.data.text import CleaningConfig, Document, QuarantineConfig, Rejected, clean
 from electra.errors import BadInput, OutOfRoom
-from electra.files import lock_folder, remove, room, sha256_file, write_json
+from electra.files import lock_folder, remove, room, sha256_file, write_json, write_jsonl
 from electra.storage.run_dir import RUNS, folder_of, name_run
 from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import tell_loss
 from pipelines.runtime.work_units import Counts, MadeOf, Shown, finish_units, versions
-from pipelines.sources import CorpusConfig, documents
+from pipelines.sources import CorpusConfig, TaskSourceConfig, at_hand, documents, language
 from pipelines.sources.paths import unreadable
-from pipelines.stages.collecting import INDEX, check_quarantine, collect, is_paragraph, key_of
+from pipelines.stages import benchmark
+from pipelines.stages.collecting import BANDS_FILE, INDEX, SAMPLES, check_quarantine, collect, is_paragraph, key_of
+from pipelines.stages.filters import Filters, Forbidden, Samples
+from pipelines.stages.tasks import open_splits
 
 if TYPE_CHECKING:
     from pipelines.config.params import Params
@@ -36,12 +40,14 @@ if TYPE_CHECKING:
 
 PART_BYTES = 32 << 20
 HOPELESS = 1000  # bad rows in one unit: then it is asked at once whether they are too many
+SAMPLED = 5  # dropped documents of a unit and reason that are kept to be looked at
 
 
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
     """The stage: params.yaml `corpora.<name>` → build/corpus/<name>, results/corpus/<name>.json."""
     folder = Path("build/corpus") / name
-    metrics = gather(params.corpora[name], f"corpora.{name}", folder)
+    metrics = gather(params.corpora[name], f"corpora.{name}", folder, tasks=_tasks(name, params))
+    tell_dropped(metrics, f"corpora.{name}", folder)
     noted = Path("results/corpus") / f"{name}.json"
     write_json(noted, metrics)
     bad, details, key = metrics["quarantined"], folder / "quarantine.jsonl", f"corpora.{name}"
@@ -54,23 +60,54 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
 def run_folder(name: str, params: "Params") -> Path:
     """Where the finished units of a corpus's present settings and input lie until it is complete."""
     with lock_folder(scratch := RUNS / "corpus" / f".{name}"):
-        return folder_of("corpus", _fingerprint(*documents.plan(params.corpora[name], f"corpora.{name}", scratch)))
+        resolved, units = documents.plan(params.corpora[name], f"corpora.{name}", scratch)
+        forbidden = forbidden_ngrams(_tasks(name, params), resolved.cleaning.decontaminate, scratch)
+        return folder_of("corpus", _fingerprint(resolved, units, forbidden))
 
 
-def _fingerprint(resolved: CorpusConfig, units: list[documents.Unit]) -> str:
-    return digest(resolved, [unit.state() for unit in units])
+def _tasks(name: str, params: "Params") -> TaskSourceConfig | None:
+    wanted = params.corpora[name].cleaning.decontaminate
+    return params.tasks[wanted] if wanted else None
 
 
-def gather(config: CorpusConfig, where: str, folder: Path, runs: Path = RUNS) -> dict[str, Any]:
-    """Write a corpus's documents to `folder`; return what was read, kept and dropped; `runs` has unfinished ones."""
+def _fingerprint(resolved: CorpusConfig, units: list[documents.Unit], forbidden: Forbidden | None) -> str:
+    return digest(resolved, [unit.state() for unit in units], *(forbidden or ())[1:])
+
+
+def forbidden_ngrams(tasks: TaskSourceConfig | None, name: str, scratch: Path) -> Forbidden | None:
+    """The n-grams that no document may have; None where no tasks are named."""
+    if tasks is None:
+        return None
+    remove(official := scratch / "official")
+    found = np.empty(0, np.uint64)
+    for _, split, rows in open_splits(at_hand(tasks, where := f"tasks.{name}"), where, official):
+        if benchmark.is_scored(split):
+            found = np.union1d(found, benchmark.of_rows(rows, benchmark.SIZES[0]))
+    remove(official)
+    if not len(found):
+        raise BadInput(where, f"has no dev or test text of {benchmark.SIZES[0]} words", "some to search for")
+    np.save(file := scratch / "forbidden.npy", found)
+    return file, sha256_file(file)
+
+
+def gather(
+    config: CorpusConfig, where: str, folder: Path, runs: Path = RUNS, tasks: TaskSourceConfig | None = None
+) -> dict[str, Any]:
+    """Write a corpus's documents to `folder`; return what was read, kept and dropped; `runs` has unfinished ones.
+
+    `tasks` are those that `cleaning.decontaminate` names.
+    """
     check_room(config, where, folder)
-    name = where.rpartition(".")[2]
+    cleaning, name = config.cleaning, where.rpartition(".")[2]
+    if cleaning.language:
+        language.check(cleaning.language, f"{where}.cleaning.language")
     with lock_folder(scratch := runs / "corpus" / f".{name}"):
         resolved, units = documents.plan(config, where, scratch)
-        made = MadeOf(_fingerprint(resolved, units), code_deps.version("corpus"))
+        forbidden = forbidden_ngrams(tasks, cleaning.decontaminate, scratch)
+        made = MadeOf(_fingerprint(resolved, units, forbidden), code_deps.version("corpus"))
         work = folder_of("corpus", made.fingerprint, runs)
         name_run(work, name, made.fingerprint)
-        jobs = [ReadJob(unit, config.cleaning, config.quarantine) for unit in units]
+        jobs = [ReadJob(unit, cleaning, config.quarantine, forbidden) for unit in units]
         sizes = [max(1, unit.bytes) for unit in units]
         with lock_folder(work):
             counts = finish_units(work, made, read_unit, jobs, Shown(where, sizes, "documents"))
@@ -79,6 +116,14 @@ def gather(config: CorpusConfig, where: str, folder: Path, runs: Path = RUNS) ->
             remove(work)
         remove(scratch)
     return metrics
+
+
+def tell_dropped(metrics: dict[str, Any], where: str, folder: Path) -> None:
+    """One line about the documents that the filters dropped, each reason with its share."""
+    shares = metrics.get("dropped_shares", {})
+    if told := [f"{metrics['dropped'][reason]:,} {reason} ({share:.2%})" for reason, share in shares.items()]:
+        said = f"of {metrics['rows']:,} documents dropped {', '.join(told)}"
+        print(f"{where}: {said}; see {folder / SAMPLES}, and {where}.cleaning to change it", file=sys.stderr)
 
 
 def _refuse(counts: list[dict[str, Any]], where: str, work: Path) -> None:
@@ -97,20 +142,23 @@ class ReadJob:
     unit: documents.Unit
     cleaning: CleaningConfig
     quarantine: QuarantineConfig
+    forbidden: Forbidden | None = None
 
 
 def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
-    """Write a unit's documents as part-NNNNN.jsonl, with index, paragraphs, quarantine.jsonl; return the counts."""
+    """Write a unit's documents as part-NNNNN.jsonl, with index, paragraphs and more; return the counts."""
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     firsts: dict[str, dict[str, Any]] = {}  # by file
     refused: list[list[str]] = []
     repeats = job.cleaning.duplicate_paragraphs == "drop"
+    filters, samples = Filters(job.cleaning, job.forbidden), Samples(SAMPLED)
     with (
         room(folder),
         _Parts(folder) as parts,
         (folder / "index").open("wb") as index,
         (folder / "paragraphs").open("wb") as paragraphs,
+        (folder / BANDS_FILE).open("wb") as bands,
         (folder / "quarantine.jsonl").open("wb") as quarantine,
     ):
         for item in _items(job.unit, refused):
@@ -126,13 +174,21 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
             before = counts["lines"]
             if not (text := clean(item.text, job.cleaning, counts)):
                 continue
+            lines = counts["lines"] - before
+            reason, keys_of_bands = filters.judge(text)
+            if reason:
+                samples.add(reason, item.id, text)
+                counts.update({reason: 1, "lines_of_documents": lines})
+                continue
             part = parts.write({"id": item.id, "text": text})
             keys = [key_of(line) for line in text.split("\n") if is_paragraph(line, job.cleaning)] if repeats else []
             paragraphs.write(np.array(keys, dtype="<u8").tobytes())
-            facts = (key_of(text), counts["lines"] - before, len(text.encode()), part, len(keys))
+            bands.write(keys_of_bands.tobytes())
+            facts = (key_of(text), lines, len(text.encode()), part, len(keys))
             index.write(np.array([facts], dtype=INDEX).tobytes())
             counts["documents"] += 1
             counts["paragraphs"] += len(keys)
+    write_jsonl(folder / SAMPLES, samples.rows)
     first, *others = firsts.values() or [{}]
     bad: Counts = {"reasons": dict(reasons), "first_bad": first, "others": others, "refused": refused}
     return {**counts, "parts": parts.count, **bad}

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from electra.config import digest, written
 from electra.data.tokenizer import VocabTokenizer
 from electra.errors import UserError
 from electra.files import sha256_file, write_json
@@ -38,16 +39,24 @@ def record(section: str, name: str, params: Params) -> None:
     hashed = {path: [stamps[path], sha256_file(Path(path))] for path in fresh}
     hashes = {path: (known | hashed)[path][1] for path, stamp in stamps.items() if stamp}
     facts = [[each, urls.get(each)] if is_url(each) else [Path(each).name, hashes.get(each)] for each in found]
+    if section == "corpora" and (scored := params.corpora[name].cleaning.decontaminate):
+        facts.append([f"tasks.{scored}", digest(written(params.tasks[scored]))])
     write_json(FOLDER / section / f"{name}.json", facts)
     if (now := {"files": known | hashed, "urls": notes["urls"] | urls}) != notes:
         write_sealed(NOTES, now)
 
 
 def files_of(section: str, name: str, params: Params) -> list[str]:
-    """The own files and URLs of an entry of corpora, tokens or tasks; none for the sample world and the hub."""
+    """The own files and URLs of an entry of corpora, tokens or tasks; none for the sample world and the hub.
+
+    A corpus that leaves out the texts of tasks has the files of these, too.
+    """
     if section == "corpora":
-        sources = (source for source in params.corpora[name].sources if isinstance(source, LocalCorpus))
-        return [each for source in sources for each in _all_found(source.files)]
+        corpus = params.corpora[name]
+        sources = (source for source in corpus.sources if isinstance(source, LocalCorpus))
+        scored = corpus.cleaning.decontaminate
+        more = files_of("tasks", scored, params) if scored else []
+        return [*(each for source in sources for each in _all_found(source.files)), *more]
     if section == "tokens":
         tokenizer = params.tokens[name].tokenizer
         return [tokenizer.file] if isinstance(tokenizer, VocabTokenizer) else []

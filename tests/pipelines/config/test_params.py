@@ -67,6 +67,11 @@ CASES = {
     "tag that runs code": ("tracking: none", "tracking: !!python/name:os.system", ["constructor"]),
     "broken brackets": ("models: [smoke]", "models: [smoke", ["params.yaml:"]),
     "unknown task": ("  paper: {}\n", "  paper: {tasks: {colla: {}}}\n", ["recipes.paper", "did you mean cola?"]),
+    "benchmark of no name": (
+        "documents: blank_lines}]}",
+        "documents: blank_lines}], cleaning: {decontaminate: smoko}}",
+        ["corpora.smoke.cleaning.decontaminate", "did you mean smoke?"],
+    ),
     "nothing": (SMOKE, "", ["holds no mapping"]),
 }
 

@@ -133,6 +133,26 @@ def test_several_pretrainings_of_a_record_have_a_column_and_say_where_another_fa
     ]
 
 
+def test_dev_texts_in_the_corpus_have_a_table_if_this_corpus_was_looked_through(tmp_path):
+    made_up.write(tmp_path)
+    part = {"dev": {"texts": 400, "13": 3, "8": 50}, "shares": {}, "examples": []}
+    record = {"corpus": "sample_world", "source": "sample_world", "words": [13, 8], "tasks": {"mood": {"a": part}}}
+    record["tasks"]["squad2"] = {"question": part, "context": {**part, "test": {"texts": 8, "13": 0, "8": 8}}}
+    for corpus, shown in (("sample_world", True), ("another", False)):
+        write_json(tmp_path / "results/tiny/contamination.json", {**record, "corpus": corpus})
+        report.build(made_up.params("tiny"), tmp_path / "out", tmp_path)
+        assert (tmp_path / "out/tables/tiny-contamination.csv").exists() == shown
+        for page in ("index.html", "report.md"):
+            assert ("stand in its corpus" in (tmp_path / "out" / page).read_text(encoding="utf-8")) == shown
+        if shown:
+            rows = (tmp_path / "out/tables/tiny-contamination.csv").read_text().splitlines()
+            assert rows[1:] == [
+                "SQuAD 2.0,context,400,0.75,12.5,8,0,100",
+                "SQuAD 2.0,question,400,0.75,12.5,,,",
+                "mood,first,400,0.75,12.5,,,",
+            ]
+
+
 def test_tables_set_the_paper_apart(root):
     head, electra, *_ = (root / "results/report/tables/ablation-table5.csv").read_text(encoding="utf-8").splitlines()
     assert head.startswith('arm,"paper, Table 5 GLUE dev","ours, tiny, sample world mean of the tasks mean"')

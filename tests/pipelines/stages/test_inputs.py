@@ -1,5 +1,6 @@
 """Own files as DVC sees them: a changed byte is seen, an old file is not read again."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,19 @@ def test_what_is_left_out_changes_nothing(here: Path) -> None:
         Path("text", name).write_text("one")
     look()
     assert [name for name, _ in noted()["corpora/smoke"]] == ["a.txt"]
+
+
+def test_a_corpus_without_the_texts_of_tasks_has_their_files_and_settings(here: Path) -> None:
+    wanted = OWN.replace("blank_lines}]}", "blank_lines}], cleaning: {decontaminate: smoke}}")
+    found: list[list[list[str]]] = []
+    for settings, dev in ((wanted, "one"), (wanted, "two"), (wanted.replace("[a, b]", "[a, b], a: text"), "two")):
+        Path("params.yaml").write_text(settings)
+        Path("d.tsv").write_text(dev)
+        look()
+        found.append(noted()["corpora/smoke"])
+        assert [name for name, _ in found[-1]] == ["t.tsv", "d.tsv", "tasks.smoke"] and noted()["corpora/absent"] == []
+    changed = [[before != after for before, after in zip(*pair, strict=True)] for pair in itertools.pairwise(found)]
+    assert changed == [[False, True, False], [False, False, True]]
 
 
 def test_damaged_notes_are_not_believed(here: Path) -> None:

@@ -1,0 +1,64 @@
+"""What drops whole documents for what they say: language, quality, benchmark texts, and the keys of near-duplicates.
+
+Each reason has its own count. They are looked for in this order, in clean text, before repeated paragraphs are taken
+out of it. Which of several near-duplicates is the first is known when all units are there (collecting.py).
+"""
+
+import functools
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from electra.data.near_duplicates import band_keys
+from electra.data.ngrams import Hashes, NgramSet, ngrams, words
+from electra.data.text import CleaningConfig
+from pipelines.sources import language, quality
+from pipelines.stages.benchmark import SIZES
+
+REASONS = ("other_language", *(f"quality_{rule}" for rule in quality.RULES), "contaminated")
+EXCERPT = 500  # characters
+Forbidden = tuple[Path, str]  # a file of n-grams that no document may have, and its sha256
+
+
+@functools.lru_cache(maxsize=1)
+def _load(forbidden: Forbidden) -> NgramSet:
+    """A worker keeps it from unit to unit."""
+    return NgramSet(np.load(forbidden[0]))
+
+
+class Filters:
+    """The filters of a corpus's settings."""
+
+    def __init__(self, cleaning: CleaningConfig, forbidden: Forbidden | None) -> None:
+        self._cleaning = cleaning
+        self._forbidden = _load(forbidden) if forbidden else None
+        self._words = cleaning.quality != "none" or cleaning.near_duplicates == "drop" or forbidden is not None
+
+    def judge(self, text: str) -> tuple[str, Hashes]:
+        """(why a document goes, or ""; the keys that its near-duplicates share, where they are asked for)."""
+        cleaning, none = self._cleaning, np.empty(0, np.uint64)
+        if cleaning.language and language.is_another(text, cleaning.language):
+            return "other_language", none
+        if not self._words:
+            return "", none
+        hashes, lengths = words(text)
+        if cleaning.quality != "none" and (rule := quality.broken_rule(text, hashes, lengths, cleaning.language)):
+            return f"quality_{rule}", none
+        if self._forbidden and len(self._forbidden.find(ngrams(hashes, SIZES[0]))):
+            return "contaminated", none
+        return "", band_keys(hashes) if cleaning.near_duplicates == "drop" else none
+
+
+class Samples:
+    """The first documents that each reason dropped, to look at: at most `most` of each."""
+
+    def __init__(self, most: int) -> None:
+        self.rows: list[dict[str, str]] = []
+        self._most, self._counts = most, Counter[str]()
+
+    def add(self, reason: str, id: str, text: str) -> None:
+        """Keep the beginning of a document, unless there are enough of its reason."""
+        if self._counts[reason] < self._most:
+            self._counts[reason] += 1
+            self.rows.append({"reason": reason, "id": id, "text": text[:EXCERPT]})

@@ -1,0 +1,232 @@
+"""The filters of a corpus: what was planted goes, by a count made another way; the rest stays, however it is read."""
+
+import itertools
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electra.config import build
+from electra.data import duplicates
+from electra.errors import BadConfig, BadInput
+from electra.files import read_json, read_jsonl, remove, write_jsonl
+from electra.workers import VARIABLE
+from pipelines.sources import CorpusConfig, OwnTasks
+from pipelines.sources.quality import RULES
+from pipelines.stages import corpus
+from pipelines.stages.benchmark import SIZES
+from pipelines.stages.corpus import gather
+from tests.conftest import files_of
+
+SYLLABLES = (("ba", "do", "ki", "mu", "re"), ("la", "no", "sti", "ve"), ("fa", "gi", "so", "tu", ""), ("n", "r", ""))
+WORDS = ["".join(each) for each in itertools.product(*SYLLABLES)]
+NOISE = ["eo", "ha", "jv", "pcm"]  # what such words are taken for
+Texts = dict[str, str]
+
+
+def prose(chance: random.Random, count: int = 120) -> list[str]:
+    return [
+        chance.choice(WORDS) if chance.random() < 0.9 else chance.choice(["the", "of", "and"]) for _ in range(count)
+    ]
+
+
+def run(tmp_path: Path, texts: Texts, name: str = "out", tasks: Any = None, files: int = 4, **cleaning: Any) -> Any:
+    """(metrics, the ids that stay) of texts by id, dealt over some files in their order."""
+    rows = [{"id": id, "text": text} for id, text in texts.items()]
+    each = -(-len(rows) // files)
+    for number in range(files):
+        write_jsonl(tmp_path / f"text-{files}/{number:02d}.jsonl", rows[number * each : number * each + each])
+    sources = [{"kind": "local", "files": [f"{tmp_path}/text-{files}/*"]}]
+    config = build(CorpusConfig, {"sources": sources, "cleaning": cleaning}, "corpora.x")
+    metrics = gather(config, "corpora.x", tmp_path / name, tmp_path / f"work-{name}", tasks)
+    kept = [row for file in sorted((tmp_path / name).glob("documents-*")) for row in read_jsonl(file)]
+    assert metrics["rows"] == len(texts) == metrics["documents"] + sum(metrics["dropped"].values())
+    return metrics, [row["id"] for row in kept]
+
+
+def jaccard(one: str, other: str) -> float:
+    first, second = ({tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in (one.split(), other.split()))
+    return len(first & second) / len(first | second)
+
+
+@pytest.fixture
+def near_copies() -> Texts:
+    """Texts, some with a word or two changed and in another place, one with half of its words changed."""
+    chance = random.Random(5)
+    texts = {f"own-{i}": " ".join(prose(chance)) for i in range(30)}
+    for i in range(12):
+        words = texts[f"own-{i}"].split()
+        for _ in range(1 + i % 2):
+            words[chance.choice([0, 1, 118, 119])] = "changed"
+        texts[f"copy-{i}"] = " ".join(words).capitalize() + "!"
+    words = texts["own-20"].split()
+    texts["half"] = " ".join(words[:60] + prose(chance, 60))
+    shuffled = list(texts)
+    chance.shuffle(shuffled)
+    return {id: texts[id] for id in shuffled}
+
+
+def test_near_duplicates_go_and_the_first_stays(
+    tmp_path: Path, near_copies: Texts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = {id: text.lower().rstrip("!") for id, text in near_copies.items()}
+    expected, seen = [], list[str]()
+    for id, text in plain.items():
+        similar = [jaccard(text, other) for other in seen]
+        assert not [each for each in similar if 0.4 < each < 0.9], "the test has clear cases alone"
+        if max(similar, default=0) < 0.9:
+            expected.append(id)
+        seen.append(text)
+    metrics, kept = run(tmp_path, near_copies, near_duplicates="drop")
+    assert kept == expected and len(kept) == 31
+    assert metrics["dropped"] == {"duplicate_documents": 0, "near_duplicates": 12}
+    assert metrics["dropped_shares"] == {"near_duplicates": round(12 / 43, 6)}
+    assert metrics["dropped_lines"] == {"lines_of_documents": 12} and metrics["lines"] == 31
+    samples = read_jsonl(tmp_path / "out/dropped.jsonl")
+    assert [row["id"] for row in samples] == [id for id in near_copies if id not in expected]
+    assert {row["reason"] for row in samples} == {"near_duplicates"}
+    monkeypatch.setattr(duplicates, "BUCKET", 40)
+    for files, size in ((1, 0), (3, 0), (9, 1 << 20), (9, 0)):  # one unit and many, and buckets of few keys
+        monkeypatch.setattr(corpus.documents, "GROUP_BYTES", size)
+        again, same = run(tmp_path, near_copies, f"cut-{files}-{size}", files=files, near_duplicates="drop")
+        assert same == expected and again["dropped"] == metrics["dropped"]
+    monkeypatch.setenv(VARIABLE, "2")
+    run(tmp_path, near_copies, "two", files=9, near_duplicates="drop")
+    assert files_of(tmp_path / "two") == files_of(tmp_path / "cut-9-0")
+
+
+def test_an_exact_copy_counts_as_one_and_its_paragraphs_take_nobodys_place(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    first, shared = " ".join(prose(chance)), "This paragraph is in a near copy that goes, and later once more."
+    texts = {"a": first, "exact": first, "near": f"{first}\n{shared}", "later": f"{' '.join(prose(chance))}\n{shared}"}
+    both: dict[str, Any] = {"duplicate_documents": "drop", "near_duplicates": "drop"}
+    metrics, kept = run(tmp_path, texts, duplicate_paragraphs="drop", **both)
+    assert kept == ["a", "later"]
+    assert metrics["dropped"] == {"duplicate_documents": 1, "near_duplicates": 1}
+    assert metrics["dropped_lines"] == {"lines_of_documents": 3} and metrics["lines"] == 3
+
+
+def test_small_documents_are_near_duplicates_of_the_same_words_alone(tmp_path: Path) -> None:
+    texts = {"1": "One two.", "2": "one, TWO", "3": "two one", "4": "?", "5": "!", "6": "a " * 9, "7": "a " * 900}
+    assert run(tmp_path, texts, near_duplicates="drop")[1] == ["1", "3", "4", "6"]
+
+
+LANGUAGES = {
+    "en-1": "The ferry leaves the harbour at seven, and those who miss it have to wait until the evening.",
+    "en-2": "Nobody in the village remembers who built the bridge, but everybody crosses it on market days.",
+    "de": "Die Fähre verlässt den Hafen um sieben Uhr, und wer sie verpasst, muss bis zum Abend warten.",
+    "fr": "Le bateau quitte le port à sept heures, et ceux qui le manquent doivent attendre jusqu'au soir.",
+    "ru": "Паром отходит из гавани в семь часов, и опоздавшие должны ждать до вечера.",
+    "ja": "渡し船は七時に港を出るので、乗り遅れた人は夕方まで待たなければならない。",
+    "numbers": "1905 – 1911, 12.5 %",
+}
+
+
+def test_documents_in_another_language_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics, kept = run(tmp_path, LANGUAGES, language="en")
+    assert kept == ["en-1", "en-2", "numbers"] and metrics["dropped"]["other_language"] == 4
+    assert [row["id"] for row in read_jsonl(tmp_path / "out/dropped.jsonl")] == ["de", "fr", "ru", "ja"]
+    assert run(tmp_path, LANGUAGES, "several", language=["de", "fr"])[1] == ["de", "fr", "numbers"]
+    with pytest.raises(BadConfig, match=r"corpora\.x\.cleaning\.language: has 'english'; expected ISO 639 codes that"):
+        run(tmp_path, LANGUAGES, "wrong", language="english")
+    monkeypatch.setitem(sys.modules, "py3langid", None)
+    with pytest.raises(BadConfig, match=r"needs py3langid, which is not installed.*pip install -e '\.\[crawl\]'"):
+        run(tmp_path, LANGUAGES, "absent", language="en")
+
+
+def spam(chance: random.Random) -> Texts:
+    """A page against each of Gopher's rules, by its name, and prose."""
+    words = prose(chance)
+
+    def lines(count: int, begin: str = "", end: str = "") -> str:
+        return "\n".join(begin + " ".join(prose(chance, 20)) + end for _ in range(count))
+
+    long = prose(chance, 300)
+    half = [*long[:90], *long[54:90], *long[90:]]  # 36 words again
+    return {
+        "prose": " ".join(words),
+        "words": " ".join(prose(chance, 49)),
+        "mean_word_length": " ".join(["to be a"] * 30 + words[:5]),
+        "hash_signs": " ".join(f"#{word}" if i % 5 == 0 else word for i, word in enumerate(words)),
+        "ellipses": " ".join(f"{word}..." if i % 5 == 0 else word for i, word in enumerate(words)),
+        "bullet_lines": lines(12, begin="• "),
+        "ellipsis_lines": lines(3) + "\n" + lines(2, end="…"),
+        "alphabetic_words": " ".join(word if i % 3 else "1,234" for i, word in enumerate(words)),
+        "stop_words": " ".join(word for word in words if word in WORDS),
+        "repeated_lines": lines(4) + "\nRead more about it." * 4,
+        "repeated_line_characters": lines(3) + f"\n{' '.join(words[:40])}" * 2,
+        "top_2_gram": " ".join(f"the {word} quite undoubtedly" for word in words[:40]),
+        "repeated_5_grams": " ".join([*words, *words[20:60], *long[:60]]),
+        "repeated_10_grams": " ".join(half),
+    }
+
+
+def test_what_is_hardly_prose_goes_by_the_rule_it_breaks(tmp_path: Path) -> None:
+    texts = spam(random.Random(3))
+    _, kept = run(tmp_path, texts, quality="gopher")
+    found = {row["id"]: row["reason"] for row in read_jsonl(tmp_path / "out/dropped.jsonl")}
+    assert kept == ["prose"]
+    assert found == {id: f"quality_{id}" for id in texts if id != "prose"}
+    assert set(texts) - {"prose"} <= set(RULES)
+    others = {"prose": texts["prose"], "other": texts["stop_words"]}
+    kept = run(tmp_path, others, "others", files=1, quality="gopher", language=NOISE)[1]
+    assert kept == ["prose", "other"], "English words are asked of English alone"
+
+
+def mood(folder: Path, *splits: list[list[str]]) -> OwnTasks:
+    """A task with the texts of train, dev and test."""
+    files = {name: str(folder / f"{name}.jsonl") for name in ("train", "dev", "test")}
+    for file, texts in zip(files.values(), splits, strict=True):
+        write_jsonl(Path(file), [{"sentence": " ".join(each), "label": "b"} for each in texts])
+    return build(OwnTasks, {"kind": "own", "tasks": {"mood": files | {"labels": ["a", "b"]}}}, "tasks.mine")
+
+
+def test_documents_with_benchmark_texts_go(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    dev, test, train, pair = (prose(chance, SIZES[0] + more) for more in (0, 9, 9, 3))
+    tasks = mood(tmp_path, [train], [dev, pair[:5]], [test])
+
+    def around(words: list[str]) -> str:
+        return f"{' '.join(prose(chance, 40))} {' '.join(words)} {' '.join(prose(chance, 40))}"
+
+    texts = {
+        "dev": around(dev).upper(),
+        "dev less one": around(dev[1:]),
+        "a line between": around([*dev[:6], "\n—", *dev[6:]]),
+        "another word": around([*dev[:6], "another", *dev[6:]]),
+        "test": around(test[4:17]),
+        "train": around(train),
+        "short": around(pair[:5]),
+    }
+    metrics, kept = run(tmp_path, texts, tasks=tasks, decontaminate="mine")
+    assert kept == ["dev less one", "another word", "train", "short"] and metrics["dropped"]["contaminated"] == 3
+    mood(tmp_path, [dev], [train], [test])
+    kept = run(tmp_path, texts, "changed", tasks=tasks, decontaminate="mine")[1]
+    assert kept == [id for id in texts if id not in {"test", "train"}]
+    mood(tmp_path, [train], [["short"]], [["short"]])
+    with pytest.raises(BadInput, match=r"tasks\.mine: has no dev or test text of 13 words"):
+        run(tmp_path, texts, "nothing", tasks=tasks, decontaminate="mine")
+
+
+def test_a_stopped_run_with_filters_goes_on_and_none_leaves_no_trace(
+    tmp_path: Path, near_copies: Texts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)
+    every: dict[str, Any] = {"near_duplicates": "drop", "quality": "gopher", "language": NOISE}
+    read = near_copies["own-29"].split()
+    every |= {"decontaminate": "mine", "tasks": mood(tmp_path, [["a"]], [read[20:40]], [["b"]])}
+    whole, _ = run(tmp_path, near_copies, "whole", **every)
+    assert whole["dropped"] == {"contaminated": 1, "duplicate_documents": 0, "near_duplicates": 12}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(corpus, "collect", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        run(tmp_path, near_copies, **every)
+    units = sorted((tmp_path / "work-out").rglob("unit-*"))
+    assert len(units) == 4
+    remove(units[1])
+    assert run(tmp_path, near_copies, **every)[0] == whole
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
+    metrics, _ = run(tmp_path, near_copies, "none")
+    assert "dropped_shares" not in metrics and not (tmp_path / "none/dropped.jsonl").exists()
+    assert "dropped.jsonl" not in read_json(tmp_path / "none/MANIFEST.json")["files"]
