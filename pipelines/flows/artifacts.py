@@ -17,6 +17,7 @@ from electra.errors import UserError
 from electra.files import read_json
 from pipelines.flows import shutdown
 from pipelines.stages.summary import headline
+from pipelines.tracking import leaves
 
 Rows = list[dict[str, Any]]
 SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)  # as pipelines/runtime/progress_bar.py writes it
@@ -37,17 +38,10 @@ def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> 
         shutdown.send(create_markdown_artifact, key=key, markdown=text, description=f"{kind} of {name}")
 
 
-def number_rows(values: Any, prefix: str = "") -> Rows:
+def number_rows(values: Any) -> Rows:
     """The scalars of a result file as rows with dotted names; lists (seeds, curves) are left out."""
-    rows: Rows = []
-    for key, value in values.items():
-        if isinstance(value, dict):
-            rows += number_rows(value, f"{prefix}{key}.")
-        elif isinstance(value, int | float | str):
-            rows.append(
-                {"number": f"{prefix}{key}", "value": f"{value:.4g}" if isinstance(value, float) else str(value)}
-            )
-    return rows
+    scalars = ((key, value) for key, value in leaves(values) if isinstance(value, int | float | str))
+    return [{"number": key, "value": f"{of:.4g}" if isinstance(of, float) else str(of)} for key, of in scalars]
 
 
 def _markdown(rows: Rows) -> list[str]:

@@ -43,13 +43,7 @@ def load(params: Any, root: Path = Path()) -> Inputs:
     names = [f"tokens/{name}" for name in tokens] + [f"tasks/{name}" for name in tasks]
     names += [f"corpus/{params.tokens[name].corpus}" for name in tokens]
     data = {name: reader.json(f"results/{name}.json") for name in dict.fromkeys(names)}
-    return Inputs(
-        models=models,
-        ablations=ablations,
-        data=data,
-        missing=tuple(reader.missing),
-        unrun=tuple(reader.unrun),
-    )
+    return Inputs(models, ablations, data, tuple(reader.missing), tuple(reader.unrun))
 
 
 class Reader:

@@ -8,13 +8,7 @@ from collections.abc import Iterator, Sequence
 from electra.finetuning.tasks import GLUE
 from pipelines.report import claims, paper
 from pipelines.report.comparison import difference, mean
-from pipelines.report.records import (
-    ARMS,
-    Ablation,
-    Inputs,
-    Measured,
-    ModelResults,
-)
+from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults
 from pipelines.report.table import NOTES, Column, Mark, Row, Spread, Table, left, verdict
 
 Models = Sequence[ModelResults]

@@ -140,13 +140,7 @@ class ModelRows:
         )
 
     def train(
-        self,
-        config: ElectraConfig,
-        run: Path,
-        *,
-        log: Log,
-        launch: Launch,
-        owner: Fingerprint | None = None,
+        self, config: ElectraConfig, run: Path, *, log: Log, launch: Launch, owner: Fingerprint | None = None
     ) -> Trained:
         """Pre-train on these rows in the folder `run`, that of `fingerprint(config)` or of `owner`."""
         ids = self.tokenizer

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -223,21 +223,20 @@ def _workflow() -> tuple[str, str]:
     return f"by-hand-{day}", f"by hand, {day}"
 
 
-def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested settings as `{dotted.key: text}`."""
-    flat: dict[str, str] = {}
+def leaves(values: Mapping[str, Any], dot: str = ".", prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of nested sections with its dotted key; an empty section is a value."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            flat.update(flatten(value, f"{prefix}{key}."))
+            yield from leaves(value, dot, f"{prefix}{key}{dot}")
         else:
-            written = json.dumps(value, default=str, ensure_ascii=False)
-            flat[f"{prefix}{key}"] = value if isinstance(value, str) else written
-    return flat
+            yield f"{prefix}{key}", value
+
+
+def flatten(values: Mapping[str, Any]) -> dict[str, str]:
+    """Nested settings as `{dotted.key: text}`."""
+    written = ((key, value, json.dumps(value, default=str, ensure_ascii=False)) for key, value in leaves(values))
+    return {key: value if isinstance(value, str) else text for key, value, text in written}
 
 
 def _numbers(values: dict[str, Any]) -> dict[str, float]:
-    numbers = {key: float(value) for key, value in values.items() if isinstance(value, int | float)}
-    for key, section in values.items():
-        if isinstance(section, dict):
-            numbers |= {f"{key}/{inner}": number for inner, number in _numbers(section).items()}
-    return numbers
+    return {key: float(value) for key, value in leaves(values, "/") if isinstance(value, int | float)}
