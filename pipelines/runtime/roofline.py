@@ -56,6 +56,18 @@ CARDS = {
 }
 
 
+UNITS = (("minutes", 60.0, 90), ("hours", 3600.0, 72), ("days", 86400.0, 1000), ("years", 365 * 86400.0, math.inf))
+
+
+def duration(seconds: float) -> str:
+    """A duration to plan with."""
+    if seconds < 90:
+        return "a minute"
+    unit, size = next((unit, size) for unit, size, most in UNITS if seconds < most * size)
+    count = seconds / size
+    return f"{count:.0f} {unit}" if count >= 10 or unit == "minutes" else f"{count:.1f} {unit}"
+
+
 def measured_card(name: str, rates: dict[str, float]) -> Card:
     """A card by the rates that gpu-check probed: what large kernels reached there."""
     return Card(name, rates["flops"] / PRODUCT, rates["bandwidth"] / PASS, rates["memory"], int(rates.get("number", 2)))
