@@ -170,9 +170,7 @@ def finetuned(folder: Path, name: str, params: Params) -> Card:
 def compared(found: dict[str, Any], arm: str, seed: int) -> list[Measured]:
     """A run's metrics, the one that counts first, beside the other runs of its task and what needs no network."""
     parts = {of: found[of] for of in (arm, "scratch") if of in found}
-    points = {
-        of: part.get("all") or {key: part[key]["scores"] for key in ("f1", "exact")} for of, part in parts.items()
-    }
+    points = {of: own.get("all") or {key: own[key]["scores"] for key in ("f1", "exact")} for of, own in parts.items()}
     below = found | found.get("baselines", {})
     simple: Cells = {kind.replace("_", " "): below[kind] for kind in SIMPLE if kind in below}
     scores: list[Measured] = []

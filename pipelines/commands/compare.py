@@ -43,12 +43,9 @@ def read(place: str, root: Path = Path()) -> dict[str, Any]:
         found = {file: read_json(folder / file) if (folder / file).is_file() else None for file in FILES}
     found = {file: values for file, values in found.items() if values is not None}
     if not found:
-        raise BadInput(
-            place,
-            "has no results",
-            f"a model's name, a folder with {' or '.join(FILES)}, or REVISION:NAME",
-            f"run it first: dvc repro pipelines/dvc.yaml:glue@{Path(name or place).name}",
-        )
+        expected = f"a model's name, a folder with {' or '.join(FILES)}, or REVISION:NAME"
+        do = f"run it first: dvc repro pipelines/dvc.yaml:glue@{Path(name or place).name}"
+        raise BadInput(place, "has no results", expected, do)
     return found
 
 

@@ -108,10 +108,8 @@ def _for_text(name: str, files: Sequence[str], encoder: str, values: Any, minute
     settings = PRETRAIN[_width(values, encoder) <= NARROW]
     steps = PASSES * size / per_token / (settings["batch"] * LENGTH)
     if minutes:
-        network = {
-            "encoder": values["encoders"][encoder],
-            "pretrain": {**settings, "length": LENGTH, "steps": 1, "warmup": 0},
-        }
+        timed = {**settings, "length": LENGTH, "steps": 1, "warmup": 0}
+        network = {"encoder": values["encoders"][encoder], "pretrain": timed}
         config = build(ElectraConfig, network, f"models.{name}")
         steps = min(steps, 60 * minutes / step_seconds(config, LENGTH, config.pretrain.batch, pieces))
     steps = int(min(1_000_000, max(EVALUATIONS, float(f"{steps:.2g}"))))
@@ -159,10 +157,8 @@ def _for_task(name: str, files: Sequence[str], columns: dict[str, str], model: s
     labels = [row.get(found["label"]) for row in rows]
     kind = _kind(labels)
     count = sum(1 for _ in own.records(Path(files[0])))
-    recipe: dict[str, Any] = {
-        "epochs": max(EPOCHS[0], min(EPOCHS[1], round(STEPS * 32 / count))),
-        "bias_correction": True,
-    }
+    epochs = max(EPOCHS[0], min(EPOCHS[1], round(STEPS * 32 / count)))
+    recipe: dict[str, Any] = {"epochs": epochs, "bias_correction": True}
     if width <= NARROW:
         recipe |= FINETUNE
         if "b" in found:

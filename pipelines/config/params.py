@@ -282,10 +282,8 @@ class Params:
         if name not in {*self.published, *self.finetunings}:
             self.require("models", name)
         found: dict[str, Any] = next((plain(kind[name]) for kind in (self.models, self.published) if name in kind), {})
-        finetunings = {
-            each: plain(self.finetunings[each]) | {"changes": self.changes(each)} for each in self.finetunings_of(name)
-        }
-        return found | ({"finetunings": finetunings} if finetunings else {})
+        tuned = {of: plain(self.finetunings[of]) | {"changes": self.changes(of)} for of in self.finetunings_of(name)}
+        return found | ({"finetunings": tuned} if tuned else {})
 
     def facts(self, stage: str, section: str, name: str) -> dict[str, Any]:
         """The settings of a stage, for its record; its name is in `section`."""

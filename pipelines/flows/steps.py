@@ -205,12 +205,8 @@ def open_parent(flow: str, request: Request) -> str:
 
 def tags(request: Request) -> dict[str, str]:
     """Of each MLflow run of a flow run: its page in Prefect, its user (tag `user:NAME`), its experiment."""
-    users = [tag.partition(":")[2] for tag in flow_run.tags or [] if tag.startswith("user:")]
-    values = {
-        "prefect.url": hidden(flow_run.ui_url or ""),
-        "mlflow.source.type": "JOB",
-        "mlflow.user": (users or [""])[0],
-    }
+    users = [tag.partition(":")[2] for tag in flow_run.tags or [] if tag.startswith("user:")] or [""]
+    values = {"prefect.url": hidden(flow_run.ui_url or ""), "mlflow.source.type": "JOB", "mlflow.user": users[0]}
     if request.commit:  # commit and settings together are the whole code
         values |= {"git.dirty": "false", "dvc.experiment": request.name, "settings": json.dumps(dict(request.settings))}
     return {key: value for key, value in values.items() if value}

@@ -33,13 +33,9 @@ def files(inputs: Inputs, root: Path = Path()) -> Table:
 
 def write_run(path: Path, root: Path = Path()) -> None:
     """Write run.js: when, how long each stage took, on what machine, at which commit."""
-    timings = read_notes(root / "runs/timings.json")
-    run = {
-        "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
-        "commit": _commit(root),
-        "machine": _machine(),
-        "durations": {key: value["seconds"] for key, value in timings.items()},
-    }
+    seconds = {key: value["seconds"] for key, value in read_notes(root / "runs/timings.json").items()}
+    date = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+    run = {"date": date, "commit": _commit(root), "machine": _machine(), "durations": seconds}
     write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")
 
 

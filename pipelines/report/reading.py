@@ -71,9 +71,6 @@ class Reader:
         try:
             with (self.root / path).open(encoding="utf-8", newline="") as file:
                 rows = list(csv.DictReader(file))
-        except FileNotFoundError:
-            self.missing.append(f"{path}: there is no such file")
-            return {}
         except (OSError, ValueError, csv.Error) as error:
             self.missing.append(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})")
             return {}
@@ -140,10 +137,8 @@ def measured_average(glue: dict[str, Any], tasks: Sequence[Measured] = ()) -> Me
 
 def measured_squad(squad: dict[str, Any]) -> tuple[Measured, ...]:
     """Each version of a squad.json by F1; the other figures are those of the same answers."""
-    return tuple(
-        _measured(f"squad {version}", f"SQuAD {version}", "f1", values)
-        for version, values in sorted(squad.get("versions", {}).items())
-    )
+    versions = sorted(squad.get("versions", {}).items())
+    return tuple(_measured(f"squad {version}", f"SQuAD {version}", "f1", values) for version, values in versions)
 
 
 def _measured(name: str, title: str, metric: str, values: dict[str, Any]) -> Measured:
@@ -162,9 +157,8 @@ def _measured(name: str, title: str, metric: str, values: dict[str, Any]) -> Mea
     ground = dict(values.get("baselines") or {})
     if isinstance(values.get("never_answering"), int | float):
         ground["chance"] = float(values["never_answering"])
-    return Measured(
-        name, title, metric, scores, failed, values.get("train_rows"), values.get("dev_rows"), others, ground
-    )
+    rows = values.get("train_rows"), values.get("dev_rows")
+    return Measured(name, title, metric, scores, failed, *rows, others, ground)
 
 
 def _faults(where: str, row: Measured) -> Iterator[str]:

@@ -20,9 +20,7 @@ METRICS = {
     "pearson": "Pearson correlation",
     "exact": "exact match",
 }
-TITLES = {task: info.title for task, info in GLUE.items()} | {
-    task: f"SQuAD {version}" for version, task in SQUAD.items()
-}
+TITLES = {task: of.title for task, of in GLUE.items()} | {task: f"SQuAD {version}" for version, task in SQUAD.items()}
 
 
 def chance_of(task: str) -> float:

@@ -42,15 +42,15 @@ def context() -> Any:
     return mpl.rc_context(fname=STYLE)
 
 
-def save(figure: "Figure", folder: Path, name: str) -> str:
-    """Write name.svg (the same bytes each time) and return its text."""
+def save(figure: "Figure", folder: Path, name: str, label: str) -> str:
+    """Write name.svg (the same bytes each time) and return it as it stands in the page."""
     import matplotlib as mpl
 
     text = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name}, fname=STYLE):
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     write_atomic(folder / f"{name}.svg", text.getvalue())
-    return text.getvalue()
+    return inline_svg(text.getvalue(), name, label)
 
 
 def inline_svg(svg: str, name: str, label: str) -> str:

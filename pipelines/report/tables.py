@@ -129,10 +129,8 @@ def of_ablation(ablation: Ablation) -> Iterator[Table]:
 def arms(ablation: Ablation) -> Table:
     """Each arm against the reference; the paper's score, where it has one, in a separate column."""
     beside, reference = ablation.paper, ablation.reference
-    ours, against = (
-        f"ours, {ablation.model}, {ablation.data}",
-        f"against {reference.label if reference else 'the first'}",
-    )
+    ours = f"ours, {ablation.model}, {ablation.data}"
+    against = f"against {reference.label if reference else 'the first'}"
     rows = []
     for arm in ablation.arms:
         reading = left("reading", group=ours)

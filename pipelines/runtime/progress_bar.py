@@ -3,7 +3,6 @@
 import contextlib
 import sys
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from electra.progress import Bar
@@ -31,9 +30,7 @@ class ProgressBar(Bar):
         self._first: int | None = None
         self._started = self._shown = time.monotonic()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._first is not None:
             self._show(end=True)
 

@@ -137,15 +137,13 @@ class Bound:
 def step_bound(config: ElectraConfig, phase: Phase, vocab_size: int, weights: float, card: Card) -> float:
     """Least seconds of an optimizer step on a phase's batch; two-stage training's mean over both stages."""
     stages = [(True, False), (False, True)] if config.objective.training == "two_stage" else [(True, True)]
-    found = [_stage_bound(config, phase, vocab_size, card, *stage) for stage in stages]
+    found = [_of_stage(config, phase, vocab_size, card, *stage) for stage in stages]
     update = Bound(card)
     update.update(weights)
     return sum(found) / len(found) + update.seconds
 
 
-def _stage_bound(
-    config: ElectraConfig, phase: Phase, vocab_size: int, card: Card, generator: bool, main: bool
-) -> float:
+def _of_stage(config: ElectraConfig, phase: Phase, vocab_size: int, card: Card, generator: bool, main: bool) -> float:
     """Forward and backward pass of a batch where these networks learn."""
     objective, tokens = config.objective, float(phase.batch * phase.length)
     chosen = float(phase.batch * slots(objective.mask_rate, phase.length))

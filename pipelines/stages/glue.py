@@ -34,13 +34,8 @@ from pipelines.tracking import flatten
 
 FINETUNING = RUNS / "finetune"
 Records = dict[str, list[Record]]  # by task
-SUFFIXES = {
-    "dev.jsonl": ".jsonl",
-    "dev_mismatched.jsonl": "-mismatched.jsonl",
-    "test.jsonl": "-test.jsonl",
-    "test_mismatched.jsonl": "-test-mismatched.jsonl",
-    "test_diagnostic.jsonl": "-test-diagnostic.jsonl",
-}
+SPLITS = ("dev", "dev_mismatched", "test", "test_mismatched", "test_diagnostic")
+SUFFIXES = {f"{split}.jsonl": f"-{split}.jsonl".replace("_", "-").removeprefix("-dev") for split in SPLITS}
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
@@ -64,14 +59,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
             tasks[task]["baselines"]["replaced_tokens"] = auc
     for task, figures in ensembles.items():
         tasks[task]["ensemble"] = figures
-    result: dict[str, Any] = {
-        **label(params, config.tasks),
-        "tasks": tasks,
-        "average": summary.average(tasks, sample=params.tasks[config.tasks].kind == "sample"),
-        "provenance": provenance(jobs),
-    }
+    average = summary.average(tasks, sample=params.tasks[config.tasks].kind == "sample")
+    result = {**label(params, config.tasks), "tasks": tasks, "average": average, "provenance": provenance(jobs)}
     write_json(Path("results") / name / "glue.json", result)
-    average = result["average"]
     tracker.summary({f"average/{arm}": average[arm]["mean"] for arm in ("pretrained", "scratch") if arm in average})
 
 

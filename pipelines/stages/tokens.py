@@ -272,12 +272,9 @@ def collect(
                         append_rows(writer, mine, split, factor, config.seed, source)
                 facts[split] = {"rows": writer.rows, "tokens": writer.tokens}
                 read, kept = (sum(part.get(key, 0) for part in parts) for key in ("tokens_read", "tokens_kept"))
-                metrics["rows"][str(length)][split] = {
-                    **facts[split],
-                    "tokens_read": read,
-                    "tokens_discarded": read - kept,
-                    "padding": round(1 - writer.tokens / max(1, writer.rows * length), 4),
-                }
+                padding = round(1 - writer.tokens / max(1, writer.rows * length), 4)
+                found = {"tokens_read": read, "tokens_discarded": read - kept, "padding": padding}
+                metrics["rows"][str(length)][split] = {**facts[split], **found}
             seal(rows_folder, length, tokenizer, facts)
         whose = {"kind": "tokens", "name": where.rpartition(".")[2], "tokenizer": tokenizer.identity}
         write_manifest(temporary, lengths=list(config.lengths), **whose)

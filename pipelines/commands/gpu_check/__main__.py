@@ -43,10 +43,8 @@ def resumed(device: torch.device) -> list[dict[str, Any]]:
         return resume.check(device, Path(folder))
 
 
-CHECKS = {
-    **{"rates": rates, "losses": losses.check, "networks": losses.check_networks},
-    **{"finetune": losses.check_finetuning, "resume": resumed},
-}
+CHECKS = {"rates": rates, "losses": losses.check, "networks": losses.check_networks}
+CHECKS |= {"finetune": losses.check_finetuning, "resume": resumed}
 
 if __name__ == "__main__":
     part, name, place, *flags = sys.argv[1:]

@@ -53,11 +53,8 @@ def exports_what_is_saved(model: Pretraining, step: Path) -> bool:
     for name, parameter in saved.named_parameters():
         parameter.data = weights[name]
     ours, theirs = ({name: network_tensors(*of) for name, of in one.networks().items()} for one in (model, saved))
-    return all(
-        tensor.dtype == theirs[name][key].dtype and torch.equal(tensor.cpu(), theirs[name][key])
-        for name, tensors in ours.items()
-        for key, tensor in tensors.items()
-    )
+    pairs = [(tensor, theirs[name][key]) for name, tensors in ours.items() for key, tensor in tensors.items()]
+    return all(one.dtype == other.dtype and torch.equal(one.cpu(), other) for one, other in pairs)
 
 
 def wait_for(path: Path, seconds: float = 60) -> None:

@@ -47,6 +47,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 Body = dict[str, Any]
+Places = Sequence[tuple[int, int]]
 
 
 def application(registry: ModelRegistry, hosts: Sequence[str]) -> Starlette:
@@ -154,9 +155,7 @@ def _shares(pieces: Sequence[str], probability: Iterable[float]) -> list[tuple[s
     return [(piece, float(share)) for piece, share in zip(pieces, probability, strict=True)]
 
 
-def _judged(
-    registry: ModelRegistry, text: str, mark: str, places: Sequence[tuple[int, int]], originals: Sequence[str] = ()
-) -> Body:
+def _judged(registry: ModelRegistry, text: str, mark: str, places: Places, originals: Sequence[str] = ()) -> Body:
     """The tokens of a text: place, probability of replacement, and as `mark` whether one of the `places` overlaps."""
     if "discriminator" in registry.models:
         (judged,) = registry.models["discriminator"].replaced([text])

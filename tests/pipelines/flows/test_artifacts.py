@@ -21,7 +21,7 @@ def test_the_table_of_an_ablation_is_renewed_when_an_arm_ends(
             raise httpx.ConnectError("refused")
         shown.append([key, table[0]["score"], description])
 
-    monkeypatch.setattr(artifacts, "create_table_artifact", create)
+    monkeypatch.setattr("prefect.artifacts.create_table_artifact", create)
     said: list[str] = []
     log = artifacts.show_progress("ablation@a_b", said.append, tmp_path)
     log("nothing yet")
