@@ -254,13 +254,9 @@ class Params:
         labels: list[str] = []
         for key in (f"{stage}@{name}", *self.ancestors(stage, name)):
             kind, _, source = key.partition("@")
-            if kind == "corpus":
-                sample = any(one.kind == "sample" for one in self.corpora[source].sources)
-            elif kind == "tasks":
-                sample = self.tasks[source].kind == "sample"
-            else:
-                continue
-            labels.append("sample world" if sample else source)
+            if kind in {"corpus", "tasks"}:
+                parts = self.corpora[source].sources if kind == "corpus" else (self.tasks[source],)
+                labels.append("sample world" if any(part.kind == "sample" for part in parts) else source)
         return " + ".join(dict.fromkeys(labels))
 
     def ancestors(self, stage: str, name: str) -> tuple[str, ...]:

@@ -135,16 +135,19 @@ def mistakes(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
         share = f"{integer(len(wrong))} of {integer(len(predictions))} {kind}"
         if wrong:
             row, worst = rows[wrong[0]["id"]], wrong[0]
-            facts = (("said", _label(task.name, worst["prediction"])), ("wanted", _label(task.name, worst["label"])))
+            said, wanted = (
+                f"{label:.1f}" if isinstance(label, int | float) else named(task.name, label)
+                for label in (worst["prediction"], worst["label"])
+            )
+            facts = (("said", said), ("wanted", wanted))
             texts = (row["a"], row["b"]) if row.get("b") else (row["a"],)
             yield Prediction(task.title, share, texts, facts, sure=None if regression else _error(worst))
         elif predictions:
             yield Prediction(task.title, share, (), ())
 
 
-def _label(task: str, label: Any) -> str:
-    if isinstance(label, int | float):
-        return f"{label:.1f}"
+def named(task: str, label: object) -> str:
+    """A label in words."""
     return LABELS.get(task, {}).get(str(label), str(label)).replace("_", " ")
 
 

@@ -34,17 +34,11 @@ def files(inputs: Inputs, root: Path = Path()) -> Table:
 def write_run(path: Path, root: Path = Path()) -> None:
     """Write run.js: when, how long each stage took, on what machine, at which commit."""
     seconds = {key: value["seconds"] for key, value in read_notes(root / "runs/timings.json").items()}
-    date = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-    run = {"date": date, "commit": _commit(root), "machine": _machine(), "durations": seconds}
-    write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")
-
-
-def _machine() -> str:
+    commit = printed(
+        "git", "-C", str(root), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty= with changes"
+    )
     cores, python = f"{os.cpu_count()} CPU cores", f"Python {platform.python_version()}"
-    return ", ".join([platform.system(), platform.machine(), cores, python, *gpus()])
-
-
-def _commit(root: Path) -> str:
-    git = ("git", "-C", str(root))
-    commit = printed(*git, "rev-parse", "--short=12", "HEAD")
-    return commit + " with changes" * bool(commit and printed(*git, "status", "--porcelain", "--untracked-files=no"))
+    machine = ", ".join([platform.system(), platform.machine(), cores, python, *gpus()])
+    date = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+    run = {"date": date, "commit": commit, "machine": machine, "durations": seconds}
+    write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")

@@ -7,7 +7,7 @@ each colour is replaced by a CSS variable; the files beside the page keep the co
 import io
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import escape
 
@@ -33,13 +33,6 @@ def new_figure(width: float, height: float) -> "Figure":
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     return figure
-
-
-def context() -> Any:
-    """The settings under which every figure is drawn; figures read them when they are made."""
-    import matplotlib as mpl
-
-    return mpl.rc_context(fname=STYLE)
 
 
 def save(figure: "Figure", folder: Path, name: str, label: str) -> str:

@@ -56,10 +56,9 @@ class StageFailed(UserError):
 
 @dataclass
 class Outcome:
-    """What DVC did: stages that ran, and stages that were up to date."""
+    """What DVC did: the stages that ran, and what went wrong."""
 
     ran: list[str] = field(default_factory=list)
-    cached: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     exit_code: int = 0
 
@@ -67,8 +66,6 @@ class Outcome:
         """Learn from one line of DVC's output."""
         if match := re.match(r"Running stage '(?:.*:)?(.+)':", line):
             self.ran.append(match[1])
-        elif match := re.match(r"Stage '(?:.*:)?(.+)' (didn't change|is cached)", line):
-            self.cached.append(match[1])
         elif match := re.search(r"exited with (-?\d+)", line):
             self.exit_code = int(match[1])
         elif line.startswith(("error: ", "ERROR: ")):

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, TextIO
 
 from electra.progress import Bar
@@ -70,7 +71,7 @@ class ProgressBar(Bar):
         if rate > 0:
             parts.append(f"{_short(rate)}/s")
             if self.done < self.total:
-                parts.append(f"{_clock((self.total - self.done) / rate)} left")
+                parts.append(f"{timedelta(seconds=round((self.total - self.done) / rate))} left")
         return "  ".join(parts + [f"{name} {_short(value)}" for name, value in self._numbers.items()])
 
 
@@ -94,12 +95,6 @@ def _short(value: float | str) -> str:
         if abs(value) >= size:
             return f"{value / (1e3 if suffix == 'k' else size):.1f}{suffix}"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 MUCH = 0.05  # a larger share that is lost is worth a warning

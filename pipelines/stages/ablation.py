@@ -47,14 +47,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
             write_jsonl(folder / f"{arm}.jsonl", result.get("curve", []))
         write_manifest(folder, kind="ablation", name=name)
     record = {
+        **{key: getattr(ablation, key) for key in ("title", "model", "data", "budget", "tasks", "seeds")},
         "name": name,
-        "title": ablation.title,
-        "model": ablation.model,
-        "data": ablation.data,
         "data_label": params.data("ablation", name),
-        "budget": ablation.budget,
-        "tasks": list(ablation.tasks),
-        "seeds": ablation.seeds,
         "reference": ablation.compared,
         "train_rows": next((of["train_rows"] for of in outcomes.values() if not isinstance(of, str)), {}),
         "rows_sha256": rows.digest,
@@ -190,12 +185,9 @@ def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes)
         points.append({"fraction": point, "step": step, "flops": flops, "scores": scores})
     return {
         **record,
+        **{key: first[key] for key in ("steps", "flops", "inference_flops", "parameters")},
         "status": "ok",
         "seeds": [arm.seed for arm, _ in good],
-        "steps": first["steps"],
-        "flops": first["flops"],
-        "inference_flops": first["inference_flops"],
-        "parameters": first["parameters"],
         "pretrain": first["history"][-1],
         "curve": first["history"],
         "glue": glue,

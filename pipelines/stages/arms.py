@@ -184,15 +184,9 @@ def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
     export(arm, home, trained, rows, END)
     for point in arm.points:
         export(arm, home, trained, rows, point)
-    record = {
-        "code": trained.code,
-        "history": trained.history,
-        "steps": trained.steps,
-        "flops": facts["flops"],
-        "parameters": facts["parameters"],
-        "inference_flops": facts["inference_flops"],
-        "points": {f"{point:g}": arm.step(point) for point in (*arm.points, END)},
-    }
+    record = {key: facts[key] for key in ("steps", "flops", "parameters", "inference_flops")}
+    record |= {"code": trained.code, "history": trained.history}
+    record["points"] = {f"{point:g}": arm.step(point) for point in (*arm.points, END)}
     write_sealed(home / "arm.json", record)
     for run in home.glob("run-*"):
         remove(run)

@@ -57,18 +57,21 @@ class Tracker:
         """Labels of the run."""
         self._send("tags", values={key: str(value) for key, value in values.items()})
 
-    @contextlib.contextmanager
-    def child(self, name: str, params: dict[str, Any]) -> Iterator["Tracker"]:
+    def child(self, name: str, params: dict[str, Any]) -> contextlib.AbstractContextManager["Tracker"]:
         """A run nested in this one: a task, an arm, a seed."""
-        path = f"{self._path}/{name}".lstrip("/")
-        nested = Tracker(self._sender, path)
-        nested._send("open", name=name, params=flatten(params))
+        return Tracker(self._sender, f"{self._path}/{name}".lstrip("/")).open(name=name, params=flatten(params))
+
+    @contextlib.contextmanager
+    def open(self, **facts: Any) -> Iterator["Tracker"]:
+        """The run from its beginning to its end: FINISHED, KILLED when stopped, FAILED when the block raises."""
+        self._send("open", **facts)
         try:
-            yield nested
+            yield self
         except BaseException as error:
-            nested._send("close", status=_status(error), error=_reason(error))
+            status = "KILLED" if isinstance(error, Stopped | Interrupted | KeyboardInterrupt) else "FAILED"
+            self._send("close", status=status, error=hidden(f"{type(error).__name__}: {error}")[:500])
             raise
-        nested._send("close", status="FINISHED")
+        self._send("close", status="FINISHED")
 
     def _send(self, what: str, **facts: Any) -> None:
         if self._sender is not None:
@@ -136,7 +139,7 @@ class Start:
 
 @contextlib.contextmanager
 def open_run(start: Start, *, tracking: str, run_folder: Path) -> Iterator[Tracker]:
-    """Track a stage: `mlflow` or `none`. The run ends FINISHED, KILLED when stopped, FAILED when the block raises.
+    """Track a stage: `mlflow` or `none`.
 
     The log is in `tracking/` beside `run_folder`, a different one for other settings or another store.
     """
@@ -146,26 +149,13 @@ def open_run(start: Start, *, tracking: str, run_folder: Path) -> Iterator[Track
     fingerprint = digest(stage, name, store, json.loads(json.dumps(start.params, default=str)))
     folder = run_folder.absolute().parent / FOLDER / f"{run_folder.name}-{fingerprint[:12]}"
     sender = Sender(folder) if tracking == "mlflow" else None
-    tracker = Tracker(sender)
     source = {"mlflow.source.name": " ".join(filter(None, ["python -m pipelines", stage, name]))}
     dvc = {"dvc.stage": os.environ["DVC_STAGE"]} if "DVC_STAGE" in os.environ else {}
-    tracker._send(
-        "open",
-        name=key,
-        params=flatten(start.params),
-        tags={"stage": stage, "name": name, **source, **dvc, **start.tags},
-        uri=store,
-        upstream=list(start.upstream),
-        parent=os.environ.get(PARENT, ""),
-        workflow=None if os.environ.get(PARENT) else _workflow(),
-    )
+    parent, tags = os.environ.get(PARENT, ""), {"stage": stage, "name": name, **source, **dvc, **start.tags}
+    above = {"parent": parent, "workflow": None if parent else _workflow(), "upstream": list(start.upstream)}
     try:
-        yield tracker
-    except BaseException as error:
-        tracker._send("close", status=_status(error), error=_reason(error))
-        raise
-    else:
-        tracker._send("close", status="FINISHED")
+        with Tracker(sender).open(name=key, params=flatten(start.params), tags=tags, uri=store, **above) as tracker:
+            yield tracker
     finally:
         if sender is not None:
             sender.close()
@@ -190,15 +180,6 @@ def end_workflow(run_id: str, status: str, folder: Path | None = None, stages: S
 def uri() -> str:
     """The tracking store: MLFLOW_TRACKING_URI, else the database that a plain `mlflow ui` opens."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{ROOT / 'mlflow.db'}"
-
-
-def _status(error: BaseException) -> str:
-    return "KILLED" if isinstance(error, Stopped | Interrupted | KeyboardInterrupt) else "FAILED"
-
-
-def _reason(error: BaseException) -> str:
-    """Why a run ended, for its tag."""
-    return hidden(f"{type(error).__name__}: {error}")[:500]
 
 
 def _uploader(folder: Path) -> subprocess.Popen[bytes]:

@@ -24,7 +24,7 @@ from electra.finetuning.task_kind import Row
 from electra.finetuning.tasks import SQUAD
 from electra.inference import InputSchema, Model, answer, as_row
 from pipelines.config.params import load
-from pipelines.report.examples import LABELS
+from pipelines.report.examples import named
 from pipelines.report.records import TITLES
 from pipelines.sources import asked
 
@@ -114,11 +114,6 @@ def form_of(model: Model) -> InputSchema:
     """The columns of a fine-tuned model's rows."""
     assert model.ready is not None
     return asked.of(model.ready.task)
-
-
-def named(task: str, label: object) -> str:
-    """A label in words."""
-    return LABELS.get(task, {}).get(str(label), str(label)).replace("_", " ")
 
 
 def _folders(root: Path, pattern: str) -> list[Path]:
