@@ -79,8 +79,7 @@ def new(options: argparse.Namespace) -> str:
         width = _width(values, encoder if files else options.model)
         entries |= _for_task(name, rows, columns, name if files else options.model, width)
     if not entries:
-        do = "electra new mine --text 'data/*.jsonl'"
-        raise BadConfig("new", "has neither --text nor --task", "files of yours", do)
+        raise BadConfig("new", "has neither --text nor --task", "files of yours, such as --text 'data/*.jsonl'")
     if taken := [f"{section}.{name}" for section in entries if name in values.get(section, ())]:
         raise BadConfig(FILE, f"has {taken[0]} already", "a new name")
     _add(name, entries)

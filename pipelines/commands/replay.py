@@ -65,8 +65,7 @@ def replay(name: str, params: Params) -> dict[str, Any]:
             (again,) = copy.glob("nonfinite-step-*.json")
             found = read_sealed(again)
         else:
-            do = "suspect the machine, or torch's build"
-            raise NonFinite(path, "did not come again", f"step {bundle['step']}", do)
+            raise NonFinite(path, "did not come again", f"step {bundle['step']}", "suspect the machine, or torch")
     step = found["step"]
     steps = training_steps(config, rows.tokenizer.vocab_size)
     phase = phase_at(phases_of(config.pretrain, steps), step - 1)

@@ -102,8 +102,7 @@ def _agreed(folders: Sequence[Path]) -> bool:
     size = sum(map(_bytes, folders)) / 1e6
     question = f"remove {printable(', '.join(map(str, folders)))} ({size:,.1f} MB) for good? [y/N] "
     if not sys.stdin.isatty():
-        found = "asks, and there is no terminal to answer"
-        raise BadInput("runs remove", found, "a terminal", "add --yes if you are sure")
+        raise BadInput("runs remove", "asks, and there is no terminal", "one", "add --yes if you are sure")
     return input(question).strip().lower() in {"y", "yes"}
 
 

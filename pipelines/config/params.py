@@ -125,8 +125,7 @@ class Params:
             lengths = self.tokens[model.tokens].lengths
             expected = f"one of tokens.{model.tokens}.lengths ({', '.join(map(str, lengths))})"
             for length in model.pretrain.lengths:
-                add = f"add {length} to tokens.{model.tokens}.lengths"
-                require(length in lengths, f"models.{name}.pretrain.length", length, expected, add)
+                require(length in lengths, f"models.{name}.pretrain.length", length, expected, "add it there")
         for name in self.published:
             require(name not in self.models, f"published.{name}", name, "a name that no model has")
         for name, recipe in self.recipes.items():
@@ -163,10 +162,9 @@ class Params:
 
     def _check_ablation(self, name: str) -> None:
         ablation, where = self.ablations[name], f"ablations.{name}"
-        self.require("models", ablation.model, f"{where}.base.model")
-        self.require("protocols", ablation.model, f"{where}.base.model")
-        self.require("tasks", ablation.data, f"{where}.base.data")
-        self.require("recipes", ablation.recipe, f"{where}.base.recipe")
+        of = {"models": "model", "protocols": "model", "tasks": "data", "recipes": "recipe"}
+        for section, key in of.items():
+            self.require(section, getattr(ablation, key), f"{where}.base.{key}")
         model, own = self.models[ablation.model], self.own_tasks(ablation.data)
         fits = ablation.tokens == model.tokens
         require(fits, f"{where}.base.tokens", ablation.tokens, f"the model's: {model.tokens}")
@@ -198,8 +196,7 @@ class Params:
             squad = self.finetune.resolve_squad(changes, where) if task.startswith("squad") else None
             length = (squad or self.finetune.resolve(task, changes, where, own)).length
             if length > longest:
-                expected = f"at most the encoder's positions ({longest})"
-                raise BadConfig(where, f"has rows of {length} tokens for {task}", expected)
+                raise BadConfig(where, f"has rows of {length} tokens for {task}", f"at most the encoder's {longest}")
 
     def own_tasks(self, source: str) -> tuple[str, ...]:
         """The names of the tasks that a source has beside GLUE's."""

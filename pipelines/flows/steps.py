@@ -147,8 +147,7 @@ def begun(
     try:
         with lease.held(log) as died, workspace.opened(request, log) as place:
             if died >= LIVES:
-                do = "the log says what it died of; start another when that is corrected"
-                raise Refused(str(request), f"has died {died} times", "", do)
+                raise Refused(str(request), f"has died {died} times", "", "see the log, and start another")
             params = check(request.model, place, sources=flow not in {"team", "part"})
             if place.pull:
                 store("", place)

@@ -140,10 +140,9 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Recor
 
 def warn_of_positions(task: Task, positions: int, share: float) -> None:
     """Tell, once a task, that some of its rows use positions whose vectors pre-training has left as they were drawn."""
+    told = f"{share:.1%} of its {kind_of(task).example} are longer than the {positions} tokens that pre-training saw"
     advice = f"a length of {positions}, or pre-training that goes on with longer rows (init_from), mends that"
-    longer = f"{share:.1%} of its {kind_of(task).example} are longer"
-    told = f"{longer} than the {positions} tokens that pre-training has seen; {advice}"
-    print(f"{task.name}: WARNING: {told}", file=sys.stderr, flush=True)
+    print(f"{task.name}: WARNING: {told}; {advice}", file=sys.stderr, flush=True)
 
 
 def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record]) -> None:

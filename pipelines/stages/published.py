@@ -44,6 +44,6 @@ def note(folder: Path, hashes: dict[str, str], record: Path) -> None:
     known = read_object(record) if record.is_file() else {}
     for file in sorted({*known, *hashes} if known else ()):
         if known.get(file) != hashes.get(file):
-            change = f"has sha256 {hashes.get(file)}, and had {known.get(file)} when read before"
+            change = f"has sha256 {hashes.get(file)}, and had {known.get(file)} before"
             print(f"warning: {folder / file} {change}", file=sys.stderr)
     write_json(record, hashes)

@@ -317,8 +317,7 @@ def _check_amounts(config: TokensConfig, where: str, total: Counter[str], counts
     length = config.lengths[0]
     for split, advice in (("train", "use a larger corpus"), ("valid", "raise valid_fraction or use more documents")):
         if not total[f"documents_{split}"]:
-            found = f"has {total['documents']:,} documents, none of them for {split}"
-            raise BadInput(where, found, "at least one", advice)
+            raise BadInput(where, f"has {total['documents']:,} documents, none for {split}", "at least one", advice)
     train = sum(count["rows"][f"{length}/train"].get("tokens_read", 0) for count in counts)
     if train < max(config.lengths):
         found, expected = f"has {train:,} tokens to train on", f"enough for one row of {max(config.lengths):,}"

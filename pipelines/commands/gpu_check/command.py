@@ -82,8 +82,7 @@ def choose(asked: str | None) -> str:
         if torch.cuda.is_available():
             return "cuda"
         if asked == "cuda":
-            do = "see that a GPU and its driver are there, or give --device cpu"
-            raise BadDevice("--device", f"torch {torch.__version__} sees no GPU", "one", do)
+            raise BadDevice("--device", f"torch {torch.__version__} sees no GPU", "one", "see to it and its driver")
     return "cpu"
 
 

@@ -139,8 +139,7 @@ def _registry(
             models[model.kind] = model
             texts = texts or _texts(folder.parent / "examples.json", model)
     if not models and not tuned:
-        expected = "a discriminator, a generator or a fine-tuned model"
-        raise BadInput(name, "holds nothing to play with", expected, "give the name of a model, or the folder of one")
+        raise BadInput(name, "holds nothing to play with", "a discriminator, a generator or a fine-tuned model")
     return ModelRegistry(name=name, data=data, models=models, tuned=tuned, texts=texts, commands=commands)
 
 

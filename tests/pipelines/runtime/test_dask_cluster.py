@@ -123,7 +123,7 @@ def test_a_scheduler_that_goes_away_is_a_sentence(tmp_path: Path, processes: lis
     made = dask_cluster.run_units(time.sleep, [0, 60], address, mark)
     assert next(made) == (0, None)
     processes[0].kill()
-    with pytest.raises(SourceUnreachable, match=f"the scheduler at {address} is gone .*; what is done is kept"):
+    with pytest.raises(SourceUnreachable, match=f"the scheduler at {address} is gone; what is done is kept"):
         next(made)
 
 

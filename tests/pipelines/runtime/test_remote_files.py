@@ -84,7 +84,7 @@ def test_a_url_is_read_as_the_files_it_names_and_once(
         (
             "denied",
             NoAccess,
-            "asks for credentials .*; expected some that are let in; set those of s3 in the environment",
+            "asks for credentials .*; expected those of s3 in the environment",
         ),
         ("none", NoAccess, "asks for credentials .*Unable to locate credentials"),
     ],
@@ -148,7 +148,7 @@ def test_a_changed_object_and_a_damaged_copy_are_told_and_copied_again(
     b.write_text("own")
     assert [path.read_text() for path in remote_files.copies("s3://team/wiki", "x")] == ["six", "two"]
     said = capsys.readouterr().err
-    assert "warning: s3://team/wiki: a.txt has sha256" in said and "when it was read before" in said
+    assert "warning: s3://team/wiki: a.txt has sha256" in said and "and had " in said
     assert f"warning: {b}: has sha256" in said and "it is copied again" in said
     fsspec.filesystem("s3").rm("team/wiki/a.txt")
     assert remote_files.copies("s3://team/wiki", "x") == [b] and not a.exists()
