@@ -9,8 +9,7 @@ from pipelines.report.comparison import POWER, decided, difference, power, runs_
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [([71.2, 70.4, 72.1], [66.0, 67.3, 65.1]), ([70.0, 79.0, 90.0, 81.0], [69.0, 69.1])],
+    ("first", "second"), [([71.2, 70.4, 72.1], [66.0, 67.3, 65.1]), ([70.0, 79.0, 90.0, 81.0], [69.0, 69.1])]
 )
 def test_the_interval_is_welchs(first, second):
     found = difference(first, second)

@@ -195,9 +195,7 @@ def test_a_failed_arm_stops_no_other(params: Params, monkeypatch: pytest.MonkeyP
     assert any(fault.startswith("seed 2: step 3: loss nan") for fault in told["mlm"]["failed"])
 
 
-def test_what_a_stopped_experiment_has_done_is_kept(
-    params: Params, trained: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_stopped_experiment_has_done_is_kept(params, trained, monkeypatch):
     counted = ModelRows.train
 
     def stopped(self, config, run, *, log, launch):

@@ -45,9 +45,7 @@ def test_a_recorded_step_is_held_to_the_plain_one_and_dropout_to_its_seed(found:
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_every_network_is_checked_recorded_and_one_with_other_weights_than_its_own_fails(
-    monkeypatch: pytest.MonkeyPatch, ties: bool
-) -> None:
+def test_every_network_is_checked_recorded_and_one_with_other_weights_than_its_own_fails(monkeypatch, ties):
     whole = sample.networks(CPU)
     few = {name: whole[name] for name in ("bert, all", "modern, embeddings", "modern, tokens")}
     monkeypatch.setattr(losses, "networks", lambda device: few)
