@@ -99,11 +99,10 @@ def pretrained(folder: Path, name: str, params: Params) -> Card:
     elif kind != "encoder" and "mlm_accuracy" in found:
         scores = [("accuracy", "accuracy on masked tokens", found["mlm_accuracy"], 1 / rows[0]["vocab_size"])]
     counts = " and ".join(f"{of['splits']['train']['rows']:,} rows of {of['length']} tokens" for of in rows)
+    base = "another pre-training, gone on with" if config.pretrain.init_from else "none, from random weights"
     facts = {
         "Data": f"{found['label']}, {counts}, read {found['epochs']:.1f} times in {found['steps']:,} steps",
-        "Base model": "another pre-training, gone on with"
-        if config.pretrain.init_from
-        else "none, from random weights",
+        "Base model": base,
         "Limits": f"one pre-training, seed {found['seed']}: another ends elsewhere; positions beyond "
         f"{trained_positions(folder)} tokens were never used",
     }

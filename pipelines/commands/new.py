@@ -114,21 +114,13 @@ def _for_text(name: str, files: Sequence[str], encoder: str, values: Any, minute
     steps = int(min(1_000_000, max(EVALUATIONS, float(f"{steps:.2g}"))))
     every = max(1, steps // EVALUATIONS)
     pretrain = {"length": LENGTH, **settings, "steps": steps, "warmup": steps // 20}
+    pretrain |= {"eval_every": every, "save_every": every}
+    tokens = {"corpus": name, "tokenizer": name, "lengths": [LENGTH], "valid_fraction": held_out}
     return {
         "corpora": {"sources": sources, **({"cleaning": {"markup": True}} if markup else {})},
         "tokenizers": {"kind": "train", "vocab_size": pieces},
-        "tokens": {
-            "corpus": name,
-            "tokenizer": name,
-            "lengths": [LENGTH],
-            "valid_fraction": held_out,
-            "packing": {"rule": "packed"},  # no row is padded
-        },
-        "models": {
-            "tokens": name,
-            "encoder": encoder,
-            "pretrain": pretrain | {"eval_every": every, "save_every": every},
-        },
+        "tokens": {**tokens, "packing": {"rule": "packed"}},  # no row is padded
+        "models": {"tokens": name, "encoder": encoder, "pretrain": pretrain},
     }, said
 
 

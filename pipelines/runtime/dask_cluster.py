@@ -32,7 +32,7 @@ def run_units(
         from distributed import CancelledError, Client, KilledWorker, as_completed
     except ImportError:
         do = "pip install 'electra-workflow[dask]', or unset it"
-        raise BadConfig(VARIABLE, "is set, and dask.distributed is not installed", "both", do) from None
+        raise BadConfig(VARIABLE, "is set, and dask.distributed is not installed", "the package", do) from None
     try:
         client = Client(address, timeout=SECONDS)
     except (OSError, ValueError) as error:

@@ -206,11 +206,6 @@ def label(params: Params, source: str) -> dict[str, str]:
 
 def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
     """What a reader needs to get the same numbers again; no clock, host or path."""
-    return {
-        "config_digest": digest({job.name: plain(job.config) for job in jobs}),
-        "rows_sha256": {job.task.name: job.data for job in jobs},
-        "code": code_deps.version("finetune"),
-        "device": device(),
-        "threads_per_run": 1,
-        "torch": torch.__version__,
-    }
+    settings, rows = {job.name: plain(job.config) for job in jobs}, {job.task.name: job.data for job in jobs}
+    here = {"device": device(), "threads_per_run": 1, "torch": torch.__version__}
+    return {"config_digest": digest(settings), "rows_sha256": rows, "code": code_deps.version("finetune"), **here}

@@ -263,15 +263,12 @@ def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list
     assert outputs.logits_BT is not None
     shown = []
     for row, (length, proposed) in enumerate(zip(batch.lengths_B.tolist(), proposed_B, strict=True)):
-        shown.append(
-            {
-                "tokens": spell(outputs.corrupted_BT[row, :length].tolist()),
-                "original": spell(batch.ids_BT[row, :length].tolist()),
-                "replaced": outputs.replaced_BT[row, :length].tolist(),
-                "probability": [round(p, 4) for p in outputs.logits_BT[row, :length].float().sigmoid().tolist()],
-                "proposals": proposed,
-            }
+        ids, original, replaced, logits = (
+            each[row, :length] for each in (outputs.corrupted_BT, batch.ids_BT, outputs.replaced_BT, outputs.logits_BT)
         )
+        seen = {"tokens": spell(ids.tolist()), "original": spell(original.tolist()), "replaced": replaced.tolist()}
+        probability = [round(share, 4) for share in logits.float().sigmoid().tolist()]
+        shown.append({**seen, "probability": probability, "proposals": proposed})
     return shown
 
 

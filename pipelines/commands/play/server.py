@@ -72,18 +72,11 @@ def application(registry: ModelRegistry, hosts: Sequence[str]) -> Starlette:
     def file(path: str, name: str) -> Route:
         return Route(path, lambda request: FileResponse(Path(__file__).with_name(name)))
 
+    page = [file("/", "page.html"), file("/page.css", "page.css"), file("/page.js", "page.js")]
+    guard = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     return Starlette(
-        routes=[
-            file("/", "page.html"),
-            file("/page.css", "page.css"),
-            file("/page.js", "page.js"),
-            Route("/models", models),
-            *map(question, (read, propose, corrupt, task, ask)),
-        ],
-        middleware=[
-            Middleware(BaseHTTPMiddleware, dispatch=_with_headers),
-            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
-        ],
+        routes=[*page, Route("/models", models), *map(question, (read, propose, corrupt, task, ask))],
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=_with_headers), guard],
         exception_handlers={UserError: _mistake, HTTPException: _refused, ClientDisconnect: _gone, Exception: _bug},
     )
 
