@@ -125,7 +125,7 @@ class Params:
             lengths = self.tokens[model.tokens].lengths
             expected = f"one of tokens.{model.tokens}.lengths ({', '.join(map(str, lengths))})"
             for length in model.pretrain.lengths:
-                require(length in lengths, f"models.{name}.pretrain.length", length, expected, "add it there")
+                require(length in lengths, f"models.{name}.pretrain.length", length, expected, f"add {length} to it")
         for name in self.published:
             require(name not in self.models, f"published.{name}", name, "a name that no model has")
         for name, recipe in self.recipes.items():
