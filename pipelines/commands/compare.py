@@ -29,8 +29,7 @@ def compare(first: str, second: str, root: Path = Path()) -> str:
             do = f"fine-tune them first: dvc repro pipelines/dvc.yaml:glue@{Path(first.rpartition(':')[2]).name}"
             raise BadInput(f"{first}, {second}", "have no scores", "scores of GLUE or SQuAD of one at least", do)
         title = f"{first} against {second}: pre-trained arms, points on dev"
-        notes = (NOTES["spread"], NOTES["rule"], *_cautions(names, sides))
-        return Table("compare", title, rows, notes).markdown()
+        return Table("compare", title, rows, (NOTES["spread"], NOTES["rule"], *_cautions(names, sides))).markdown()
 
 
 def read(place: str, root: Path = Path()) -> dict[str, Any]:

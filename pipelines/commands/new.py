@@ -108,8 +108,7 @@ def _for_text(name: str, files: Sequence[str], encoder: str, values: Any, minute
     steps = PASSES * size / per_token / (settings["batch"] * LENGTH)
     if minutes:
         timed = {**settings, "length": LENGTH, "steps": 1, "warmup": 0}
-        network = {"encoder": values["encoders"][encoder], "pretrain": timed}
-        config = build(ElectraConfig, network, f"models.{name}")
+        config = build(ElectraConfig, {"encoder": values["encoders"][encoder], "pretrain": timed}, f"models.{name}")
         steps = min(steps, 60 * minutes / step_seconds(config, LENGTH, config.pretrain.batch, pieces))
     steps = int(min(1_000_000, max(EVALUATIONS, float(f"{steps:.2g}"))))
     every = max(1, steps // EVALUATIONS)
@@ -145,8 +144,7 @@ def _for_task(name: str, files: Sequence[str], columns: dict[str, str], model: s
         raise BadInput(files[0], "has no row that can be read", "rows with a text and a label")
     found = dict(zip(("train", "dev", "test"), files, strict=False))
     found |= {key: value for key, value in _columns(files[0], rows, columns).items() if value}
-    labels = [row.get(found["label"]) for row in rows]
-    kind = _kind(labels)
+    kind = _kind([row.get(found["label"]) for row in rows])
     count = sum(1 for _ in own.records(Path(files[0])))
     epochs = max(EPOCHS[0], min(EPOCHS[1], round(STEPS * 32 / count)))
     recipe: dict[str, Any] = {"epochs": epochs, "bias_correction": True}

@@ -94,8 +94,7 @@ def table_4(models: Models) -> Table:
             for metric, title in (("exact", "exact"), ("f1", "F1"))
         }
         rows.append({MODEL: f"{model.name} (ours)", **ours})
-    strong = range(len(paper.TABLE_4), len(rows))
-    return _published("4", "question answering, single models", models, rows, strong)
+    return _published("4", "question answering, single models", models, rows, range(len(paper.TABLE_4), len(rows)))
 
 
 def _published(number: str, what: str, models: Models, rows: list[Row], strong: Sequence[int]) -> Table:

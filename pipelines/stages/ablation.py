@@ -83,8 +83,7 @@ def plan_arms(name: str, params: Params, vocab_size: int) -> list[Arm]:
         else:
             config = with_steps(config, training_steps(config, vocab_size), vocab_size)
         for seed in range(1, ablation.seeds + 1):
-            pretrain = replace(config.pretrain, seed=seed, threads=1)
-            mine = keeping(replace(config, pretrain=pretrain), points)
+            mine = keeping(replace(config, pretrain=replace(config.pretrain, seed=seed, threads=1)), points)
             arms.append(Arm(arm, seed, mine, ablation.tokens, points))
     return arms
 

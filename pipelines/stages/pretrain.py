@@ -251,8 +251,7 @@ def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list
     """Held-out rows as the discriminator saw them: proposals, replacements, originals, its verdicts (Figure 2)."""
     if config.objective.name not in {"electra", "electra_15"}:
         return []
-    device = next(model.parameters()).device
-    batch = Feed(rows.valid_rows, config, device, "examples").batch(0)
+    batch = Feed(rows.valid_rows, config, next(model.parameters()).device, "examples").batch(0)
     batch = part(batch, 0, max(1, len(batch.ids_BT) // EXAMPLES))
     spell = rows.tokenizer.spell
     pieces = [spell([number])[0] for number in range(rows.tokenizer.vocab_size)]

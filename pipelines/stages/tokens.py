@@ -323,7 +323,6 @@ def _check_amounts(config: TokensConfig, where: str, total: Counter[str], counts
         found, expected = f"has {train:,} tokens to train on", f"enough for one row of {max(config.lengths):,}"
         raise BadInput(where, found, expected, "use a larger corpus or shorter rows")
     if total["unknown"] > config.maximum_unknown * total["tokens"]:
-        share = total["unknown"] / total["tokens"]
-        found = f"knows too little of the text: {share:.1%} of its tokens are [UNK]"
+        found = f"knows too little of the text: {total['unknown'] / total['tokens']:.1%} of its tokens are [UNK]"
         do = "use a vocabulary of the text's language, or train one"
         raise BadInput(f"{where}.tokenizer", found, f"at most {config.maximum_unknown:.1%}", do)

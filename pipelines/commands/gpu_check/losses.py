@@ -66,8 +66,7 @@ def modes(device: torch.device) -> list[Mode]:
         return [Mode(CPU, "fp32"), Mode(CPU, "fp32", compiled=True), Mode(CPU, "bf16")]
     compilers = (False,) if lacks_to_compile() else (False, True)
     records = (None, lambda: CudaRecorder(device))
-    own = [Mode(device, p, c, r) for p in LIMITS for c in compilers for r in records]
-    return [Mode(CPU, "fp32"), *own]
+    return [Mode(CPU, "fp32"), *[Mode(device, p, c, r) for p in LIMITS for c in compilers for r in records]]
 
 
 def train(mode: Mode, size: Size, *, rate: float, seeds: list[int]) -> list[float]:
@@ -80,8 +79,7 @@ def train(mode: Mode, size: Size, *, rate: float, seeds: list[int]) -> list[floa
     optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
     set_rate(optimizer, rate)
     recorder = mode.record() if mode.record else None
-    world = World(0, 1, device)
-    update = Step(model, optimizer, world, precision=mode.precision, record=recorder)
+    update = Step(model, optimizer, World(0, 1, device), precision=mode.precision, record=recorder)
     rows = MadeUpRows(BATCHES * config.pretrain.batch, config.pretrain.length, size.vocab_size)
     feed = Feed(rows, config, CPU, "noise")
     batches = [moved(feed.batch(number), device) for number in range(BATCHES)]

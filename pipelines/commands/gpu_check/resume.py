@@ -89,8 +89,7 @@ def compare(device: torch.device, folder: Path, *, deterministic: bool, exact: b
     found += "; exports what it saved" if exported else "; exports other weights than it saved"
     expected = f"step {SAVED}; {'the same bytes' if exact else f'at most {CLOSE:.0e}'}; what it saved"
     right = reached == SAVED and (equal if exact else apart <= CLOSE) and exported
-    name = " ".join(["resume:", device.type, *more])
-    return record(name, found, expected, right, losses=[whole, killed])
+    return record(" ".join(["resume:", device.type, *more]), found, expected, right, losses=[whole, killed])
 
 
 def start(device: torch.device, folder: Path, more: Sequence[str], code: int = 0) -> None:

@@ -167,8 +167,7 @@ def _judged(registry: ModelRegistry, text: str, mark: str, places: Places, origi
 
 async def _body(request: Request) -> Body:
     """The JSON object of a request; raises HTTPException for another type, too many bytes or anything else."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "content-type: expected application/json")
     raw = bytearray()
     async for chunk in request.stream():
