@@ -15,10 +15,8 @@ from pipelines.report import claims, figures, paper, reading
 from tests.pipelines.report import made_up
 
 BASE = {"model": "tiny", "tokens": "sample_world", "data": "sample_world", "recipe": "tiny"}
-AXES = {
-    "objective": {"electra": {}, "mlm": {"objective.name": "mlm"}},
-    "size": {"h64": {"encoder.hidden": 64}, "h128": {}},
-}
+SIZES = {"h64": {"encoder.hidden": 64}, "h128": {}}
+AXES = {"objective": {"electra": {}, "mlm": {"objective.name": "mlm"}}, "size": SIZES}
 LABELS = {"electra": "ELECTRA", "mlm": "BERT", "h64": "64 wide", "h128": "128 wide"}
 GRID = {"title": "Sizes", **BASE, "grid": AXES, "labels": LABELS, "reference": "mlm-h128", "points": [0.5]}
 SCORES = {"electra-h64": [50.0, 50.4], "electra-h128": [52.0, 52.2], "mlm-h64": [40.0, 40.2], "mlm-h128": [51.9, 52.5]}

@@ -93,11 +93,8 @@ def test_transformers_loads_all_three_folders_whole(trained: Path) -> None:
         assert ids == [ours.cls_id, *ours.encode_lines(["the old miller keeps a grey cat"])[0], ours.sep_id]
         assert torch.isfinite(model(torch.tensor([ids]))[0]).all()
         card = (folder / "README.md").read_text()
-        assert (
-            "library_name: transformers\n" in card
-            and '"recipe"' in card
-            and "not known here: that of the files" in card
-        )
+        assert "library_name: transformers\n" in card and '"recipe"' in card
+        assert "not known here: that of the files" in card
         assert bool(ModelCard(card).data.eval_results) == (part != "encoder")
         assert f"{uses[part]}(" in card and electra.load(folder).kind == part
 
