@@ -219,7 +219,7 @@ def _ablation(reader: Reader, name: str, config: Any, values: dict[str, Any], da
         order.sort(key=lambda arm: best_first.index(arm) if arm in best_first else len(best_first))
     parts = values.get("arms", {})
     names = sorted(parts, key=lambda arm: order.index(arm) if arm in order else len(order))
-    arms = tuple(_arm(arm, parts[arm], config.settings.get(arm, {})) for arm in names)
+    arms = tuple(_arm(arm, parts[arm]) for arm in names)
     gaps = reader.unrun if values.get("record") else reader.missing  # what a record lacks is not missing here
     for arm in arms:
         if arm.failed:
@@ -243,16 +243,14 @@ def _ablation(reader: Reader, name: str, config: Any, values: dict[str, Any], da
     )
 
 
-def _arm(name: str, part: dict[str, Any], settings: dict[str, Any]) -> Arm:
+def _arm(name: str, part: dict[str, Any]) -> Arm:
     return Arm(
         name=name,
-        label=str(part.get("label", name)),
-        status=str(part.get("status", "ok")),
+        **{key: part[key] for key in ("label", "status", "settings")},
         flops=number(part, "flops"),
         steps=part.get("steps"),
         scores=tuple(map(float, (part.get("average") or {}).get("scores", []))),
         tasks={task: tuple(map(float, scores)) for task, scores in (part.get("glue") or {}).items()},
-        settings=part.get("settings", settings),
         values=tuple(part.get("values") or ()),
         points=tuple(
             Point(float(point["fraction"]), float(point["flops"]), tuple(map(float, point["scores"])))
