@@ -4,11 +4,10 @@ Unknown and duplicate keys are refused with the nearest valid one, and every nam
 (model -> tokens -> corpus, model -> encoder, fine-tuning -> model, tasks and recipe) must exist.
 """
 
-import dataclasses
 import functools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,7 +70,7 @@ class ModelConfig:
 
     def electra(self) -> ElectraConfig:
         """The part that defines the pre-training."""
-        return ElectraConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ElectraConfig)})
+        return ElectraConfig(**{field.name: getattr(self, field.name) for field in fields(ElectraConfig)})
 
 
 @dataclass(frozen=True, kw_only=True)

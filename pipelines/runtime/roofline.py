@@ -12,10 +12,9 @@ layer (the residual stream is fp32), the activation 5 S for each unit of a plain
 one, attention 4 S forward and 8 S backward. The update moves 44 bytes a parameter.
 """
 
-import dataclasses
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -184,8 +183,8 @@ def finetuning_bound(config: AnyEncoderConfig, rows: float, batch: int, length: 
 @functools.cache
 def parameters(config: ElectraConfig, vocab_size: int) -> int:
     """Parameters of both networks, shared ones once."""
-    encoder = dataclasses.replace(config.encoder, init="published")  # other initialisations compute with the weights
-    config, special = dataclasses.replace(config, encoder=encoder), SpecialIds(pad=0, cls=1, sep=2, mask=3)
+    encoder = replace(config.encoder, init="published")  # other initialisations compute with the weights
+    config, special = replace(config, encoder=encoder), SpecialIds(pad=0, cls=1, sep=2, mask=3)
     with torch.device("meta"):
         model = Pretraining(config, vocab_size, special)
     return sum(parameter.numel() for parameter in model.parameters())
