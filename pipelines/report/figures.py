@@ -14,7 +14,7 @@ from electra.finetuning.runs.summary import sd
 from electra.finetuning.tasks import GLUE
 from pipelines.report.comparison import around, difference, mean
 from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults, Series, chance_of
-from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, STYLE, new_figure, save
+from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save
 from pipelines.report.table import CAPTIONS, flops, signed
 
 if TYPE_CHECKING:
@@ -41,13 +41,12 @@ class Drawn:
 
 
 def draw_all(inputs: Inputs, folder: Path) -> dict[str, Drawn]:
-    """Draw every figure that the inputs allow into `folder`, in one style, which figures read when they are made."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(fname=STYLE):
+    """Draw every figure that the inputs allow into `folder`."""
+    with context():
         named = [one for model in inputs.models for one in of_model(model)]
         named += [one for ablation in inputs.ablations for one in of_ablation(ablation)]
-        return {name: Drawn(name, caption, save(figure, folder, name, caption)) for name, caption, figure in named}
+        drawn = ((name, caption, save(figure, folder, name)) for name, caption, figure in named)
+        return {name: Drawn(name, caption, inline_svg(svg, name, caption)) for name, caption, svg in drawn}
 
 
 def of_model(model: ModelResults) -> Iterator[Named]:

@@ -7,7 +7,7 @@ each colour is replaced by a CSS variable; the files beside the page keep the co
 import io
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
 
@@ -35,15 +35,22 @@ def new_figure(width: float, height: float) -> "Figure":
     return figure
 
 
-def save(figure: "Figure", folder: Path, name: str, label: str) -> str:
-    """Write name.svg (the same bytes each time) and return it as it stands in the page."""
+def context() -> Any:
+    """The settings under which every figure is drawn; figures read them when they are made."""
+    import matplotlib as mpl
+
+    return mpl.rc_context(fname=STYLE)
+
+
+def save(figure: "Figure", folder: Path, name: str) -> str:
+    """Write name.svg (the same bytes each time) and return its text."""
     import matplotlib as mpl
 
     text = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name}, fname=STYLE):
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     write_atomic(folder / f"{name}.svg", text.getvalue())
-    return inline_svg(text.getvalue(), name, label)
+    return text.getvalue()
 
 
 def inline_svg(svg: str, name: str, label: str) -> str:
