@@ -80,8 +80,9 @@ def fitted(task: Task, train: Rows, dev: Rows) -> dict[str, Numbers]:
     from threadpoolctl import threadpool_limits
 
     linear = Ridge() if task.regression else LogisticRegression(max_iter=1000)
-    boosted = HistGradientBoostingRegressor if task.regression else HistGradientBoostingClassifier
-    trees = boosted(early_stopping=False, max_features=0.3, random_state=0)
+    trees = (HistGradientBoostingRegressor if task.regression else HistGradientBoostingClassifier)(
+        early_stopping=False, max_features=0.3, random_state=0
+    )
     vectors, dev_vectors = tfidf(train, dev)
     samples = {"bag_of_words": (linear, hstack(vectors).tocsr(), hstack(dev_vectors).tocsr())}
     if all(row.get("b") is not None for row in (*train, *dev)):
