@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from electra import stopping
-from electra.errors import BadInput, Stopped, UserError, told
+from electra.errors import BadInput, told
 from electra.files import room
-from pipelines.commands import COMMANDS, NAMES, Argument, Command, command, entry, lacking, parser, refusal
+from pipelines.commands import COMMANDS, NAMES, Argument, Command, command, entry, parser, refusal
 from pipelines.runtime import processes
 
 if TYPE_CHECKING:
@@ -42,27 +42,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with room(Path("standard output")):
                 sys.stdout.flush()
         return code
-    except stopping.Interrupted as error:
-        processes.report(stopped := Stopped(options.command, str(error)))
-        return stopped.exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of the output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
-    except (UserError, OSError, MemoryError) as error:
-        if options.debug:
+    except (stopping.Interrupted, Exception) as error:
+        refused = refusal(options.command, error)
+        if options.debug or not refused:
             traceback.print_exc()
-        refused = error if isinstance(error, UserError) else refusal(options.command, error)
+        if not refused:
+            print("error: this is a bug; the lines above say where", file=sys.stderr)
+            return BUG
         processes.report(refused)
         return refused.exit_code
-    except Exception as error:
-        if (absent := lacking(error)) and not options.debug:
-            processes.report(absent)
-            return absent.exit_code
-        traceback.print_exc()
-        print("error: this is a bug; the lines above say where", file=sys.stderr)
-        return BUG
 
 
 def _params() -> "Params":

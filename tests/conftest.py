@@ -21,16 +21,7 @@ if TYPE_CHECKING:
     from tests.s3_server import S3
 
 ROOT = Path(__file__).resolve().parent.parent
-CARRIED = (
-    "electra",
-    "pipelines",
-    ".dvc",
-    ".dvc-site/repo/.gitignore",
-    "dvc.yaml",
-    "prefect.toml",
-    ".dvcignore",
-    ".gitignore",
-)
+CARRIED = "electra pipelines .dvc .dvc-site/repo/.gitignore dvc.yaml prefect.toml .dvcignore .gitignore".split()
 
 os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////dev/null/mlflow.db"  # a test that tracks says where
 os.environ.pop(tracking.PARENT, None)

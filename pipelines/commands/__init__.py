@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 
 import electra
 from electra.config import nearest
-from electra.errors import Refused, SourceUnreachable
+from electra.errors import Refused, SourceUnreachable, Stopped, UserError
+from electra.stopping import Interrupted
 
 DESCRIPTION = "Pre-train and fine-tune ELECTRA; one command for each stage and question."
 EXAMPLES = """\
@@ -100,9 +101,8 @@ def parser(prog: str | None = None) -> argparse.ArgumentParser:
     result.add_argument("--version", action="version", version=f"electra {electra.__version__}")
     commands = result.add_subparsers(dest="command", metavar="command", title="commands", parser_class=Parser)
     for name, each in COMMANDS.items():
-        sub = commands.add_parser(
-            name, help=each.help[0].lower() + each.help[1:], description=f"{each.help[0].upper()}{each.help[1:]}."
-        )
+        first, rest = each.help[0], each.help[1:]
+        sub = commands.add_parser(name, help=first.lower() + rest, description=f"{first.upper()}{rest}.")
         sub.set_defaults(name="")
         for argument in each.arguments:
             action = sub.add_argument(*argument.names, **argument.settings)
@@ -126,15 +126,19 @@ def _completion(offers: str) -> Any:
     return {"bash": function, "zsh": f"{{compadd -- \\$({offers})}}", "preamble": {"bash": bash}}
 
 
-def refusal(command: str, error: OSError | MemoryError) -> Refused:
-    """The operating system's error as a sentence."""
-    where = getattr(error, "filename", None) or command
-    found = getattr(error, "strerror", None) or str(error) or "out of memory"
-    return Refused(where, f"the system says: {found}", do="fix that and run the same command again")
+def refusal(command: str, error: BaseException) -> UserError | None:
+    """What ended a command as a sentence for the user; None for a bug.
 
-
-def lacking(error: Exception) -> SourceUnreachable | None:
-    """The sentence for a Python without our packages: `.venv/bin/dvc repro` finds it if no environment is active."""
+    A package is lacking in a Python that is not ours: `.venv/bin/dvc repro` finds it if no environment is active.
+    """
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, Interrupted):
+        return Stopped(command, str(error))
+    if isinstance(error, OSError | MemoryError):
+        where = getattr(error, "filename", None) or command
+        found = getattr(error, "strerror", None) or str(error) or "out of memory"
+        return Refused(where, f"the system says: {found}", do="fix that and run the same command again")
     package = (getattr(error, "name", "") or "").partition(".")[0]
     if not isinstance(error, ModuleNotFoundError) or package in {"", "electra", "pipelines"}:
         return None

@@ -18,15 +18,13 @@ from electra.nn.huggingface import POOLED, SPANS, architecture, trained_position
 from electra.storage.manifest import CARD, MANIFEST, read_manifest
 from pipelines.config.params import Params
 from pipelines.report.comparison import around, mean
+from pipelines.report.page import environment
 from pipelines.report.records import METRICS, TITLES
+from pipelines.report.table import Column
 from pipelines.tracking.registry import name_of
 
 STAGES = ("pretrain", "glue", "squad")
 MODELS, RESULTS = Path("build/models"), Path("results")
-WORLD = """\
-**The sample world is made up**: a seeded grammar writes its articles, tasks and questions, which only have the form of
-GLUE and SQuAD. Its scores are no GLUE or SQuAD scores, and the model knows no real text.
-"""
 HUB_METRICS = {"matthews": "matthews_correlation", "spearman": "spearmanr", "pearson": "pearsonr"}
 HUB_METRICS |= {"exact": "exact_match", "macro_f1": "f1", "entity_f1": "f1"}
 SIMPLE = ("chance", "majority", "bag_of_words", "word_overlap", "never_answering")  # what needs no network
@@ -70,19 +68,10 @@ class Card:
         terms = f"that of {', '.join(hub)}" if hub else "not known here: that of the files"
         terms = "the rows are written by this project's code and under its licence, Apache-2.0" if sample else terms
         facts = {**self.facts, "Licence of the data": terms, "Made by": f"`{command}`"}
-        parts = [f"**Weak**: {self.weakness}.\n"] if self.weakness else []
-        parts += [WORLD] if "sample" in kinds else []
-        parts += [self.table()] if self.scores else []
-        parts.append("".join(f"- {fact}: {said}.\n" for fact, said in facts.items()))
-        return out.getvalue(), "\n".join(parts)
-
-    def table(self) -> str:
-        """The scores, each beside what it is compared with."""
-        heads = list(dict.fromkeys(head for *_, beside in self.scores for head in beside))
-        lines = [["points of 100, held out", "this model", *heads], ["---"] * (2 + len(heads))]
-        for _, ours, value, beside in self.scores:
-            lines.append([ours, *map(_points, (value, *map(beside.get, heads)))])
-        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        heads = dict.fromkeys(head for *_, beside in self.scores for head in beside)
+        words = environment().get_template("card.md")
+        text = words.render(card=self, facts=facts, heads=heads, points=_points, made_up="sample" in kinds)
+        return out.getvalue(), text
 
 
 def write(stage: str, name: str, params: Params) -> None:
@@ -110,11 +99,10 @@ def pretrained(folder: Path, name: str, params: Params) -> Card:
     elif kind != "encoder" and "mlm_accuracy" in found:
         scores = [("accuracy", "accuracy on masked tokens", found["mlm_accuracy"], 1 / rows[0]["vocab_size"])]
     counts = " and ".join(f"{of['splits']['train']['rows']:,} rows of {of['length']} tokens" for of in rows)
+    base = "another pre-training, gone on with" if config.pretrain.init_from else "none, from random weights"
     facts = {
         "Data": f"{found['label']}, {counts}, read {found['epochs']:.1f} times in {found['steps']:,} steps",
-        "Base model": "another pre-training, gone on with"
-        if config.pretrain.init_from
-        else "none, from random weights",
+        "Base model": base,
         "Limits": f"one pre-training, seed {found['seed']}: another ends elsewhere; positions beyond "
         f"{trained_positions(folder)} tokens were never used",
     }
@@ -170,9 +158,7 @@ def finetuned(folder: Path, name: str, params: Params) -> Card:
 def compared(found: dict[str, Any], arm: str, seed: int) -> list[Measured]:
     """A run's metrics, the one that counts first, beside the other runs of its task and what needs no network."""
     parts = {of: found[of] for of in (arm, "scratch") if of in found}
-    points = {
-        of: part.get("all") or {key: part[key]["scores"] for key in ("f1", "exact")} for of, part in parts.items()
-    }
+    points = {of: own.get("all") or {key: own[key]["scores"] for key in ("f1", "exact")} for of, own in parts.items()}
     below = found | found.get("baselines", {})
     simple: Cells = {kind.replace("_", " "): below[kind] for kind in SIMPLE if kind in below}
     scores: list[Measured] = []
@@ -192,5 +178,4 @@ def compared(found: dict[str, Any], arm: str, seed: int) -> list[Measured]:
     return scores
 
 
-def _points(cell: float | str | None) -> str:
-    return "–" if cell is None else cell if isinstance(cell, str) else f"{cell:.1f}".replace("-", "−")
+_points = Column("points", 1).text

@@ -94,9 +94,8 @@ def check_tokens(tokens: TokensConfig, where: str, seen: preview.Look) -> None:
     splits = [split_of(text, tokens.seed, tokens.valid_fraction) for text in seen.texts]
     for split in ("train", "valid"):
         if split not in splits:
-            found = f"has {len(splits):,} documents, none of them for {split}"
             do = "raise valid_fraction, or let a text file be many documents (`documents` of its source)"
-            raise BadInput(where, found, "at least one", do)
+            raise BadInput(where, f"has {len(splits):,} documents, none for {split}", "at least one", do)
 
 
 def check_rows(source: OwnTasks, where: str) -> Iterator[str]:

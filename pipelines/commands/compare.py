@@ -29,8 +29,7 @@ def compare(first: str, second: str, root: Path = Path()) -> str:
             do = f"fine-tune them first: dvc repro pipelines/dvc.yaml:glue@{Path(first.rpartition(':')[2]).name}"
             raise BadInput(f"{first}, {second}", "have no scores", "scores of GLUE or SQuAD of one at least", do)
         title = f"{first} against {second}: pre-trained arms, points on dev"
-        notes = (NOTES["spread"], NOTES["rule"], *_cautions(names, sides))
-        return Table("compare", title, rows, notes).markdown()
+        return Table("compare", title, rows, (NOTES["spread"], NOTES["rule"], *_cautions(names, sides))).markdown()
 
 
 def read(place: str, root: Path = Path()) -> dict[str, Any]:
@@ -43,12 +42,9 @@ def read(place: str, root: Path = Path()) -> dict[str, Any]:
         found = {file: read_json(folder / file) if (folder / file).is_file() else None for file in FILES}
     found = {file: values for file, values in found.items() if values is not None}
     if not found:
-        raise BadInput(
-            place,
-            "has no results",
-            f"a model's name, a folder with {' or '.join(FILES)}, or REVISION:NAME",
-            f"run it first: dvc repro pipelines/dvc.yaml:glue@{Path(name or place).name}",
-        )
+        expected = f"a model's name, a folder with {' or '.join(FILES)}, or REVISION:NAME"
+        do = f"run it first: dvc repro pipelines/dvc.yaml:glue@{Path(name or place).name}"
+        raise BadInput(place, "has no results", expected, do)
     return found
 
 

@@ -31,7 +31,7 @@ from electra.workers import worker_count
 from pipelines.commands.new import VOCABULARIES, step_seconds
 from pipelines.config.params import GpuPrices, Params
 from pipelines.runtime import roofline
-from pipelines.runtime.roofline import CARDS, GOOD, PASS, PRODUCT, Card
+from pipelines.runtime.roofline import CARDS, GOOD, PASS, PRODUCT, Card, duration
 from pipelines.sources import LocalCorpus, OwnTasks, own
 from pipelines.sources.paths import find_files, require_folder
 from pipelines.sources.streams import COMPRESSIONS
@@ -177,7 +177,7 @@ def paragraph(first: str, work: Work, disk: str, prices: GpuPrices, timed: float
     lines = [first, f"time: {work.flops:.2g} floating point operations; on one GPU from its bound to bound / {GOOD}:"]
     here, reached = measurement(work.flops / work.bound(CARDS["h100"]))
     if here:
-        lines.append(f"  {here.name}, as gpu-check measured it: {hours(work.bound(here) / reached)}")
+        lines.append(f"  {here.name}, as gpu-check measured it: {duration(work.bound(here) / reached)}")
     for key, card in CARDS.items():
         if here and card.name in here.name:
             continue
@@ -190,7 +190,7 @@ def paragraph(first: str, work: Work, disk: str, prices: GpuPrices, timed: float
     bound = work.bound(cpu())
     cores = f"{span(bound, bound / GOOD)} on the {cpu().name}"
     if timed is not None:
-        cores = f"{hours(timed)} on the {cpu().name}, by steps that were timed now"
+        cores = f"{duration(timed)} on the {cpu().name}, by steps that were timed now"
     return "\n".join([*lines, f"without a GPU: {cores}"])
 
 
@@ -268,21 +268,9 @@ def rows_read(settings: FinetuneConfig, rows: int) -> float:
     return min(rows, settings.max_train_rows or rows) * settings.epochs * (2 if settings.both_orders else 1)
 
 
-UNITS = (("minutes", 60.0, 90), ("hours", 3600.0, 72), ("days", 86400.0, 1000), ("years", 365 * 86400.0, math.inf))
-
-
-def hours(seconds: float) -> str:
-    """A duration to plan with."""
-    if seconds < 90:
-        return "a minute"
-    unit, size = next((unit, size) for unit, size, most in UNITS if seconds < most * size)
-    count = seconds / size
-    return f"{count:.0f} {unit}" if count >= 10 or unit == "minutes" else f"{count:.1f} {unit}"
-
-
 def span(low: float, high: float) -> str:
     """Two durations."""
-    first, last = hours(low), hours(high)
+    first, last = duration(low), duration(high)
     if first == last:
         return last
     same = first.split()[-1] == last.split()[-1]

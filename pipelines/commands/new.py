@@ -79,8 +79,7 @@ def new(options: argparse.Namespace) -> str:
         width = _width(values, encoder if files else options.model)
         entries |= _for_task(name, rows, columns, name if files else options.model, width)
     if not entries:
-        do = "electra new mine --text 'data/*.jsonl'"
-        raise BadConfig("new", "has neither --text nor --task", "files of yours", do)
+        raise BadConfig("new", "has neither --text nor --task", "files of yours, such as --text 'data/*.jsonl'")
     if taken := [f"{section}.{name}" for section in entries if name in values.get(section, ())]:
         raise BadConfig(FILE, f"has {taken[0]} already", "a new name")
     _add(name, entries)
@@ -108,30 +107,19 @@ def _for_text(name: str, files: Sequence[str], encoder: str, values: Any, minute
     settings = PRETRAIN[_width(values, encoder) <= NARROW]
     steps = PASSES * size / per_token / (settings["batch"] * LENGTH)
     if minutes:
-        network = {
-            "encoder": values["encoders"][encoder],
-            "pretrain": {**settings, "length": LENGTH, "steps": 1, "warmup": 0},
-        }
-        config = build(ElectraConfig, network, f"models.{name}")
+        timed = {**settings, "length": LENGTH, "steps": 1, "warmup": 0}
+        config = build(ElectraConfig, {"encoder": values["encoders"][encoder], "pretrain": timed}, f"models.{name}")
         steps = min(steps, 60 * minutes / step_seconds(config, LENGTH, config.pretrain.batch, pieces))
     steps = int(min(1_000_000, max(EVALUATIONS, float(f"{steps:.2g}"))))
     every = max(1, steps // EVALUATIONS)
     pretrain = {"length": LENGTH, **settings, "steps": steps, "warmup": steps // 20}
+    pretrain |= {"eval_every": every, "save_every": every}
+    tokens = {"corpus": name, "tokenizer": name, "lengths": [LENGTH], "valid_fraction": held_out}
     return {
         "corpora": {"sources": sources, **({"cleaning": {"markup": True}} if markup else {})},
         "tokenizers": {"kind": "train", "vocab_size": pieces},
-        "tokens": {
-            "corpus": name,
-            "tokenizer": name,
-            "lengths": [LENGTH],
-            "valid_fraction": held_out,
-            "packing": {"rule": "packed"},  # no row is padded
-        },
-        "models": {
-            "tokens": name,
-            "encoder": encoder,
-            "pretrain": pretrain | {"eval_every": every, "save_every": every},
-        },
+        "tokens": {**tokens, "packing": {"rule": "packed"}},  # no row is padded
+        "models": {"tokens": name, "encoder": encoder, "pretrain": pretrain},
     }, said
 
 
@@ -156,13 +144,10 @@ def _for_task(name: str, files: Sequence[str], columns: dict[str, str], model: s
         raise BadInput(files[0], "has no row that can be read", "rows with a text and a label")
     found = dict(zip(("train", "dev", "test"), files, strict=False))
     found |= {key: value for key, value in _columns(files[0], rows, columns).items() if value}
-    labels = [row.get(found["label"]) for row in rows]
-    kind = _kind(labels)
+    kind = _kind([row.get(found["label"]) for row in rows])
     count = sum(1 for _ in own.records(Path(files[0])))
-    recipe: dict[str, Any] = {
-        "epochs": max(EPOCHS[0], min(EPOCHS[1], round(STEPS * 32 / count))),
-        "bias_correction": True,
-    }
+    epochs = max(EPOCHS[0], min(EPOCHS[1], round(STEPS * 32 / count)))
+    recipe: dict[str, Any] = {"epochs": epochs, "bias_correction": True}
     if width <= NARROW:
         recipe |= FINETUNE
         if "b" in found:

@@ -65,19 +65,12 @@ def replay(name: str, params: Params) -> dict[str, Any]:
             (again,) = copy.glob("nonfinite-step-*.json")
             found = read_sealed(again)
         else:
-            do = "suspect the machine, or torch's build"
-            raise NonFinite(path, "did not come again", f"step {bundle['step']}", do)
+            raise NonFinite(path, "did not come again", f"step {bundle['step']}", "suspect the machine, or torch")
     step = found["step"]
     steps = training_steps(config, rows.tokenizer.vocab_size)
     phase = phase_at(phases_of(config.pretrain, steps), step - 1)
     read = rows.others.get(phase.length, rows.train_rows)
     chosen = row_indices(config.pretrain.seed, step - 1, phase.batch, len(read))
-    return {
-        "bundle": str(path),
-        "checkpoint": found["checkpoint"],
-        "step": step,
-        "loss": found["loss"],
-        "gradient_norm": found["gradient_norm"],
-        "losses_before": {before: losses[before] for before in sorted(losses)[-5:]},
-        "rows": chosen.tolist(),
-    }
+    seen = {key: found[key] for key in ("checkpoint", "step", "loss", "gradient_norm")}
+    before = {step: losses[step] for step in sorted(losses)[-5:]}
+    return {"bundle": str(path), **seen, "losses_before": before, "rows": chosen.tolist()}

@@ -27,18 +27,13 @@ def table() -> str:
     for folder in _listed():
         steps = checkpoint.steps(folder)
         runs = sum(1 for run in folder.glob("[!.]*")) if folder == RUNS / MANY else 0
-        notes = [
-            f"{runs:,} runs" if runs else "",
-            "in use" if _in_use(folder) else "",
-            "by earlier code" if OLD in folder.name else "",
-            "holds damaged checkpoints" if any(folder.glob("bad-step-*")) else "",
-        ]
+        notes = [f"{runs:,} runs" * bool(runs), "in use" * _in_use(folder), "by earlier code" * (OLD in folder.name)]
+        notes += ["holds damaged checkpoints" * any(folder.glob("bad-step-*"))]
         size, step = f"{_bytes(folder) / 1e6:,.1f} MB", f"{steps[-1]:,}" if steps else ""
         run, entry = printable(str(folder.relative_to(RUNS))), printable(entry_of(folder))
         rows.append((run, entry, size, step, ", ".join(filter(None, notes))))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    name, entry, size, step = (f"{{:{side}{width}}}" for side, width in zip("<<>>", widths, strict=True))
-    line = f"{name}  {entry}  {size}  {step}  {{}}"
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    line = "  ".join(f"{{:{side}{width}}}" for side, width in zip("<<>><", widths, strict=True))
     return "".join(f"{line.format(*row).rstrip()}\n" for row in rows)
 
 
@@ -107,8 +102,7 @@ def _agreed(folders: Sequence[Path]) -> bool:
     size = sum(map(_bytes, folders)) / 1e6
     question = f"remove {printable(', '.join(map(str, folders)))} ({size:,.1f} MB) for good? [y/N] "
     if not sys.stdin.isatty():
-        found = "asks, and there is no terminal to answer"
-        raise BadInput("runs remove", found, "a terminal", "add --yes if you are sure")
+        raise BadInput("runs remove", "asks, and there is no terminal", "one", "add --yes if you are sure")
     return input(question).strip().lower() in {"y", "yes"}
 
 

@@ -86,9 +86,7 @@ class AblationConfig(Protocol, Base, Variants):
             require(len(values) > 0, f"grid.{axis}", values, "at least one value")
         count = len(self.arms) + math.prod(map(len, self.grid.values())) * bool(self.grid)
         if count > ARMS:
-            raise BadConfig(
-                "grid" if self.grid else "arms", f"makes {count:,} arms", f"at most {ARMS:,} in an ablation"
-            )
+            raise BadConfig("grid" if self.grid else "arms", f"makes {count:,} arms", f"at most {ARMS:,}")
         names = [*self.arms, *self.combinations()]
         require(len(set(names)) == len(names), "grid", names, "arms with names of their own")
         for name in names:

@@ -4,11 +4,10 @@ Unknown and duplicate keys are refused with the nearest valid one, and every nam
 (model -> tokens -> corpus, model -> encoder, fine-tuning -> model, tasks and recipe) must exist.
 """
 
-import dataclasses
 import functools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,7 +70,7 @@ class ModelConfig:
 
     def electra(self) -> ElectraConfig:
         """The part that defines the pre-training."""
-        return ElectraConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ElectraConfig)})
+        return ElectraConfig(**{field.name: getattr(self, field.name) for field in fields(ElectraConfig)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +127,7 @@ class Params:
             lengths = self.tokens[model.tokens].lengths
             expected = f"one of tokens.{model.tokens}.lengths ({', '.join(map(str, lengths))})"
             for length in model.pretrain.lengths:
-                add = f"add {length} to tokens.{model.tokens}.lengths"
-                require(length in lengths, f"models.{name}.pretrain.length", length, expected, add)
+                require(length in lengths, f"models.{name}.pretrain.length", length, expected, f"add {length} to it")
         for name in self.published:
             require(name not in self.models, f"published.{name}", name, "a name that no model has")
         for name, recipe in self.recipes.items():
@@ -166,10 +164,9 @@ class Params:
 
     def _check_ablation(self, name: str) -> None:
         ablation, where = self.ablations[name], f"ablations.{name}"
-        self.require("models", ablation.model, f"{where}.base.model")
-        self.require("protocols", ablation.model, f"{where}.base.model")
-        self.require("tasks", ablation.data, f"{where}.base.data")
-        self.require("recipes", ablation.recipe, f"{where}.base.recipe")
+        of = {"models": "model", "protocols": "model", "tasks": "data", "recipes": "recipe"}
+        for section, key in of.items():
+            self.require(section, getattr(ablation, key), f"{where}.base.{key}")
         model, own = self.models[ablation.model], self.own_tasks(ablation.data)
         fits = ablation.tokens == model.tokens
         require(fits, f"{where}.base.tokens", ablation.tokens, f"the model's: {model.tokens}")
@@ -201,8 +198,7 @@ class Params:
             squad = self.finetune.resolve_squad(changes, where) if task.startswith("squad") else None
             length = (squad or self.finetune.resolve(task, changes, where, own)).length
             if length > longest:
-                expected = f"at most the encoder's positions ({longest})"
-                raise BadConfig(where, f"has rows of {length} tokens for {task}", expected)
+                raise BadConfig(where, f"has rows of {length} tokens for {task}", f"at most the encoder's {longest}")
 
     def own_tasks(self, source: str) -> tuple[str, ...]:
         """The names of the tasks that a source has beside GLUE's."""
@@ -262,13 +258,9 @@ class Params:
         labels: list[str] = []
         for key in (f"{stage}@{name}", *self.ancestors(stage, name)):
             kind, _, source = key.partition("@")
-            if kind == "corpus":
-                sample = any(one.kind == "sample" for one in self.corpora[source].sources)
-            elif kind == "tasks":
-                sample = self.tasks[source].kind == "sample"
-            else:
-                continue
-            labels.append("sample world" if sample else source)
+            if kind in {"corpus", "tasks"}:
+                parts = self.corpora[source].sources if kind == "corpus" else (self.tasks[source],)
+                labels.append("sample world" if any(part.kind == "sample" for part in parts) else source)
         return " + ".join(dict.fromkeys(labels))
 
     def ancestors(self, stage: str, name: str) -> tuple[str, ...]:
@@ -290,10 +282,8 @@ class Params:
         if name not in {*self.published, *self.finetunings}:
             self.require("models", name)
         found: dict[str, Any] = next((plain(kind[name]) for kind in (self.models, self.published) if name in kind), {})
-        finetunings = {
-            each: plain(self.finetunings[each]) | {"changes": self.changes(each)} for each in self.finetunings_of(name)
-        }
-        return found | ({"finetunings": finetunings} if finetunings else {})
+        tuned = {of: plain(self.finetunings[of]) | {"changes": self.changes(of)} for of in self.finetunings_of(name)}
+        return found | ({"finetunings": tuned} if tuned else {})
 
     def facts(self, stage: str, section: str, name: str) -> dict[str, Any]:
         """The settings of a stage, for its record; its name is in `section`."""

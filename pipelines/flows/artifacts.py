@@ -6,17 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from prefect.artifacts import (
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
+from prefect import artifacts
 
 from electra.errors import UserError
 from electra.files import read_json
 from pipelines.flows import shutdown
 from pipelines.stages.summary import headline
+from pipelines.tracking import leaves
 
 Rows = list[dict[str, Any]]
 SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)  # as pipelines/runtime/progress_bar.py writes it
@@ -32,22 +28,15 @@ def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> 
         rows, key = number_rows(values), _key(f"{kind}-{name}")
         first = ["", *_markdown(number_rows(headline(kind, values))), ""]
         lines = [f"# {stage}: {word}", *first, *origin, f"- all numbers: `{path}`, and the artifact `{key}-numbers`"]
-        shutdown.send(create_table_artifact, key=f"{key}-numbers", table=rows, description=f"`{path}`")
+        shutdown.send(artifacts.create_table_artifact, key=f"{key}-numbers", table=rows, description=f"`{path}`")
         text = "\n".join(lines)
-        shutdown.send(create_markdown_artifact, key=key, markdown=text, description=f"{kind} of {name}")
+        shutdown.send(artifacts.create_markdown_artifact, key=key, markdown=text, description=f"{kind} of {name}")
 
 
-def number_rows(values: Any, prefix: str = "") -> Rows:
+def number_rows(values: Any) -> Rows:
     """The scalars of a result file as rows with dotted names; lists (seeds, curves) are left out."""
-    rows: Rows = []
-    for key, value in values.items():
-        if isinstance(value, dict):
-            rows += number_rows(value, f"{prefix}{key}.")
-        elif isinstance(value, int | float | str):
-            rows.append(
-                {"number": f"{prefix}{key}", "value": f"{value:.4g}" if isinstance(value, float) else str(value)}
-            )
-    return rows
+    scalars = ((key, value) for key, value in leaves(values) if isinstance(value, int | float | str))
+    return [{"number": key, "value": f"{of:.4g}" if isinstance(of, float) else str(of)} for key, of in scalars]
 
 
 def _markdown(rows: Rows) -> list[str]:
@@ -68,9 +57,10 @@ def show_progress(stage: str, log: Callable[[str], None], folder: Path) -> Calla
 
     def move(what: str, share: float) -> None:
         if what in bars:
-            update_progress_artifact(bars[what], progress=share)
+            artifacts.update_progress_artifact(bars[what], progress=share)
         else:
-            bars[what] = create_progress_artifact(progress=share, key=_key(f"{what}-progress"), description=what)
+            key = _key(f"{what}-progress")
+            bars[what] = artifacts.create_progress_artifact(progress=share, key=key, description=what)
 
     def spoken(lines: str) -> None:
         nonlocal arms
@@ -84,7 +74,7 @@ def show_progress(stage: str, log: Callable[[str], None], folder: Path) -> Calla
             rows = [{**row, "score": "" if row["score"] is None else f"{row['score']:.1f}"} for row in found]
             ended = f"{sum(row['status'] != 'waiting or running' for row in rows)} of {len(rows)} runs have ended"
             key = _key(f"ablation-{name}-progress")
-            shutdown.send(create_table_artifact, key=key, table=rows, description=f"{name}: {ended}")
+            shutdown.send(artifacts.create_table_artifact, key=key, table=rows, description=f"{name}: {ended}")
 
     return spoken
 

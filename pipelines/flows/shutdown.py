@@ -32,12 +32,9 @@ def unreachable(error: BaseException | None) -> bool:
 
 def gone() -> NoReturn:
     """Print that the server has gone and end, whatever threads are left."""
-    error = SourceUnreachable(
-        os.environ.get("PREFECT_API_URL") or "Prefect",
-        "the server has gone; stages that had begun were finished, and DVC knows them",
-        "",
-        "start the server (`make server`) and the same flow again: it goes on from there",
-    )
+    found = "the server has gone; stages that had begun were finished, and DVC knows them"
+    do = "start the server (`make server`) and the same flow again: it goes on from there"
+    error = SourceUnreachable(os.environ.get("PREFECT_API_URL") or "Prefect", found, "", do)
     with contextlib.suppress(OSError):  # the worker that would read it may be dead
         print(f"error: {error}", file=sys.stderr, flush=True)
         sys.stdout.flush()

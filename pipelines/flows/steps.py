@@ -147,8 +147,7 @@ def begun(
     try:
         with lease.held(log) as died, workspace.opened(request, log) as place:
             if died >= LIVES:
-                do = "the log says what it died of; start another when that is corrected"
-                raise Refused(str(request), f"has died {died} times", "", do)
+                raise Refused(str(request), f"has died {died} times", "", "see the log, and start another")
             params = check(request.model, place, sources=flow not in {"team", "part"})
             if place.pull:
                 store("", place)
@@ -205,12 +204,8 @@ def open_parent(flow: str, request: Request) -> str:
 
 def tags(request: Request) -> dict[str, str]:
     """Of each MLflow run of a flow run: its page in Prefect, its user (tag `user:NAME`), its experiment."""
-    users = [tag.partition(":")[2] for tag in flow_run.tags or [] if tag.startswith("user:")]
-    values = {
-        "prefect.url": hidden(flow_run.ui_url or ""),
-        "mlflow.source.type": "JOB",
-        "mlflow.user": (users or [""])[0],
-    }
+    users = [tag.partition(":")[2] for tag in flow_run.tags or [] if tag.startswith("user:")] or [""]
+    values = {"prefect.url": hidden(flow_run.ui_url or ""), "mlflow.source.type": "JOB", "mlflow.user": users[0]}
     if request.commit:  # commit and settings together are the whole code
         values |= {"git.dirty": "false", "dvc.experiment": request.name, "settings": json.dumps(dict(request.settings))}
     return {key: value for key, value in values.items() if value}

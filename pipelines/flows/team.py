@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from prefect import flow, task
-from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
@@ -42,15 +41,10 @@ def server_gone(_task: Any, _run: Any, state: Any) -> bool:
     return shutdown.unreachable(state.result(raise_on_failure=False))
 
 
-@task(
-    name="away",
-    task_run_name="{part}",
-    cache_policy=NO_CACHE,
-    persist_result=False,
-    retries=1_000_000,
-    retry_delay_seconds=POLL,
-    retry_condition_fn=server_gone,
-)
+WAITS = steps.ONCE | {"retries": 1_000_000, "retry_delay_seconds": POLL, "retry_condition_fn": server_gone}
+
+
+@task(name="away", task_run_name="{part}", **WAITS)
 def away(part: str, stages: Sequence[str], queue: str, given: dict[str, Any]) -> None:
     """Have a worker of a queue do some stages, and wait for it. Asked for again, it is the same flow run."""
     parameters = {**given, "stages": list(stages), "part": "" if part == WHOLE else part}

@@ -37,13 +37,13 @@ Model = Annotated[str, Field(json_schema_extra={"enum": models()})]  # offered o
 
 def stages_of(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
     """The stages of a flow in their order, as DVC names them. Raises BadConfig if the model has no ablation to run."""
-    own = {
-        section: [name for name, each in params[section].items() if each["model"] == model]
+    finetunings, own = (
+        [name for name, each in params[section].items() if each["model"] == model]
         for section in ("finetunings", "ablations")
-    }
+    )
     first = [f"published@{model}" if model in params["published"] else f"pretrain@{model}"]
-    tuned = first + [f"{stage}@{name}" for name in own["finetunings"] for stage in ("glue", "squad")]
-    ablations = [f"ablation@{name}" for name in own["ablations"]]
+    tuned = first + [f"{stage}@{name}" for name in finetunings for stage in ("glue", "squad")]
+    ablations = [f"ablation@{name}" for name in own]
     if flow == "ablations" and not ablations:
         raise BadConfig("ablations", f"has none of the model {model!r}", f"one with `model: {model}`")
     report = ["report"] if model in params["run"]["models"] else []
@@ -92,9 +92,7 @@ def declare(name: str, purpose: str) -> Flow[..., Done]:
 
 pretrain = declare("pretrain", "Corpus, tokens and pre-training of a model, as far as they are out of date.")
 finetune = declare("finetune", "GLUE and SQuAD from the pre-trained model and from scratch.")
-ablations = declare(
-    "ablations", "All ablations of a model, one after the other; a failed one does not stop the others."
-)
+ablations = declare("ablations", "All ablations of a model, one after the other; a failed one stops no other.")
 workflow = declare("workflow", "Every stage of a model that is out of date, and the report if `run` names the model.")
 FLOWS = (pretrain, finetune, ablations, workflow)
 

@@ -62,9 +62,8 @@ def around(scores: Sequence[float], *, another: bool = False) -> tuple[float, fl
         return None
     from scipy.stats import t
 
-    middle, runs = statistics.fmean(scores), len(scores)
-    reach = float(t.ppf(0.975, runs - 1)) * statistics.stdev(scores) * math.sqrt(another + 1 / runs)
-    return middle - reach, middle + reach
+    reach = float(t.ppf(0.975, len(scores) - 1)) * statistics.stdev(scores) * math.sqrt(another + 1 / len(scores))
+    return statistics.fmean(scores) - reach, statistics.fmean(scores) + reach
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> Difference | None:
@@ -116,13 +115,6 @@ def power(runs: int, sds: float, share: float = 0.5) -> float:
     edge_NM = np.outer(edge_N, np.sqrt(chi2.ppf(places, 2 * runs - 2) / (2 * runs - 2)))
     shift = sds * math.sqrt(runs / 2)
     return float((norm.sf(edge_NM - shift) + norm.cdf(-edge_NM - shift)).mean())
-
-
-def detectable(runs: int) -> float:
-    """The smallest true difference, in standard deviations, that so many runs of each arm find four times in five."""
-    from scipy.optimize import bisect
-
-    return float(bisect(lambda sds: power(runs, sds) - POWER, 0.0, 50.0, xtol=1e-3))
 
 
 def runs_needed(sds: float, share: float = 0.5) -> int | None:

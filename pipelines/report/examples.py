@@ -101,14 +101,10 @@ def answers(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
     """A question answered right and one wrong by the first pre-trained seed, each with and without an answer."""
     for version in (row.name.removeprefix("squad ") for row in model.squad):
         rows = _rows(root / f"build/tasks/{model.tasks_source}/{SQUAD.get(version, '')}/dev.jsonl")
-        predictions = (
-            _read(_first(root / f"build/squad/{model.name}/{version}", "pretrained", ".json"), read_json) or {}
-        )
+        predictions = _read(_first(root / f"build/squad/{model.name}/{version}", ".json"), read_json) or {}
         scores = question_scores(rows, predictions, version) if rows and predictions else {}  # type: ignore[arg-type]
-        for (right, impossible), heading in OUTCOMES.items():
-            group = [
-                row for row in rows if scores and (scores[row["id"]][0] > 0, row["impossible"]) == (right, impossible)
-            ]
+        for outcome, heading in OUTCOMES.items():
+            group = [row for row in rows if scores and (scores[row["id"]][0] > 0, row["impossible"]) == outcome]
             if group:
                 row, share = group[0], f"{integer(len(group))} of {integer(len(rows))} questions"
                 predicted = predictions.get(row["id"])
@@ -133,24 +129,25 @@ def mistakes(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
     for task in (task for task in model.tasks if task.name in GLUE):
         folder, regression = root / f"build/glue/{model.name}/{task.name}", GLUE[task.name].regression
         rows = {row["id"]: row for row in _rows(root / f"build/tasks/{model.tasks_source}/{task.name}/dev.jsonl")}
-        predictions = [row for row in _rows(_first(folder, "pretrained", ".jsonl")) if row["id"] in rows]
+        predictions = [row for row in _rows(_first(folder, ".jsonl")) if row["id"] in rows]
         wrong = sorted(filter(_error, predictions), key=lambda row: (-_error(row), str(row["id"])))
         kind = "rows are off by more than 1" if regression else "rows are wrong"
         share = f"{integer(len(wrong))} of {integer(len(predictions))} {kind}"
         if wrong:
             row, worst = rows[wrong[0]["id"]], wrong[0]
-            facts = tuple(
-                (key, _label(task.name, worst[of])) for key, of in (("said", "prediction"), ("wanted", "label"))
+            said, wanted = (
+                f"{label:.1f}" if isinstance(label, int | float) else named(task.name, label)
+                for label in (worst["prediction"], worst["label"])
             )
+            facts = (("said", said), ("wanted", wanted))
             texts = (row["a"], row["b"]) if row.get("b") else (row["a"],)
             yield Prediction(task.title, share, texts, facts, sure=None if regression else _error(worst))
         elif predictions:
             yield Prediction(task.title, share, (), ())
 
 
-def _label(task: str, label: Any) -> str:
-    if isinstance(label, int | float):
-        return f"{label:.1f}"
+def named(task: str, label: object) -> str:
+    """A label in words."""
     return LABELS.get(task, {}).get(str(label), str(label)).replace("_", " ")
 
 
@@ -167,10 +164,10 @@ def _error(prediction: dict[str, Any]) -> float:
     return 1 / sum(math.exp(logit - max(logits)) for logit in logits)
 
 
-def _first(folder: Path, arm: str, suffix: str) -> Path | None:
-    """The predictions of an arm's lowest seed; other files beside it (null odds, n-best, mismatched) do not count."""
-    pattern = re.compile(rf"{arm}-seed(\d+){re.escape(suffix)}")
-    found = {int(match[1]): path for path in folder.glob(f"{arm}-*") if (match := pattern.fullmatch(path.name))}
+def _first(folder: Path, suffix: str) -> Path | None:
+    """The predictions of the first pre-trained seed; files beside it (null odds, n-best, mismatched) do not count."""
+    pattern = re.compile(rf"pretrained-seed(\d+){re.escape(suffix)}")
+    found = {int(match[1]): path for path in folder.glob("*") if (match := pattern.fullmatch(path.name))}
     return found[min(found)] if found else None
 
 

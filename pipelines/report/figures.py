@@ -27,14 +27,8 @@ Look = tuple[str, Any, str]  # colour, dash, marker
 
 PANEL = (3.9, 2.75)  # inches
 DASHED, DOTTED = (0, (4, 2)), (0, (1, 1.5))
-LOOKS: tuple[Look, ...] = (
-    (BLUE, "-", "o"),
-    (ORANGE, DASHED, "s"),
-    (GREEN, "-", "^"),
-    (GREY, DASHED, "D"),
-    (INK, DOTTED, "v"),
-    (BLUE, DOTTED, "P"),
-)
+DASHES = ("-", DASHED, "-", DASHED, DOTTED, DOTTED)
+LOOKS: tuple[Look, ...] = tuple(zip((BLUE, ORANGE, GREEN, GREY, INK, BLUE), DASHES, "os^DvP", strict=True))
 
 
 @dataclass(frozen=True)
@@ -51,10 +45,8 @@ def draw_all(inputs: Inputs, folder: Path) -> dict[str, Drawn]:
     with context():
         named = [one for model in inputs.models for one in of_model(model)]
         named += [one for ablation in inputs.ablations for one in of_ablation(ablation)]
-        return {
-            name: Drawn(name, caption, inline_svg(save(figure, folder, name), name, caption))
-            for name, caption, figure in named
-        }
+        drawn = ((name, caption, save(figure, folder, name)) for name, caption, figure in named)
+        return {name: Drawn(name, caption, inline_svg(svg, name, caption)) for name, caption, svg in drawn}
 
 
 def of_model(model: ModelResults) -> Iterator[Named]:
@@ -177,12 +169,9 @@ def of_ablation(ablation: Ablation) -> Iterator[Named]:
     """The figure that an ablation's results allow: scores over a run, lines over a grid, or differences of arms."""
     name, caption = f"ablation-{ablation.name}", f"{ablation.title}: mean over the tasks ({ablation.origin})"
     if any(len(arm.points) > 1 for arm in ablation.arms):
+        caption += " at fractions of each run, bar = ± sd over seeds"
         before = "before the end of a run the learning rate has not come down yet"
-        yield (
-            f"{name}-points",
-            f"{caption} at fractions of each run, bar = ± sd over seeds; {before}",
-            over_flops(ablation),
-        )
+        yield f"{name}-points", f"{caption}; {before}", over_flops(ablation)
     elif len(ablation.axes) in {1, 2} and any(arm.scores and arm.values for arm in ablation.arms):
         yield name, f"{caption}, bar = ± sd over seeds", over_grid(ablation)
     elif (reference := ablation.reference) and reference.scores:

@@ -72,19 +72,13 @@ def shortfalls(model: ModelResults) -> Iterator[str]:
         missed = f"misses {100 * (1 - recall):.0f} % of the replaced tokens of held-out text"
         yield f"{model.name}: the discriminator {missed}, {100 * (1 - precision):.0f} % of its suspicions are wrong."
     for row in model.squad:
-        with_one, without = (
-            mean(row.others.get(f"{has}_exact", {}).get("pretrained", ())) for has in ("HasAns", "NoAns")
-        )
-        if with_one is not None and without is not None and min(with_one, without) < ANSWERED:
-            wrong = (
-                f"{100 - with_one:.0f} % of the questions that have an answer and {100 - without:.0f} % of the others"
-            )
+        some, none = (mean(row.others.get(f"{has}_exact", {}).get("pretrained", ())) for has in ("HasAns", "NoAns"))
+        if some is not None and none is not None and min(some, none) < ANSWERED:
+            wrong = f"{100 - some:.0f} % of the questions that have an answer and {100 - none:.0f} % of the others"
             yield f"{model.name}: {row.title} is answered wrong on {wrong}."
     rows = (*model.tasks, *model.squad)
-    verdicts = [(row.title, found.verdict) for row in rows if (found := row.difference)]
-    titles: dict[str, list[str]] = {
-        verdict: [title for title, each in verdicts if each == verdict] for _, verdict in verdicts
-    }
+    verdicts = [(row.title, str(found.verdict)) for row in rows if (found := row.difference)]
+    titles = {verdict: [title for title, each in verdicts if each == verdict] for _, verdict in verdicts}
     titles |= {arm: [row.title for row in model.tasks if _at_chance(row, arm)] for arm in ARMS}
     titles["ceiling"] = [row.title for row in rows if all((row.mean(arm) or 0) >= CEILING for arm in ARMS)]
     for kind, sentence in TEXTS["shortfalls"].items():

@@ -65,7 +65,8 @@ def render(
         "runs": [what_was_run(model, params, inputs.data[f"corpus/{model.corpus}"]) for model in models],
         "learnt_here": [sentence for model in models for sentence in findings.learnt(model)],
         "shortfalls": findings.all_shortfalls(inputs),
-        "shown_examples": [_examples(model, root) for model in models],
+        "examples_of": examples,
+        "root": root,
         "curves": [
             (model, [figures[key] for each in CAPTIONS if (key := f"{model.name}-{each}") in figures])
             for model in models
@@ -77,11 +78,6 @@ def render(
     templates = environment()
     for page in ("report.md", "index.html"):
         yield page, templates.get_template(page).render(content)
-
-
-def _examples(model: ModelResults, root: Path) -> tuple[Any, ...]:
-    rows = examples.sentences(model)
-    return model, rows, examples.counts(rows), list(examples.answers(model, root)), list(examples.mistakes(model, root))
 
 
 def what_was_run(model: ModelResults, params: Any, corpus: dict[str, Any]) -> list[tuple[str, str]]:

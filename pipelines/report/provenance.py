@@ -9,6 +9,7 @@ import os
 import platform
 import time
 from pathlib import Path
+from typing import Any
 
 from electra.files import sha256_file, write_atomic
 from electra.storage.manifest import read_notes
@@ -34,22 +35,13 @@ def files(inputs: Inputs, root: Path = Path()) -> Table:
 def write_run(path: Path, root: Path = Path()) -> None:
     """Write run.js: when, how long each stage took, on what machine, at which commit."""
     timings = read_notes(root / "runs/timings.json")
-    run = {
-        "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
-        "commit": _commit(root),
-        "machine": _machine(),
-        "durations": {key: value["seconds"] for key, value in timings.items()},
-        "clocks": {key: value["clock"] for key, value in timings.items() if "clock" in value},
-    }
-    write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")
-
-
-def _machine() -> str:
+    commit = printed(
+        "git", "-C", str(root), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty= with changes"
+    )
     cores, python = f"{os.cpu_count()} CPU cores", f"Python {platform.python_version()}"
-    return ", ".join([platform.system(), platform.machine(), cores, python, *gpus()])
-
-
-def _commit(root: Path) -> str:
-    git = ("git", "-C", str(root))
-    commit = printed(*git, "rev-parse", "--short=12", "HEAD")
-    return commit + " with changes" * bool(commit and printed(*git, "status", "--porcelain", "--untracked-files=no"))
+    machine = ", ".join([platform.system(), platform.machine(), cores, python, *gpus()])
+    date = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+    run: dict[str, Any] = {"date": date, "commit": commit, "machine": machine}
+    run["durations"] = {key: value["seconds"] for key, value in timings.items()}
+    run["clocks"] = {key: value["clock"] for key, value in timings.items() if "clock" in value}
+    write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")

@@ -44,13 +44,7 @@ def load(params: Any, root: Path = Path()) -> Inputs:
     names = [f"tokens/{name}" for name in tokens] + [f"tasks/{name}" for name in tasks]
     names += [f"corpus/{params.tokens[name].corpus}" for name in tokens]
     data = {name: reader.json(f"results/{name}.json") for name in dict.fromkeys(names)}
-    return Inputs(
-        models=models,
-        ablations=ablations,
-        data=data,
-        missing=tuple(reader.missing),
-        unrun=tuple(reader.unrun),
-    )
+    return Inputs(models, ablations, data, tuple(reader.missing), tuple(reader.unrun))
 
 
 class Reader:
@@ -78,9 +72,6 @@ class Reader:
         try:
             with (self.root / path).open(encoding="utf-8", newline="") as file:
                 rows = list(csv.DictReader(file))
-        except FileNotFoundError:
-            self.missing.append(f"{path}: there is no such file")
-            return {}
         except (OSError, ValueError, csv.Error) as error:
             self.missing.append(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})")
             return {}
@@ -148,10 +139,8 @@ def measured_average(glue: dict[str, Any], tasks: Sequence[Measured] = ()) -> Me
 
 def measured_squad(squad: dict[str, Any]) -> tuple[Measured, ...]:
     """Each version of a squad.json by F1; the other figures are those of the same answers."""
-    return tuple(
-        _measured(f"squad {version}", f"SQuAD {version}", "f1", values)
-        for version, values in sorted(squad.get("versions", {}).items())
-    )
+    versions = sorted(squad.get("versions", {}).items())
+    return tuple(_measured(f"squad {version}", f"SQuAD {version}", "f1", values) for version, values in versions)
 
 
 def _measured(name: str, title: str, metric: str, values: dict[str, Any]) -> Measured:
@@ -170,9 +159,8 @@ def _measured(name: str, title: str, metric: str, values: dict[str, Any]) -> Mea
     ground = dict(values.get("baselines") or {})
     if isinstance(values.get("never_answering"), int | float):
         ground["chance"] = float(values["never_answering"])
-    return Measured(
-        name, title, metric, scores, failed, values.get("train_rows"), values.get("dev_rows"), others, ground
-    )
+    rows = values.get("train_rows"), values.get("dev_rows")
+    return Measured(name, title, metric, scores, failed, *rows, others, ground)
 
 
 def _faults(where: str, row: Measured) -> Iterator[str]:
@@ -240,7 +228,7 @@ def _ablation(reader: Reader, name: str, config: Any, values: dict[str, Any], da
         order.sort(key=lambda arm: best_first.index(arm) if arm in best_first else len(best_first))
     parts = values.get("arms", {})
     names = sorted(parts, key=lambda arm: order.index(arm) if arm in order else len(order))
-    arms = tuple(_arm(arm, parts[arm], config.settings.get(arm, {})) for arm in names)
+    arms = tuple(_arm(arm, parts[arm]) for arm in names)
     gaps = reader.unrun if values.get("record") else reader.missing  # what a record lacks is not missing here
     for arm in arms:
         if arm.failed:
@@ -264,16 +252,14 @@ def _ablation(reader: Reader, name: str, config: Any, values: dict[str, Any], da
     )
 
 
-def _arm(name: str, part: dict[str, Any], settings: dict[str, Any]) -> Arm:
+def _arm(name: str, part: dict[str, Any]) -> Arm:
     return Arm(
         name=name,
-        label=str(part.get("label", name)),
-        status=str(part.get("status", "ok")),
+        **{key: part[key] for key in ("label", "status", "settings")},
         flops=number(part, "flops"),
         steps=part.get("steps"),
         scores=tuple(map(float, (part.get("average") or {}).get("scores", []))),
         tasks={task: tuple(map(float, scores)) for task, scores in (part.get("glue") or {}).items()},
-        settings=part.get("settings", settings),
         values=tuple(part.get("values") or ()),
         points=tuple(
             Point(float(point["fraction"]), float(point["flops"]), tuple(map(float, point["scores"])))

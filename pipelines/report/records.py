@@ -12,17 +12,9 @@ from pipelines.report import paper
 from pipelines.report.comparison import Difference, difference, mean
 
 ARMS = {"pretrained": "pre-trained", "scratch": "from scratch"}
-METRICS = {
-    "matthews": "Matthews correlation",
-    "accuracy": "accuracy",
-    "f1": "F1",
-    "spearman": "Spearman correlation",
-    "pearson": "Pearson correlation",
-    "exact": "exact match",
-}
-TITLES = {task: info.title for task, info in GLUE.items()} | {
-    task: f"SQuAD {version}" for version, task in SQUAD.items()
-}
+METRICS = {"accuracy": "accuracy", "f1": "F1", "exact": "exact match"}
+METRICS |= {name: f"{name.title()} correlation" for name in ("matthews", "spearman", "pearson")}
+TITLES = {task: of.title for task, of in GLUE.items()} | {task: f"SQuAD {version}" for version, task in SQUAD.items()}
 
 
 def chance_of(task: str) -> float:

@@ -9,14 +9,7 @@ from typing import Any
 from electra.finetuning.tasks import GLUE
 from pipelines.report import claims, paper
 from pipelines.report.comparison import difference, mean
-from pipelines.report.records import (
-    ARMS,
-    TITLES,
-    Ablation,
-    Inputs,
-    Measured,
-    ModelResults,
-)
+from pipelines.report.records import ARMS, TITLES, Ablation, Inputs, Measured, ModelResults
 from pipelines.report.table import NOTES, Column, Mark, Row, Spread, Table, left, verdict
 
 Models = Sequence[ModelResults]
@@ -125,8 +118,7 @@ def table_4(models: Models) -> Table:
             for metric, title in (("exact", "exact"), ("f1", "F1"))
         }
         rows.append({MODEL: f"{model.name} (ours)", **ours})
-    strong = range(len(paper.TABLE_4), len(rows))
-    return _published("4", "question answering, single models", models, rows, strong)
+    return _published("4", "question answering, single models", models, rows, range(len(paper.TABLE_4), len(rows)))
 
 
 def _published(number: str, what: str, models: Models, rows: list[Row], strong: Sequence[int]) -> Table:
@@ -160,10 +152,8 @@ def of_ablation(ablation: Ablation) -> Iterator[Table]:
 def arms(ablation: Ablation) -> Table:
     """Each arm against the reference; the paper's score, where it has one, in a separate column."""
     beside, reference = ablation.paper, ablation.reference
-    ours, against = (
-        f"ours, {ablation.model}, {ablation.data}",
-        f"against {reference.label if reference else 'the first'}",
-    )
+    ours = f"ours, {ablation.model}, {ablation.data}"
+    against = f"against {reference.label if reference else 'the first'}"
     rows = []
     for arm in ablation.arms:
         reading = left("reading", group=ours)

@@ -12,6 +12,7 @@ from electra.pretraining.dataloader import Feed
 from electra.pretraining.distributed import World
 from electra.pretraining.step import SETTLED, Step, lacks_to_compile
 from electra.pretraining.trainer import Trainer
+from pipelines.runtime.roofline import duration
 
 TIMED = 5  # steps that the estimate is made from
 
@@ -47,7 +48,7 @@ def announce(settings: PretrainConfig, world: World, step: Step, feed: Feed, pac
         parts += [_compiled(settings), _recorded(settings, step)]
         parts += [f"rows {'on the GPU' if feed.resident else 'streamed from the disk'} ({gigabytes:.2g} GB)"]
         parts += ["deterministic"] if settings.deterministic else []
-    return f"{', '.join(parts)}; {feed.tokens / pace:,.0f} tokens/s, {left:,} steps in about {_duration(pace * left)}"
+    return f"{', '.join(parts)}; {feed.tokens / pace:,.0f} tokens/s, {left:,} steps in about {duration(pace * left)}"
 
 
 def _device(world: World, settings: PretrainConfig) -> str:
@@ -74,10 +75,3 @@ def _recorded(settings: PretrainConfig, step: Step) -> str:
         return "recorded"
     reason = "pretrain.compile: off" if settings.compile == "off" else "it failed" if can_record() else "ROCm"
     return f"not recorded ({reason})"
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} seconds"

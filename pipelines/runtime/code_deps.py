@@ -16,14 +16,8 @@ from pipelines import ROOT
 TOKENIZER = ("electra/data/byte_level.py", "electra/data/tokenizer.py", "electra/data/word_cache.py")
 NETWORKS = ("electra/nn", "electra/seeds.py")
 FINETUNING = (*NETWORKS, *TOKENIZER, "electra/finetuning", "electra/optim")
-PRETRAINING = (
-    *NETWORKS,
-    *TOKENIZER,
-    "electra/data/order.py",
-    "electra/data/shards.py",
-    "electra/optim",
-    "electra/pretraining",
-)
+ROWS = ("electra/data/order.py", "electra/data/shards.py")
+PRETRAINING = (*NETWORKS, *TOKENIZER, *ROWS, "electra/optim", "electra/pretraining")
 TEXT = ("electra/data/text.py", "electra/seeds.py")
 LABELS = tuple(f"electra/finetuning/{name}.py" for name in ("labels", "tasks"))
 

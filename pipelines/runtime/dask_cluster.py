@@ -31,12 +31,12 @@ def run_units(
     try:
         from distributed import CancelledError, Client, KilledWorker, as_completed
     except ImportError:
-        do = f"pip install 'electra-workflow[dask]', or unset {VARIABLE} to use this machine's processes"
+        do = "pip install 'electra-workflow[dask]', or unset it"
         raise BadConfig(VARIABLE, "is set, and dask.distributed is not installed", "the package", do) from None
     try:
         client = Client(address, timeout=SECONDS)
     except (OSError, ValueError) as error:
-        do = f"start it, or unset {VARIABLE} to use this machine's processes"
+        do = f"start it, or unset {VARIABLE}"
         raise SourceUnreachable(VARIABLE, f"no scheduler answers at {address} ({error})", "", do) from None
     with client:
         workers = len(client.scheduler_info(n_workers=-1)["workers"])
@@ -47,12 +47,10 @@ def run_units(
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except KilledWorker as error:
-            found, do = f"a unit's workers died, again and again ({error})", "see their logs, and run it again"
-            raise Stopped(VARIABLE, found, "", do) from None
-        except CancelledError as error:
-            found = f"the scheduler at {address} is gone ({str(error).splitlines()[0]})"
+            raise Stopped(VARIABLE, f"a unit's workers died, again and again ({error})", "", "see their logs") from None
+        except CancelledError:
             do = "what is done is kept: start it and run the same command again"
-            raise SourceUnreachable(VARIABLE, found, "", do) from None
+            raise SourceUnreachable(VARIABLE, f"the scheduler at {address} is gone", "", do) from None
         finally:
             client.cancel(list(futures), force=True)
 
@@ -71,8 +69,7 @@ def _run(here: tuple[str, str, str, str], function: Callable[[Unit], Result], un
     if worker.state.nthreads != 1:
         raise BadConfig(f"worker {worker.address}", f"has {worker.state.nthreads} threads", "--nthreads 1")
     if _code() != code:
-        do = "start it anew in this checkout"
-        raise BadConfig(f"worker {worker.address}", "runs other code", "that of this checkout", do)
+        raise BadConfig(f"worker {worker.address}", "runs other code", "that of this checkout", "start it anew in it")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
         os.chdir(folder)
@@ -80,6 +77,5 @@ def _run(here: tuple[str, str, str, str], function: Callable[[Unit], Result], un
     except OSError:
         seen = None
     if seen != told:
-        do = "put the project where all machines see it"
-        raise BadConfig(f"worker {worker.address}", f"does not see {folder} as it is", "one shared folder", do)
+        raise BadConfig(f"worker {worker.address}", f"does not see {folder} as it is", "a folder that all machines see")
     return function(unit)

@@ -9,13 +9,13 @@ parent is dead. If this process is killed itself, a watcher that waits for the e
 import contextlib
 import os
 import re
-import subprocess
 import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, STDOUT, Popen
 
 import psutil
 
@@ -25,9 +25,7 @@ MARK = "ELECTRA_REPRO"
 PATIENCE = 300.0  # seconds between asking a process to stop, for which it may have gigabytes to save, and ending it
 # What DVC says where a byte of its own state has changed: a lock of JSON, databases of hashes and links.
 DAMAGED = re.compile(r"ERROR: .*(codec can't decode|RWLock-file|malformed|unsupported file format|not a database)")
-REMADE = (
-    "; it seems that DVC's state is damaged: delete .dvc/tmp/rwlock and the folders in .dvc-site/repo, which it remakes"
-)
+REMADE = "; DVC's state seems damaged: delete .dvc/tmp/rwlock and the folders in .dvc-site/repo, which it remakes"
 
 
 @dataclass(frozen=True)
@@ -58,10 +56,9 @@ class StageFailed(UserError):
 
 @dataclass
 class Outcome:
-    """What DVC did: stages that ran, and stages that were up to date."""
+    """What DVC did: the stages that ran, and what went wrong."""
 
     ran: list[str] = field(default_factory=list)
-    cached: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     exit_code: int = 0
 
@@ -69,8 +66,6 @@ class Outcome:
         """Learn from one line of DVC's output."""
         if match := re.match(r"Running stage '(?:.*:)?(.+)':", line):
             self.ran.append(match[1])
-        elif match := re.match(r"Stage '(?:.*:)?(.+)' (didn't change|is cached)", line):
-            self.cached.append(match[1])
         elif match := re.search(r"exited with (-?\d+)", line):
             self.exit_code = int(match[1])
         elif line.startswith(("error: ", "ERROR: ")):
@@ -121,20 +116,13 @@ def text(line: bytes) -> str:
 
 
 @contextlib.contextmanager
-def child(command: Sequence[str], place: Place) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def child(command: Sequence[str], place: Place) -> Iterator[tuple[Popen[bytes], str]]:
     """A child process in this group, whose whole family is gone when the block is left; and the family's mark."""
     mark = uuid.uuid4().hex
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     values = {**os.environ, **place.variables, "PATH": path, "PYTHONUNBUFFERED": "1", MARK: mark}
     with watcher(mark):
-        process = subprocess.Popen(
-            command,
-            cwd=place.folder,
-            env=values,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        process = Popen(command, cwd=place.folder, env=values, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
         try:
             yield process, mark
         finally:
@@ -149,10 +137,8 @@ def watcher(mark: str) -> Iterator[None]:
     """A process in its own group that asks all who carry the mark to stop if this process dies within the block."""
     values = {key: value for key, value in os.environ.items() if key != MARK}
     values["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), values.get("PYTHONPATH", "")]))
-    command, silent = [sys.executable, "-m", "pipelines.runtime.dvc_runner", mark], subprocess.DEVNULL
-    process = subprocess.Popen(
-        command, env=values, stdin=subprocess.PIPE, stdout=silent, stderr=silent, start_new_session=True
-    )
+    command = [sys.executable, "-m", "pipelines.runtime.dvc_runner", mark]
+    process = Popen(command, env=values, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
     try:
         yield
     finally:

@@ -25,12 +25,10 @@ def enough_memory(config: ElectraConfig, vocab_size: int) -> Iterator[None]:
         slices, batch = settings.accumulate, settings.batch
         finer, room = finer_slices(config, vocab_size)
         more = f"set pretrain.accumulate to {finer} (now {slices}){room}, or " if finer else ""
-        raise OutOfMemory(
-            "pretrain",
-            f"there is not enough memory for slices of {batch // slices} rows of {settings.length} ({reason(error)})",
-            "smaller slices of a batch",
-            f"{more}lower pretrain.batch; what is saved stays, and `--continue` goes on with it under the new settings",
-        ) from error
+        rows = f"slices of {batch // slices} rows of {settings.length}"
+        found = f"there is not enough memory for {rows} ({reason(error)})"
+        do = f"{more}lower pretrain.batch; what is saved stays, and `--continue` goes on with it under the new settings"
+        raise OutOfMemory("pretrain", found, "smaller slices of a batch", do) from error
 
 
 def finer_slices(config: ElectraConfig, vocab_size: int) -> tuple[int, str]:

@@ -127,8 +127,7 @@ def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> i
         try:
             elastic_launch(config, sys.executable)("-m", "pipelines", *command)
         except SignalException as error:
-            what = f"stopped by {error.sigval.name}"
-            report(Stopped(name, what, "", "everything is saved; run the same command to go on"))
+            report(Stopped(name, f"stopped by {error.sigval.name}", "", "run the same command to go on"))
             return Stopped.exit_code
         except RendezvousError as error:
             do = "give the first machine's name and a free port of it, and start all machines within 15 minutes"
@@ -147,8 +146,8 @@ def explain(failures: Mapping[int, Any], name: str) -> int:
     order = {Stopped.exit_code: 2, -signal.SIGTERM: 3}
     rank, chosen = min(failures.items(), key=lambda item: order.get(item[1].exitcode, int(item[1].exitcode > 0)))
     if chosen.exitcode < 0:
-        what = f"process {rank} was ended by {chosen.signal_name()}"
-        report(Stopped(name, what, "", "run the same command to go on from the last checkpoint"))
+        ended = f"process {rank} was ended by {chosen.signal_name()}"
+        report(Stopped(name, ended, "", "run the same command to go on from the last checkpoint"))
         return Stopped.exit_code
     if chosen.error_file_data:
         message = chosen.message  # as `report` wrote it, or torch elastic's own text

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from types import TracebackType
+from datetime import timedelta
 from typing import TYPE_CHECKING, TextIO
 
 from electra.progress import Bar
@@ -31,9 +31,7 @@ class ProgressBar(Bar):
         self._first: int | None = None
         self._started = self._shown = time.monotonic()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._first is not None:
             self._show(end=True)
 
@@ -73,7 +71,7 @@ class ProgressBar(Bar):
         if rate > 0:
             parts.append(f"{_short(rate)}/s")
             if self.done < self.total:
-                parts.append(f"{_clock((self.total - self.done) / rate)} left")
+                parts.append(f"{timedelta(seconds=round((self.total - self.done) / rate))} left")
         return "  ".join(parts + [f"{name} {_short(value)}" for name, value in self._numbers.items()])
 
 
@@ -97,12 +95,6 @@ def _short(value: float | str) -> str:
         if abs(value) >= size:
             return f"{value / (1e3 if suffix == 'k' else size):.1f}{suffix}"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 MUCH = 0.05  # a larger share that is lost is worth a warning

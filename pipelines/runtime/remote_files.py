@@ -91,8 +91,7 @@ def _fetch(system: Any, listed: dict[str, tuple[str, Version]], home: Path, wher
         with ProgressBar(where, sum(listed[name][1][0] or 1 for name in todo), "bytes") as progress:
             for name, sha256 in zip(todo, pool.map(one, todo), strict=True):
                 if (old := known.get(name, [None, sha256])[1]) != sha256:
-                    change = f"{name} has sha256 {sha256}, and had {old} when it was read before"
-                    print(f"warning: {url}: {change}", file=sys.stderr, flush=True)
+                    print(f"warning: {url}: {name} has sha256 {sha256}, and had {old} before", file=sys.stderr)
                     notes["names"] = []  # until all is here: old copies and new ones belong to no one version
                 known[name] = [listed[name][1], sha256]
                 progress.update(progress.done + (listed[name][1][0] or 1))
@@ -185,8 +184,8 @@ def reaching(url: str, where: str) -> Iterator[tuple[Any, str]]:
         if isinstance(error, ValueError) and "Protocol not known" in str(error):
             raise BadConfig(where, f"{url} is of a kind that fsspec does not know", "s3://, …", "") from None
         if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
-            do = f"set those of {kind} in the environment"
-            raise NoAccess(where, f"{url} asks for credentials ({reason(error)})", "some that are let in", do) from None
+            expected = f"those of {kind} in the environment"
+            raise NoAccess(where, f"{url} asks for credentials ({reason(error)})", expected) from None
         raise SourceUnreachable(where, f"{url} does not answer, or broke off ({reason(error)})", "", DO) from None
 
 

@@ -12,10 +12,9 @@ layer (the residual stream is fp32), the activation 5 S for each unit of a plain
 one, attention 4 S forward and 8 S backward. The update moves 44 bytes a parameter.
 """
 
-import dataclasses
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -54,6 +53,18 @@ CARDS = {
     "rtx_3090": Card("RTX 3090", 71e12, 0.936e12, 24e9),
     "t4": Card("T4 (fp32)", 8.1e12, 0.32e12, 16e9, number=4),  # which has no bf16
 }
+
+
+UNITS = (("minutes", 60.0, 90), ("hours", 3600.0, 72), ("days", 86400.0, 1000), ("years", 365 * 86400.0, math.inf))
+
+
+def duration(seconds: float) -> str:
+    """A duration to plan with."""
+    if seconds < 90:
+        return "a minute"
+    unit, size = next((unit, size) for unit, size, most in UNITS if seconds < most * size)
+    count = seconds / size
+    return f"{count:.0f} {unit}" if count >= 10 or unit == "minutes" else f"{count:.1f} {unit}"
 
 
 def measured_card(name: str, rates: dict[str, float]) -> Card:
@@ -125,15 +136,13 @@ class Bound:
 def step_bound(config: ElectraConfig, phase: Phase, vocab_size: int, weights: float, card: Card) -> float:
     """Least seconds of an optimizer step on a phase's batch; two-stage training's mean over both stages."""
     stages = [(True, False), (False, True)] if config.objective.training == "two_stage" else [(True, True)]
-    found = [_stage_bound(config, phase, vocab_size, card, *stage) for stage in stages]
+    found = [_of_stage(config, phase, vocab_size, card, *stage) for stage in stages]
     update = Bound(card)
     update.update(weights)
     return sum(found) / len(found) + update.seconds
 
 
-def _stage_bound(
-    config: ElectraConfig, phase: Phase, vocab_size: int, card: Card, generator: bool, main: bool
-) -> float:
+def _of_stage(config: ElectraConfig, phase: Phase, vocab_size: int, card: Card, generator: bool, main: bool) -> float:
     """Forward and backward pass of a batch where these networks learn."""
     objective, tokens = config.objective, float(phase.batch * phase.length)
     chosen = float(phase.batch * slots(objective.mask_rate, phase.length))
@@ -174,8 +183,8 @@ def finetuning_bound(config: AnyEncoderConfig, rows: float, batch: int, length: 
 @functools.cache
 def parameters(config: ElectraConfig, vocab_size: int) -> int:
     """Parameters of both networks, shared ones once."""
-    encoder = dataclasses.replace(config.encoder, init="published")  # other initialisations compute with the weights
-    config, special = dataclasses.replace(config, encoder=encoder), SpecialIds(pad=0, cls=1, sep=2, mask=3)
+    encoder = replace(config.encoder, init="published")  # other initialisations compute with the weights
+    config, special = replace(config, encoder=encoder), SpecialIds(pad=0, cls=1, sep=2, mask=3)
     with torch.device("meta"):
         model = Pretraining(config, vocab_size, special)
     return sum(parameter.numel() for parameter in model.parameters())

@@ -62,8 +62,8 @@ class Request:
             raise BadConfig("settings", "are given for a run in the checkout as it stands", "a commit", do)
         for key, value in flat.items():
             if hidden(value) != value:
-                do = "give credentials to the workers' environment"
-                raise BadConfig(f"settings.{key}", "holds a URL with a login or a query", "one without", do)
+                expected = "one without: credentials belong to the workers' environment"
+                raise BadConfig(f"settings.{key}", "holds a URL with a login or a query", expected)
             if not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
                 raise BadConfig(f"settings.{key}", "is no name that DVC can set", "letters, digits, _ and -")
         return Request(model, sha, tuple(sorted(flat.items())), part)

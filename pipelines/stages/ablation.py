@@ -6,9 +6,9 @@ failed and stops no other. What an arm leaves (pipelines/stages/arms.py) is foun
 another ablation with the same arm, reads it back.
 """
 
-import dataclasses
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +47,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
             write_jsonl(folder / f"{arm}.jsonl", result.get("curve", []))
         write_manifest(folder, kind="ablation", name=name)
     record = {
+        **{key: getattr(ablation, key) for key in ("title", "model", "data", "budget", "tasks", "seeds")},
         "name": name,
-        "title": ablation.title,
-        "model": ablation.model,
-        "data": ablation.data,
         "data_label": params.data("ablation", name),
-        "budget": ablation.budget,
-        "tasks": list(ablation.tasks),
-        "seeds": ablation.seeds,
         "reference": ablation.compared,
         "train_rows": next((of["train_rows"] for of in outcomes.values() if not isinstance(of, str)), {}),
         "rows_sha256": rows.digest,
@@ -88,8 +83,7 @@ def plan_arms(name: str, params: Params, vocab_size: int) -> list[Arm]:
         else:
             config = with_steps(config, training_steps(config, vocab_size), vocab_size)
         for seed in range(1, ablation.seeds + 1):
-            pretrain = dataclasses.replace(config.pretrain, seed=seed, threads=1)
-            mine = keeping(dataclasses.replace(config, pretrain=pretrain), points)
+            mine = keeping(replace(config, pretrain=replace(config.pretrain, seed=seed, threads=1)), points)
             arms.append(Arm(arm, seed, mine, ablation.tokens, points))
     return arms
 
@@ -104,26 +98,14 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
         return max(1, round(value * share))
 
     whole = sum(phase.weight for phase in old.phases)
-    phases = tuple(
-        dataclasses.replace(
-            phase,
-            steps=None,
-            share=phase.weight / whole,
-            warmup=phase.warmup and min(int(count * phase.weight / whole), scaled(phase.warmup)),
-        )
-        for phase in old.phases
-    )
-    pretrain = dataclasses.replace(
-        old,
-        steps=count,
-        phases=phases,
-        warmup=min(config.stage_steps(count), scaled(old.warmup)),
-        log_every=scaled(old.log_every),
-        eval_every=scaled(old.eval_every),
-        min_eval_interval_minutes=0.0,  # curves that are drawn together have their points at the same steps
-        save_every=scaled(old.save_every),
-    )
-    return dataclasses.replace(config, pretrain=pretrain)
+    phases = []
+    for phase in old.phases:
+        warmup = phase.warmup and min(int(count * phase.weight / whole), scaled(phase.warmup))
+        phases.append(replace(phase, steps=None, share=phase.weight / whole, warmup=warmup))
+    changes: dict[str, Any] = {key: scaled(getattr(old, key)) for key in ("log_every", "eval_every", "save_every")}
+    changes |= {"min_eval_interval_minutes": 0.0}  # curves that are drawn together have points at the same steps
+    warmup = min(config.stage_steps(count), scaled(old.warmup))
+    return replace(config, pretrain=replace(old, steps=count, phases=tuple(phases), warmup=warmup, **changes))
 
 
 def plan_tasks(name: str, params: Params) -> tuple[ArmTask, ...]:
@@ -188,12 +170,8 @@ def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes)
     broken = [f"seed {arm.seed}: {outcome}" for arm, outcome in told if isinstance(outcome, str)]
     good = [(arm, outcome) for arm, outcome in told if not isinstance(outcome, str)]
     faults = [fault for _, outcome in good for fault in outcome["faults"]]
-    record: Result = {
-        "label": ablation.label(name),
-        "settings": ablation.settings[name],
-        "values": list(ablation.values(name)),
-        "failed": broken + faults,
-    }
+    record: Result = {"label": ablation.label(name), "settings": ablation.settings[name], "failed": broken + faults}
+    record["values"] = list(ablation.values(name))
     if not good:
         return {**record, "status": f"failed: {outcomes[arms[0].key]}"}
     first = good[0][1]
@@ -206,12 +184,9 @@ def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes)
         points.append({"fraction": point, "step": step, "flops": flops, "scores": scores})
     return {
         **record,
+        **{key: first[key] for key in ("steps", "flops", "inference_flops", "parameters")},
         "status": "ok",
         "seeds": [arm.seed for arm, _ in good],
-        "steps": first["steps"],
-        "flops": first["flops"],
-        "inference_flops": first["inference_flops"],
-        "parameters": first["parameters"],
         "pretrain": first["history"][-1],
         "curve": first["history"],
         "glue": glue,

@@ -8,10 +8,9 @@ trained it holds `point-<fraction>/` (encoders: the end is 1) and arm.json; chec
     runs/arm/<fingerprint>/tasks/     fine-tunings, each a finished folder (electra/finetuning/runs/plan.py)
 """
 
-import dataclasses
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +94,7 @@ def keeping(config: ElectraConfig, points: tuple[float, ...]) -> ElectraConfig:
         return config
     every = max(1, round(steps * min(points)))
     kept = max(2, math.ceil(steps / every) + 1)
-    return dataclasses.replace(
-        config, pretrain=dataclasses.replace(config.pretrain, save_every=every, keep_checkpoints=kept)
-    )
+    return replace(config, pretrain=replace(config.pretrain, save_every=every, keep_checkpoints=kept))
 
 
 def try_one(unit: Unit) -> Result | str:
@@ -148,7 +145,7 @@ def do(arm: Arm, tasks: tuple[ArmTask, ...], params: Params) -> Result:
 def scored_only(config: FinetuneConfig, seed: int) -> FinetuneConfig:
     """A task's settings for one run of which only the dev scores count: no test sets, no model kept."""
     alike = {"test": False, "start": None, "keep": "none", "ensemble": False, "arms": ("pretrained",)}
-    return dataclasses.replace(config, seeds=(seed,), **alike)  # type: ignore[arg-type]
+    return replace(config, seeds=(seed,), **alike)  # type: ignore[arg-type]
 
 
 def arm_folder(arm: Arm, params: Params) -> Path:
@@ -187,15 +184,9 @@ def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
     export(arm, home, trained, rows, END)
     for point in arm.points:
         export(arm, home, trained, rows, point)
-    record = {
-        "code": trained.code,
-        "history": trained.history,
-        "steps": trained.steps,
-        "flops": facts["flops"],
-        "parameters": facts["parameters"],
-        "inference_flops": facts["inference_flops"],
-        "points": {f"{point:g}": arm.step(point) for point in (*arm.points, END)},
-    }
+    record = {key: facts[key] for key in ("steps", "flops", "parameters", "inference_flops")}
+    record |= {"code": trained.code, "history": trained.history}
+    record["points"] = {f"{point:g}": arm.step(point) for point in (*arm.points, END)}
     write_sealed(home / "arm.json", record)
     for run in home.glob("run-*"):
         remove(run)

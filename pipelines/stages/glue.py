@@ -34,13 +34,8 @@ from pipelines.tracking import flatten
 
 FINETUNING = RUNS / "finetune"
 Records = dict[str, list[Record]]  # by task
-SUFFIXES = {
-    "dev.jsonl": ".jsonl",
-    "dev_mismatched.jsonl": "-mismatched.jsonl",
-    "test.jsonl": "-test.jsonl",
-    "test_mismatched.jsonl": "-test-mismatched.jsonl",
-    "test_diagnostic.jsonl": "-test-diagnostic.jsonl",
-}
+SPLITS = ("dev", "dev_mismatched", "test", "test_mismatched", "test_diagnostic")
+SUFFIXES = {f"{split}.jsonl": f"-{split}.jsonl".replace("_", "-").removeprefix("-dev") for split in SPLITS}
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
@@ -64,14 +59,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
             tasks[task]["baselines"]["replaced_tokens"] = auc
     for task, figures in ensembles.items():
         tasks[task]["ensemble"] = figures
-    result: dict[str, Any] = {
-        **label(params, config.tasks),
-        "tasks": tasks,
-        "average": summary.average(tasks, sample=params.tasks[config.tasks].kind == "sample"),
-        "provenance": provenance(jobs),
-    }
+    average = summary.average(tasks, sample=params.tasks[config.tasks].kind == "sample")
+    result = {**label(params, config.tasks), "tasks": tasks, "average": average, "provenance": provenance(jobs)}
     write_json(Path("results") / name / "glue.json", result)
-    average = result["average"]
     tracker.summary({f"average/{arm}": average[arm]["mean"] for arm in ("pretrained", "scratch") if arm in average})
 
 
@@ -150,10 +140,9 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Recor
 
 def warn_of_positions(task: Task, positions: int, share: float) -> None:
     """Tell, once a task, that some of its rows use positions whose vectors pre-training has left as they were drawn."""
+    told = f"{share:.1%} of its {kind_of(task).example} are longer than the {positions} tokens that pre-training saw"
     advice = f"a length of {positions}, or pre-training that goes on with longer rows (init_from), mends that"
-    longer = f"{share:.1%} of its {kind_of(task).example} are longer"
-    told = f"{longer} than the {positions} tokens that pre-training has seen; {advice}"
-    print(f"{task.name}: WARNING: {told}", file=sys.stderr, flush=True)
+    print(f"{task.name}: WARNING: {told}; {advice}", file=sys.stderr, flush=True)
 
 
 def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record]) -> None:
@@ -217,11 +206,6 @@ def label(params: Params, source: str) -> dict[str, str]:
 
 def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
     """What a reader needs to get the same numbers again; no clock, host or path."""
-    return {
-        "config_digest": digest({job.name: plain(job.config) for job in jobs}),
-        "rows_sha256": {job.task.name: job.data for job in jobs},
-        "code": code_deps.version("finetune"),
-        "device": device(),
-        "threads_per_run": 1,
-        "torch": torch.__version__,
-    }
+    settings, rows = {job.name: plain(job.config) for job in jobs}, {job.task.name: job.data for job in jobs}
+    here = {"device": device(), "threads_per_run": 1, "torch": torch.__version__}
+    return {"config_digest": digest(settings), "rows_sha256": rows, "code": code_deps.version("finetune"), **here}

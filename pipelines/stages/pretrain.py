@@ -18,16 +18,8 @@ from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
 from electra.errors import BadConfig, BadInput
 from electra.files import atomic_folder, write_atomic, write_json
+from electra.nn import huggingface as hf
 from electra.nn.hf_names import architecture_of, config_json
-from electra.nn.huggingface import (
-    TOKENIZER_FILES,
-    encoder_tensors,
-    extra_tensors,
-    network_tensors,
-    trained_positions,
-    verify_folder,
-    write_folder,
-)
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.corruption import SpecialIds, mask
 from electra.pretraining.dataloader import Data, Feed, part
@@ -124,7 +116,9 @@ class ModelRows:
         *others, last = (self.folder / f"rows-{length}" for length in config.pretrain.lengths)
         of: dict[str, Any] = {"do": again("tokens", tokens), "kind": "tokens", "name": tokens}
         listed = read_manifest(self.folder, **of)["files"]
-        read = [each for each in TOKENIZER_FILES if each in listed or each != "vocab.txt"]  # which byte-level BPE lacks
+        read = [
+            each for each in hf.TOKENIZER_FILES if each in listed or each != "vocab.txt"
+        ]  # which byte-level BPE lacks
         read += [f"{rows.name}/{MANIFEST}" for rows in (*others, last)]  # which hash the rows
         verify_manifest(self.folder, only=read, **of)
         self.tokenizer = tokenizers.load(self.folder)
@@ -135,18 +129,10 @@ class ModelRows:
         self.others = {rows.length: rows for rows in opened}  # of phases with another length
         self.digest = self.train_rows.digest
         sources = params.corpora[params.tokens[tokens].corpus].sources
-        self.label = " + ".join(
-            dict.fromkeys("sample world" if source.kind == "sample" else tokens for source in sources)
-        )
+        self.label = " + ".join(dict.fromkeys("sample world" if of.kind == "sample" else tokens for of in sources))
 
     def train(
-        self,
-        config: ElectraConfig,
-        run: Path,
-        *,
-        log: Log,
-        launch: Launch,
-        owner: Fingerprint | None = None,
+        self, config: ElectraConfig, run: Path, *, log: Log, launch: Launch, owner: Fingerprint | None = None
     ) -> Trained:
         """Pre-train on these rows in the folder `run`, that of `fingerprint(config)` or of `owner`."""
         ids = self.tokenizer
@@ -161,25 +147,20 @@ class ModelRows:
         """What a run's result is a function of, its code apart: settings, rows, tokenizer, first weights."""
         start = {"init_from": self._check_start(Path(config.pretrain.init_from))} if config.pretrain.init_from else {}
         phases = {"phases": {str(length): rows.digest for length, rows in self.others.items()}} if self.others else {}
-        return start | {
-            **phases,
-            "config": of_config(config),
-            "train": self.train_rows.digest,
-            "valid": self.valid_rows.digest,
-            "tokenizer": self.tokenizer.identity,
-        }
+        rows = {"train": self.train_rows.digest, "valid": self.valid_rows.digest}
+        return start | phases | {"config": of_config(config), **rows, "tokenizer": self.tokenizer.identity}
 
     def tokenizer_files(self) -> dict[str, str]:
         """The tokenizer's files by name."""
-        present = (name for name in TOKENIZER_FILES if (self.folder / name).is_file())
+        present = (name for name in hf.TOKENIZER_FILES if (self.folder / name).is_file())
         return {name: (self.folder / name).read_text(encoding="utf-8") for name in present}
 
     def _check_start(self, folder: Path) -> dict[str, dict[str, str]]:
         """Refuse weights of another tokenizer; returns the hash of every file that training starts from."""
         ours, hashes = self.tokenizer.pieces(), dict[str, dict[str, str]]()
         for inside in sorted(path.parent for path in folder.glob("*/model.safetensors")):
-            if not any((inside / file).is_file() for file in TOKENIZER_FILES[:2]):
-                found = f"holds neither {TOKENIZER_FILES[0]} nor {TOKENIZER_FILES[1]}"
+            if not any((inside / file).is_file() for file in hf.TOKENIZER_FILES[:2]):
+                found = f"holds neither {hf.TOKENIZER_FILES[0]} nor {hf.TOKENIZER_FILES[1]}"
                 raise BadInput(inside, found, "the tokenizer of these weights", "put it beside them")
             theirs = tokenizers.load(inside).pieces()
             if theirs != ours:
@@ -188,7 +169,7 @@ class ModelRows:
                 expected = f"{len(ours):,}" if place is None else repr(ours[place])
                 do = "let the model's tokens use the tokenizer that the weights of pretrain.init_from were made with"
                 raise BadInput(inside, f"has a tokenizer with {where}", f"{expected}, as tokens.{self.name} has", do)
-            hashes[inside.name] = verify_folder(inside)
+            hashes[inside.name] = hf.verify_folder(inside)
         return hashes
 
     def _counts(self) -> torch.Tensor:
@@ -211,9 +192,8 @@ class ModelRows:
             "tokens_name": self.name,
             "rows_sha256": self.digest,
             "tokenizer_sha256": self.tokenizer.identity,
+            **{key: getattr(settings, key) for key in ("batch", "length", "seed", "threads")},
             "steps": trained.steps,
-            "batch": config.pretrain.batch,
-            "length": config.pretrain.length,
             "epochs": round(epochs, 3),
             "padding": round(1 - self.train_rows.tokens / self.train_rows.ids.size, 4),
             **({"phases": phases} if settings.phases else {}),
@@ -223,8 +203,6 @@ class ModelRows:
             "flops_matmul_convention": training_flops(config, vocab_size, "matmul"),
             "inference_flops": encoder_flops(config.encoder, settings.length, vocab_size, "authors"),
             "parameters": parameter_counts(model),
-            "seed": config.pretrain.seed,
-            "threads": config.pretrain.threads,
             "precision": trained.precision,
             "device": str(next(model.parameters()).device.type),
             "torch": torch.__version__,
@@ -253,17 +231,17 @@ def write_model(
     card = {"data": rows.label, "recipe": plain(config), "results": trained.history[-1], "facts": facts}
     with atomic_folder(folder) as temporary:
         start = Path(config.pretrain.init_from).glob("*/config.json") if config.pretrain.init_from else ()
-        seen = max(*config.pretrain.lengths, *(trained_positions(path.parent) for path in start), 0)
+        seen = max(*config.pretrain.lengths, *(hf.trained_positions(path.parent) for path in start), 0)
         more = {"pad_token_id": rows.tokenizer.pad_id, "trained_positions": seen}
         bare = config_json(encoder, vocab_size, "ElectraModel", **more)
-        networks, parts = model.networks(), {"encoder": (encoder_tensors(model.discriminator.encoder, ""), bare)}
+        networks, parts = model.networks(), {"encoder": (hf.encoder_tensors(model.discriminator.encoder, ""), bare)}
         for kind, (part, head) in networks.items():
             settings = config_json(part.config, vocab_size, architecture_of(head), **more)
-            parts[kind] = network_tensors(part, head), settings
+            parts[kind] = hf.network_tensors(part, head), settings
         for kind, (tensors, settings) in parts.items():
             text = model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card)
-            beside = extra_tensors(networks[kind][0], extras.get(kind, {})) if kind in networks else {}
-            write_folder(temporary / kind, tensors, settings, files, text, beside=beside, model=name, part=kind)
+            beside = hf.extra_tensors(networks[kind][0], extras.get(kind, {})) if kind in networks else {}
+            hf.write_folder(temporary / kind, tensors, settings, files, text, beside=beside, model=name, part=kind)
         write_json(temporary / "examples.json", examples(model, config, rows))
         write_manifest(temporary, kind="model", name=name, weakness=facts.get("weakness", ""))
 
@@ -273,8 +251,7 @@ def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list
     """Held-out rows as the discriminator saw them: proposals, replacements, originals, its verdicts (Figure 2)."""
     if config.objective.name not in {"electra", "electra_15"}:
         return []
-    device = next(model.parameters()).device
-    batch = Feed(rows.valid_rows, config, device, "examples").batch(0)
+    batch = Feed(rows.valid_rows, config, next(model.parameters()).device, "examples").batch(0)
     batch = part(batch, 0, max(1, len(batch.ids_BT) // EXAMPLES))
     spell = rows.tokenizer.spell
     pieces = [spell([number])[0] for number in range(rows.tokenizer.vocab_size)]
@@ -285,15 +262,12 @@ def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list
     assert outputs.logits_BT is not None
     shown = []
     for row, (length, proposed) in enumerate(zip(batch.lengths_B.tolist(), proposed_B, strict=True)):
-        shown.append(
-            {
-                "tokens": spell(outputs.corrupted_BT[row, :length].tolist()),
-                "original": spell(batch.ids_BT[row, :length].tolist()),
-                "replaced": outputs.replaced_BT[row, :length].tolist(),
-                "probability": [round(p, 4) for p in outputs.logits_BT[row, :length].float().sigmoid().tolist()],
-                "proposals": proposed,
-            }
+        ids, original, replaced, logits = (
+            each[row, :length] for each in (outputs.corrupted_BT, batch.ids_BT, outputs.replaced_BT, outputs.logits_BT)
         )
+        seen = {"tokens": spell(ids.tolist()), "original": spell(original.tolist()), "replaced": replaced.tolist()}
+        probability = [round(share, 4) for share in logits.float().sigmoid().tolist()]
+        shown.append({**seen, "probability": probability, "proposals": proposed})
     return shown
 
 

@@ -31,15 +31,10 @@ def run(name: str, params: Params, tracker: Any) -> None:
         tokenizers.save(tokenizer, temporary / "tokenizer")
         files = {path.name: path.read_text("utf-8") for path in sorted((temporary / "tokenizer").iterdir())}
         more = {"pad_token_id": tokenizer.pad_id, "trained_positions": seen}
-        write_folder(
-            temporary / "encoder",
-            encoder_tensors(encoder, ""),
-            config_json(encoder.config, encoder.vocab_size, "ElectraModel", **more),
-            files,
-            model_card(f"ELECTRA {name}: encoder of a published model", "embed", facts),
-            model=name,
-            part="encoder",
-        )
+        config = config_json(encoder.config, encoder.vocab_size, "ElectraModel", **more)
+        card, tensors = f"ELECTRA {name}: encoder of a published model", encoder_tensors(encoder, "")
+        card = model_card(card, "embed", facts)
+        write_folder(temporary / "encoder", tensors, config, files, card, model=name, part="encoder")
         write_manifest(temporary, kind="model", name=name, **facts)
     tracker.summary({"parameters": sum(parameter.numel() for parameter in encoder.parameters())})
 
@@ -49,6 +44,6 @@ def note(folder: Path, hashes: dict[str, str], record: Path) -> None:
     known = read_object(record) if record.is_file() else {}
     for file in sorted({*known, *hashes} if known else ()):
         if known.get(file) != hashes.get(file):
-            change = f"has sha256 {hashes.get(file)}, and had {known.get(file)} when read before"
+            change = f"has sha256 {hashes.get(file)}, and had {known.get(file)} before"
             print(f"warning: {folder / file} {change}", file=sys.stderr)
     write_json(record, hashes)

@@ -39,10 +39,8 @@ def run(name: str, params: Params, tracker: Any) -> None:
         versions[version]["never_answering"] = never_answering(rows / SQUAD[version])
     for version, figures in together.items():
         versions[version]["ensemble"] = figures
-    write_json(
-        Path("results") / name / "squad.json",
-        {**label(params, config.tasks), "versions": versions, "provenance": provenance(jobs)},
-    )
+    result = {**label(params, config.tasks), "versions": versions, "provenance": provenance(jobs)}
+    write_json(Path("results") / name / "squad.json", result)
     for version, values in versions.items():
         for arm in {"pretrained", "scratch"} & values.keys():
             tracker.summary({f"{version}/{arm}/{metric}": values[arm][metric]["mean"] for metric in ("exact", "f1")})

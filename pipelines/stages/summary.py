@@ -29,10 +29,8 @@ def summarise(name: str, params: Params) -> None:
         files += [Path("build/models") / name / "examples.json"]
         files += [Path("build") / stage / name / MANIFEST for stage in ("glue", "squad")]  # covers every prediction
     write_json(Path("results/summary") / f"{name}.json", values)
-    write_atomic(
-        Path("build/selected") / name,
-        "".join(f"{sha256_file(file) if file.is_file() else 'absent'}  {file}\n" for file in files),
-    )
+    hashes = (f"{sha256_file(file) if file.is_file() else 'absent'}  {file}\n" for file in files)
+    write_atomic(Path("build/selected") / name, "".join(hashes))
 
 
 def of_model(pretrain: dict[str, Any], glue: dict[str, Any], squad: dict[str, Any]) -> dict[str, Any]:

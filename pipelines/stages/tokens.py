@@ -272,12 +272,9 @@ def collect(
                         append_rows(writer, mine, split, factor, config.seed, source)
                 facts[split] = {"rows": writer.rows, "tokens": writer.tokens}
                 read, kept = (sum(part.get(key, 0) for part in parts) for key in ("tokens_read", "tokens_kept"))
-                metrics["rows"][str(length)][split] = {
-                    **facts[split],
-                    "tokens_read": read,
-                    "tokens_discarded": read - kept,
-                    "padding": round(1 - writer.tokens / max(1, writer.rows * length), 4),
-                }
+                padding = round(1 - writer.tokens / max(1, writer.rows * length), 4)
+                found = {"tokens_read": read, "tokens_discarded": read - kept, "padding": padding}
+                metrics["rows"][str(length)][split] = {**facts[split], **found}
             seal(rows_folder, length, tokenizer, facts)
         whose = {"kind": "tokens", "name": where.rpartition(".")[2], "tokenizer": tokenizer.identity}
         write_manifest(temporary, lengths=list(config.lengths), **whose)
@@ -320,14 +317,12 @@ def _check_amounts(config: TokensConfig, where: str, total: Counter[str], counts
     length = config.lengths[0]
     for split, advice in (("train", "use a larger corpus"), ("valid", "raise valid_fraction or use more documents")):
         if not total[f"documents_{split}"]:
-            found = f"has {total['documents']:,} documents, none of them for {split}"
-            raise BadInput(where, found, "at least one", advice)
+            raise BadInput(where, f"has {total['documents']:,} documents, none for {split}", "at least one", advice)
     train = sum(count["rows"][f"{length}/train"].get("tokens_read", 0) for count in counts)
     if train < max(config.lengths):
         found, expected = f"has {train:,} tokens to train on", f"enough for one row of {max(config.lengths):,}"
         raise BadInput(where, found, expected, "use a larger corpus or shorter rows")
     if total["unknown"] > config.maximum_unknown * total["tokens"]:
-        share = total["unknown"] / total["tokens"]
-        found = f"knows too little of the text: {share:.1%} of its tokens are [UNK]"
+        found = f"knows too little of the text: {total['unknown'] / total['tokens']:.1%} of its tokens are [UNK]"
         do = "use a vocabulary of the text's language, or train one"
         raise BadInput(f"{where}.tokenizer", found, f"at most {config.maximum_unknown:.1%}", do)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,18 +60,21 @@ class Tracker:
         """Labels of the run."""
         self._send("tags", values={key: str(value) for key, value in values.items()})
 
-    @contextlib.contextmanager
-    def child(self, name: str, params: dict[str, Any]) -> Iterator["Tracker"]:
+    def child(self, name: str, params: dict[str, Any]) -> contextlib.AbstractContextManager["Tracker"]:
         """A run nested in this one: a task, an arm, a seed."""
-        path = f"{self._path}/{name}".lstrip("/")
-        nested = Tracker(self._sender, path)
-        nested._send("open", name=name, params=flatten(params))
+        return Tracker(self._sender, f"{self._path}/{name}".lstrip("/")).open(name=name, params=flatten(params))
+
+    @contextlib.contextmanager
+    def open(self, **facts: Any) -> Iterator["Tracker"]:
+        """The run from its beginning to its end: FINISHED, KILLED when stopped, FAILED when the block raises."""
+        self._send("open", **facts)
         try:
-            yield nested
+            yield self
         except BaseException as error:
-            nested._send("close", status=_status(error), error=_reason(error))
+            status = "KILLED" if isinstance(error, Stopped | Interrupted | KeyboardInterrupt) else "FAILED"
+            self._send("close", status=status, error=hidden(f"{type(error).__name__}: {error}")[:500])
             raise
-        nested._send("close", status="FINISHED")
+        self._send("close", status="FINISHED")
 
     def _send(self, what: str, **facts: Any) -> None:
         if self._sender is not None:
@@ -139,7 +142,7 @@ class Start:
 
 @contextlib.contextmanager
 def open_run(start: Start, *, tracking: str, run_folder: Path) -> Iterator[Tracker]:
-    """Track a stage: `mlflow` or `none`. The run ends FINISHED, KILLED when stopped, FAILED when the block raises.
+    """Track a stage: `mlflow` or `none`.
 
     The log is in `tracking/` beside `run_folder`, a different one for other settings or another store.
     """
@@ -149,26 +152,13 @@ def open_run(start: Start, *, tracking: str, run_folder: Path) -> Iterator[Track
     fingerprint = digest(stage, name, store, json.loads(json.dumps(start.params, default=str)))
     folder = run_folder.absolute().parent / FOLDER / f"{run_folder.name}-{fingerprint[:12]}"
     sender = Sender(folder) if tracking == "mlflow" else None
-    tracker = Tracker(sender)
     source = {"mlflow.source.name": " ".join(filter(None, ["python -m pipelines", stage, name]))}
     dvc = {"dvc.stage": os.environ["DVC_STAGE"]} if "DVC_STAGE" in os.environ else {}
-    tracker._send(
-        "open",
-        name=key,
-        params=flatten(start.params),
-        tags={"stage": stage, "name": name, **source, **dvc, **start.tags},
-        uri=store,
-        upstream=list(start.upstream),
-        parent=os.environ.get(PARENT, ""),
-        workflow=None if os.environ.get(PARENT) else _workflow(),
-    )
+    parent, tags = os.environ.get(PARENT, ""), {"stage": stage, "name": name, **source, **dvc, **start.tags}
+    above = {"parent": parent, "workflow": None if parent else _workflow(), "upstream": list(start.upstream)}
     try:
-        yield tracker
-    except BaseException as error:
-        tracker._send("close", status=_status(error), error=_reason(error))
-        raise
-    else:
-        tracker._send("close", status="FINISHED")
+        with Tracker(sender).open(name=key, params=flatten(start.params), tags=tags, uri=store, **above) as tracker:
+            yield tracker
     finally:
         if sender is not None:
             sender.close()
@@ -195,15 +185,6 @@ def uri() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{ROOT / 'mlflow.db'}"
 
 
-def _status(error: BaseException) -> str:
-    return "KILLED" if isinstance(error, Stopped | Interrupted | KeyboardInterrupt) else "FAILED"
-
-
-def _reason(error: BaseException) -> str:
-    """Why a run ended, for its tag."""
-    return hidden(f"{type(error).__name__}: {error}")[:500]
-
-
 def _uploader(folder: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "pipelines.tracking.uploader", str(folder)]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
@@ -226,21 +207,20 @@ def _workflow() -> tuple[str, str]:
     return f"by-hand-{day}", f"by hand, {day}"
 
 
-def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested settings as `{dotted.key: text}`."""
-    flat: dict[str, str] = {}
+def leaves(values: Mapping[str, Any], dot: str = ".", prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of nested sections with its dotted key; an empty section is a value."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            flat.update(flatten(value, f"{prefix}{key}."))
+            yield from leaves(value, dot, f"{prefix}{key}{dot}")
         else:
-            written = json.dumps(value, default=str, ensure_ascii=False)
-            flat[f"{prefix}{key}"] = value if isinstance(value, str) else written
-    return flat
+            yield f"{prefix}{key}", value
+
+
+def flatten(values: Mapping[str, Any]) -> dict[str, str]:
+    """Nested settings as `{dotted.key: text}`."""
+    written = ((key, value, json.dumps(value, default=str, ensure_ascii=False)) for key, value in leaves(values))
+    return {key: value if isinstance(value, str) else text for key, value, text in written}
 
 
 def _numbers(values: dict[str, Any]) -> dict[str, float]:
-    numbers = {key: float(value) for key, value in values.items() if isinstance(value, int | float)}
-    for key, section in values.items():
-        if isinstance(section, dict):
-            numbers |= {f"{key}/{inner}": number for inner, number in _numbers(section).items()}
-    return numbers
+    return {key: float(value) for key, value in leaves(values, "/") if isinstance(value, int | float)}

@@ -90,8 +90,7 @@ def tag_outs(mlflow: Any, experiment: str, parent: str, hashes: dict[str, dict[s
 
     Networks among the outs, which lie in `folders`, become versions of registered models.
     """
-    runs = mlflow.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{parent}'")
-    for run in runs:
+    for run in mlflow.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{parent}'"):
         for path, md5 in hashes.get(run.info.run_name, {}).items():
             if run.info.status == "FINISHED" and f"dvc.out.{path}" not in run.data.tags:
                 register(mlflow, run, path, md5, folders)
@@ -170,8 +169,7 @@ class Recorder:
 
         None for one with other settings, as of an arm whose model has changed: MLflow changes no parameter of a run.
         """
-        query = f"tags.`{KEY}` = '{self.state['id']}/{path}'"
-        for run in self.mlflow.search_runs([self.experiment], query):
+        for run in self.mlflow.search_runs([self.experiment], f"tags.`{KEY}` = '{self.state['id']}/{path}'"):
             if all(params.get(key, value) == value for key, value in run.data.params.items()):
                 return run
         return None

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from electra.errors import Busy, SourceUnreachable
 from electra.files import lock_folder, remove
@@ -46,7 +45,9 @@ def upload(log: EventLog, ended: threading.Event, load: Load | None = None, pati
             last = ended.is_set()  # asked first: so all that the stage appended is read below
             if load and not last and not state["closed"] and time.monotonic() - sampled >= SYSTEM_SECONDS:
                 sampled = time.monotonic()
-                append_load(log, state, load)
+                with contextlib.suppress(OSError):
+                    step = state["system_step"] = state.get("system_step", -1) + 1
+                    log.append({"what": "metrics", "run": "", "step": step, "values": load(), "time": time.time()})
             events, offset = log.read(state["offset"], BATCH)
             try:
                 if events:
@@ -75,13 +76,6 @@ def upload(log: EventLog, ended: threading.Event, load: Load | None = None, pati
                 if state["closed"] in {True, "FINISHED"}:  # another try continues the same run
                     remove(log.folder)
                 return True
-
-
-def append_load(log: EventLog, state: dict[str, Any], load: Load) -> None:
-    """Append a point of the machine's load to the log, like any other."""
-    with contextlib.suppress(OSError):
-        step = state["system_step"] = state.get("system_step", -1) + 1
-        log.append({"what": "metrics", "run": "", "step": step, "values": load(), "time": time.time()})
 
 
 def sync(folder: Path) -> list[Path]:

@@ -246,10 +246,8 @@ def test_arms_that_did_not_run_are_not_compared(tmp_path, stubbed, arms):
 
 
 def test_differences_are_read_by_their_intervals():
-    scores = {
-        "electra": [{"cola": [60.0, 62.0]}, {"cola": [62.0]}, {"cola": [63.0]}],
-        "scratch": [{"cola": [50.0]}] * 3,
-    }
+    electra = [{"cola": [60.0, 62.0]}, {"cola": [62.0]}, {"cola": [63.0]}]
+    scores = {"electra": electra, "scratch": [{"cola": [50.0]}] * 3}
     found = real_text.compared(scores)["cola"]
     assert found["electra"]["scores"] == [61.0, 62.0, 63.0] and found["electra"]["std"] == 1.0
     assert found["electra - scratch"]["points"] == pytest.approx(12.0)

@@ -102,9 +102,7 @@ def test_a_start_does_what_is_missing_and_keeps_the_rest(tmp_path: Path, monkeyp
     assert begun[3:] == [*expected[0], *expected[1]]
 
 
-def test_without_a_stand_in_it_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_stand_in_it_says_what_to_do(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["rehearsal.py", str(tmp_path)])
     assert rehearsal.main() == 69
     told = capsys.readouterr().err

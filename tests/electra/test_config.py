@@ -27,9 +27,7 @@ def test_a_key_is_understood_by_its_old_name_with_one_warning(old: str, capsys: 
 
 
 @pytest.mark.parametrize(("key", "value"), [("parallel", "ddp"), ("compile", "on")])
-def test_a_value_without_effect_is_ignored_with_a_warning(
-    key: str, value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_value_without_effect_is_ignored_with_a_warning(key, value, capsys):
     assert build(PretrainConfig, {**NEEDED, key: value}, "p") == build(PretrainConfig, NEEDED, "p")
     assert capsys.readouterr().err.startswith(f"warning: p.{key}: {value} is ignored: ")
 

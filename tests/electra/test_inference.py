@@ -257,9 +257,7 @@ HOSTILE = {
 @pytest.mark.parametrize(
     ("name", "changes"), [(name, each) for name, all_ in HOSTILE.items() for each in all_], ids=str
 )
-def test_what_a_hostile_folder_says_is_a_sentence_before_it_costs_memory(
-    models: Path, tmp_path: Path, name: str, changes: dict
-) -> None:
+def test_what_a_hostile_folder_says_is_a_sentence_before_it_costs_memory(models, tmp_path, name, changes):
     folder = shutil.copytree(models / "discriminator", tmp_path / "m")
     (folder / "MANIFEST.json").unlink()
     values = json.loads((folder / name).read_text())

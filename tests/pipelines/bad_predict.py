@@ -128,10 +128,8 @@ def ask(model: Path, folder: Path, file: tuple[str, bytes], piped: bool) -> str:
         assert len({row["id"] for row in answers}) == len(answers)
         return "answered"
     sentence = re.sub(r"warning: .* has no MANIFEST\.json: .*\n", "", said.getvalue())
-    assert code in {64, 65, 69, 70, 74} and sentence.startswith("error: ") and sentence.count("\n") == 1, (
-        code,
-        sentence,
-    )
+    assert code in {64, 65, 69, 70, 74}, sentence
+    assert sentence.startswith("error: ") and sentence.count("\n") == 1, (code, sentence)
     assert not output.exists()
     return "refused"
 

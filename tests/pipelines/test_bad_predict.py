@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -35,17 +34,13 @@ def test_good_rows_are_answered(models: list[Path], number: int, tmp_path: Path)
 
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, len(bad_predict.MODELS) - 1), bad_predict.files(), st.booleans())
-def test_anything_asked_is_answered_or_refused_with_a_sentence(
-    models: list[Path], tmp_path_factory: pytest.TempPathFactory, number: int, file: tuple[str, bytes], piped: bool
-) -> None:
+def test_anything_asked_is_answered_or_refused_with_a_sentence(models, tmp_path_factory, number, file, piped):
     bad_predict.ask(models[number], tmp_path_factory.getbasetemp(), file, piped)
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, len(bad_predict.MODELS) - 1), bad_predict.CHANGES)
-def test_a_spoilt_model_answers_or_is_refused_with_a_sentence(
-    models: list[Path], tmp_path_factory: pytest.TempPathFactory, number: int, change: tuple[str, int, Any]
-) -> None:
+def test_a_spoilt_model_answers_or_is_refused_with_a_sentence(models, tmp_path_factory, number, change):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(predict, "load_model", load_model)  # each folder is another
         bad_predict.spoil(models[number], tmp_path_factory.getbasetemp(), change)

@@ -68,9 +68,7 @@ def test_help_imports_nothing_heavy_and_lists_every_command() -> None:
         assert (f"\n  {command} " in done.stdout) != (command in HIDDEN)
 
 
-def test_a_bare_call_is_help_and_a_command_that_is_guessed_is_answered_by_name(
-    capsys: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bare_call_is_help_and_a_command_that_is_guessed_is_answered_by_name(capsys, here, monkeypatch):
     for words in ([], ["--help"]):
         with pytest.raises(SystemExit, match="0"):
             main(words)
@@ -120,9 +118,7 @@ REFUSALS = [(errno.ENAMETOOLONG, "File name too long"), (errno.ENOENT, "No such 
         *((OSError(n, text, "a file"), 71, f"a file: the system says: {text}; fix that") for n, text in REFUSALS),
     ],
 )
-def test_a_mistake_is_one_line_and_its_code(
-    error: Exception, code: int, sentence: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_a_mistake_is_one_line_and_its_code(error, code, sentence, here, monkeypatch, capsys):
     stage_that(error, monkeypatch)
     assert main(["tasks", "smoke"]) == code
     said = capsys.readouterr().err
@@ -174,9 +170,7 @@ models:
 """
 
 
-def test_a_flow_takes_a_file_of_entries_that_are_laid_over_params(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_flow_takes_a_file_of_entries_that_are_laid_over_params(here, monkeypatch, capsys):
     from pipelines import flows
 
     started: list[tuple[object, ...]] = []

@@ -53,11 +53,8 @@ def exports_what_is_saved(model: Pretraining, step: Path) -> bool:
     for name, parameter in saved.named_parameters():
         parameter.data = weights[name]
     ours, theirs = ({name: network_tensors(*of) for name, of in one.networks().items()} for one in (model, saved))
-    return all(
-        tensor.dtype == theirs[name][key].dtype and torch.equal(tensor.cpu(), theirs[name][key])
-        for name, tensors in ours.items()
-        for key, tensor in tensors.items()
-    )
+    pairs = [(tensor, theirs[name][key]) for name, tensors in ours.items() for key, tensor in tensors.items()]
+    return all(one.dtype == other.dtype and torch.equal(one.cpu(), other) for one, other in pairs)
 
 
 def wait_for(path: Path, seconds: float = 60) -> None:
@@ -92,8 +89,7 @@ def compare(device: torch.device, folder: Path, *, deterministic: bool, exact: b
     found += "; exports what it saved" if exported else "; exports other weights than it saved"
     expected = f"step {SAVED}; {'the same bytes' if exact else f'at most {CLOSE:.0e}'}; what it saved"
     right = reached == SAVED and (equal if exact else apart <= CLOSE) and exported
-    name = " ".join(["resume:", device.type, *more])
-    return record(name, found, expected, right, losses=[whole, killed])
+    return record(" ".join(["resume:", device.type, *more]), found, expected, right, losses=[whole, killed])
 
 
 def start(device: torch.device, folder: Path, more: Sequence[str], code: int = 0) -> None:

@@ -24,7 +24,7 @@ from electra.finetuning.task_kind import Row
 from electra.finetuning.tasks import SQUAD
 from electra.inference import InputSchema, Model, answer, as_row
 from pipelines.config.params import load
-from pipelines.report.examples import LABELS
+from pipelines.report.examples import named
 from pipelines.report.records import TITLES
 from pipelines.sources import asked
 
@@ -116,11 +116,6 @@ def form_of(model: Model) -> InputSchema:
     return asked.of(model.ready.task)
 
 
-def named(task: str, label: object) -> str:
-    """A label in words."""
-    return LABELS.get(task, {}).get(str(label), str(label)).replace("_", " ")
-
-
 def _folders(root: Path, pattern: str) -> list[Path]:
     """Folders of models, those of low seeds first."""
 
@@ -144,8 +139,7 @@ def _registry(
             models[model.kind] = model
             texts = texts or _texts(folder.parent / "examples.json", model)
     if not models and not tuned:
-        expected = "a discriminator, a generator or a fine-tuned model"
-        raise BadInput(name, "holds nothing to play with", expected, "give the name of a model, or the folder of one")
+        raise BadInput(name, "holds nothing to play with", "a discriminator, a generator or a fine-tuned model")
     return ModelRegistry(name=name, data=data, models=models, tuned=tuned, texts=texts, commands=commands)
 
 

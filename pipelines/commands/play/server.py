@@ -47,6 +47,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 Body = dict[str, Any]
+Places = Sequence[tuple[int, int]]
 
 
 def application(registry: ModelRegistry, hosts: Sequence[str]) -> Starlette:
@@ -71,18 +72,11 @@ def application(registry: ModelRegistry, hosts: Sequence[str]) -> Starlette:
     def file(path: str, name: str) -> Route:
         return Route(path, lambda request: FileResponse(Path(__file__).with_name(name)))
 
+    page = [file("/", "page.html"), file("/page.css", "page.css"), file("/page.js", "page.js")]
+    guard = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     return Starlette(
-        routes=[
-            file("/", "page.html"),
-            file("/page.css", "page.css"),
-            file("/page.js", "page.js"),
-            Route("/models", models),
-            *map(question, (read, propose, corrupt, task, ask)),
-        ],
-        middleware=[
-            Middleware(BaseHTTPMiddleware, dispatch=_with_headers),
-            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
-        ],
+        routes=[*page, Route("/models", models), *map(question, (read, propose, corrupt, task, ask))],
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=_with_headers), guard],
         exception_handlers={UserError: _mistake, HTTPException: _refused, ClientDisconnect: _gone, Exception: _bug},
     )
 
@@ -154,9 +148,7 @@ def _shares(pieces: Sequence[str], probability: Iterable[float]) -> list[tuple[s
     return [(piece, float(share)) for piece, share in zip(pieces, probability, strict=True)]
 
 
-def _judged(
-    registry: ModelRegistry, text: str, mark: str, places: Sequence[tuple[int, int]], originals: Sequence[str] = ()
-) -> Body:
+def _judged(registry: ModelRegistry, text: str, mark: str, places: Places, originals: Sequence[str] = ()) -> Body:
     """The tokens of a text: place, probability of replacement, and as `mark` whether one of the `places` overlaps."""
     if "discriminator" in registry.models:
         (judged,) = registry.models["discriminator"].replaced([text])
@@ -175,8 +167,7 @@ def _judged(
 
 async def _body(request: Request) -> Body:
     """The JSON object of a request; raises HTTPException for another type, too many bytes or anything else."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "content-type: expected application/json")
     raw = bytearray()
     async for chunk in request.stream():

@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import transformers
@@ -82,9 +81,7 @@ def test_transformers_is_named_where_it_loads_all_of_the_model(params: Params, s
         (LocalTasks(kind="local", glue="files"), "that of org/text", "made_up"),
     ],
 )
-def test_real_data_has_its_own_licence_and_a_subset_is_called_so(
-    params: Params, tasks: Any, said: str, hub: str
-) -> None:
+def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, said, hub):
     text = HubCorpus(kind="hub", dataset="org/text", revision="1")
     corpus = SimpleNamespace(sources=(text,))
     cards.write("glue", "small", replace(params, tasks=params.tasks | {"made_up": tasks}, corpora={"c": corpus}))

@@ -43,7 +43,7 @@ def test_what_is_right_passes_without_a_hint(here: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("file", "content", "settings", "code", "sentence"),
     [
-        ("text/a.txt", "one document", {}, 65, "has 1 documents, none of them for valid"),
+        ("text/a.txt", "one document", {}, 65, "has 1 documents, none for valid"),
         ("text/a.txt", TEXT, {"vocab_size: 200": "vocab_size: 20"}, 65, "letters of the text alone need"),
         ("text/a.jsonl", '{"body": "a"}\n', {"text/*.txt": "text/*.jsonl"}, 65, "no field 'text'"),
         ("text/a.txt", TEXT, {"kind: train, vocab_size: 200": "kind: vocab, file: gone.txt"}, 65, "gone.txt: there is no"),  # noqa: E501

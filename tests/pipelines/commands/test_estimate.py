@@ -60,9 +60,7 @@ def test_the_tokens_of_all_phases_are_counted(shipped: Params) -> None:
     )  # 9,600x64x32 + 2,400x16x128
 
 
-def test_a_gpu_that_was_measured_is_said_in_place_of_its_range(
-    shipped: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_that_was_measured_is_said_in_place_of_its_range(shipped, tmp_path, monkeypatch):
     """The rate is that of the most alike of the networks that gpu-check has timed."""
     monkeypatch.chdir(tmp_path)
     plain = estimate.pretraining("small", shipped)
@@ -113,9 +111,7 @@ def test_a_name_says_all_of_its_trainings_and_what_is_not_there(here: Path, caps
     assert main(["estimate", "absent"]) == 64
 
 
-def test_arms_of_an_earlier_ablation_and_finished_ones_take_nothing(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arms_of_an_earlier_ablation_and_finished_ones_take_nothing(here, monkeypatch):
     def rows(*names: str) -> list[list[str]]:
         return [line.split(" | ") for line in estimate.ablations(names, params).splitlines()[2:]]
 

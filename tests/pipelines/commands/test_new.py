@@ -78,9 +78,7 @@ def test_what_plain_text_shows(here: Path) -> None:
     assert params.corpora["wiki"].cleaning.markup or not params.corpora["lines"].cleaning.markup
 
 
-def test_each_kind_of_file_is_a_source_and_what_cannot_be_read_is_told(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_kind_of_file_is_a_source_and_what_cannot_be_read_is_told(here, monkeypatch, capsys):
     for n in range(2):
         rows(f"text{n}.jsonl", *({"text": f"Text number {n} of many."} for n in range(99)))
         (here / f"data/{n}.txt").write_text("\n\n".join(f"Document {n} says something plain." for n in range(99)))
@@ -109,9 +107,7 @@ def test_each_kind_of_file_is_a_source_and_what_cannot_be_read_is_told(
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_a_small_file_of_many_texts_is_many_documents(
-    here: Path, encoding: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_small_file_of_many_texts_is_many_documents(here, encoding, capsys):
     text = "\n\n".join(f"Document {n} says something plain of {n} things." for n in range(99))
     (here / "data/a.txt").write_text(text, encoding=encoding)
     assert main(["new", "small-one", "--text", "data/a.txt"]) == 0
@@ -142,10 +138,7 @@ def test_settings_suit_the_text_the_machine_and_the_network(here: Path, monkeypa
     for name, more in {"default": [], "short": ["--minutes", "1"], "wide": ["--encoder", "base"]}.items():
         assert main(["new", name, "--text", "data/text.jsonl", "--task", pairs, pairs, "--b", "b", *more]) == 0
     params = load()
-    assert {name: params.models[name].pretrain.steps for name in ("default", "short")} == {
-        "default": 12000,
-        "short": 600,
-    }
+    assert [params.models[name].pretrain.steps for name in ("default", "short")] == [12000, 600]
     short, wide = params.models["short"].pretrain, params.models["wide"].pretrain
     assert (short.eval_every, short.batch, short.beta2) == (30, 16, 0.98) and (wide.batch, wide.beta2) == (128, 0.999)
     assert params.tokens["short"].packing.rule == "packed"
@@ -181,9 +174,7 @@ def test_what_rows_show(here: Path, records: list[dict], kind: str, labels: tupl
         (["x", "--text", "data/one.jsonl", "--encoder", "smal"], 64, "did you mean small"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_a_sentence(
-    here: Path, words: list[str], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_is_a_sentence(here, words, code, sentence, capsys):
     rows("one.jsonl", {"text": "a", "mood": "good"})
     before = Path("params.yaml").read_text()
     assert main(["new", *words]) == code

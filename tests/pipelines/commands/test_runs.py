@@ -66,9 +66,7 @@ def test_it_asks(answer: str, left: bool, monkeypatch: pytest.MonkeyPatch) -> No
     assert Path("runs/pretrain/1a2b3c4d.old").exists() is left and Path("runs/pretrain/1a2b3c4d").is_dir()
 
 
-def test_without_a_terminal_only_the_option_says_yes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_only_the_option_says_yes(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert main(["runs", "remove", "pretrain/1a2b3c4d"]) == 65
     assert "add --yes if you are sure" in capsys.readouterr().err and Path("runs/pretrain/1a2b3c4d").is_dir()

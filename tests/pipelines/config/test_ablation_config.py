@@ -18,10 +18,7 @@ def made(**values) -> AblationConfig:
 
 
 def test_a_grid_is_every_value_with_every_value() -> None:
-    grid = {
-        "objective": {"electra": {}, "mlm": {"objective.name": "mlm"}},
-        "generator.width": [0.25, 1.0],
-    }
+    grid = {"objective": {"electra": {}, "mlm": {"objective.name": "mlm"}}, "generator.width": [0.25, 1.0]}
     config = made(grid=grid, common={"pretrain.eval_batches": 4}, labels={"mlm": "BERT"})
     common = {"pretrain.eval_batches": 4}
     assert config.settings == {

@@ -55,7 +55,7 @@ CASES = {
     "rows beyond the last position": (
         "embedding: 16}",
         "embedding: 16, positions: 100}",
-        ["recipes.smoke", "128", "(100)"],
+        ["recipes.smoke", "128", "encoder's 100"],
     ),
     "windows that skip text": (
         "  paper: {}\n",

@@ -1,7 +1,6 @@
 """Bars and tables of stages that run."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,9 +10,7 @@ from pipelines.flows import artifacts
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_the_table_of_an_ablation_is_renewed_when_an_arm_ends(
-    gone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_table_of_an_ablation_is_renewed_when_an_arm_ends(gone, tmp_path, monkeypatch):
     shown: list[list[Any]] = []
 
     def create(key: str, table: Any, description: str) -> None:
@@ -21,7 +18,7 @@ def test_the_table_of_an_ablation_is_renewed_when_an_arm_ends(
             raise httpx.ConnectError("refused")
         shown.append([key, table[0]["score"], description])
 
-    monkeypatch.setattr(artifacts, "create_table_artifact", create)
+    monkeypatch.setattr("prefect.artifacts.create_table_artifact", create)
     said: list[str] = []
     log = artifacts.show_progress("ablation@a_b", said.append, tmp_path)
     log("nothing yet")

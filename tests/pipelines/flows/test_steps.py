@@ -48,9 +48,7 @@ def test_stages_hang_below_the_flows_run(dvc: Dvc, monkeypatch: pytest.MonkeyPat
     assert finetune("smoke")["pretrain@smoke"] == "ran" and dvc.parents == [None] * 3
 
 
-def test_mlflow_takes_a_part_of_the_last_seconds_and_does_not_decide_how_a_flow_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mlflow_takes_a_part_of_the_last_seconds_and_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
     from pipelines.flows import shutdown, steps
     from pipelines.tracking import recorder
 

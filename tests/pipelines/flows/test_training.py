@@ -49,12 +49,8 @@ def test_several_machines_meet_and_one_of_them_asks_dvc(dvc: Dvc, monkeypatch: p
     where = {"nproc_per_node": 8, "nnodes": 2, "rdzv_endpoint": "node1:29400", "max_restarts": 3}
     assert pretrain("smoke", **where) == {"pretrain@smoke": "ran"}
     assert pretrain("smoke", **where, joins=True) == {"pretrain@smoke": "joined"}
-    variables = {
-        "PET_NPROC_PER_NODE": "8",
-        "PET_NNODES": "2",
-        "PET_RDZV_ENDPOINT": "node1:29400",
-        "PET_MAX_RESTARTS": "3",
-    }
+    variables = {"PET_NPROC_PER_NODE": "8", "PET_NNODES": "2", "PET_MAX_RESTARTS": "3"}
+    variables |= {"PET_RDZV_ENDPOINT": "node1:29400"}
     assert dvc.processes == [variables] and joined == [(["pipelines", "pretrain", "smoke"], variables)]
     with pytest.raises(BadConfig, match="rdzv-endpoint"):
         pretrain("smoke", nnodes=2)

@@ -15,10 +15,8 @@ from pipelines.report import claims, figures, paper, reading
 from tests.pipelines.report import made_up
 
 BASE = {"model": "tiny", "tokens": "sample_world", "data": "sample_world", "recipe": "tiny"}
-AXES = {
-    "objective": {"electra": {}, "mlm": {"objective.name": "mlm"}},
-    "size": {"h64": {"encoder.hidden": 64}, "h128": {}},
-}
+SIZES = {"h64": {"encoder.hidden": 64}, "h128": {}}
+AXES = {"objective": {"electra": {}, "mlm": {"objective.name": "mlm"}}, "size": SIZES}
 LABELS = {"electra": "ELECTRA", "mlm": "BERT", "h64": "64 wide", "h128": "128 wide"}
 GRID = {"title": "Sizes", **BASE, "grid": AXES, "labels": LABELS, "reference": "mlm-h128", "points": [0.5]}
 SCORES = {"electra-h64": [50.0, 50.4], "electra-h128": [52.0, 52.2], "mlm-h64": [40.0, 40.2], "mlm-h128": [51.9, 52.5]}
@@ -52,11 +50,7 @@ def only(root: Path, made: Params):
     [
         ({}, 0, "ELECTRA, 64 wide above BERT, 64 wide (Figures 1, 4): came out"),
         ({}, 1, "ELECTRA, 128 wide above BERT, 128 wide (Figures 1, 4): cannot tell yet ("),
-        (
-            {},
-            2,
-            "64 wide above 128 wide (Figure 4): came out (+10.2 points, 95 % interval +8.8 to +11.6).",
-        ),
+        ({}, 2, "64 wide above 128 wide (Figure 4): came out (+10.2 points, 95 % interval +8.8 to +11.6)."),
         ({"electra-h64": [45.0, 55.0], "electra-h128": [57.0, 58.0]}, 2, "128 wide (Figure 4): cannot tell yet ("),
         ({"electra-h64": [50.0]}, 0, "cannot tell yet (+9.9 points)."),
         ({"electra-h128": [40.0, 40.2]}, 1, "reversed"),
@@ -67,8 +61,7 @@ def test_a_pair_is_judged_by_its_interval(tmp_path, changed, place, said):
 
 
 @pytest.mark.parametrize(
-    ("hot", "expected"),
-    [([50.0, 50.2], "reversed"), ([40.0, 40.4], "cannot tell yet"), ([30.0, 30.2], "came out")],
+    ("hot", "expected"), [([50.0, 50.2], "reversed"), ([40.0, 40.4], "cannot tell yet"), ([30.0, 30.2], "came out")]
 )
 def test_what_should_not_help_is_called_reversed_when_it_does(tmp_path, hot, expected):
     config = {"title": "Negatives", **BASE, "arms": {"electra": {}, "hot": {"objective.temperature": 2.0}}}

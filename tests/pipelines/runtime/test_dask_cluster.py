@@ -73,12 +73,7 @@ def start(processes: list["subprocess.Popen[bytes]"], folder: Path, workers: int
 
 
 @pytest.mark.slow
-def test_two_workers_of_which_one_is_killed_make_the_bytes_of_one_machine(
-    tmp_path: Path,
-    processes: list["subprocess.Popen[bytes]"],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_two_workers_of_which_one_is_killed_make_the_bytes_of_one_machine(tmp_path, processes, monkeypatch, capsys):
     monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)
     made = []
     for folder in ("alone", "cluster"):
@@ -100,9 +95,7 @@ def test_two_workers_of_which_one_is_killed_make_the_bytes_of_one_machine(
 
 
 @pytest.mark.slow
-def test_the_error_of_a_unit_comes_back_whole_and_what_is_done_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_of_a_unit_comes_back_whole_and_what_is_done_is_kept(tmp_path, monkeypatch):
     from distributed import LocalCluster
 
     with LocalCluster(
@@ -123,7 +116,7 @@ def test_a_scheduler_that_goes_away_is_a_sentence(tmp_path: Path, processes: lis
     made = dask_cluster.run_units(time.sleep, [0, 60], address, mark)
     assert next(made) == (0, None)
     processes[0].kill()
-    with pytest.raises(SourceUnreachable, match=f"the scheduler at {address} is gone .*; what is done is kept"):
+    with pytest.raises(SourceUnreachable, match=f"the scheduler at {address} is gone; what is done is kept"):
         next(made)
 
 
@@ -139,9 +132,7 @@ def test_no_scheduler_and_no_package_are_a_sentence(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("wrong", ["threads", "code", "folder", "file"])
-def test_a_worker_that_would_make_other_bytes_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
-) -> None:
+def test_a_worker_that_would_make_other_bytes_is_refused(tmp_path, monkeypatch, wrong):
     state = SimpleNamespace(nthreads=2 if wrong == "threads" else 1)
     monkeypatch.setattr("distributed.get_worker", lambda: SimpleNamespace(address="tcp://a:1", state=state))
     monkeypatch.chdir(tmp_path)

@@ -89,9 +89,7 @@ def test_a_run_that_begins_anew_does_not_meet_its_old_checkpoints(tmp_path: Path
     assert bring(tmp_path / "another") == [10]
 
 
-def test_a_login_in_the_mirrors_address_is_not_told(
-    tmp_path: Path, sender: Mirror, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_login_in_the_mirrors_address_is_not_told(tmp_path, sender, capsys):
     sender.url = "unknown://me:s3cret@host"
     sender.bring()
     assert "unknown://***@host" in (told := capsys.readouterr().err) and "s3cret" not in told
@@ -141,9 +139,7 @@ def test_a_continued_run_is_not_given_checkpoints_of_a_fresh_one(tmp_path: Path,
 
 
 @pytest.mark.parametrize("fault", ["short", "cut", "denied"])
-def test_a_checkpoint_that_does_not_come_whole_is_left_for_the_one_before(
-    tmp_path: Path, sender: Mirror, s3: S3, capsys: pytest.CaptureFixture[str], fault: str
-) -> None:
+def test_a_checkpoint_that_does_not_come_whole_is_left_for_the_one_before(tmp_path, sender, s3, capsys, fault):
     for step in (20, 30):
         save(sender.run, step)
         sender.send()
@@ -171,9 +167,7 @@ def test_a_checkpoint_that_was_not_sent_to_its_end_is_none(tmp_path: Path, sende
     assert there() == whole(20, 40)
 
 
-def test_a_mirror_that_is_down_stops_nothing_is_told_once_and_tried_again(
-    tmp_path: Path, s3: S3, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mirror_that_is_down_stops_nothing_is_told_once_and_tried_again(tmp_path, s3, monkeypatch, capsys):
     for name, seconds in (("EVERY", 0.05), ("AGAIN", 0.1)):
         monkeypatch.setattr(mirror, name, seconds)
     monkeypatch.setenv(mirror.VARIABLE, f"{URL}/")
@@ -201,9 +195,7 @@ def train(folder: Path, **more: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.slow
-def test_another_machine_ends_a_killed_run_with_the_same_bytes(
-    tmp_path: Path, s3: S3, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_machine_ends_a_killed_run_with_the_same_bytes(tmp_path, s3, monkeypatch):
     from pipelines.cli import main
 
     first = copy_project(tmp_path / "first")

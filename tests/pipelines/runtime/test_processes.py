@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from electra.errors import BadConfig, NonFinite, Stopped, UserError
+from electra.errors import BadConfig, NonFinite, Stopped
 from pipelines.cli import main
 from pipelines.runtime import processes
 from pipelines.runtime.processes import several, torchrun_variables
@@ -67,9 +67,7 @@ def failure(code: int, sentence: str = "") -> Any:
         ({0: failure(70)}, 70, ""),  # a bug has shown its traceback
     ],
 )
-def test_the_first_cause_is_told_once(
-    failures: dict[int, Any], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_cause_is_told_once(failures, code, sentence, capsys):
     assert processes.explain(failures, "pretrain-x") == code
     told = capsys.readouterr().err
     assert sentence in told and told.count("error: ") == bool(sentence)
@@ -81,9 +79,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_a_process_tells_its_mistake_to_the_launcher(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_process_tells_its_mistake_to_the_launcher(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
     processes.report(NonFinite("step 2", "loss nan"))  # a variable left over: there was no launch
     assert capsys.readouterr().err == "error: step 2: loss nan\n" and not (tmp_path / "error.json").exists()
@@ -94,9 +90,7 @@ def test_a_process_tells_its_mistake_to_the_launcher(
 
 
 @pytest.mark.parametrize(("error", "code"), [(BadConfig("x", "is 64"), 64), (Stopped("x", "another has ended"), 0)])
-def test_a_mistake_is_told_again_after_a_restart_and_a_stop_is_not(
-    error: UserError, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_is_told_again_after_a_restart_and_a_stop_is_not(error, code, tmp_path, monkeypatch):
     launched(monkeypatch)
     attempts = [tmp_path / f"attempt_{number}" / "1" / "error.json" for number in range(2)]
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(attempts[0]))

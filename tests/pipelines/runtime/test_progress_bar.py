@@ -31,7 +31,7 @@ def test_a_log_gets_a_line_every_few_seconds_and_a_last_one(clock: list[float]) 
             bar.update(step, loss=2.5 / step)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 3 and "\r" not in stream.getvalue()
-    assert lines[0] == "tiny   40%  40/100 steps  8/s  0:08 left  loss 0.0625"
+    assert lines[0] == "tiny   40%  40/100 steps  8/s  0:00:08 left  loss 0.0625"
     assert lines[2].startswith("tiny  100%  100/100 steps  8/s")
 
 
@@ -73,7 +73,7 @@ def test_a_resumed_task_measures_its_rate_from_where_it_began(clock: list[float]
     bar.update(900)
     clock[0] += 10
     bar.update(950)
-    assert bar.words(10.0) == " 95%  950/1,000 steps  5/s  0:10 left"
+    assert bar.words(10.0) == " 95%  950/1,000 steps  5/s  0:00:10 left"
 
 
 def test_an_unknown_total_shows_the_count(clock: list[float]) -> None:

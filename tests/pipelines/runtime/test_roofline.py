@@ -56,9 +56,7 @@ def test_bounds_are_near_those_of_another_count(shipped: Params, name: str, card
     ],
 )
 @pytest.mark.parametrize("model", ["small", "modern-small"])
-def test_where_memory_is_free_the_bound_is_that_of_the_operations(
-    shipped: Params, model: str, changes: dict[str, str]
-) -> None:
+def test_where_memory_is_free_the_bound_is_that_of_the_operations(shipped, model, changes):
     config = changed(shipped.models[model].electra(), "objective", sharing="none")
     config = changed(changed(config, "generator", width=1.0), "objective", **changes)
     seconds = roofline.training_bound(config, VOCAB, Card("ideal", 1e15, 1e30, 0))

@@ -32,9 +32,7 @@ def test_damaged_units_are_made_again(tmp_path: Path, capsys: pytest.CaptureFixt
     assert warnings.count("it is made again") == 2 and "unit-00001/file: has sha256" in warnings
 
 
-def test_units_made_before_the_code_changed_are_used_and_recorded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_units_made_before_the_code_changed_are_used_and_recorded(tmp_path, capsys):
     finish(tmp_path)
     for index in (1, 4):
         shutil.rmtree(tmp_path / f"unit-{index:05d}")

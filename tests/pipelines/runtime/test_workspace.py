@@ -65,9 +65,7 @@ def experiments(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_flow_trains_in_a_working_tree_of_its_own_and_leaves_an_experiment(
-    prefect_server: None, machines: tuple[Path, Path], on: On
-) -> None:
+def test_a_flow_trains_in_a_working_tree_of_its_own_and_leaves_an_experiment(prefect_server, machines, on):
     from pipelines.flows.training import pretrain
 
     a, _ = machines
@@ -91,9 +89,7 @@ def test_a_flow_trains_in_a_working_tree_of_its_own_and_leaves_an_experiment(
 
 
 @pytest.mark.slow
-def test_what_one_machine_has_trained_another_takes_from_the_store(
-    prefect_server: None, machines: tuple[Path, Path], on: On
-) -> None:
+def test_what_one_machine_has_trained_another_takes_from_the_store(prefect_server, machines, on):
     from pipelines.flows.training import pretrain
 
     a, b = machines
@@ -126,9 +122,7 @@ def test_what_one_machine_has_trained_another_takes_from_the_store(
 
 
 @pytest.mark.slow
-def test_an_ablation_finds_the_arms_that_ran_on_other_machines(
-    prefect_server: None, machines: tuple[Path, Path], on: On, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_ablation_finds_the_arms_that_ran_on_other_machines(prefect_server, machines, on, caplog):
     from pipelines.flows.training import part
 
     origin = machines[0].parent / "origin"
@@ -159,9 +153,7 @@ def test_an_ablation_finds_the_arms_that_ran_on_other_machines(
 
 
 @pytest.mark.slow
-def test_a_wrong_setting_is_refused_before_anything_starts(
-    prefect_server: None, machines: tuple[Path, Path], on: On
-) -> None:
+def test_a_wrong_setting_is_refused_before_anything_starts(prefect_server, machines, on):
     from pipelines.flows.training import pretrain
 
     on(machines[0])

@@ -107,10 +107,8 @@ def test_a_run_of_phases_keeps_their_shares_at_any_budget(params: Params) -> Non
     whole = dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, **settings))
     for steps in (20, Flops(flops=20 * step_flops(whole, 100))):
         cut = ablation.with_steps(whole, steps, 100)
-        assert [(phase.length, phase.first, phase.last) for phase in phases_of(cut.pretrain, 20)] == [
-            (8, 0, 15),
-            (16, 15, 20),
-        ]
+        phases = [(phase.length, phase.first, phase.last) for phase in phases_of(cut.pretrain, 20)]
+        assert phases == [(8, 0, 15), (16, 15, 20)]
         assert (cut.pretrain.steps, cut.pretrain.warm_ups) == (20, [3, 2])
         assert training_flops(cut, 100) == pytest.approx(training_flops(whole, 100) / 4, rel=1e-12)
     assert ablation.with_steps(whole, 3, 100).pretrain.warm_ups == [0, 0]  # of two steps and one
@@ -143,13 +141,8 @@ def test_an_experiment_runs_is_read_back_and_shares_its_arms(params: Params, tra
         read_json(folder / f"point-{point}" / "MANIFEST.json")["files"]["model.safetensors"] for point in ("0.5", "1")
     )
     assert early["sha256"] != end["sha256"]
-    assert sorted(path.name for path in folder.glob("[!.]*")) == [
-        "arm.json",
-        "point-0.5",
-        "point-1",
-        "run.json",
-        "tasks",
-    ]
+    names = sorted(path.name for path in folder.glob("[!.]*"))
+    assert names == ["arm.json", "point-0.5", "point-1", "run.json", "tasks"]
 
     trained.clear()
     assert run("objectives", params) and trained == []
@@ -195,9 +188,7 @@ def test_a_failed_arm_stops_no_other(params: Params, monkeypatch: pytest.MonkeyP
     assert any(fault.startswith("seed 2: step 3: loss nan") for fault in told["mlm"]["failed"])
 
 
-def test_what_a_stopped_experiment_has_done_is_kept(
-    params: Params, trained: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_stopped_experiment_has_done_is_kept(params, trained, monkeypatch):
     counted = ModelRows.train
 
     def stopped(self, config, run, *, log, launch):

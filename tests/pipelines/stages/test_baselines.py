@@ -66,11 +66,7 @@ def test_the_order_of_long_texts_is_compared_in_their_beginnings(monkeypatch: py
 
 def test_words_that_training_never_had_count() -> None:
     train = [{"a": "red cats run", "b": "red red dogs"}, {"a": "cats sleep", "b": "dogs run"}]
-    dev = [
-        {"a": "zebras doze", "b": "zebras doze"},
-        {"a": "zebras doze", "b": "lion roar"},
-        {"a": "red cats", "b": ""},
-    ]
+    dev = [{"a": "zebras doze", "b": "zebras doze"}, {"a": "zebras doze", "b": "lion roar"}, {"a": "red cats", "b": ""}]
     _, of_dev = baselines.tfidf(train, dev)
     cosines = baselines.overlap(dev, of_dev)[:, -2:]
     np.testing.assert_allclose(cosines[:2], [[1, 1], [0, 0]], atol=1e-9)  # of words that training never had

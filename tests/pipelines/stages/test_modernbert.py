@@ -81,10 +81,8 @@ def test_it_is_fine_tuned_and_a_text_is_read_as_transformers_reads_it(project):
     for stage, name in (("tasks", "smoke"), ("published", "theirs"), ("glue", "smoke")):
         assert main([stage, name]) == 0
     folder = Path("build/glue/smoke/rte/pretrained-seed1")
-    peer, pieces = (
-        transformers.ModernBertModel.from_pretrained(folder),
-        transformers.AutoTokenizer.from_pretrained(folder),
-    )
+    peer = transformers.ModernBertModel.from_pretrained(folder)
+    pieces = transformers.AutoTokenizer.from_pretrained(folder)
     assert peer.config.pad_token_id == pieces.pad_token_id != 0
     with torch.no_grad():
         states = peer.eval()(**pieces(TEXT, return_tensors="pt")).last_hidden_state

@@ -93,11 +93,8 @@ def test_transformers_loads_all_three_folders_whole(trained: Path) -> None:
         assert ids == [ours.cls_id, *ours.encode_lines(["the old miller keeps a grey cat"])[0], ours.sep_id]
         assert torch.isfinite(model(torch.tensor([ids]))[0]).all()
         card = (folder / "README.md").read_text()
-        assert (
-            "library_name: transformers\n" in card
-            and '"recipe"' in card
-            and "not known here: that of the files" in card
-        )
+        assert "library_name: transformers\n" in card and '"recipe"' in card
+        assert "not known here: that of the files" in card
         assert bool(ModelCard(card).data.eval_results) == (part != "encoder")
         assert f"{uses[part]}(" in card and electra.load(folder).kind == part
 
@@ -126,9 +123,7 @@ def test_a_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(tr
     assert after["flops_convention"] == "authors" and after["flops"] == pytest.approx(BUDGET, rel=0.2)
 
 
-def test_a_refused_step_is_replayed_from_its_bundle(
-    trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_step_is_replayed_from_its_bundle(trained, capsys, monkeypatch):
     tame = [pair for pair in PretrainConfig._intervals if pair[0] != "learning_rate"]
     monkeypatch.setattr(PretrainConfig, "_intervals", tuple(tame))  # no rate that may be set diverges so soon
     before = Path("params.yaml").read_text()
@@ -241,9 +236,7 @@ def test_settings_have_runs_of_their_own_and_find_them_again(trained: Path, caps
     assert bytes_below(first.with_name(f"{first.name}.old")) == before == bytes_below(first)
 
 
-def test_a_run_is_continued_under_new_settings_which_its_record_tells(
-    trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_continued_under_new_settings_which_its_record_tells(trained, capsys, monkeypatch):
     monkeypatch.setenv("ELECTRA_CONTINUE", "")  # the command line sets it
     for run in Path("runs/pretrain").iterdir():
         if entry_of(run) == "smoke":

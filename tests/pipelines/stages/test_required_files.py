@@ -54,18 +54,14 @@ def test_a_missing_file_is_named_before_anything_is_read(here: Path, capsys) -> 
     assert sentence in capsys.readouterr().err
     official(here / "glue")
     with pytest.raises(
-        SourceUnreachable,
-        match=r"there is no squad/train-v2.0.json.*leave squad2 out of recipes\.\w+\.squad\.versions",
+        SourceUnreachable, match=r"there is no squad/train-v2.0.json.*leave squad2 out of recipes\.\w+\.squad\.versions"
     ):
         tasks.run("smoke", load(), Tracker(None))
 
 
 def test_only_what_some_model_runs_is_asked_for_and_mnli_does_without_its_second_dev_set(here: Path, capsys) -> None:
     project("{run: [mnli, cola]}", LOCAL.replace(", squad: squad", ""))
-    assert needed(load(), "smoke") == {
-        "mnli": "recipes.smoke.run",
-        "cola": "recipes.smoke.run",
-    }
+    assert needed(load(), "smoke") == {"mnli": "recipes.smoke.run", "cola": "recipes.smoke.run"}
     official(here / "glue", "mnli", "cola")
     (here / "glue/MNLI/dev_mismatched.tsv").unlink()
     with (here / "glue/MNLI/train.tsv").open("a") as file:

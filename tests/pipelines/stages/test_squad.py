@@ -76,10 +76,8 @@ def test_the_stage_leaves_official_answers_that_score_what_it_says(workspace):
     odds = json.loads(Path("build/squad/small/2.0/pretrained-seed1-null-odds.json").read_text())
     answers = json.loads(Path("build/squad/small/2.0/pretrained-seed1.json").read_text())
     assert set(odds) == set(answers) and all(answers[key] == "" for key in odds if odds[key] > 0)
-    assert (
-        "best_f1" in result["versions"]["2.0"]["pretrained"]
-        and "best_f1" not in result["versions"]["1.1"]["pretrained"]
-    )
+    first, second = (result["versions"][version]["pretrained"] for version in ("1.1", "2.0"))
+    assert "best_f1" in second and "best_f1" not in first
 
 
 @pytest.mark.slow

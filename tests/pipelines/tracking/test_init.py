@@ -66,9 +66,7 @@ def test_a_login_in_the_address_of_the_store_is_not_written(tmp_path: Path, monk
     assert asked == [store], "whoever sends it has the login"
 
 
-def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(tmp_path, monkeypatch):
     started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lineage, "dvc_hashes", lambda folder: {})

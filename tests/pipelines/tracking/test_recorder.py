@@ -54,8 +54,8 @@ HEADLINES = {"ablation/size/wide/average": 50.0}
 
 @pytest.mark.parametrize(("stage", "expected"), [("tokens", {}), ("arm", {}), ("ablation", HEADLINES)])
 def test_an_ablations_averages_are_headlines_of_its_workflow_and_counts_of_data_are_not(
-    store: Any, tmp_path: Path, stage: str, expected: dict[str, float]
-) -> None:
+    store, tmp_path, stage, expected
+):
     arm = {"what": "open", "run": "wide", "name": "wide", "params": {}}
     numbers = [metric(None, run="wide", cola=40.0), metric(None, run="wide", average=50.0)]
     numbers += [] if stage == "ablation" else [metric(None, rows=60)]
@@ -84,9 +84,7 @@ def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(store: Any, tm
     assert not folder.exists()
 
 
-def test_a_run_with_other_settings_is_another_run_of_the_record(
-    store: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_with_other_settings_is_another_run_of_the_record(store, tmp_path, capsys):
     """As of a stopped ablation whose model has changed since: the settings of its arms have, its own have not."""
     for rate in ("1", "2", "1"):
         arm = {"what": "open", "run": "mlm", "name": "mlm", "params": {"rate": rate}}
@@ -104,9 +102,7 @@ def test_a_stage_that_ended_begins_a_new_run(store: Any, tmp_path: Path) -> None
     assert [run.info.run_name for run in store[0].search_runs([store[1]])].count("pretrain@tiny") == 2
 
 
-def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(
-    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(store, tmp_path, monkeypatch):
     parent = recorder.open_parent("pretrain tiny", {"model": "tiny"}, "prefect-1", store)
     assert recorder.open_parent("pretrain tiny", {}, "prefect-1", store) == parent
     monkeypatch.setenv(PARENT, parent)
@@ -129,9 +125,7 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(
     assert found["pretrain@tiny"].data.tags["dvc.out.build/models/tiny"] == "abc.dir"
 
 
-def test_what_the_store_refuses_costs_one_line_and_nothing_else(
-    store: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_store_refuses_costs_one_line_and_nothing_else(store, tmp_path, capsys):
     broken = {"what": "artifact", "run": "", "file": str(tmp_path / "absent.png"), "folder": "figures"}
     assert send(tmp_path / "log", opening(), broken, metric(1, loss=1.0), broken, CLOSE)
     assert runs(store)["pretrain@tiny"].data.metrics == {"loss": 1.0}

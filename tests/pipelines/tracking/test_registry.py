@@ -26,9 +26,7 @@ ROWS = [{"a": "the old miller keeps a cat", "b": "the miller keeps bread"}, {"a"
 
 
 @pytest.mark.slow
-def test_networks_are_registered_answer_rows_and_refuse_other_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_networks_are_registered_answer_rows_and_refuse_other_bytes(tmp_path, monkeypatch):
     folder = git_project(tmp_path / "project")
     (folder / "params.yaml").write_text(ONE_TASK)
     store = {"MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}

@@ -124,9 +124,7 @@ def test_the_machines_load_goes_on_after_an_outage(store: Any, flaky: Flaky, tmp
     assert (steps := sent(store, "system/cpu")) == list(range(len(steps)))
 
 
-def test_a_torn_line_costs_that_line_and_a_damaged_state_a_second_sending(
-    store: Any, flaky: Flaky, tmp_path: Path
-) -> None:
+def test_a_torn_line_costs_that_line_and_a_damaged_state_a_second_sending(store, flaky, tmp_path):
     log = append(tmp_path / "x", opening(), *losses([0]))
     with log.lines.open("ab") as file:
         file.write(b'{"what": "metr\n')

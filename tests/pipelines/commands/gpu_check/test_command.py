@@ -68,9 +68,7 @@ def test_what_fails_does_not_hide_the_rest_and_is_exit_code_1(tmp_path: Path, mo
     assert rows[0]["found"] == "CUDA error: an illegal memory access"
 
 
-def test_without_transformers_ours_is_measured_and_the_table_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_transformers_ours_is_measured_and_the_table_says_so(tmp_path, monkeypatch):
     there = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "transformers" else there(name, *rest)
@@ -89,9 +87,7 @@ def test_without_transformers_ours_is_measured_and_the_table_says_so(
         (["--output", "file/check.json"], "file: is in the way"),
     ],
 )
-def test_what_cannot_be_is_said_before_the_first_check(
-    words: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_is_said_before_the_first_check(words, sentence, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     started = parts(monkeypatch, {})

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from electra.pretraining import gradients
-from pipelines.commands.gpu_check import losses, networks, sample
+from pipelines.commands.gpu_check import losses, sample
 from pipelines.commands.gpu_check.losses import CPU, Mode
 from pipelines.commands.gpu_check.sample import Size, size
 from tests.electra.pretraining.test_step import Rerun
@@ -45,17 +45,17 @@ def test_a_recorded_step_is_held_to_the_plain_one_and_dropout_to_its_seed(found:
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_every_network_is_checked_recorded_and_one_with_other_weights_than_its_own_fails(
-    monkeypatch: pytest.MonkeyPatch, ties: bool
-) -> None:
+def test_every_network_is_checked_recorded_and_one_with_other_weights_than_its_own_fails(monkeypatch, ties):
     whole = sample.networks(CPU)
     few = {name: whole[name] for name in ("bert, all", "modern, embeddings", "modern, tokens")}
-    monkeypatch.setattr(networks, "networks", lambda device: few)
-    monkeypatch.setattr(networks, "default", lambda device: Mode(CPU, "bf16", record=Rerun))
+    monkeypatch.setattr(losses, "networks", lambda device: few)
+    monkeypatch.setattr(losses, "default", lambda device: Mode(CPU, "bf16", record=Rerun))
     if ties:
         call = gradients.functional_call
         monkeypatch.setattr(gradients, "functional_call", lambda *rest, tie_weights: call(*rest))
-    verdicts = {record["name"].split(": ")[1].rsplit(",", 1)[0]: record["verdict"] for record in networks.check(CPU)}
+    verdicts = {
+        record["name"].split(": ")[1].rsplit(",", 1)[0]: record["verdict"] for record in losses.check_networks(CPU)
+    }
     shares = "FAILED" if ties else "ok"
     assert verdicts == {"bert, all": shares, "modern, embeddings": shares, "modern, tokens": "ok"}
 

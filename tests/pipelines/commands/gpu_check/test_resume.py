@@ -40,9 +40,7 @@ def ends(
         ((b"a", b"b"), 1.5, False, "FAILED"),
     ],
 )
-def test_bytes_where_they_are_promised_else_a_close_loss(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: Sequence[bytes], killed: float, exact: bool, verdict: str
-) -> None:
+def test_bytes_where_they_are_promised_else_a_close_loss(tmp_path, monkeypatch, weights, killed, exact, verdict):
     ends(monkeypatch, (1.0, killed), weights)
     assert resume.compare(CPU, tmp_path, deterministic=False, exact=exact)["verdict"] == verdict
 

@@ -44,9 +44,7 @@ def test_it_says_where_it_is_and_ends_clean(checkout: Path, number: signal.Signa
         assert process.stderr is not None and process.stderr.read() == ""
 
 
-def test_what_cannot_be_served(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_served(checkout, monkeypatch, capsys):
     monkeypatch.chdir(checkout)
     others = "which others can reach; expected an address of this machine"
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -31,9 +31,7 @@ def test_a_name_is_what_its_stages_left(checkout: Path, monkeypatch: pytest.Monk
     assert example["wanted"] == "corn" and set(example["row"]) == {"question", "context"}
 
 
-def test_a_model_that_nothing_is_fine_tuned_from(
-    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_nothing_is_fine_tuned_from(checkout, tmp_path, monkeypatch):
     none = re.sub(r"finetunings:\n(  .*\n)+", "finetunings: {}\n", SMOKE).replace("models: [smoke]", "models: []")
     (tmp_path / "params.yaml").write_text(none)
     (tmp_path / "build").symlink_to(checkout / "build")

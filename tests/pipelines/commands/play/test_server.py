@@ -134,9 +134,7 @@ JSON = {"content-type": "application/json"}
         ("nowhere", b"{}", JSON, 404, "Not Found"),
     ],
 )  # fmt: skip
-def test_what_is_refused(
-    client: TestClient, question: str, content: bytes, headers: dict[str, str], status: int, sentence: str
-) -> None:
+def test_what_is_refused(client, question, content, headers, status, sentence):
     reply = client.post(f"/{question}", content=content, headers=headers)
     assert reply.status_code == status
     assert reply.json()["error"].startswith(sentence)
