@@ -25,7 +25,7 @@ from pipelines.sources import CorpusConfig, documents
 # paragraphs that are hashed
 INDEX = np.dtype([("text", "<u8"), ("lines", "<u4"), ("bytes", "<u4"), ("part", "<u4"), ("paragraphs", "<u4")])
 LINES = ("short_lines", "duplicate_lines", "lines_of_documents")  # what cleaning may drop
-TEXTS = ("empty_documents", "short_documents")
+TEXTS = ("empty_documents", "short_documents", "left_out_")  # beginnings of what is counted by document
 
 
 def key_of(text: str) -> int:
@@ -64,7 +64,7 @@ def collect(
     firsts = [first for count in counts for first in (count["first_bad"], *count.get("others", ())) if first]
     bad = reasons.total()
     check_quarantine(firsts, bad, total["rows"], config.quarantine)
-    dropped = Counter({key: total[key] for key in TEXTS if total[key]} | {"duplicate_documents": 0})
+    dropped = Counter({key: n for key, n in total.items() if n and key.startswith(TEXTS)} | {"duplicate_documents": 0})
     lines = Counter({key: total[key] for key in LINES if total[key]})
     folders = [work / f"unit-{number:05d}" for number in range(len(units))]
     sources = [Counter(documents=0, lines=0, bytes=0) for _ in config.sources]
