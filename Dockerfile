@@ -48,7 +48,7 @@ ENV UV_COMPILE_BYTECODE=1
 ARG TORCH=torch==2.13.0
 RUN --mount=type=cache,target=/var/cache/uv uv pip install --constraint requirements.lock "${TORCH}"
 RUN --mount=type=cache,target=/var/cache/uv \
-    uv pip install --constraint requirements.lock --requirement pyproject.toml --extra s3 --extra dask --extra gpu setuptools \
+    uv pip install --constraint requirements.lock --requirement pyproject.toml --extra s3 --extra dask --extra crawl --extra gpu setuptools \
     && find /opt/venv -type d \( -name tests -o -path '*/torch/test' \) -prune -exec rm -r {} +
 
 FROM base AS server

@@ -142,7 +142,7 @@ def _convert_union(options: tuple[Any, ...], value: Any, where: str, hint: Any) 
     if isinstance(value, dict) and len(sections) == 1:
         return _convert(sections[0], value, where)
     if isinstance(value, dict) and sections:  # alternatives differ by their `kind`
-        kinds = {typing.get_args(type_hints(section)["kind"])[0]: section for section in sections}
+        kinds = {kind: section for section in sections for kind in typing.get_args(type_hints(section)["kind"])}
         usual = next((name for name, section in kinds.items() if getattr(section, "kind", None) == name), None)
         if isinstance(kind := value.get("kind", usual), str) and kind in kinds:
             return _convert(kinds[kind], value, where)

@@ -10,11 +10,11 @@ from typing import Any
 
 from electra.config import build
 from electra.data.text import Document, QuarantineConfig, Rejected
-from electra.errors import BadInput, UserError, told
+from electra.errors import BadConfig, BadInput, UserError, told
 from pipelines.runtime import remote_files
 from pipelines.sources import LocalCorpus, local, own, preview
 from pipelines.sources.paths import patterns_of, unreadable
-from pipelines.sources.streams import Piece
+from pipelines.sources.streams import LeftOut, Piece
 
 Kind = tuple[tuple[str, str], ...]  # `format`, and the settings that read it
 NAMES = {"jsonl": "json"}  # of sources, where the format has another
@@ -32,7 +32,8 @@ def inferred(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], b
         format_ = settings.pop("format")
         name = re.sub(r"[^\w-]", "_", "-".join([NAMES.get(format_, format_), *settings.values()]))
         name = "text" if len(kinds) == 1 else name + "-" * (name in sources)
-        sources[name] = {"kind": "local", "files": _patterns(files, group, paths), **settings}
+        delivered = format_ if format_ in local.DELIVERED else "local"
+        sources[name] = {"kind": delivered, "files": _patterns(files, group, paths), **settings}
         for key, value, _ in preview.hints(build(LocalCorpus, sources[name], "--text"), group, markup=False):
             if key == "markup":
                 markup = True
@@ -62,6 +63,8 @@ def _kinds(paths: list[Path]) -> tuple[dict[Kind, list[Path]], list[UserError]]:
         try:
             kind, found = _read(path)
             error: UserError | None = preview.poor(found, path)
+        except BadConfig:  # a package is missing
+            raise
         except UserError as refused:
             bad.append(refused)
             continue
@@ -77,11 +80,11 @@ def _kinds(paths: list[Path]) -> tuple[dict[Kind, list[Path]], list[UserError]]:
     return kinds, bad
 
 
-def _read(path: Path) -> tuple[Kind, list[local.Item]]:
+def _read(path: Path) -> tuple[Kind, list[local.Item | LeftOut]]:
     """The kind of a file, and its first rows as that kind."""
     settings = {"format": local.guess_format(path)}
     source: LocalCorpus = build(LocalCorpus, {"kind": "local", "files": [str(path)], **settings}, "--text")
-    if settings["format"] != "parquet" and (encoding := preview.other_encoding(path)[0]):
+    if settings["format"] not in {"parquet", *local.DELIVERED} and (encoding := preview.other_encoding(path)[0]):
         settings["encoding"] = encoding
         source = replace(source, encoding=encoding)
     if settings["format"] in {"jsonl", "parquet"}:

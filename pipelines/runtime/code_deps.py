@@ -26,10 +26,20 @@ def _stages(*names: str) -> tuple[str, ...]:
     return tuple(f"pipelines/stages/{name}.py" for name in names)
 
 
+READERS = (
+    "gigaword.py",
+    "hub.py",
+    "local.py",
+    "paths.py",
+    "sample_world",
+    "streams.py",
+    "warc.py",
+    "wikipedia.py",
+)
+
+
 def _sources(*names: str) -> tuple[str, ...]:
-    return tuple(
-        f"pipelines/sources/{name}" for name in ("hub.py", "local.py", "paths.py", "sample_world", "streams.py", *names)
-    )
+    return tuple(f"pipelines/sources/{name}" for name in (*READERS, *names))
 
 
 DEPS = {

@@ -1,9 +1,10 @@
 """Where text and tasks come from, as settings: the sample world, local files, or a hub.
 
 Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows. Their bytes depend on
-streams (files, compressed or not), local and hub (documents), documents (units of work), sample_world/, own (rows of
-custom tasks), glue and squad (the official layouts). preview and asked only look, print, and read what a finished model
-is to answer: the others never import them. What URLs name, pipelines/runtime/remote_files.py copies.
+streams (files, compressed or not), local, warc, gigaword, wikipedia and hub (documents), documents (units of work),
+sample_world/, own (rows of custom tasks), glue and squad (the official layouts). preview and asked only look, print,
+and read what a finished model is to answer: the others never import them. What URLs name,
+pipelines/runtime/remote_files.py copies.
 """
 
 from dataclasses import dataclass, field, replace
@@ -42,11 +43,15 @@ class SampleCorpus(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalCorpus(Checked):
-    """Your own files: paths, globs and URLs of txt, jsonl, parquet or WikiExtractor output, compressed ones as well."""
+    """Your own files: paths, globs and URLs of txt, jsonl, parquet or WikiExtractor output, compressed ones as well.
 
-    kind: Literal["local"]
+    The other kinds are files as they are delivered, which need no further setting: WARC and WET of crawls, SGML of
+    English Gigaword, XML dumps of Wikipedia.
+    """
+
+    kind: Literal["local", "warc", "gigaword", "wikipedia"]
     files: tuple[str, ...]  # `!` in front of one leaves out what it names
-    format: Literal["auto", "jsonl", "text", "parquet", "wikiextractor"] = "auto"
+    format: Literal["auto", "jsonl", "text", "parquet", "wikiextractor", "warc", "gigaword", "wikipedia"] = "auto"
     # what a document is in a text file; headings: ` = Title = ` opens one, as in WikiText
     documents: Literal["file", "blank_lines", "lines", "headings"] = "file"
     text: str = "text"  # the field of jsonl and parquet that holds the text
@@ -61,6 +66,13 @@ class LocalCorpus(Checked):
         require(len(named) > 0, "files", list(self.files), "at least one path or glob")
         expected = "a text encoding of Python that extends ASCII, such as latin-1 or cp1252"
         require(_extends_ascii(self.encoding), "encoding", self.encoding, expected)
+        if self.kind != "local":
+            for key in ("documents", "text", "id", "encoding", "hard_wrapped"):
+                value = getattr(self, key)
+                require(value == getattr(LocalCorpus, key), key, value, f"no such key with kind: {self.kind}")
+            fits = self.format in {"auto", self.kind}
+            require(fits, "format", self.format, f"no such key with kind: {self.kind}")
+            object.__setattr__(self, "format", self.kind)
 
 
 @dataclass(frozen=True, kw_only=True)

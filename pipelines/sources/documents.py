@@ -4,7 +4,8 @@ What a unit is depends on the corpus alone, never on who reads it: so any proces
 makes the same documents of unit number k.
 
 1. every file is read once for its hash and, if it is large, for the ends of documents some RANGE_BYTES apart
-2. a parquet file is cut between row groups, a compressed one nowhere: a corpus should be many of them
+2. a parquet file is cut between row groups, a bz2 dump of Wikipedia between its streams, any other compressed file
+   and WARC nowhere: a corpus should be many of them
 3. small neighbours share a unit
 """
 
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from electra.data.text import Document, Rejected
 from electra.errors import BadInput, UserError
@@ -23,7 +24,18 @@ from electra.files import atomic_folder
 from electra.storage.manifest import read_notes, verify_manifest, write_manifest, write_sealed
 from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, hub, local
 from pipelines.sources.paths import find_files
-from pipelines.sources.streams import BLOCK, COMPRESSIONS, Piece, first_bytes, mark_of, stamp, unchanged
+from pipelines.sources.streams import (
+    BLOCK,
+    COMPRESSIONS,
+    LeftOut,
+    Piece,
+    find_ends,
+    find_streams,
+    first_bytes,
+    mark_of,
+    stamp,
+    unchanged,
+)
 
 GROUP_BYTES = 8 << 20  # stored bytes: smaller files share a unit, WikiExtractor writes them by the ten thousand
 RANGE_BYTES = 64 << 20
@@ -34,8 +46,9 @@ ENDS = {
     "blank_lines": re.compile(rb"\n[ \t\r]*\n"),
     "headings": re.compile(rb"\n(?=\s?= (?!= )[^\n]*(?<! =) =\s*\n)"),
     "wikiextractor": re.compile(rb"</doc>[ \t\r]*\n"),
+    "gigaword": re.compile(rb"</DOC>[ \t\r]*\n"),
+    "wikipedia": re.compile(rb"</page>[ \t\r]*\n"),
 }
-LONGEST_END = 64  # bytes: an end is searched for across the seam of two blocks
 
 Cut = tuple[int, int]  # where a piece begins (byte or row group) and the number of its first line or row
 
@@ -54,7 +67,7 @@ class Unit:
         """The stored size, 0 where unknown: for the progress bar."""
         return sum(piece.size for piece in self.pieces) if self.part is None else self.part.bytes
 
-    def read(self) -> Iterator[Document | Rejected]:
+    def read(self) -> Iterator[Document | Rejected | LeftOut]:
         """The documents of this unit."""
         if isinstance(self.config, LocalCorpus):
             for piece in self.pieces:
@@ -113,12 +126,9 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[Piec
 def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
     """The sha256 of a file and the beginnings of its pieces."""
     kind, size = local.format_of(path, source), path.stat().st_size
-    large = size > RANGE_BYTES * 3 // 2 and path.suffix not in COMPRESSIONS and not mark_of(first_bytes(path))
     state, line, cuts = hashlib.sha256(), 1, [(0, 1)]
     with path.open("rb") as file:
-        end_of_document = ENDS.get(source.documents if kind == "text" else kind, ENDS["text"])
-        starts = list(_places(file, size, end_of_document)) if large and kind != "parquet" else []
-        file.seek(0)
+        starts = list(_places(path, kind, source.documents)) if size > RANGE_BYTES * 3 // 2 else []
         for end in (*starts, size):
             while block := file.read(min(BLOCK, end - file.tell())):
                 state.update(block)
@@ -127,23 +137,19 @@ def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
     return state.hexdigest(), _row_groups(path) if kind == "parquet" else cuts[:-1]
 
 
-def _places(file: IO[bytes], size: int, end: re.Pattern[bytes]) -> Iterator[int]:
+def _places(path: Path, kind: str, documents: str) -> Iterator[int]:
     """Where pieces but the first begin: behind the first end of a document after each multiple of RANGE_BYTES."""
-    place = RANGE_BYTES
-    while place < size - RANGE_BYTES // 2:
-        file.seek(place)
-        begin, seam = place, b""
-        while block := file.read(BLOCK):
-            seam += block
-            if match := end.search(seam):
-                break
-            begin, seam = begin + max(0, len(seam) - LONGEST_END), seam[-LONGEST_END:]
-        else:
-            return
-        place = begin + match.end()
-        if place < size:
-            yield place
-        place += RANGE_BYTES
+    in_streams = kind == "wikipedia" and path.suffix == ".bz2"
+    end = ENDS.get(documents if kind == "text" else kind, ENDS["text"])
+    if not in_streams and (kind in {"parquet", "warc"} or path.suffix in COMPRESSIONS or mark_of(first_bytes(path))):
+        return
+    place, size = RANGE_BYTES, path.stat().st_size
+    with path.open("rb") as file:
+        while place < size - RANGE_BYTES // 2:
+            found = find_streams(path, place, b"<page>") if in_streams else find_ends(file, place, end)
+            if (place := next(found, size)) < size:
+                yield place
+            place += RANGE_BYTES
 
 
 def _row_groups(path: Path) -> list[Cut]:

@@ -1,5 +1,7 @@
 """Documents from files: jsonl, text, parquet, WikiExtractor output, plain or compressed, each file a unit of work.
 
+What crawls, newswire and Wikipedia are delivered as is read by warc, gigaword and wikipedia.
+
 Whatever cannot be read is yielded as `Rejected` with file:line and a reason; only a file that is damaged as a whole
 stops the reader.
 """
@@ -9,7 +11,7 @@ import contextlib
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,23 +19,35 @@ from electra.data.text import Document, Rejected, unwrap
 from electra.errors import BadInput, shown
 from electra.files import encodes
 from pipelines.runtime.remote_files import reason
-from pipelines.sources import LocalCorpus, streams
-from pipelines.sources.streams import AGAIN, Piece, first_bytes, mark_of, plain_suffix, read_lines, unchanged
+from pipelines.sources import LocalCorpus, gigaword, streams, warc, wikipedia
+from pipelines.sources.streams import AGAIN, LeftOut, Piece, first_bytes, mark_of, plain_suffix, read_lines, unchanged
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 Item = Document | Rejected
 Lines = Iterator[tuple[int, str] | Rejected]
+TAGS = {b"<doc ": "wikiextractor", b"<DOC id=": "gigaword", b"<mediawiki": "wikipedia"}  # what files begin with
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 LONGEST_DOCUMENT = 16 << 20  # characters: a longer text file is cut into several documents, at line ends
-EXCERPT = 120  # characters of a bad line that go into the quarantine
+EXCERPT = streams.EXCERPT
 
 
-def read_documents(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
+# How each format is read that needs no setting.
+DELIVERED: dict[str, Callable[[Piece], Iterator[Item | LeftOut]]] = {
+    "warc": warc.read_warc,
+    "gigaword": gigaword.read_gigaword,
+    "wikipedia": wikipedia.read_wikipedia,
+}
+
+
+def read_documents(piece: Piece, source: LocalCorpus) -> Iterator[Item | LeftOut]:
     """The documents of one file, or of one range of it."""
     kind = format_of(piece.path, source)
-    if kind == "parquet":
+    items: Iterator[Item | LeftOut]
+    if reader := DELIVERED.get(kind):
+        items = reader(piece)
+    elif kind == "parquet":
         items = read_parquet(piece, source)
     elif kind == "jsonl":
         items = read_jsonl(piece, source)
@@ -59,10 +73,13 @@ def guess_format(path: Path) -> str:
         return "parquet"
     if suffix in JSON_SUFFIXES:
         return "jsonl"
+    if suffix in (".warc", ".wet"):
+        return "warc"
     start = first_bytes(path)
     start = start.decode(mark_of(start) or "utf-8", "ignore").lstrip("\ufeff \t\r\n").encode()
-    if start.startswith(b"<doc "):
-        return "wikiextractor"
+    for tag, kind in TAGS.items():
+        if start.startswith(tag):
+            return kind
     return "jsonl" if start.startswith(b"{") and suffix != ".txt" else "text"
 
 

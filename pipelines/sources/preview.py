@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from electra.data.text import Document, QuarantineConfig, Rejected, clean, looks_marked_up
-from electra.errors import BadInput, UserError, shown
+from electra.errors import BadConfig, BadInput, UserError, shown
 from pipelines.runtime import remote_files
 from pipelines.sources import (
     CorpusConfig,
@@ -31,7 +31,7 @@ from pipelines.sources import (
 )
 from pipelines.sources.local import HEADING, Item
 from pipelines.sources.paths import find_files, require_folder, unreadable
-from pipelines.sources.streams import COMPRESSIONS, LOOK, Piece, first_bytes, is_utf8, mark_of, read_lines
+from pipelines.sources.streams import COMPRESSIONS, LOOK, LeftOut, Piece, first_bytes, is_utf8, mark_of, read_lines
 
 DOCUMENTS, CHARACTERS = 2000, 4_000_000  # to read of a corpus
 FILES, ROWS, BEGINNING = 5_000, 20, 1 << 16  # to look at, rows of each, and bytes of one whose rows may be long
@@ -113,12 +113,13 @@ def print_hints(corpus: CorpusConfig, where: str) -> None:
         raise unreadable(seen.refused, where)
 
 
-def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item]:
+def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item | LeftOut]:
     """The rows at the beginning of a file: the first are read in bounded time, though a text may be one document."""
-    return local.read_documents(Piece(path, end=BEGINNING if local.format_of(path, source) == "text" else None), source)
+    most = BEGINNING if local.format_of(path, source) == "text" else None
+    return local.read_documents(Piece(path, most=most), source)
 
 
-def poor(found: list[Item], path: Path) -> BadInput | None:
+def poor(found: list[Item | LeftOut], path: Path) -> BadInput | None:
     """What is wrong with a file, if at least half of its first rows are bad, or it is plainly of another encoding."""
     bad = [item for item in found if isinstance(item, Rejected)]
     if bad and (len(bad) * 2 >= len(found) or (bad[0].reason == "invalid UTF-8" and other_encoding(path)[0])):
@@ -158,7 +159,8 @@ def other_encoding(path: Path) -> tuple[str, str]:
 def _is_garbled(path: Path, source: LocalCorpus) -> bool:
     start = first_bytes(path, LOOK)
     unmarked = not mark_of(start) and not start.startswith(codecs.BOM_UTF8)
-    return unmarked and local.format_of(path, source) != "parquet" and not start.isascii() and is_utf8(start)
+    formats = {"parquet", *local.DELIVERED}
+    return unmarked and local.format_of(path, source) not in formats and not start.isascii() and is_utf8(start)
 
 
 class _Beginnings:
@@ -177,6 +179,8 @@ class _Beginnings:
         for path in some:
             try:
                 self._read(path, source)
+            except BadConfig:  # a package is missing
+                raise
             except UserError as error:
                 self.refused[path] = error
         return [path for path in some if _is_garbled(path, source)] if source.encoding != "utf-8" else []
@@ -187,7 +191,8 @@ class _Beginnings:
         error = poor(found, path)
         if error and self._bad <= MANY:  # so many in one file are too many for the stage, too
             found += islice(items, MANY)
-        if path.suffix in COMPRESSIONS and self._compressed < COMPRESSED:  # damage shows at the end
+        delivered = local.format_of(path, source) in local.DELIVERED  # in files of GB
+        if path.suffix in COMPRESSIONS and self._compressed < COMPRESSED and not delivered:  # damage shows at the end
             self._compressed += path.stat().st_size
             deque(read_lines(Piece(path)), 0)
         if error := poor(found, path):
@@ -204,7 +209,7 @@ class _Beginnings:
         return [*self.refused.values(), *(self._poor if many else ())]
 
 
-def _items(paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]) -> Iterator[Item]:
+def _items(paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]) -> Iterator[Item | LeftOut]:
     """The documents of all files until so many characters are read; files that cannot be read are noted."""
     characters = 0
     for path in paths:

@@ -11,12 +11,13 @@ import codecs
 import contextlib
 import io
 import lzma
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import zstandard
 
@@ -31,7 +32,7 @@ DECODERS: dict[str, Callable[[], Any]] = {
 COMPRESSIONS = tuple(DECODERS)
 PADDED = (".gz", ".xz")  # formats that allow NULs between and behind streams
 DAMAGE = (EOFError, OSError, ValueError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
-LONGEST_LINE = 16 << 20  # bytes; a longer line is no text, it is quarantined unread
+LONGEST_LINE = 16 << 20  # bytes; a longer line or record is no text, it is quarantined unread
 EXPANSION = 250  # times a compressed file's size: text reaches some 10, and what is above is a bomb
 SMALL = 64 << 20  # bytes that any file may expand to
 ARCHIVES = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar"}
@@ -44,7 +45,9 @@ MARKS = {  # the longer first: UTF-32's begins as UTF-16's does
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 LOOK = 4096  # bytes that show what a file is
+EXCERPT = 120  # characters of a bad line that go into the quarantine
 BLOCK = 1 << 20
+LONGEST_MATCH = 64  # bytes: what is searched for across the seam of two blocks
 COMPRESSED_BLOCK = 1 << 12  # bytes: a zstd block may expand to 30,000 times its size in one call
 AGAIN = "get the file again"
 
@@ -56,10 +59,11 @@ def plain_suffix(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """A file, or the range of its bytes from `start` to `end` (None: all) whose first line has number `line`.
+    """A file, or the range of its stored bytes from `start` to `end` (None: all) whose first line has number `line`.
 
-    For a parquet file both are row groups, and `line` is a row. `sha256` is that of the whole file, `stamp` its size
-    and modification time when the piece was planned (None: now), `size` the stored bytes of the piece.
+    A range of a compressed file is some of its streams. For a parquet file both are row groups, and `line` is a row.
+    `sha256` is that of the whole file, `stamp` its size and modification time when the piece was planned (None: now),
+    `size` the stored bytes of the piece; no more than some `most` bytes of its lines are read (None: all).
     """
 
     path: Path
@@ -69,6 +73,14 @@ class Piece:
     sha256: str = ""
     stamp: tuple[int, int] | None = None
     size: int = 0
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A record that is sound but no text for a corpus, as a redirect or an image: counted by its reason."""
+
+    reason: str
 
 
 def stamp(path: Path) -> tuple[int, int]:
@@ -108,9 +120,7 @@ def read_lines(piece: Piece) -> Iterator[tuple[int, bytes | None]]:
         start = b"" if piece.start else first_bytes(path, LOOK)
         refuse_strangers(start, path)
         try:
-            with _open(path) as stream:
-                if piece.start:
-                    stream.seek(piece.start)
+            with open_content(path, piece.start, piece.end) as stream:
                 yield from _lines(stream, piece, mark_of(start))
         except EOFError as error:
             raise BadInput(path, f"is damaged or cut short ({error})", f"a whole {path.suffix} file", AGAIN) from None
@@ -160,19 +170,64 @@ def is_utf8(start: bytes) -> bool:
 def first_bytes(path: Path, count: int = 64) -> bytes:
     """The first bytes of the (decompressed) content, b"" if there are none or they cannot be read."""
     try:
-        with _open(path) as stream:
+        with open_content(path) as stream:
             return stream.read(count)
     except (OSError, EOFError):
         return b""
 
 
+def find_ends(file: IO[bytes], place: int, pattern: re.Pattern[bytes]) -> Iterator[int]:
+    """Where matches of at most LONGEST_MATCH bytes end, those from byte `place` on; one on a seam may come twice."""
+    file.seek(place)
+    seam = b""
+    while block := file.read(BLOCK):
+        seam += block
+        yield from (place + match.end() for match in pattern.finditer(seam))
+        place, seam = place + max(0, len(seam) - LONGEST_MATCH), seam[-LONGEST_MATCH:]
+
+
+def find_streams(path: Path, place: int, content: bytes) -> Iterator[int]:
+    """Where streams of a compressed file begin, from byte `place` on, whose first bytes but blanks are `content`."""
+    magic = next(magic for magic, suffix in MAGIC.items() if suffix == path.suffix)
+    with path.open("rb") as file:
+        for begin in find_ends(file, place, re.compile(b"(?=" + re.escape(magic) + b")")):
+            with contextlib.suppress(OSError, EOFError), open_content(path, begin) as stream:
+                if stream.read(LONGEST_MATCH).lstrip().startswith(content):
+                    yield begin
+
+
+def read_blocks(piece: Piece, opening: bytes, closing: bytes) -> Iterator[tuple[int, bytes, str]]:
+    """Blocks of lines, the first of which begins with `opening` and the last with `closing`, blanks apart.
+
+    Yields (number of the first line, the block, what is wrong with it or ""); of one that is too long or "unclosed" the
+    beginning, and a line that is in no block alone, as "outside".
+    """
+    block, size, first = list[bytes](), 0, 0
+    for number, line in read_lines(piece):
+        begin = line.lstrip() if line else b""
+        if begin.startswith(opening):
+            if first:
+                yield first, b"\n".join(block), "unclosed"
+            block, size, first = [], 0, number
+        elif not first:
+            if begin or line is None:
+                yield number, begin.rstrip(), "outside"
+            continue
+        size += LONGEST_LINE + 1 if line is None else len(line) + 1
+        if line is not None and size <= LONGEST_LINE:
+            block.append(line)
+        if begin.startswith(closing):
+            yield first, b"\n".join(block), f"longer than {LONGEST_LINE >> 20} MiB" if size > LONGEST_LINE else ""
+            first = 0
+    if first:
+        yield first, b"\n".join(block), "unclosed"
+
+
 def _lines(stream: io.BufferedReader, piece: Piece, encoding: str) -> Iterator[tuple[int, bytes | None]]:
     lines = _Recoded(stream, encoding, piece.path) if encoding else stream
-    left = sys.maxsize if piece.end is None else piece.end - piece.start
-    if compressed := piece.path.suffix in COMPRESSIONS:
-        size = piece.path.stat().st_size
-        most = max(SMALL, EXPANSION * size)
-        left = min(left, most)
+    left = sys.maxsize if piece.most is None else piece.most
+    if piece.end is not None and piece.path.suffix not in COMPRESSIONS:
+        left = min(left, piece.end - piece.start)
     number = piece.line - 1
     while left > 0 and (line := lines.readline(LONGEST_LINE + 1)):
         number += 1
@@ -185,13 +240,15 @@ def _lines(stream: io.BufferedReader, piece: Piece, encoding: str) -> Iterator[t
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
         yield number, line.removesuffix(b"\n").removesuffix(b"\r")
-    if compressed and piece.end is None and left <= 0 and lines.readline(1):
-        found = f"expands to more than {most:,} bytes from {size:,}"
-        raise BadInput(piece.path, found, "text, which shrinks to a tenth or so", "leave this file out")
 
 
-def _open(path: Path) -> io.BufferedReader:
-    return io.BufferedReader(_Decompressed(path) if path.suffix in COMPRESSIONS else path.open("rb", 0), BLOCK)
+def open_content(path: Path, start: int = 0, end: int | None = None) -> io.BufferedReader:
+    """The content of a file from its stored byte `start`; that of a compressed one ends with its stored byte `end`."""
+    if path.suffix in COMPRESSIONS:
+        return io.BufferedReader(_Decompressed(path, start, end), BLOCK)
+    file = path.open("rb", 0)
+    file.seek(start)
+    return io.BufferedReader(file, BLOCK)
 
 
 class _Recoded:
@@ -213,10 +270,15 @@ class _Decompressed(io.RawIOBase):
     """The content of a compressed file: all its streams, one behind the other; EOFError for anything else in it.
 
     The libraries' own readers take what follows the first stream and is none, as one with a wrong bit, for the end.
+    Raises BadInput when it expands too far. `begun` is where the stream that was read last begins.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._file, self._suffix = path.open("rb"), path.suffix
+    def __init__(self, path: Path, start: int = 0, end: int | None = None) -> None:
+        self._file, self._suffix, self._path = path.open("rb"), path.suffix, path
+        self.begun = self._file.seek(start)
+        self._end = path.stat().st_size if end is None else end
+        self._size = self._end - start
+        self._most = self._left = max(SMALL, EXPANSION * self._size)
         self._stream, self._ready = DECODERS[path.suffix](), b""
         self._limit = (BLOCK,) if path.suffix in (".bz2", ".xz") else ()  # the other decoders expand less, or have none
 
@@ -234,7 +296,7 @@ class _Decompressed(io.RawIOBase):
                 if not (compressed := self._next_stream()):
                     return 0
                 self._stream = DECODERS[self._suffix]()
-            elif getattr(self._stream, "needs_input", True) and not (compressed := self._file.read(COMPRESSED_BLOCK)):
+            elif getattr(self._stream, "needs_input", True) and not (compressed := self._stored()):
                 raise EOFError("it ends in the middle of a stream")
             try:
                 self._ready = self._stream.decompress(compressed, *self._limit)
@@ -242,11 +304,19 @@ class _Decompressed(io.RawIOBase):
                 raise EOFError(str(error)) from None
         count = min(len(buffer), len(self._ready))
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
+        self._left -= count
+        if self._left < 0:
+            found = f"expands to more than {self._most:,} bytes from {self._size:,}"
+            raise BadInput(self._path, found, "text, which shrinks to a tenth or so", "leave this file out")
         return count
+
+    def _stored(self) -> bytes:
+        return self._file.read(min(COMPRESSED_BLOCK, self._end - self._file.tell()))
 
     def _next_stream(self) -> bytes:
         """The first bytes of the stream that follows, b"" at the end of the file."""
-        compressed: bytes = self._stream.unused_data or self._file.read(COMPRESSED_BLOCK)
+        compressed: bytes = self._stream.unused_data or self._stored()
         while compressed and self._suffix in PADDED and not (compressed := compressed.lstrip(b"\0")):
-            compressed = self._file.read(COMPRESSED_BLOCK)
+            compressed = self._stored()
+        self.begun = self._file.tell() - len(compressed)
         return compressed

@@ -29,7 +29,7 @@ from pipelines.stages.filters import REASONS, Samples
 # paragraphs that are hashed
 INDEX = np.dtype([("text", "<u8"), ("lines", "<u4"), ("bytes", "<u4"), ("part", "<u4"), ("paragraphs", "<u4")])
 LINES = ("short_lines", "duplicate_lines", "lines_of_documents")  # what cleaning may drop
-TEXTS = ("empty_documents", "short_documents", *REASONS)
+TEXTS = ("empty_documents", "short_documents", "left_out_", *REASONS)  # beginnings of what is counted by document
 REPEATED = ("duplicate_documents", "near_duplicates", "repeated_documents")  # what is known when all units are there
 BANDS_FILE = "bands"  # of a unit: BANDS keys of each document, if near-duplicates go
 SAMPLES = "dropped.jsonl"  # the first documents that were filtered out
@@ -72,7 +72,7 @@ def collect(
     firsts = [first for count in counts for first in (count["first_bad"], *count.get("others", ())) if first]
     bad = reasons.total()
     check_quarantine(firsts, bad, total["rows"], config.quarantine)
-    dropped = Counter({key: total[key] for key in TEXTS if total[key]} | {"duplicate_documents": 0})
+    dropped = Counter({key: n for key, n in total.items() if n and key.startswith(TEXTS)} | {"duplicate_documents": 0})
     lines = Counter({key: total[key] for key in LINES if total[key]})
     folders = [work / f"unit-{number:05d}" for number in range(len(units))]
     sources = [Counter(documents=0, lines=0, bytes=0) for _ in config.sources]

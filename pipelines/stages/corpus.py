@@ -29,6 +29,7 @@ from pipelines.runtime.progress_bar import tell_loss
 from pipelines.runtime.work_units import Counts, MadeOf, Shown, finish_units, versions
 from pipelines.sources import CorpusConfig, TaskSourceConfig, at_hand, documents, language
 from pipelines.sources.paths import unreadable
+from pipelines.sources.streams import LeftOut
 from pipelines.stages import benchmark
 from pipelines.stages.collecting import BANDS_FILE, INDEX, SAMPLES, check_quarantine, collect, is_paragraph, key_of
 from pipelines.stages.filters import Filters, Forbidden, Samples
@@ -52,6 +53,9 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     write_json(noted, metrics)
     bad, details, key = metrics["quarantined"], folder / "quarantine.jsonl", f"corpora.{name}"
     tell_loss(key, bad, metrics["rows"], "rows", "cannot be read", f"see {details}, and {key}.quarantine to change it")
+    if left_out := {key.removeprefix("left_out_"): n for key, n in metrics["dropped"].items() if "left_out_" in key}:
+        told = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
+        print(f"{key}: {sum(left_out.values()):,} of {metrics['rows']:,} rows left out: {told}", file=sys.stderr)
     tracker.summary({**metrics, "changed": None, "reasons": None})
     tracker.artifact(noted)
     tracker.dataset(f"corpus/{name}", sha256_file(folder / "MANIFEST.json"), "corpus")
@@ -163,6 +167,9 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     ):
         for item in _items(job.unit, refused):
             counts["rows"] += 1
+            if isinstance(item, LeftOut):
+                counts[f"left_out_{item.reason}"] += 1
+                continue
             if not isinstance(item, Document):
                 quarantine.write(json.dumps(asdict(item), ensure_ascii=False).encode() + b"\n")
                 firsts.setdefault(item.where.rpartition(":")[0], asdict(item))
@@ -194,7 +201,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     return {**counts, "parts": parts.count, **bad}
 
 
-def _items(unit: documents.Unit, refused: list[list[str]]) -> Iterator[Document | Rejected]:
+def _items(unit: documents.Unit, refused: list[list[str]]) -> Iterator[Document | Rejected | LeftOut]:
     """What a unit holds; a file that cannot be read to its end is added to `refused`."""
     for one in (replace(unit, pieces=(piece,)) for piece in unit.pieces) if unit.pieces else (unit,):
         try:

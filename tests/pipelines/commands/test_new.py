@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pyarrow
@@ -11,8 +12,10 @@ import pytest
 from pipelines.cli import main
 from pipelines.commands import new
 from pipelines.config.params import load
+from pipelines.sources.paths import find_files
 from tests.conftest import ROOT
 from tests.electra.helpers import config
+from tests.pipelines.stages.test_corpus import delivered
 
 
 @pytest.fixture
@@ -104,6 +107,21 @@ def test_each_kind_of_file_is_a_source_and_what_cannot_be_read_is_told(here, mon
     assert main(["new", "all", "--text", "data/text*"]) == 0
     (source,) = load().corpora["all"].sources
     assert source.files == ("data/text0.jsonl", "data/text1.jsonl")
+
+
+def test_delivered_files_are_of_their_kind(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    delivered(here / "data/all")
+    assert main(["new", "mine", "--text", "data/all"]) == 0
+    assert main(["check", "mine"]) == 0 and (said := capsys.readouterr()).err == ""
+    assert "(6 of 6 files looked at)" in said.out
+    kinds = {source.kind: len(find_files(source.files, "x")) for source in load().corpora["mine"].sources}
+    assert kinds == {"warc": 2, "gigaword": 2, "wikipedia": 2}
+    monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
+    for command in (["check", "mine"], ["new", "other", "--text", "data/all"]):
+        assert main(command) == 64
+        assert "xml.bz2: needs mwparserfromhell" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])

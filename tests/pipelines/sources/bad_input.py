@@ -24,7 +24,7 @@ from electra.errors import UserError
 from electra.storage.manifest import verify_manifest
 from pipelines.sources import CorpusConfig, LocalCorpus
 from pipelines.sources.local import read_documents
-from pipelines.sources.streams import Piece, mark_of
+from pipelines.sources.streams import LeftOut, Piece, mark_of
 from pipelines.stages.corpus import gather
 
 COMPRESS = {"": bytes, ".bz2": bz2.compress, ".gz": gzip.compress, ".xz": lzma.compress}
@@ -45,12 +45,16 @@ BAD_LINES = [
     (b'{"text": "' + b"x" * 2000, "a line longer than 0 MiB"),
 ]
 
+RECORDS = [  # parts of what is delivered
+    *(b"WARC/1.0", b"WARC-Type: response", b"Content-Length: 9", b"HTTP/1.1 200 OK", b"Content-Type: text/html"),
+    *(b'<DOC id="7" type="story" >', b"<P>", b"</DOC>", b"<mediawiki>", b"<page>", b"</page>", b"</mediawiki>"),
+]
 VALUES = st.recursive(st.none() | st.floats() | st.text(max_size=5), st.lists, max_leaves=4)
 LINES = st.one_of(
     st.binary(max_size=30),
     st.sampled_from([line for line, _ in BAD_LINES[:-2]]),
     st.sampled_from(
-        [b"", b" ", b"\r", b"\x00", b"\xef\xbb\xbf", b"\xc2\x85", b"\xe2\x80\xa8", b"</doc>", b'<doc id="7">']
+        [b"", b" ", b"\r", b"\x00", b"\xef\xbb\xbf", b"\xc2\x85", b"\xe2\x80\xa8", b"</doc>", b'<doc id="7">', *RECORDS]
     ),
     st.text(max_size=20).map(lambda text: json.dumps({"text": text}).encode()),
     VALUES.map(lambda value: json.dumps(value).encode()),
@@ -58,6 +62,7 @@ LINES = st.one_of(
 )
 FORMS = st.sampled_from([
     {"format": "auto"}, {"format": "jsonl"}, {"format": "wikiextractor"}, {"format": "text"}, {"format": "parquet"},
+    {"format": "warc"}, {"format": "gigaword"}, {"format": "wikipedia"},
     {"format": "text", "documents": "blank_lines"}, {"format": "text", "documents": "lines"}, {"hard_wrapped": True},
 ])  # fmt: skip
 NAMES = st.sampled_from(["a", "a.txt", "a.jsonl", "a.json", "a.parquet"])
@@ -129,7 +134,7 @@ def read_one(path: Path, file: dict[str, Any], whole: bool) -> Counter[str]:
         return Counter({f"sentence: {error.found.partition(' (')[0][:40]}": 1})
     texts = [item.text for item in items if isinstance(item, Document)]
     rejected = [item for item in items if isinstance(item, Rejected)]
-    assert len(texts) + len(rejected) == len(items)
+    assert len(texts) + len(rejected) + sum(isinstance(item, LeftOut) for item in items) == len(items)
     for text in texts:
         text.encode()
     for item in rejected:

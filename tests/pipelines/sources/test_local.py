@@ -6,15 +6,17 @@ import json
 import os
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
+from electra.config import build
 from electra.data.text import Document, Rejected
 from electra.errors import BadConfig, BadInput, SourceUnreachable
-from pipelines.sources import LocalCorpus, local, streams
+from pipelines.sources import CorpusConfig, LocalCorpus, local, streams
 from pipelines.sources.local import read_documents
 from pipelines.sources.paths import find_files, patterns_of
 from pipelines.sources.streams import COMPRESSIONS, Piece
@@ -283,3 +285,23 @@ def test_an_archive_is_refused_and_nothing_of_it_is_unpacked(tmp_path: Path) -> 
         with pytest.raises(BadInput, match=rf"{name}: is {found}"):
             read(path)
     assert sorted(path.name for path in tmp_path.rglob("*evil*")) == []
+
+
+@pytest.mark.parametrize("key", ["format", "documents", "text", "id", "encoding", "hard_wrapped"])
+def test_files_as_delivered_have_no_key_that_does_nothing(key: str) -> None:
+    values = {
+        "format": "jsonl",
+        "documents": "lines",
+        "text": "t",
+        "id": "i",
+        "encoding": "cp1252",
+        "hard_wrapped": True,
+    }
+    for kind in ("warc", "gigaword", "wikipedia"):
+        source = {"kind": kind, "files": ["x"]}
+        (built,) = build(CorpusConfig, {"sources": [source]}, "corpora.x").sources
+        assert built.format == kind and replace(built) == built
+        with pytest.raises(
+            BadConfig, match=rf"corpora\.x\.sources\[0\]\.{key}: is .* expected no such key with kind: {kind}"
+        ):
+            build(CorpusConfig, {"sources": [source | {key: values[key]}]}, "corpora.x")

@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,11 @@ from electra.workers import VARIABLE
 from pipelines.sources import CorpusConfig
 from pipelines.stages import corpus
 from pipelines.stages.corpus import gather
+from pipelines.tracking import Tracker
 from tests.conftest import files_of, largest_file
+from tests.pipelines.sources.test_gigaword import STORY, doc
+from tests.pipelines.sources.test_warc import answer, html, record
+from tests.pipelines.sources.test_wikipedia import multistream
 
 
 @pytest.fixture(autouse=True)
@@ -63,11 +68,28 @@ def test_documents_in_order_and_numbers_that_add_up(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("unit-*"))
 
 
+def delivered(folder: Path) -> dict[str, Any]:
+    """Sources of files as they are delivered: two of each kind."""
+    folder.mkdir()
+    for number in range(2):
+        pages = [record(answer(html(f"Page {number} {i}.").encode())) for i in range(9)]
+        records = [record(b"", "request"), *pages, record(answer(b"GIF", "image/gif"))]
+        (folder / f"{number}.warc.gz").write_bytes(b"".join(map(gzip.compress, records)))
+        stories = (doc(10 * number + i, STORY.format(10 * number + i), ("story", "multi")[i % 2]) for i in range(9))
+        (folder / f"nyt_{number}.gz").write_bytes(gzip.compress("".join(stories).encode()))
+        (folder / f"{number}.xml.bz2").write_bytes(multistream(50))
+    named = {"warc": "*.warc.gz", "gigaword": "nyt*", "wikipedia": "*.xml.bz2"}
+    return {kind: {"kind": kind, "files": [f"{folder}/{pattern}"]} for kind, pattern in named.items()}
+
+
 def test_the_same_documents_however_a_corpus_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "text", rows=80)
-    settings = config(tmp_path, cleaning={"duplicate_documents": "drop"})
+    text = {"kind": "local", "files": [f"{tmp_path}/text/*"]}
+    sources = {"text": text, **delivered(tmp_path / "delivered")}
+    settings = config(tmp_path, sources=sources, cleaning={"duplicate_documents": "drop"})
+    monkeypatch.setenv(VARIABLE, "1")
     whole = run(tmp_path, settings, "whole")
-    monkeypatch.setenv(VARIABLE, "3")
+    monkeypatch.setenv(VARIABLE, "2")
     assert run(tmp_path, settings, "workers") == whole
     assert files_of(tmp_path / "workers") == files_of(tmp_path / "whole")
     monkeypatch.setenv(VARIABLE, "1")
@@ -76,7 +98,21 @@ def test_the_same_documents_however_a_corpus_is_divided(tmp_path: Path, monkeypa
             patch.setattr(module, name, 1000)
             parts = run(tmp_path, settings, name)
         assert documents(tmp_path / name) == documents(tmp_path / "whole")
-        assert whole["shards"] == 5 and parts["shards"] > 15 and {**parts, "shards": 5} == whole
+        assert whole["shards"] == 10 and parts["shards"] > 20 and {**parts, "shards": 10} == whole
+
+
+def test_what_is_left_out_is_counted_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    params = SimpleNamespace(corpora={"x": config(tmp_path, sources=delivered(tmp_path / "delivered"))})
+    monkeypatch.setenv(VARIABLE, "1")
+    monkeypatch.chdir(tmp_path)
+    corpus.run("x", params, Tracker(None))
+    found = json.loads(Path("results/corpus/x.json").read_text())
+    left_out = {"left_out_other_media_types": 2, "left_out_request_records": 2, "left_out_type_multi": 8}
+    assert found["dropped"] == {"duplicate_documents": 0, **left_out} and found["rows"] == 140
+    assert [source["documents"] for source in found["sources"]] == [18, 10, 100]
+    assert "corpora.x: 12 of 140 rows left out: " in (said := capsys.readouterr().err) and "type_multi 8" in said
 
 
 def test_repeated_documents_are_dropped_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,272 @@
+"""WARC and WET files of crawls as they are delivered (Common Crawl, ClueWeb09 and 12): records, pages, their text.
+
+1. record    header lines, then as many bytes as they say; versions 0.18 to 1.1, line ends of either kind
+2. page      an answer with status 200 that is HTML or plain text, a resource, or the text of a WET file
+3. text      decoded as UTF-8, as declared, or as its bytes look; of HTML the main content without its boilerplate
+
+A compressed file is a stream a record, as a rule: where one is damaged, reading goes on with the next. A record's place
+is its number in the file.
+"""
+
+import codecs
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from electra.data.text import Document, Rejected
+from electra.errors import BadConfig, BadInput
+from pipelines.sources.streams import (
+    AGAIN,
+    BLOCK,
+    COMPRESSIONS,
+    CONTROLS,
+    EXCERPT,
+    LONGEST_LINE,
+    LOOK,
+    LeftOut,
+    Piece,
+    find_streams,
+    first_bytes,
+    open_content,
+    refuse_strangers,
+    unchanged,
+)
+
+LONGEST_HEADER = 1 << 16  # bytes
+DEEPEST = 1500  # of nested elements: the time to find the main content grows with the square of the depth
+EAST_ASIAN = ("big5", "euc_jp", "euc_kr", "gb18030", "gbk", "shift_jis")
+WIDER = {"shift_jis": "cp932", "euc_kr": "cp949", "gbk": "gb18030"}  # what pages mean by these names
+HTML, PLAIN = ("text/html", "application/xhtml+xml"), "text/plain"
+OTHER_RECORDS = ("warcinfo", "request", "metadata", "revisit", "continuation")
+_LENGTH = re.compile(r"[0-9]{1,18}")
+_VERSION = re.compile(rb"WARC/\d+\.\d+\s*")
+_BLANK_LINE = re.compile(rb"\r?\n\r?\n")
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]{0,9}(?:;[^\n]{0,200})?\r?\n")
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_NESTED = re.compile(r"<(/?)(?:div|article)\b", re.IGNORECASE)
+Headers = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record's headers, by names in lower case, and its bytes: LONGEST_LINE and one at most."""
+
+    headers: Headers
+    body: bytes
+
+
+def read_warc(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
+    """The pages of a file. Raises BadInput when it ends within a record, or is damaged up to its end."""
+    try:
+        import resiliparse.extract.html2text
+        import resiliparse.parse.encoding  # noqa: F401
+    except ImportError:
+        raise BadConfig(piece.path, "needs resiliparse", "the package", "pip install -e '.[crawl]'") from None
+    path = piece.path
+    with unchanged(piece):
+        if not (start := first_bytes(path, LOOK)).startswith(b"WARC/"):
+            refuse_strangers(start, path)
+        for number, found in enumerate(read_records(path), 1):
+            where = f"{path}:{number}"
+            if isinstance(found, Record):
+                yield _page(found, where, f"{path.name}:{number}")
+            else:
+                yield Rejected(where, *found)
+
+
+def read_records(path: Path) -> Iterator[Record | tuple[str, str]]:
+    """The records of a file, or (what is wrong, an excerpt) of what is none."""
+    begin = 0
+    while True:
+        with open_content(path, begin) as stream:
+            records = _Records(stream, begin)
+            try:
+                yield from records
+                return
+            except EOFError as error:
+                reason = str(error)
+        following = find_streams(path, records.begun + 1, b"WARC/") if path.suffix in COMPRESSIONS else iter(())
+        if not (begin := next(following, 0)):
+            raise BadInput(path, f"is damaged or cut short ({reason})", "a whole WARC file", AGAIN)
+        yield "damaged", reason
+
+
+class _Records:
+    """Iterates over the records of a stream. `begun`: where the compressed stream begins that holds the present one."""
+
+    def __init__(self, stream: io.BufferedReader, begun: int) -> None:
+        self._stream, self.begun = stream, begun
+
+    def __iter__(self) -> Iterator[Record | tuple[str, str]]:
+        strange = b""
+        while line := self._line():
+            if not _VERSION.fullmatch(line):
+                strange = strange or line.strip()
+                continue
+            if strange:
+                yield "no WARC record", strange[:EXCERPT].decode("utf-8", "backslashreplace")
+                strange = b""
+            headers = self._headers()
+            if not _LENGTH.fullmatch(length := headers.get("content-length", "")):
+                yield "a record without Content-Length", headers.get("warc-target-uri", "")[:EXCERPT]
+                continue
+            yield Record(headers, self._body(int(length)))
+        if strange:
+            yield "no WARC record", strange[:EXCERPT].decode("utf-8", "backslashreplace")
+
+    def _line(self) -> bytes:
+        line = self._stream.readline(LONGEST_HEADER)
+        if line.startswith(b"WARC/"):
+            self.begun = getattr(self._stream.raw, "begun", 0)
+        return line
+
+    def _headers(self) -> Headers:
+        lines, size = list[bytes](), 0
+        while (line := self._stream.readline(LONGEST_HEADER)).strip():
+            size += len(line)
+            if size <= LONGEST_HEADER:
+                lines.append(line)
+        return _parse(lines)
+
+    def _body(self, length: int) -> bytes:
+        body = self._stream.read(min(length, LONGEST_LINE + 1))
+        length -= len(body)
+        while length and (block := self._stream.read(min(length, BLOCK))):
+            length -= len(block)
+        if length:
+            raise EOFError("it ends in the middle of a record")
+        return body
+
+
+def _parse(lines: list[bytes]) -> Headers:
+    """Header lines of WARC or HTTP; the first of a name counts."""
+    headers: Headers = {}
+    for line in lines:
+        name, _, value = line.decode("utf-8", "replace").partition(":")
+        headers.setdefault(name.strip().lower(), value.strip())
+    return headers
+
+
+def _page(record: Record, where: str, name: str) -> Document | Rejected | LeftOut:
+    """The text of a record, or why there is none."""
+    headers, body = record.headers, record.body
+    kind, address = headers.get("warc-type", "").lower(), headers.get("warc-target-uri", "").strip("<>")
+    if kind not in {"response", "resource", "conversion"}:
+        return LeftOut(f"{kind if kind in OTHER_RECORDS else 'other'}_records")
+    if address.partition("?")[0].endswith("/robots.txt"):
+        return LeftOut("robots_txt")
+    media = headers.get("content-type", "")
+    http: Headers = {}
+    if kind == "response" and body.startswith(b"HTTP/"):
+        head = _BLANK_LINE.search(body)
+        status, *lines = body[: head.start() if head else len(body)].splitlines()
+        if status.split()[1:2] != [b"200"]:
+            return LeftOut("other_status")
+        http = _parse(lines)
+        media, body = http.get("content-type", ""), body[head.end() :] if head else b""
+    type_ = media.partition(";")[0].strip().lower() or ("text/html" if body.lstrip()[:1] == b"<" else "")
+    if type_ not in {*HTML, PLAIN}:
+        return LeftOut("other_media_types")
+    if len(record.body) <= LONGEST_LINE:
+        try:
+            body = _transferred(body, http)
+        except (ValueError, zlib.error):
+            return Rejected(where, "damaged content", address[:EXCERPT])
+        except NotImplementedError:
+            return LeftOut("other_content_encodings")
+    if len(body) > LONGEST_LINE or len(record.body) > LONGEST_LINE:
+        return Rejected(where, f"longer than {LONGEST_LINE >> 20} MiB", address[:EXCERPT])
+    if _is_binary(body):
+        return LeftOut("binary_content")
+    charset = found[1] if (found := _CHARSET.search(media)) else ""
+    text = decode(body, charset, is_html=type_ in HTML).removeprefix("\ufeff")
+    if text.count("\ufffd") * 100 > len(text):
+        return Rejected(where, "in no known encoding", address[:EXCERPT])
+    if type_ in HTML:
+        if _depth(text) > DEEPEST:
+            return Rejected(where, f"elements nested more than {DEEPEST:,} deep", address[:EXCERPT])
+        text = _main_text(text)
+    identity = headers.get("warc-trec-id") or headers.get("warc-record-id", "").strip("<>") or address or name
+    return Document(identity, "\n".join(filter(None, (" ".join(line.split()) for line in text.split("\n")))))
+
+
+def _transferred(body: bytes, http: Headers) -> bytes:
+    """The content of an answer as it was sent; crawlers that unpack it may leave the headers as they were."""
+    if "chunked" in http.get("transfer-encoding", "").lower() and _CHUNK.match(body):
+        body = _joined(body)
+    coding = http.get("content-encoding", "").lower().removeprefix("x-")
+    if coding in {"", "identity"} or (coding == "gzip" and not body.startswith(b"\x1f\x8b")):
+        return body
+    if coding not in {"gzip", "deflate"}:
+        if body.lstrip()[:1] == b"<":
+            return body
+        raise NotImplementedError(coding)
+    if coding == "deflate" and (body.lstrip()[:1] == b"<" or not body):
+        return body
+    zlib_header = coding == "gzip" or (body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0)
+    return zlib.decompressobj(47 if zlib_header else -15).decompress(body, LONGEST_LINE + 1)
+
+
+def _joined(body: bytes) -> bytes:
+    """The chunks of a body; what a cut one lacks is lacking. Raises ValueError for a size that is none."""
+    chunks, place = list[bytes](), 0
+    while place < len(body):
+        if not (size := _CHUNK.match(body, place)):
+            raise ValueError(f"no size of a chunk at byte {place}")
+        if not (length := int(size[1], 16)):
+            break
+        chunks.append(body[size.end() : size.end() + length])
+        place = size.end() + length + 2
+    return b"".join(chunks)
+
+
+def _is_binary(body: bytes) -> bool:
+    """Whether bytes are no text, whatever is declared: a PDF, or controls, but of UTF-16."""
+    start = body[:LOOK]
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return False
+    controls = len(start) - len(start.translate(None, CONTROLS)) - start.count(0)
+    even = max(start[::2].count(0), start[1::2].count(0)) * 4 > len(start)  # every second byte: UTF-16
+    return start.startswith(b"%PDF-") or controls * 20 > len(start) or (start.count(0) * 20 > len(start) and not even)
+
+
+def decode(body: bytes, declared: str, *, is_html: bool) -> str:
+    """The text of bytes: UTF-8 if they are, else as the server or the page says if they can be, else as they look.
+
+    Windows-1252 fits nearly all bytes and is what servers say that know nothing: East Asian text counts for more.
+    """
+    from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
+
+    if b"\0" not in body and b"\x1b$" not in body:  # of UTF-16 and ISO-2022-JP, which else would be ASCII
+        try:
+            return body.decode()
+        except UnicodeDecodeError:
+            pass
+    looks = detect_encoding(body) or "cp1252"
+    for label in (declared, (detect_encoding(body, from_html_meta=True) or "") if is_html else ""):
+        encoding = map_encoding_to_html5(label, False) if label else None
+        if encoding in {None, "utf-8"} or (encoding == "cp1252" and looks in EAST_ASIAN):
+            continue
+        try:
+            return body.decode(WIDER.get(encoding, encoding))
+        except (UnicodeDecodeError, LookupError):
+            continue
+    return body.decode(WIDER.get(looks, looks), "replace")
+
+
+def _depth(page: str) -> int:
+    deepest = depth = 0
+    for tag in _NESTED.finditer(page):
+        depth = max(0, depth - 1) if tag[1] else depth + 1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _main_text(page: str) -> str:
+    from resiliparse.extract.html2text import extract_plain_text
+
+    text: str = extract_plain_text(page, main_content=True, list_bullets=False, alt_texts=False)
+    return text

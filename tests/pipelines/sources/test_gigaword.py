@@ -1,0 +1,72 @@
+"""English Gigaword: stories by paragraph, other types counted, damage told by line."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from electra.data.text import Document, Rejected
+from electra.errors import BadInput
+from pipelines.sources import LocalCorpus
+from pipelines.sources.local import read_documents
+from pipelines.sources.streams import LeftOut, Piece
+
+
+def doc(number: int, body: str, kind: str = "story") -> str:
+    return f'<DOC id="NYT_ENG_19940701.{number:04d}" type="{kind}" >\n{body}\n</DOC>\n'
+
+
+STORY = """<HEADLINE>
+A Headline
+&AMP; More
+</HEADLINE>
+<DATELINE>
+LONDON, July 1 (AFP)
+</DATELINE>
+<TEXT>
+<P>
+Wrapped text of {0}
+that goes on &lt;here&gt;.
+</P>
+<P>
+Second.
+</P>
+</TEXT>"""
+OTHER = "<TEXT>\nlines\nwithout paragraphs\n</TEXT>"
+
+
+def read(path: Path, data: bytes) -> list[Document | Rejected | LeftOut]:
+    path.write_bytes(data)
+    return list(read_documents(Piece(path), LocalCorpus(kind="local", files=("x",))))
+
+
+def test_stories_are_documents_of_paragraphs(tmp_path: Path) -> None:
+    kinds = ("multi", "advis", "other", "strange")
+    text = "".join([doc(1, STORY.format("one")), *(doc(2, OTHER, kind) for kind in kinds), doc(3, OTHER)])
+    assert read(tmp_path / "nyt_eng_199407.gz", gzip.compress(text.encode())) == [
+        Document("NYT_ENG_19940701.0001", "A Headline & More\nWrapped text of one that goes on <here>.\nSecond."),
+        *(LeftOut(f"type_{kind}") for kind in ("multi", "advis", "other", "other")),
+        Document("NYT_ENG_19940701.0003", "lines without paragraphs"),
+    ]
+
+
+def test_what_is_damaged_is_quarantined_by_its_line(tmp_path: Path) -> None:
+    good, path = doc(1, STORY.format("one")), tmp_path / "afp_eng_199405"
+    bad = [
+        good.removesuffix("</DOC>\n"),
+        good,
+        "stray\n\nlines\n",
+        good.replace("one", "\udcff"),
+        '<DOC id="x"\n</DOC>',
+    ]
+    items = read(path, "".join(bad).encode("utf-8", "surrogateescape"))
+    lines = len(good.splitlines())
+    assert [(item.where, item.reason) for item in items if isinstance(item, Rejected)] == [
+        (f"{path}:1", "a <DOC> without </DOC>"),
+        (f"{path}:{2 * lines}", "text outside <DOC>"),
+        (f"{path}:{2 * lines + 3}", "invalid UTF-8"),
+        (f"{path}:{3 * lines + 3}", "a <DOC> that does not end in its line"),
+    ]
+    assert len(items) == 5
+    with pytest.raises(BadInput, match="is damaged or cut short"):
+        read(tmp_path / "a.gz", gzip.compress(good.encode() * 9)[:-9])

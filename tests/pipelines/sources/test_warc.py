@@ -1,0 +1,173 @@
+"""WARC and WET of crawls: which records are pages, how they are decoded, and what damage costs."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from electra.data.text import Document, Rejected
+from electra.errors import BadConfig, BadInput
+from pipelines.sources import LocalCorpus, streams, warc
+from pipelines.sources.local import read_documents
+from pipelines.sources.streams import LeftOut, Piece
+
+JAPANESE = "これは日本語のページです。東京の天気は晴れです。" * 5
+GERMAN = "Früh übt sich, wer ein Meister werden will. Größe und Übermut gehören dazu."
+Item = Document | Rejected | LeftOut
+
+
+def record(body: bytes, kind: str = "response", version: str = "1.0", end: str = "\r\n", **headers: str) -> bytes:
+    named = {"WARC-Type": kind, **{key.replace("_", "-"): value for key, value in headers.items()}}
+    named.setdefault("Content-Length", str(len(body)))
+    head = [f"WARC/{version}", *(f"{key}: {value}" for key, value in named.items()), "", ""]
+    return end.join(head).encode() + body + b"\r\n\r\n"
+
+
+def answer(body: bytes, media: str = "text/html; charset=utf-8", status: str = "200 OK", more: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Type: {media}\r\n{more}\r\n".encode() + body
+
+
+def html(text: str, meta: str = "") -> str:
+    around = f"<html><head>{meta}<title>T</title></head><body><nav><a href=/>Home</a></nav>"
+    return f"{around}<main><h1>On it</h1>\n<p>{text}\nin two lines.</p><p>Second.</p></main><footer>(c)</footer></html>"
+
+
+def page(number: int) -> bytes:
+    return record(answer(html(f"Page {number} has a text").encode()), WARC_Record_ID=f"<urn:uuid:{number}>")
+
+
+def text(number: int) -> str:
+    return f"On it\nPage {number} has a text in two lines.\nSecond."
+
+
+def read(path: Path) -> list[Item]:
+    return list(read_documents(Piece(path), LocalCorpus(kind="local", files=("x",))))
+
+
+def read_one(tmp_path: Path, *records: bytes) -> Item:
+    (tmp_path / "a.warc").write_bytes(b"".join(records))
+    (item,) = read(tmp_path / "a.warc")
+    return item
+
+
+@pytest.mark.parametrize("name", ["a.warc", "a.warc.gz", "one.warc.gz"])
+def test_pages_are_documents_and_the_other_records_are_counted(tmp_path: Path, name: str) -> None:
+    uri = {"WARC_Target_URI": "http://x.org/robots.txt"}
+    others = [
+        (record(b"software: x\r\n", "warcinfo"), "warcinfo_records"),
+        (record(b"GET / HTTP/1.1\r\n\r\n", "request"), "request_records"),
+        (record(b"fetchTimeMs: 5\r\n", "metadata"), "metadata_records"),
+        (record(b"", "revisit"), "revisit_records"),
+        (record(b"", "new"), "other_records"),
+        (record(answer(b"gone", status="404 Not Found")), "other_status"),
+        (record(answer(b"\x89PNG\r\n\x1a\n\0\0", "image/png")), "other_media_types"),
+        (record(answer(b"User-agent: *", "text/plain"), **uri), "robots_txt"),
+        (record(answer(b"%PDF-1.4 \1\2\3")), "binary_content"),
+        (record(answer(b"\x1b\x0f\1", more="Content-Encoding: br\r\n")), "other_content_encodings"),
+    ]
+    records = [page(1), *(bytes_ for bytes_, _ in others), page(2)]
+    plain = b"".join(records)
+    whole = gzip.compress(plain) if name.startswith("one") else b"".join(map(gzip.compress, records))
+    (tmp_path / name).write_bytes(whole if name.endswith(".gz") else plain)
+    first, *left_out, last = read(tmp_path / name)
+    assert [first, last] == [Document(f"urn:uuid:{number}", text(number)) for number in (1, 2)]
+    assert left_out == [LeftOut(reason) for _, reason in others]
+
+
+def test_clueweb09_and_wet_files_are_read(tmp_path: Path) -> None:
+    old = {"version": "0.18", "end": "\n", "WARC_TREC_ID": "clueweb09-en0000-00-00000"}
+    body = answer(html("Page 1 has a text").encode()).replace(b"\r\n", b"\n")
+    assert read_one(tmp_path, record(body, **old)) == Document("clueweb09-en0000-00-00000", text(1))
+    wet = {"Content_Type": "text/plain", "WARC_Target_URI": "http://x.org/"}
+    (tmp_path / "a.warc.wet.gz").write_bytes(gzip.compress(record(GERMAN.encode() + b"\n\nB", "conversion", **wet)))
+    assert read(tmp_path / "a.warc.wet.gz") == [Document("http://x.org/", f"{GERMAN}\nB")]
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "media", "meta"),
+    [
+        (GERMAN, "latin-1", "text/html; charset=ISO-8859-1", ""),
+        (GERMAN, "latin-1", "text/html; charset=utf-8", ""),  # a wrong one
+        (GERMAN, "utf-8", "text/html; charset=iso-8859-1", ""),  # the usual wrong one
+        (GERMAN, "utf-16", "text/html", ""),
+        (JAPANESE, "shift_jis", "text/html", ""),
+        (JAPANESE, "shift_jis", "text/html; charset=ISO-8859-1", '<meta charset="x-sjis">'),
+        (JAPANESE, "euc_jp", "text/html; charset=windows-1252", ""),
+        (JAPANESE + "①", "cp932", "text/html", '<meta charset="shift_jis">'),
+        (JAPANESE, "iso2022_jp", "text/html; charset=iso-2022-jp", ""),
+        ("Tak więc źródło", "iso-8859-2", "text/html", '<meta charset="iso-8859-2">'),
+    ],
+)
+def test_pages_are_decoded_as_declared_or_as_they_look(
+    tmp_path: Path, content: str, encoding: str, media: str, meta: str
+) -> None:
+    found = read_one(tmp_path, record(answer(html(content, meta).encode(encoding), media)))
+    assert isinstance(found, Document) and found.text == f"On it\n{content} in two lines.\nSecond."
+
+
+def test_a_page_is_read_as_it_was_sent(tmp_path: Path) -> None:
+    body = html("Page 1 has a text").encode()
+    packed = gzip.compress(body)
+    chunks = b"%x\r\n%s\r\n%x;x\r\n%s\r\n0\r\n\r\n" % (9, packed[:9], len(packed) - 9, packed[9:])
+    headers = "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n"
+    for sent in (chunks, packed, body):
+        found = read_one(tmp_path, record(answer(sent, more=headers)))
+        assert isinstance(found, Document) and found.text == text(1)
+
+
+def test_what_is_too_much_is_quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warc, "LONGEST_LINE", 10_000)
+    deep = "<div>" * 1600 + "text"
+    bomb = gzip.compress(bytes(10**6))
+    for body, more, reason in (
+        (b"x" * 20_000, "", "longer than 0 MiB"),
+        (bomb, "Content-Encoding: gzip\r\n", "longer than 0 MiB"),
+        (deep.encode(), "", "elements nested more than 1,500 deep"),
+        (bomb[:10] + b"\xff" * 9, "Content-Encoding: gzip\r\n", "damaged content"),
+        (b"3\r\nabc\r\n-9\r\nabc\r\n", "Transfer-Encoding: chunked\r\n", "damaged content"),
+    ):
+        found = read_one(tmp_path, record(answer(body, more=more)))
+        assert isinstance(found, Rejected) and found.reason.startswith(reason) and found.where.endswith("a.warc:1")
+
+
+def test_a_file_that_expands_too_far_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "SMALL", 100_000)
+    (tmp_path / "a.warc.gz").write_bytes(gzip.compress(page(1) + record(bytes(3 * 10**6), "metadata")))
+    with pytest.raises(BadInput, match=r"expands to more than [\d,]+ bytes"):
+        read(tmp_path / "a.warc.gz")
+
+
+@pytest.mark.parametrize("damage", ["bits", "length", "digits", "lines"])
+def test_a_damaged_record_costs_only_itself(tmp_path: Path, damage: str) -> None:
+    records = [gzip.compress(page(number)) for number in range(1, 6)]
+    if damage == "bits":
+        records[2] = records[2][:40] + bytes(20) + records[2][60:]
+    elif damage == "length":
+        records[2] = gzip.compress(page(3).replace(b"Content-Length: ", b"Content-Length: 9999"))
+    elif damage == "digits":
+        records[2] = gzip.compress(page(3).replace(b"Content-Length: ", b"Content-Length: " + b"9" * 5000))
+    else:
+        records[2] = gzip.compress(b"what is\r\n\r\nno record\r\n")
+    (tmp_path / "a.warc.gz").write_bytes(b"".join(records))
+    items = read(tmp_path / "a.warc.gz")
+    bad = next(item for item in items if isinstance(item, Rejected))
+    assert [item.text for item in items if isinstance(item, Document)] == [text(number) for number in (1, 2, 4, 5)]
+    reasons = {"lines": "no WARC record", "digits": "a record without Content-Length"}
+    assert bad.where == f"{tmp_path}/a.warc.gz:3" and bad.reason == reasons.get(damage, "damaged")
+
+
+@pytest.mark.parametrize("name", ["a.warc", "a.warc.gz", "one.warc.gz"])
+def test_a_file_that_is_cut_short_is_refused(tmp_path: Path, name: str) -> None:
+    records = [page(1), page(2)]
+    plain = b"".join(records)
+    whole = gzip.compress(plain) if name.startswith("one") else b"".join(map(gzip.compress, records))
+    (tmp_path / name).write_bytes((whole if name.endswith(".gz") else plain)[:-30])
+    with pytest.raises(BadInput, match=r"is damaged or cut short \(it ends in the middle of a .*get the file again"):
+        read(tmp_path / name)
+
+
+def test_a_missing_package_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "resiliparse.extract.html2text", None)
+    (tmp_path / "a.warc").write_bytes(page(1))
+    with pytest.raises(BadConfig, match=r"needs resiliparse.*pip install -e '\.\[crawl\]'"):
+        read(tmp_path / "a.warc")
