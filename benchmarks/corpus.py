@@ -8,10 +8,14 @@ time. `ours` is the work of a tokens worker: verify, parse, split sentences, tok
 `peer` loads the JSON lines, maps the tokenizer over batches and maps `group_texts`, cache files written as by default.
 Peaks of memory are measured in a fresh process for each arm; `peer_lines` is the peer given one paragraph an example,
 where its batches are smallest. `filters` are those of a corpus's cleaning: `times_cleaning` is what one costs, in
-times of cleaning the same text. That the ids agree is shown by tests/electra/data/test_word_cache.py.
+times of cleaning the same text. `formats` are files as they are delivered, made here of the same text with markup and
+boilerplate around it: megabytes of text that are found. That the ids agree is shown by
+tests/electra/data/test_word_cache.py.
 """
 
 import argparse
+import bz2
+import gzip
 import json
 import os
 import shutil
@@ -21,6 +25,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +50,7 @@ from electra.data.order import row_indices
 from electra.data.shards import SPLITS, Rows, RowWriter, seal
 from electra.data.text import CleaningConfig, Document, clean
 from electra.files import sha256_file
+from pipelines.sources import LocalCorpus
 from pipelines.sources.local import read_documents
 from pipelines.sources.paths import find_files
 from pipelines.sources.streams import Piece
@@ -148,6 +154,61 @@ def reading(folder: Path, batch: int, length: int, steps: int) -> int:
     return round(steps * batch * length / (time.process_time() - started))
 
 
+def record(kind: str, media: str, block: str) -> bytes:
+    data = block.encode()
+    head = f"WARC/1.0\r\nWARC-Type: {kind}\r\nContent-Type: {media}\r\nContent-Length: {len(data)}\r\n\r\n"
+    return gzip.compress(head.encode() + data + b"\r\n\r\n")
+
+
+def page(text: str) -> str:
+    links = "".join(f'<li><a href="/{number}">Section {number}</a></li>' for number in range(40))
+    body = "".join(f"<p>{escape(line)}</p>\n" for line in text.split("\n"))
+    head = f"<head><title>T</title><style>{'p {margin: 1em} ' * 100}</style></head>"
+    return f"<html>{head}<body><nav><ul>{links}</ul></nav><main>{body}</main><footer>{links}</footer></body></html>"
+
+
+def story(text: str) -> str:
+    lines = "".join(f"<P>\n{escape(line, quote=False)}\n</P>\n" for line in text.split("\n"))
+    return f'<DOC id="A" type="story" >\n<TEXT>\n{lines}</TEXT>\n</DOC>\n'
+
+
+def article(text: str) -> str:
+    markup = escape("{{Infobox\n| a = b\n}}\n" + text + "<ref>{{cite|x}}</ref> [[a|link]]\n== See also ==\n* [[b]]")
+    head = "  <page>\n    <title>T</title>\n    <ns>0</ns>\n    <id>1</id>\n    <revision>\n      <id>2</id>\n"
+    return f"{head}      <text>{markup}</text>\n    </revision>\n  </page>\n"
+
+
+def formats(slices: list[Path], folder: Path) -> dict[str, Any]:
+    """Megabytes of text per CPU second that each reader finds in files as they are delivered."""
+    http = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
+    made, least = dict[str, list[Path]](), 0.5 * min(path.stat().st_size for path in slices)
+    for number, path in enumerate(slices):
+        texts = [json.loads(line)["text"] for line in path.open(encoding="utf-8")]
+        files = {
+            "html.warc.gz": b"".join(record("response", "application/http", http + page(text)) for text in texts),
+            "text.warc.wet.gz": b"".join(record("conversion", "text/plain", text) for text in texts),
+            "gigaword.gz": gzip.compress("".join(map(story, texts)).encode()),
+            "wikipedia.xml.bz2": bz2.compress(f"<mediawiki>\n{''.join(map(article, texts))}</mediawiki>\n".encode()),
+        }
+        for name, data in files.items():
+            (file := folder / f"{number}-{name}").write_bytes(data)
+            made.setdefault(name, []).append(file)
+
+    def rate(name: str) -> float:
+        file = next(left[name])
+        kind: Any = "warc" if "warc" in name else name.partition(".")[0]
+        source = LocalCorpus(kind=kind, files=(str(file),))
+        started = time.process_time()
+        items = read_documents(Piece(file), source)
+        size = sum(len(item.text.encode()) for item in items if isinstance(item, Document))
+        assert size > least, (name, size)
+        return size / 1e6 / (time.process_time() - started)
+
+    left = {name: iter(files) for name, files in made.items()}
+    rates = in_turns({name: partial(rate, name) for name in made}, len(slices))
+    return {name: spread(values, 3) for name, values in rates.items()}
+
+
 def filtering(slices: list[Path], folder: Path) -> dict[str, Any]:
     """Megabytes of clean text per CPU second: cleaning once more, each filter by itself, and all at once."""
     (scratch := folder / "benchmark").mkdir()
@@ -200,7 +261,7 @@ def main() -> None:
         assert [tokens for tokens, _ in turns["ours"]] == [tokens for tokens, _ in turns["peer"]]
         rates = {arm: [tokens / seconds for tokens, seconds in found] for arm, found in turns.items()}
         words = ("--slice", str(slices[0]), "--folder", str(folder))
-        filters = filtering(slices, folder)
+        filters, delivered = filtering(slices, folder), formats(slices, folder)
         memory = {arm: apart(__file__, ["--arm", arm, *words]) for arm in ARMS}
         read = {
             f"{batch} x {length}": reading(folder, batch, length, 600) for batch, length in ((128, 128), (256, 512))
@@ -215,6 +276,7 @@ def main() -> None:
         "memory_ratio": {arm: round(peaks["ours"] / peaks[arm], 3) for arm in ARMS[1:]},
         "reading_and_cleaning_before": cleaning,
         "filters": filters,
+        "formats_megabytes_per_cpu_second": delivered,
         "reading_rows": {"tokens_per_cpu_second": read},
     }
     write_record(options.output, result, origin)
