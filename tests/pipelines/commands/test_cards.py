@@ -5,7 +5,6 @@ import logging
 import re
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import transformers
@@ -15,7 +14,7 @@ from electra.finetuning.folder import load_model
 from pipelines.cli import main
 from pipelines.commands import cards
 from pipelines.config.params import Params, load
-from pipelines.sources import HubCorpus, HubDataset, HubTasks, LocalTasks
+from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, LocalTasks
 from tests.pipelines.stages.test_glue import workspace  # noqa: F401
 
 COLA, MNLI = (Path(f"build/glue/small/{task}/pretrained-seed1/README.md") for task in ("cola", "mnli"))
@@ -83,7 +82,7 @@ def test_transformers_is_named_where_it_loads_all_of_the_model(params: Params, s
 )
 def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, said, hub):
     text = HubCorpus(kind="hub", dataset="org/text", revision="1")
-    corpus = SimpleNamespace(sources=(text,))
+    corpus = CorpusConfig(sources=(text,))
     cards.write("glue", "small", replace(params, tasks=params.tasks | {"made_up": tasks}, corpora={"c": corpus}))
     written = COLA.read_text(encoding="utf-8")
     data = ModelCard(written).data
