@@ -122,7 +122,7 @@ def test_wikiextractor_output(tmp_path: Path) -> None:
         Document("12", "A & B\n\nFish & chips."),
         Document("13", "C\n\nText."),
         Rejected(f"{path}:12", "text outside <doc>", "stray"),
-        Rejected(f"{path}:13", "a <doc> without </doc>", "14", lines=2),
+        Rejected(f"{path}:13", "a <doc> without </doc>", '<doc id="14" title="D">\ncut', lines=2),
     ]
 
 
