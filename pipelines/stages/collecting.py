@@ -92,7 +92,7 @@ def collect(
                 else:
                     remove(temporary / name)
         if not shards:
-            raise _empty(where, total["rows"], bad, dropped.total())
+            raise _empty(where, total["rows"], bad, dropped)
         _write_what_went(folders, near if config.cleaning.filters else None, temporary)
         weights = [source.weight for source in config.sources]
         write_manifest(temporary, kind="corpus", name=where.rpartition(".")[2], shards=shards, weights=weights)
@@ -118,8 +118,9 @@ def collect(
     }
 
 
-def _empty(where: str, rows: int, bad: int, dropped: int) -> BadInput:
-    left_out = f"{rows:,} rows read, {bad:,} quarantined, {dropped:,} dropped"
+def _empty(where: str, rows: int, bad: int, dropped: Counter[str]) -> BadInput:
+    most = next((f", most as {reason}" for reason, count in dropped.most_common(1) if count), "")
+    left_out = f"{rows:,} rows read, {bad:,} quarantined, {dropped.total():,} dropped{most}"
     do = "check the files and the `cleaning` settings"
     return BadInput(where, f"holds no document ({left_out})", "at least one with text", do)
 
