@@ -87,12 +87,15 @@ def read_wikipedia(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
 
 def _hidden_namespaces(piece: Piece) -> frozenset[str]:
     """The names of links that show a file or name a category, in lower case: English ones and the dump's own."""
-    names = {"file", "image", "media", "category"}
+    names, begun = {"file", "image", "media", "category"}, False
     for _, line in read_lines(Piece(piece.path, most=HEADER)):
+        begun = begun or b"<mediawiki" in (line or b"")
         if line is None or b"</siteinfo>" in line:
             break
         if (found := _NAMESPACE.search(line)) and found[1].decode() in (FILE, CATEGORY):
             names.add(found[2].decode("utf-8", "replace").lower())
+    if not begun:
+        raise BadInput(piece.path, "does not begin with <mediawiki>", "a dump of Wikipedia", "change `kind` or `files`")
     return frozenset(names)
 
 

@@ -31,7 +31,16 @@ from pipelines.sources import CorpusConfig, TaskSourceConfig, documents, languag
 from pipelines.sources.paths import unreadable
 from pipelines.sources.streams import LeftOut
 from pipelines.stages import benchmark
-from pipelines.stages.collecting import BANDS_FILE, INDEX, SAMPLES, check_quarantine, collect, is_paragraph, key_of
+from pipelines.stages.collecting import (
+    BANDS_FILE,
+    INDEX,
+    SAMPLES,
+    check_quarantine,
+    collect,
+    documents_read,
+    is_paragraph,
+    key_of,
+)
 from pipelines.stages.filters import Filters, Forbidden, Samples
 from pipelines.stages.required_files import source_of
 from pipelines.stages.tasks import check_split, open_splits
@@ -134,7 +143,7 @@ def tell_dropped(metrics: dict[str, Any], where: str, folder: Path) -> None:
     """One line about the documents that the filters dropped, each reason with its share."""
     shares = metrics.get("dropped_shares", {})
     if told := [f"{metrics['dropped'][reason]:,} {reason} ({share:.2%})" for reason, share in shares.items()]:
-        said = f"of {metrics['rows']:,} documents dropped {', '.join(told)}"
+        said = f"of {documents_read(metrics['documents'], metrics['dropped']):,} documents dropped {', '.join(told)}"
         print(f"{where}: {said}; see {folder / SAMPLES}, and {where}.cleaning to change it", file=sys.stderr)
 
 

@@ -104,15 +104,18 @@ def test_the_same_documents_however_a_corpus_is_divided(tmp_path: Path, monkeypa
 def test_what_is_left_out_is_counted_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    params = SimpleNamespace(corpora={"x": config(tmp_path, sources=delivered(tmp_path / "delivered"))})
+    cleaning = {"near_duplicates": "drop"}
+    sources = delivered(tmp_path / "delivered")
+    params = SimpleNamespace(corpora={"x": config(tmp_path, sources=sources, cleaning=cleaning)})
     monkeypatch.setenv(VARIABLE, "1")
     monkeypatch.chdir(tmp_path)
     corpus.run("x", params, Tracker(None))
     found = json.loads(Path("results/corpus/x.json").read_text())
     left_out = {"left_out_other_media_types": 2, "left_out_request_records": 2, "left_out_type_multi": 8}
-    assert found["dropped"] == {"duplicate_documents": 0, **left_out} and found["rows"] == 140
-    assert [source["documents"] for source in found["sources"]] == [18, 10, 100]
+    assert found["dropped"] == {"duplicate_documents": 0, "near_duplicates": 52, **left_out} and found["rows"] == 140
+    assert [source["documents"] for source in found["sources"]] == [18, 10, 48]
     assert "corpora.x: 12 of 140 rows left out: " in (said := capsys.readouterr().err) and "type_multi 8" in said
+    assert "corpora.x: of 128 documents dropped 52 near_duplicates (40.62%);" in said
 
 
 def test_repeated_documents_are_dropped_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
