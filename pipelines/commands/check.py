@@ -17,7 +17,7 @@ from electra.errors import BadInput
 from pipelines import sources
 from pipelines.config.params import ModelConfig, Params
 from pipelines.runtime import remote_files
-from pipelines.sources import LocalCorpus, OwnTasks, own, preview
+from pipelines.sources import LocalCorpus, OwnTasks, language, own, preview
 from pipelines.sources.paths import require_folder, unreadable
 from pipelines.stages.corpus import check_room
 from pipelines.stages.required_files import check_tasks
@@ -32,8 +32,8 @@ def check(name: str, params: Params) -> Iterator[str]:
     found = params.ablations.get(name) or params.finetunings.get(name)
     encoder = found.model if found else name
     for each in (name,) if name in params.finetunings else params.finetunings_of(encoder):
-        check_tasks(params, each)
         tasks = params.finetunings[each].tasks
+        check_tasks(params, tasks, each)
         source = params.tasks[tasks]
         if isinstance(source, OwnTasks):
             yield from check_rows(source, f"tasks.{tasks}")
@@ -64,6 +64,10 @@ def check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]:
         if not isinstance(source, LocalCorpus) or any(map(remote_files.is_url, source.files)):  # others are read below
             preview.check(source, f"{where}.sources[{number}]")
     check_room(corpus, where, Path("build/corpus") / tokens.corpus)
+    if corpus.cleaning.language:
+        language.check(corpus.cleaning.language, f"{where}.cleaning.language")
+    if corpus.cleaning.decontaminate:
+        check_tasks(params, corpus.cleaning.decontaminate)
     seen = preview.look(corpus, where)
     yield from (f"hint: {hint}" for hint in seen.hints)
     if seen.refused:

@@ -20,7 +20,17 @@ from electra.errors import BadInput, shown
 from electra.files import encodes
 from pipelines.runtime.remote_files import reason
 from pipelines.sources import LocalCorpus, gigaword, streams, warc, wikipedia
-from pipelines.sources.streams import AGAIN, LeftOut, Piece, first_bytes, mark_of, plain_suffix, read_lines, unchanged
+from pipelines.sources.streams import (
+    AGAIN,
+    ATTRIBUTE,
+    LeftOut,
+    Piece,
+    first_bytes,
+    mark_of,
+    plain_suffix,
+    read_lines,
+    unchanged,
+)
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -85,10 +95,13 @@ def guess_format(path: Path) -> str:
 
 def decoded_lines(piece: Piece, encoding: str = "utf-8") -> Lines:
     """(line number, text) of each line; one that is too long or not in the encoding is rejected."""
-    if encoding != "utf-8":
-        start = first_bytes(piece.path)
-        encoding = "utf-8" if mark_of(start) or start.startswith(codecs.BOM_UTF8) else encoding
-    return decoded(read_lines(piece), piece.path, encoding)
+    return decoded(read_lines(piece), piece.path, _encoding_of(piece, encoding))
+
+
+def _encoding_of(piece: Piece, encoding: str) -> str:
+    """The encoding of a file's lines: UTF-8 where a byte order mark announces any, else as it is set."""
+    start = first_bytes(piece.path) if encoding != "utf-8" else b""
+    return "utf-8" if mark_of(start) or start.startswith(codecs.BOM_UTF8) else encoding
 
 
 def decoded(lines: Iterator[tuple[int, bytes | None]], name: object, encoding: str = "utf-8") -> Lines:
@@ -183,38 +196,20 @@ def read_text(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
         yield document()
 
 
-_DOC = re.compile(r"<doc\s([^>]*)>\s*$")
-_ATTRIBUTE = re.compile(r'\b(\w++)="([^"]*)"')
+_DOC = re.compile(r"\s*<doc\s([^>]*)>\s*")
 
 
 def read_wikiextractor(piece: Piece, encoding: str) -> Iterator[Item]:
     """WikiExtractor's `<doc id="…" url="…" title="…">`, lines, `</doc>`."""
-    lines: list[str] = []
-    identity = started = ""
-    for item in decoded_lines(piece, encoding):
-        if isinstance(item, Rejected):
-            yield item
+    for block in streams.read_blocks(piece, "doc", _encoding_of(piece, encoding)):
+        head, *lines = block.text.split("\n")
+        opening = _DOC.fullmatch(head)
+        if block.wrong or not opening:
+            wrong = block.wrong or "a <doc> that does not end in its line"
+            yield block.rejected(f"{piece.path}:{block.line}", wrong)
             continue
-        number, line = item
-        where = f"{piece.path}:{number}"
-        if opening := _DOC.match(line):
-            if started:
-                yield _unclosed(started, identity, lines)
-            attributes = dict(_ATTRIBUTE.findall(opening[1]))
-            identity, started, lines = attributes.get("id") or f"{piece.path.name}:{number}", where, []
-        elif line.strip() == "</doc>" and started:
-            yield Document(identity, html.unescape("\n".join(lines)))
-            started = ""
-        elif started:
-            lines.append(line)
-        elif line.strip():
-            yield Rejected(where, "text outside <doc>", line[:EXCERPT])
-    if started:
-        yield _unclosed(started, identity, lines)
-
-
-def _unclosed(where: str, identity: str, lines: list[str]) -> Rejected:
-    return Rejected(where, "a <doc> without </doc>", identity, lines=1 + sum(bool(line.strip()) for line in lines))
+        identity = dict(ATTRIBUTE.findall(opening[1])).get("id") or f"{piece.path.name}:{block.line}"
+        yield Document(identity, html.unescape("\n".join(lines[:-1])))
 
 
 def read_parquet(piece: Piece, source: LocalCorpus) -> Iterator[Item]:

@@ -21,6 +21,7 @@ from typing import IO, Any
 
 import zstandard
 
+from electra.data.text import Rejected
 from electra.errors import BadInput, SourceUnreachable
 
 DECODERS: dict[str, Callable[[], Any]] = {
@@ -50,6 +51,7 @@ BLOCK = 1 << 20
 LONGEST_MATCH = 64  # bytes: what is searched for across the seam of two blocks
 COMPRESSED_BLOCK = 1 << 12  # bytes: a zstd block may expand to 30,000 times its size in one call
 AGAIN = "get the file again"
+ATTRIBUTE = re.compile(r'\b(\w++)="([^"]*)"')  # of a tag
 
 
 def plain_suffix(path: Path) -> str:
@@ -196,31 +198,56 @@ def find_streams(path: Path, place: int, content: bytes) -> Iterator[int]:
                     yield begin
 
 
-def read_blocks(piece: Piece, opening: bytes, closing: bytes) -> Iterator[tuple[int, bytes, str]]:
-    """Blocks of lines, the first of which begins with `opening` and the last with `closing`, blanks apart.
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines of a file that belong together, the first of which has number `line`; what is `wrong` with them, or ""."""
 
-    Yields (number of the first line, the block, what is wrong with it or ""); of one that is too long or "unclosed" the
-    beginning, and a line that is in no block alone, as "outside".
+    line: int
+    text: str
+    lines: int  # none blank
+    wrong: str
+
+    def rejected(self, place: object, reason: str = "") -> Rejected:
+        """The block as one row of the quarantine."""
+        return Rejected(str(place), reason or self.wrong, self.text[:EXCERPT], self.lines)
+
+
+def read_blocks(piece: Piece, tag: str, encoding: str = "utf-8") -> Iterator[Block]:
+    """Blocks of lines from one that begins with <tag to one that is </tag>, blanks apart, and of those between them.
+
+    What stands between two, is not closed, not in the encoding or too long, of which it has the beginning, is wrong as
+    a whole: one damage is one row.
     """
-    block, size, first = list[bytes](), 0, 0
+    opening, closing = tuple(f"<{tag}{end}".encode() for end in " \t>"), f"</{tag}>".encode()
+    kept, size, more, first, inside = list[bytes](), 0, 0, 0, False
+
+    def ended(wrong: str) -> Iterator[Block]:
+        nonlocal kept, size, more, inside
+        stored = b"\n".join(kept)
+        try:
+            text = stored.decode(encoding)
+        except UnicodeDecodeError:
+            text, wrong = stored.decode("utf-8", "backslashreplace"), wrong or f"invalid {encoding.upper()}"
+        wrong = wrong or (more and f"longer than {LONGEST_LINE >> 20} MiB") or ""
+        if lines := more + sum(not line.isspace() for line in text.split("\n") if line):
+            yield Block(first, text, lines, wrong)
+        kept, size, more, inside = [], 0, 0, False
+
     for number, line in read_lines(piece):
-        begin = line.lstrip() if line else b""
-        if begin.startswith(opening):
-            if first:
-                yield first, b"\n".join(block), "unclosed"
-            block, size, first = [], 0, number
-        elif not first:
-            if begin or line is None:
-                yield number, begin.rstrip(), "outside"
-            continue
+        sign = (line or b"").strip()
+        if opens := sign.startswith(opening):
+            yield from ended(f"a <{tag}> without </{tag}>" if inside else f"text outside <{tag}>")
+            inside = True
+        if opens or not (kept or more):
+            first = number
         size += LONGEST_LINE + 1 if line is None else len(line) + 1
-        if line is not None and size <= LONGEST_LINE:
-            block.append(line)
-        if begin.startswith(closing):
-            yield first, b"\n".join(block), f"longer than {LONGEST_LINE >> 20} MiB" if size > LONGEST_LINE else ""
-            first = 0
-    if first:
-        yield first, b"\n".join(block), "unclosed"
+        if line is None or size > LONGEST_LINE:
+            more += line is None or bool(sign)
+        elif kept or sign:
+            kept.append(line)
+        if inside and sign == closing:
+            yield from ended("")
+    yield from ended(f"a <{tag}> without </{tag}>" if inside else f"text outside <{tag}>")
 
 
 def _lines(stream: io.BufferedReader, piece: Piece, encoding: str) -> Iterator[tuple[int, bytes | None]]:

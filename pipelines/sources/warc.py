@@ -101,21 +101,19 @@ class _Records:
         self._stream, self.begun = stream, begun
 
     def __iter__(self) -> Iterator[Record | tuple[str, str]]:
-        strange = b""
+        strange = False  # until the next record: one damage, one row
         while line := self._line():
             if not _VERSION.fullmatch(line):
-                strange = strange or line.strip()
+                if line.strip() and not strange:
+                    yield "no WARC record", line[:EXCERPT].decode("utf-8", "backslashreplace").strip()
+                strange = strange or bool(line.strip())
                 continue
-            if strange:
-                yield "no WARC record", strange[:EXCERPT].decode("utf-8", "backslashreplace")
-                strange = b""
+            strange = False
             headers = self._headers()
             if not _LENGTH.fullmatch(length := headers.get("content-length", "")):
                 yield "a record without Content-Length", headers.get("warc-target-uri", "")[:EXCERPT]
                 continue
             yield Record(headers, self._body(int(length)))
-        if strange:
-            yield "no WARC record", strange[:EXCERPT].decode("utf-8", "backslashreplace")
 
     def _line(self) -> bytes:
         line = self._stream.readline(LONGEST_HEADER)
@@ -198,14 +196,11 @@ def _transferred(body: bytes, http: Headers) -> bytes:
     if "chunked" in http.get("transfer-encoding", "").lower() and _CHUNK.match(body):
         body = _joined(body)
     coding = http.get("content-encoding", "").lower().removeprefix("x-")
-    if coding in {"", "identity"} or (coding == "gzip" and not body.startswith(b"\x1f\x8b")):
+    unpacked = body.lstrip()[:1] in {b"", b"<"} or (coding == "gzip" and not body.startswith(b"\x1f\x8b"))
+    if unpacked or coding in {"", "identity"}:
         return body
     if coding not in {"gzip", "deflate"}:
-        if body.lstrip()[:1] == b"<":
-            return body
         raise NotImplementedError(coding)
-    if coding == "deflate" and (body.lstrip()[:1] == b"<" or not body):
-        return body
     zlib_header = coding == "gzip" or (body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0)
     return zlib.decompressobj(47 if zlib_header else -15).decompress(body, LONGEST_LINE + 1)
 

@@ -4,8 +4,6 @@
 2. articles stay: the main namespace, no redirects
 3. markup becomes text: headings and paragraphs are lines, links their text; templates, tables, references, files and
    categories go. Sections that have no text left lose their headings
-
-A page's place is told by its id: it is the same however a file is cut into ranges.
 """
 
 import re
@@ -16,7 +14,7 @@ from xml.etree import ElementTree  # a page begins with <page>: no DTD, hence no
 from electra.data.text import Document, Rejected
 from electra.errors import BadConfig, BadInput
 from electra.files import encodes
-from pipelines.sources.streams import AGAIN, EXCERPT, LeftOut, Piece, read_blocks, read_lines
+from pipelines.sources.streams import AGAIN, LeftOut, Piece, read_blocks, read_lines
 
 if TYPE_CHECKING:
     from mwparserfromhell.nodes import Node, Wikilink
@@ -32,14 +30,14 @@ HIDDEN = {  # tags whose contents are no running text
     *("templatestyles", "timeline"),
 }
 _NAMESPACE = re.compile(rb'<namespace key="(\d+)"[^>]*>([^<]*)<')
-_ID = re.compile(rb"<id>(\d+)</id>")
+_ID = re.compile(r"<id>(\d+)</id>")
 _TEMPLATE = re.compile(r"(?<!\{)\{\{[^{}]*\}\}(?!\})")
 _OPEN_TAG = re.compile(r"<(?!br\b|hr\b)[a-z][^<>]*(?<!/)>", re.IGNORECASE)
 _SWITCH = re.compile(r"__[A-Z]+__")
 _QUOTES = re.compile(r"''+")
 _LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):\S")  # a link to the same article in another language
 _HEADING = "\ue000"  # of private use: stands before a heading's text, once for each level, until lines are gathered
-WRONG = {"outside": "text outside <page>", "unclosed": "a <page> without </page>"}
+_FRAME = re.compile(r"(<mediawiki\s.*</siteinfo>\s*)?(</mediawiki>)?\s*", re.DOTALL)  # what pages stand in
 
 
 def read_wikipedia(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
@@ -49,23 +47,20 @@ def read_wikipedia(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
     except ImportError:
         raise BadConfig(piece.path, "needs mwparserfromhell", "the package", "pip install -e '.[crawl]'") from None
     hidden = _hidden_namespaces(piece)
-    ended = outside = header = False
-    for number, block, wrong in read_blocks(piece, b"<page>", b"</page>"):
-        if wrong == "outside":
-            ended = ended or block == b"</mediawiki>"
-            header = (header or block.startswith(b"<mediawiki")) and block != b"</siteinfo>"
-            if not (outside or header or block in {b"</siteinfo>", b"</mediawiki>"}):
-                yield _rejected(piece, number, block, WRONG[wrong])
-                outside = True  # until the next page: one damage, one row
+    ended = False
+    for block in read_blocks(piece, "page"):
+        if block.wrong and (frame := _FRAME.fullmatch(block.text.strip())):
+            ended = frame[2] is not None
             continue
-        outside = False
-        if wrong:
-            yield _rejected(piece, number, block, WRONG.get(wrong, wrong))
+        # the id is the same however a file is cut into ranges
+        where = f"{piece.path}:{found[1] if (found := _ID.search(block.text)) else block.line}"
+        if block.wrong:
+            yield block.rejected(where)
             continue
         try:
-            page = ElementTree.fromstring(block)  # noqa: S314
+            page = ElementTree.fromstring(block.text)  # noqa: S314
         except (ElementTree.ParseError, ValueError):
-            yield _rejected(piece, number, block, "not XML")
+            yield block.rejected(where, "not XML")
             continue
         revision = ([page, *page.iter("revision")])[-1]
         if page.findtext("ns", "0") != "0":
@@ -77,33 +72,30 @@ def read_wikipedia(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
         else:
             markup = _reduced(revision.findtext("text") or "")
             if _unclosed(markup) > UNCLOSED:
-                yield _rejected(piece, number, block, f"more than {UNCLOSED} brackets or tags that are not closed")
+                yield block.rejected(where, f"more than {UNCLOSED} brackets or tags that are not closed")
                 continue
-            identity = page.findtext("id") or page.findtext("title") or f"{piece.path.name}:{number}"
+            identity = page.findtext("id") or page.findtext("title") or f"{piece.path.name}:{block.line}"
             try:
                 text = to_text(mwparserfromhell.parse(markup, skip_style_tags=True), hidden)
             except (mwparserfromhell.parser.ParserError, RecursionError):
-                yield _rejected(piece, number, block, "not wiki markup")
+                yield block.rejected(where, "not wiki markup")
                 continue
             yield Document(identity, text)
     if piece.end is None and not ended:
         raise BadInput(piece.path, "is damaged or cut short (it ends before </mediawiki>)", "a whole dump", AGAIN)
 
 
-def _rejected(piece: Piece, number: int, block: bytes, reason: str) -> Rejected:
-    place = int(found[1]) if (found := _ID.search(block)) else number
-    excerpt = block[:EXCERPT].decode("utf-8", "backslashreplace")
-    return Rejected(f"{piece.path}:{place}", reason, excerpt, 1 + block.count(b"\n"))
-
-
 def _hidden_namespaces(piece: Piece) -> frozenset[str]:
     """The names of links that show a file or name a category, in lower case: English ones and the dump's own."""
-    names = {"file", "image", "media", "category"}
+    names, begun = {"file", "image", "media", "category"}, False
     for _, line in read_lines(Piece(piece.path, most=HEADER)):
+        begun = begun or b"<mediawiki" in (line or b"")
         if line is None or b"</siteinfo>" in line:
             break
         if (found := _NAMESPACE.search(line)) and found[1].decode() in (FILE, CATEGORY):
             names.add(found[2].decode("utf-8", "replace").lower())
+    if not begun:
+        raise BadInput(piece.path, "does not begin with <mediawiki>", "a dump of Wikipedia", "change `kind` or `files`")
     return frozenset(names)
 
 

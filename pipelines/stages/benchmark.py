@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from electra.data.ngrams import Hashes, ngrams, words
-from electra.data.text import Rejected
 
 SIZES = (13, 8)
 PARTS = ("a", "b", "question", "context", "words")  # of a row that models see
@@ -29,7 +28,7 @@ def is_scored(split: str) -> bool:
     return split.startswith(("dev", "test"))
 
 
-def of_rows(rows: Iterable[Row | Rejected], size: int) -> Hashes:
+def of_rows(rows: Iterable[Row], size: int) -> Hashes:
     """Each n-gram of `size` words of some rows, once."""
-    seen = {text for row in rows if not isinstance(row, Rejected) for _, text in texts(row)}
+    seen = {text for row in rows for _, text in texts(row)}
     return np.unique(np.concatenate([np.empty(0, np.uint64), *(ngrams(words(text)[0], size) for text in seen)]))

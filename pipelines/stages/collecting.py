@@ -7,7 +7,7 @@ Memory holds one unit's index at a time; what is repeated anywhere in the corpus
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,7 @@ def collect(
                 else:
                     remove(temporary / name)
         if not shards:
-            raise _empty(where, total["rows"], bad, dropped.total())
+            raise _empty(where, total["rows"], bad, dropped)
         _write_what_went(folders, near if config.cleaning.filters else None, temporary)
         weights = [source.weight for source in config.sources]
         write_manifest(temporary, kind="corpus", name=where.rpartition(".")[2], shards=shards, weights=weights)
@@ -105,7 +105,7 @@ def collect(
         "lines_read": total["lines_read"],
         "shards": len(shards),
         "dropped": dict(sorted(dropped.items())),
-        **({"dropped_shares": _shares(dropped, total["rows"])} if config.cleaning.filters else {}),
+        **({"dropped_shares": _shares(dropped, sums["documents"])} if config.cleaning.filters else {}),
         "dropped_lines": dict(sorted(lines.items())),
         "changed": {key.removeprefix("changed_"): n for key, n in sorted(total.items()) if key.startswith("changed_")},
         "quarantined": bad,
@@ -118,15 +118,22 @@ def collect(
     }
 
 
-def _empty(where: str, rows: int, bad: int, dropped: int) -> BadInput:
-    left_out = f"{rows:,} rows read, {bad:,} quarantined, {dropped:,} dropped"
+def _empty(where: str, rows: int, bad: int, dropped: Counter[str]) -> BadInput:
+    most = next((f", most as {reason}" for reason, count in dropped.most_common(1) if count), "")
+    left_out = f"{rows:,} rows read, {bad:,} quarantined, {dropped.total():,} dropped{most}"
     do = "check the files and the `cleaning` settings"
     return BadInput(where, f"holds no document ({left_out})", "at least one with text", do)
 
 
-def _shares(dropped: Counter[str], rows: int) -> dict[str, float]:
+def documents_read(kept: int, dropped: Mapping[str, int]) -> int:
+    """How many documents there were; what is left out is none."""
+    return kept + sum(count for reason, count in dropped.items() if not reason.startswith("left_out_"))
+
+
+def _shares(dropped: Counter[str], kept: int) -> dict[str, float]:
     """What the filters dropped of all documents, by reason."""
-    return {reason: round(dropped[reason] / rows, 6) for reason in (*REASONS, "near_duplicates") if dropped[reason]}
+    read = documents_read(kept, dropped)
+    return {reason: round(dropped[reason] / read, 6) for reason in (*REASONS, "near_duplicates") if dropped[reason]}
 
 
 def _write_what_went(folders: list[Path], near: Samples | None, target: Path) -> None:

@@ -27,13 +27,23 @@ from electra.storage.run_dir import RUNS, folder_of, name_run
 from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import tell_loss
 from pipelines.runtime.work_units import Counts, MadeOf, Shown, finish_units, versions
-from pipelines.sources import CorpusConfig, TaskSourceConfig, at_hand, documents, language
+from pipelines.sources import CorpusConfig, TaskSourceConfig, documents, language
 from pipelines.sources.paths import unreadable
 from pipelines.sources.streams import LeftOut
 from pipelines.stages import benchmark
-from pipelines.stages.collecting import BANDS_FILE, INDEX, SAMPLES, check_quarantine, collect, is_paragraph, key_of
+from pipelines.stages.collecting import (
+    BANDS_FILE,
+    INDEX,
+    SAMPLES,
+    check_quarantine,
+    collect,
+    documents_read,
+    is_paragraph,
+    key_of,
+)
 from pipelines.stages.filters import Filters, Forbidden, Samples
-from pipelines.stages.tasks import open_splits
+from pipelines.stages.required_files import source_of
+from pipelines.stages.tasks import check_split, open_splits
 
 if TYPE_CHECKING:
     from pipelines.config.params import Params
@@ -71,7 +81,7 @@ def run_folder(name: str, params: "Params") -> Path:
 
 def _tasks(name: str, params: "Params") -> TaskSourceConfig | None:
     wanted = params.corpora[name].cleaning.decontaminate
-    return params.tasks[wanted] if wanted else None
+    return source_of(params, wanted) if wanted else None
 
 
 def _fingerprint(resolved: CorpusConfig, units: list[documents.Unit], forbidden: Forbidden | None) -> str:
@@ -83,10 +93,17 @@ def forbidden_ngrams(tasks: TaskSourceConfig | None, name: str, scratch: Path) -
     if tasks is None:
         return None
     remove(official := scratch / "official")
-    found = np.empty(0, np.uint64)
-    for _, split, rows in open_splits(at_hand(tasks, where := f"tasks.{name}"), where, official):
+    found, where = np.empty(0, np.uint64), f"tasks.{name}"
+    for task, split, rows in open_splits(tasks, where, official):
         if benchmark.is_scored(split):
-            found = np.union1d(found, benchmark.of_rows(rows, benchmark.SIZES[0]))
+            kept, bad = list[benchmark.Row](), list[dict[str, Any]]()
+            for row in rows:
+                if isinstance(row, Rejected):
+                    bad.append(asdict(row))
+                else:
+                    kept.append(row)
+            check_split(task, split, kept, bad, where, tasks.quarantine)  # else what cannot be read would stay
+            found = np.union1d(found, benchmark.of_rows(kept, benchmark.SIZES[0]))
     remove(official)
     if not len(found):
         raise BadInput(where, f"has no dev or test text of {benchmark.SIZES[0]} words", "some to search for")
@@ -126,7 +143,7 @@ def tell_dropped(metrics: dict[str, Any], where: str, folder: Path) -> None:
     """One line about the documents that the filters dropped, each reason with its share."""
     shares = metrics.get("dropped_shares", {})
     if told := [f"{metrics['dropped'][reason]:,} {reason} ({share:.2%})" for reason, share in shares.items()]:
-        said = f"of {metrics['rows']:,} documents dropped {', '.join(told)}"
+        said = f"of {documents_read(metrics['documents'], metrics['dropped']):,} documents dropped {', '.join(told)}"
         print(f"{where}: {said}; see {folder / SAMPLES}, and {where}.cleaning to change it", file=sys.stderr)
 
 

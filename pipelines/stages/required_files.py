@@ -5,7 +5,7 @@ import sys
 from electra.errors import SourceUnreachable
 from electra.finetuning.tasks import SQUAD
 from pipelines.config.params import PAPER, Params
-from pipelines.sources import LocalTasks, at_hand, preview
+from pipelines.sources import LocalTasks, TaskSourceConfig, at_hand, preview
 from pipelines.sources.glue import official
 
 
@@ -23,17 +23,24 @@ def needed(params: Params, source: str, only: str = "") -> dict[str, str]:
     return keys or dict.fromkeys(params.finetune.run, f"recipes.{PAPER}.run")
 
 
-def check_tasks(params: Params, finetuning: str) -> None:
-    """Raise SourceUnreachable or BadInput unless every file that a fine-tuning needs is there."""
-    name = params.finetunings[finetuning].tasks
+def check_tasks(params: Params, name: str, finetuning: str = "") -> None:
+    """Raise SourceUnreachable or BadInput unless every file of a source is there that fine-tunings (one) need."""
     source, where = params.tasks[name], f"tasks.{name}"
     preview.check(source, where)
     if isinstance(source, LocalTasks):
-        require_files(at_hand(source, where), needed(params, name, finetuning), where)
+        _require(at_hand(source, where), needed(params, name, finetuning), where)
 
 
-def require_files(source: LocalTasks, tasks: dict[str, str], where: str) -> None:
-    """Raise SourceUnreachable for the first missing file; a warning is enough for MNLI's second dev set."""
+def source_of(params: Params, name: str) -> TaskSourceConfig:
+    """A source of tasks with its files here. Raises SourceUnreachable for one that is missing."""
+    source = at_hand(params.tasks[name], where := f"tasks.{name}")
+    if isinstance(source, LocalTasks):
+        _require(source, needed(params, name), where)
+    return source
+
+
+def _require(source: LocalTasks, tasks: dict[str, str], where: str) -> None:
+    """A warning is enough for MNLI's second dev set."""
     for task, split, path in official(source.glue, source.squad):
         if task not in tasks or split.startswith("test") or path.is_file():
             continue

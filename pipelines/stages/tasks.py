@@ -23,14 +23,13 @@ from pipelines.sources import (
     OwnTasks,
     SampleTasks,
     TaskSourceConfig,
-    at_hand,
     glue,
     hub,
     own,
     squad,
 )
 from pipelines.sources.paths import require_folder
-from pipelines.stages.required_files import needed, require_files
+from pipelines.stages.required_files import source_of
 
 if TYPE_CHECKING:
     from pipelines.config.params import Params
@@ -41,10 +40,8 @@ Split = tuple[str, str, Iterator[dict[str, Any] | Rejected]]  # task, split, row
 
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
     """The stage: params.yaml `tasks.<name>` → build/tasks/<name>, results/tasks/<name>.json."""
-    folder, source = Path("build/tasks") / name, at_hand(params.tasks[name], f"tasks.{name}")
-    if isinstance(source, LocalTasks):
-        require_files(source, needed(params, name), f"tasks.{name}")
-    metrics = gather(source, f"tasks.{name}", folder)
+    folder = Path("build/tasks") / name
+    metrics = gather(source_of(params, name), f"tasks.{name}", folder)
     bad, key = metrics["quarantined"], f"tasks.{name}"
     more = f"see {folder / 'quarantine.jsonl'}, and {key}.quarantine to change it"
     tell_loss(key, bad, metrics["rows"] + bad, "rows", "cannot be read", more)

@@ -122,7 +122,22 @@ def test_wikiextractor_output(tmp_path: Path) -> None:
         Document("12", "A & B\n\nFish & chips."),
         Document("13", "C\n\nText."),
         Rejected(f"{path}:12", "text outside <doc>", "stray"),
-        Rejected(f"{path}:13", "a <doc> without </doc>", "14", lines=2),
+        Rejected(f"{path}:13", "a <doc> without </doc>", '<doc id="14" title="D">\ncut', lines=2),
+    ]
+
+
+def test_one_document_of_wikiextractor_is_bounded_and_goes_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "LONGEST_LINE", 1 << 20)
+    path = tmp_path / "wiki_00"
+    texts = [b"Good.", b"Bad: \xff.\nGood.", b"A line of text.\n" * 70_000, b"Good, </doc> too."]
+    path.write_bytes(b"".join(b'<doc id="%d">\n%s\n</doc>\n' % (id, text) for id, text in enumerate(texts)))
+    first, *bad, last = read(path)
+    assert [first, last] == [Document("0", "Good."), Document("3", "Good, </doc> too.")]
+    assert [(item.where, item.reason, item.lines) for item in bad if isinstance(item, Rejected)] == [
+        (f"{path}:4", "invalid UTF-8", 4),
+        (f"{path}:8", "longer than 1 MiB", 70_002),
     ]
 
 

@@ -104,15 +104,18 @@ def test_the_same_documents_however_a_corpus_is_divided(tmp_path: Path, monkeypa
 def test_what_is_left_out_is_counted_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    params = SimpleNamespace(corpora={"x": config(tmp_path, sources=delivered(tmp_path / "delivered"))})
+    cleaning = {"near_duplicates": "drop"}
+    sources = delivered(tmp_path / "delivered")
+    params = SimpleNamespace(corpora={"x": config(tmp_path, sources=sources, cleaning=cleaning)})
     monkeypatch.setenv(VARIABLE, "1")
     monkeypatch.chdir(tmp_path)
     corpus.run("x", params, Tracker(None))
     found = json.loads(Path("results/corpus/x.json").read_text())
     left_out = {"left_out_other_media_types": 2, "left_out_request_records": 2, "left_out_type_multi": 8}
-    assert found["dropped"] == {"duplicate_documents": 0, **left_out} and found["rows"] == 140
-    assert [source["documents"] for source in found["sources"]] == [18, 10, 100]
+    assert found["dropped"] == {"duplicate_documents": 0, "near_duplicates": 52, **left_out} and found["rows"] == 140
+    assert [source["documents"] for source in found["sources"]] == [18, 10, 48]
     assert "corpora.x: 12 of 140 rows left out: " in (said := capsys.readouterr().err) and "type_multi 8" in said
+    assert "corpora.x: of 128 documents dropped 52 near_duplicates (40.62%);" in said
 
 
 def test_repeated_documents_are_dropped_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,8 +188,8 @@ def test_a_changed_file_is_another_run(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("content", "settings", "sentence"), [
     (b"", {}, r"corpora\.x: holds no document \(0 rows read, 0 quarantined, 0 dropped\)"),
-    (b'{"text": " "}\n{"text": "\\n"}', {}, r"corpora\.x: holds no document \(2 rows read, 0 quarantined, 2 dropped\)"),
-    (b'{"text": "a"}', {"cleaning": {"minimum_document": 9}}, "1 dropped"),
+    (b'{"text": " "}\n{"text": "\\n"}', {}, r"2 rows read, 0 quarantined, 2 dropped, most as empty_documents\)"),
+    (b'{"text": "a"}', {"cleaning": {"minimum_document": 9}}, "1 dropped, most as short_documents"),
     (b'{"text": "a"}\n' + b"\xff\n" * 6, {}, r"0\.jsonl:2: invalid UTF-8 \(the first of 6 bad rows of 7\); expected at most 5"),  # noqa: E501
     (b'{"text": "a"}\n{', {"quarantine": {"handful": 0}}, r"0\.jsonl:2: not JSON \(the first of 1 bad rows of 2\)"),
     (b"\xff\n\xff", {}, r"0\.jsonl:1: invalid UTF-8"),

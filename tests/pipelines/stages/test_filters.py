@@ -208,6 +208,10 @@ def test_documents_with_benchmark_texts_go(tmp_path: Path) -> None:
     mood(tmp_path, [train], [["short"]], [["short"]])
     with pytest.raises(BadInput, match=r"tasks\.mine: has no dev or test text of 13 words"):
         run(tmp_path, texts, "nothing", tasks=tasks, decontaminate="mine")
+    mood(tmp_path, [train], [dev], [test])
+    write_jsonl(tmp_path / "dev.jsonl", [{"sentence": " ".join(dev), "label": "c"}] * 9)
+    with pytest.raises(BadInput, match=r"dev\.jsonl:1: unknown label 'c'.*bad rows of 9 in mood dev"):
+        run(tmp_path, texts, "unread", tasks=tasks, decontaminate="mine")
 
 
 def test_a_stopped_run_with_filters_goes_on_and_none_leaves_no_trace(

@@ -9,7 +9,7 @@ from electra.finetuning.tasks import GLUE
 from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.sources.glue import LAYOUTS
-from pipelines.stages import tasks
+from pipelines.stages import corpus, tasks
 from pipelines.stages.required_files import needed
 from pipelines.tracking import Tracker
 from tests.conftest import SMOKE
@@ -52,6 +52,11 @@ def test_a_missing_file_is_named_before_anything_is_read(here: Path, capsys) -> 
     assert str(caught.value) == sentence
     assert main(["check", "smoke"]) == 69
     assert sentence in capsys.readouterr().err
+    project(
+        text=LOCAL.replace("documents: blank_lines}]", "documents: blank_lines}], cleaning: {decontaminate: smoke}")
+    )
+    with pytest.raises(SourceUnreachable, match=r"there is no glue/SST-2/dev\.tsv"):
+        corpus.run("smoke", load(), Tracker(None))
     official(here / "glue")
     with pytest.raises(
         SourceUnreachable, match=r"there is no squad/train-v2.0.json.*leave squad2 out of recipes\.\w+\.squad\.versions"
