@@ -4,7 +4,7 @@
 
 Arms: `ours`, and `ours-bf16` with `precision: bf16`; `pad-128`, Trainer with every row padded to 128 as run_glue does
 by default; `dynamic`, Trainer with rows padded to the longest of their batch. Each reads the same TSV rows (of `tasks.
-local` in benchmarks/real_text.yaml, or of the folder given), tokenises them with its own tokenizer, trains one epoch
+local` in benchmarks/real_text.yaml), tokenises them with its own tokenizer, trains one epoch
 with dropout 0.1 and AdamW at batch 32 on one thread, in fp32 but for the arm named so, and predicts the dev rows. Arms
 take turns, each in a forked process of its own, so that its peak of memory is its own; imports are done before and
 count for none. `--fraction` cuts every task alike, so that their shares stay as they are; `--arms` leaves arms out
@@ -28,15 +28,16 @@ import datasets
 import torch
 import transformers
 
-from benchmarks.finetune_gpu import glue_files, write_model
-from benchmarks.harness import arguments, in_turns, memory_mb, provenance, ratios, write_record
+from benchmarks.harness import arguments, in_turns, local_params, memory_mb, provenance, ratios, write_record
 from electra.data import tokenizer as tokenizers
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier, narrow
 from electra.finetuning.tasks import GLUE, FinetuneConfig
 from electra.finetuning.training import read_outputs, train
 from electra.nn.config import EncoderConfig
-from electra.nn.huggingface import load_encoder
+from electra.nn.factory import fresh_encoder
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import encoder_tensors, load_encoder, write_folder
 from pipelines.sources import glue
 
 TASKS = ("cola", "mrpc", "rte", "stsb")
@@ -44,6 +45,16 @@ OURS, PEERS = ("ours", "ours-bf16"), ("pad-128", "dynamic")
 SMALL = EncoderConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
 LENGTH, BATCH = 128, 32
 Rows = dict[str, list[dict[str, Any]]]
+
+
+def write_model(folder: Path, vocabulary: Path) -> Path:
+    """A small model with fresh weights: speed does not depend on what they are."""
+    tokenizer = tokenizers.from_vocab(vocabulary)
+    tokenizers.save(tokenizer, folder / "tokenizer")
+    files = {path.name: path.read_text() for path in (folder / "tokenizer").iterdir()}
+    tensors = encoder_tensors(fresh_encoder(SMALL, tokenizer.vocab_size, 1))
+    write_folder(folder / "model", tensors, config_json(SMALL, tokenizer.vocab_size, "ElectraModel"), files, "")
+    return folder / "model"
 
 
 def read(folder: Path, task: str, fraction: float) -> Rows:
@@ -151,19 +162,18 @@ def over(turns: dict[str, list[dict[str, dict[str, float]]]]) -> dict[str, Any]:
 
 def main() -> None:
     options = arguments(__doc__, "finetune.json")
-    folder, vocabulary = glue_files()
-    options.add_argument("glue", type=Path, nargs="?", default=folder, help="folder of official GLUE files")
-    options.add_argument("vocabulary", type=Path, nargs="?", default=vocabulary)
+    params = local_params()
+    folder, vocabulary = Path(params.tasks["local"].glue), Path(params.tokens["local_wiki_books"].tokenizer.file)
     options.add_argument("--fraction", type=float, default=0.02, help="of the rows of each task")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--arms", nargs="+", choices=(*OURS, *PEERS), default=(*OURS, *PEERS), help="default all")
     given = options.parse_args()
     transformers.logging.set_verbosity_error()
     datasets.disable_progress_bars()
-    rows = {task: read(given.glue, task, given.fraction) for task in TASKS}
+    rows = {task: read(folder, task, given.fraction) for task in TASKS}
     origin = provenance("torch", "transformers", "accelerate", "datasets")
     with tempfile.TemporaryDirectory() as name:
-        model = write_model(Path(name), given.vocabulary, SMALL)
+        model = write_model(Path(name), vocabulary)
         torch.set_num_threads(1)
         import_everything(rows["cola"], model)
         arms = {

@@ -39,6 +39,17 @@ ROWS = 300
 CLASSES = 6
 QUOTED = re.compile(r"``?([^`]+)``?")
 FOLDER, MODELS = Path("data/own"), ("own1", "own2", "own3")
+FACTS = [
+    "seed",
+    "steps",
+    "tokens",
+    "padding",
+    "disc_auc",
+    "disc_recall",
+    "disc_loss",
+    "disc_baseline",
+    "mlm_loss",
+]  # of a pre-training
 
 
 def docstrings(package: Path) -> Iterator[str]:
@@ -93,10 +104,8 @@ def rows(kept: dict[str, list[str]], draw: random.Random) -> Iterator[tuple[str,
             if len(found) > 1:
                 other = draw.choice(parts[name])
                 second = found[1] if (same := draw.random() < 0.5) or other is found else draw.choice(other)
-                yield (
-                    "follows",
-                    {"a": plain(found[0]), "b": plain(second), "label": "yes" if same or other is found else "no"},
-                )
+                label = "yes" if same or other is found else "no"
+                yield "follows", {"a": plain(found[0]), "b": plain(second), "label": label}
             for each in found:
                 if QUOTED.search(each):
                     split, tags = words(each)
@@ -148,18 +157,7 @@ def measured() -> dict[str, Any]:
         for work in (pretrain, glue):
             work.run(name, params, Tracker(None))
         ended, scored = (read_json(Path(f"results/{name}/{stage}.json")) for stage in ("pretrain", "glue"))
-        keys = (
-            "seed",
-            "steps",
-            "tokens",
-            "padding",
-            "disc_auc",
-            "disc_recall",
-            "disc_loss",
-            "disc_baseline",
-            "mlm_loss",
-        )
-        found["pretrainings"].append({key: ended[key] for key in keys})
+        found["pretrainings"].append({key: ended[key] for key in FACTS})
         for task, of in scored["tasks"].items():
             found["tasks"][task]["pretrained"].append(round(statistics.fmean(of["pretrained"]["scores"]), 2))
             found["tasks"][task] |= {"scratch": of["scratch"]["scores"], "baselines": of["baselines"]}
@@ -171,10 +169,9 @@ def main() -> None:
     origin = provenance("torch", "scikit-learn")
     make()
     found = measured()
-    scores = {arm: [of[arm] for of in found["tasks"].values()] for arm in ("pretrained", "scratch")}
-    found["mean"] = {
-        arm: [round(statistics.fmean(run), 2) for run in zip(*of, strict=True)] for arm, of in scores.items()
-    }
+    for arm in ("pretrained", "scratch"):
+        runs = zip(*(of[arm] for of in found["tasks"].values()), strict=True)
+        found.setdefault("mean", {})[arm] = [round(statistics.fmean(run), 2) for run in runs]
     write_record(asked.output, found, origin)
 
 

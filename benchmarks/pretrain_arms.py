@@ -154,14 +154,12 @@ def equal_losses(config: ElectraConfig, device: torch.device) -> dict[str, float
     with torch.no_grad():
         ours = model(batch).loss.item()
         reads = (masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
-        sampled = sample(
-            model.generator(*reads)[0], batch.noise.sample_BN.reshape(-1), small.objective, masked.targets_M
-        )
+        logits_MV, noise_M = model.generator(*reads)[0], batch.noise.sample_BN.reshape(-1)
+        sampled = sample(logits_MV, noise_M, small.objective, masked.targets_M)
         grid = torch.zeros_like(batch.ids_BT)
-        for slot in range(masked.positions_BN.shape[1]):  # unused slots point at [CLS], which is not chosen
-            grid.scatter_(
-                1, masked.positions_BN[:, slot : slot + 1], sampled.view_as(masked.positions_BN)[:, slot : slot + 1]
-            )
+        places = zip(masked.positions_BN.mT, sampled.view_as(masked.positions_BN).mT, strict=True)
+        for place_B, sampled_B in places:  # unused slots point at [CLS], which is not chosen
+            grid.scatter_(1, place_B[:, None], sampled_B[:, None])
         theirs = peer.loss(batch, masked, grid[Peer.labels(masked, batch.ids_BT)[1]]).item()
     if abs(ours - theirs) > 1e-4 * theirs:
         raise SystemExit(f"losses at step 0 differ: ours {ours}, transformers {theirs}")

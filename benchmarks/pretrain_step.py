@@ -47,11 +47,8 @@ from electra.pretraining.step import WARM_UP
 from pipelines.config.params import load
 
 LATE = "stopped at the deadline"
-GPU_ROWS = {
-    "base": 64,
-    "modern-base": 64,
-    "large": 32,
-}  # what every arm holds on a GPU of 80 GB; small's batch fits whole
+# what every arm holds on a GPU of 80 GB; small's batch fits whole
+GPU_ROWS = {"base": 64, "modern-base": 64, "large": 32}
 CLOCKS = ("process", "wall")  # of a CPU the first counts, of a GPU the second
 SUMS = ("count", "chosen", "mlm_loss", "tokens", "replaced", "disc_loss", "said_replaced", "found")
 

@@ -7,9 +7,8 @@
 3. each is fine-tuned on every task; so are fresh weights
 4. benchmarks/results/real-text-<steps>.json and .svg
 
-Stopped or killed at any time, the same command goes on where it was. With --add the seeds of the record that exists
-are kept, wherever they were run, and only further ones are run. With --network another encoder takes the place of the
-paper's and spends as many FLOPs; its runs are in runs/real-text/<network>, and the record's name ends in <network>.
+Stopped or killed at any time, the same command goes on where it was. With --network another encoder takes the place of
+the paper's and spends as many FLOPs; its runs are in runs/real-text/<network>, and the record's name ends in <network>.
 """
 
 import argparse
@@ -24,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.harness import RESULTS, arguments, commit, local_params, provenance, write_record
 from electra.config import digest, plain
-from electra.errors import BadInput, UserError
+from electra.errors import UserError
 from electra.files import read_json, sha256_file, write_json
 from electra.finetuning.runs.plan import Plan, run_all
 from electra.finetuning.runs.summary import sd
@@ -242,47 +241,14 @@ def rows_of(params: Params, of: list[str]) -> dict[str, str]:
     }
 
 
-def record_to_extend(path: Path, params: Params, of: list[str]) -> dict[str, Any]:
-    """The record that seeds are added to; BadInput where it is not of the same settings, tasks and rows.
-
-    The tasks' rows are compared where the record has their hashes: older ones have none.
-    """
-    record: dict[str, Any] = read_json(path)
-    model = params.models[MODEL].electra()
-    runs, own = [run for of_arm in record["pretraining"].values() for run in of_arm], rows_of(params, of)
-    for part, there, here in (
-        ("settings", record["settings"], in_names_of(record["settings"], plain(model))),
-        ("a recipe", record["recipe"], params.recipe(MODEL)),
-        ("tasks", {*next(iter(record["finetunings"].values()))[0]}, {*of}),
-        ("rows", {run["rows_sha256"] for run in runs}, {ModelRows(params, ROWS, model).digest}),
-        ("task rows", record.get("task_rows", own), own),
-    ):
-        if there != here:
-            raise BadInput(path, f"has {part} other than those of the comparison here", "the same", "leave out --add")
-    return record
-
-
-def in_names_of(record: dict[str, Any], here: dict[str, Any]) -> dict[str, Any]:
-    """Today's settings as a record's keys have them: a key that has been renamed since is taken as it is there.
-
-    So is the preset's number of steps, which no run here has: each has its own.
-    """
-    today = here | {"pretrain": {key: value for key, value in here["pretrain"].items() if key != "steps"}}
-    return {section: {key: today[section].get(key, of[key]) for key in of} for section, of in record.items()} or here
-
-
 def run_and_record(path: Path, chosen: argparse.Namespace, names: dict[str, tuple[str, int]]) -> None:
     """Run the arms and seeds that are missing, and write the record."""
     params, folder = prepared(chosen.network), RUNS / chosen.network
+    origin = provenance("torch", "scikit-learn", "scipy")
     prepare(params)
-    earlier = record_to_extend(path, params, chosen.tasks) if chosen.add else {}
-    runs, scores = ({arm: [*of] for arm, of in earlier.get(key, {}).items()} for key in ("pretraining", "finetunings"))
-    kept = {arm: len(of) for arm, of in scores.items()}
-    if earlier and all(seed <= kept.get(arm, 0) for arm, seed in names.values()):
-        raise BadInput(path, "has all these seeds", "further ones", "ask for more --seeds")
+    runs: dict[str, list[dict[str, Any]]] = {}
+    scores: dict[str, list[dict[str, list[float]]]] = {}
     for name, (arm, seed) in names.items():
-        if seed <= kept.get(arm, 0):
-            continue
         if arm == "scratch":
             model, state = any_electra(params, folder, chosen.steps), folder / "tasks" / name
         else:
@@ -290,30 +256,20 @@ def run_and_record(path: Path, chosen: argparse.Namespace, names: dict[str, tupl
             state = folder / "tasks" / model.parent.name
             runs.setdefault(arm, []).append(facts)
         scores.setdefault(arm, []).append(finetuned(params, model, state, arm, seed, chosen.tasks))
-    if not chosen.only:
-        record(path, params, chosen.tasks, {"pretraining": runs, "finetunings": scores}, earlier)
-
-
-def record(path: Path, params: Params, of: list[str], found: dict[str, Any], earlier: dict[str, Any]) -> None:
-    """Compare what was found; write it with its provenance, and that of the record that seeds were added to."""
-    here = provenance("torch", "scikit-learn", "scipy")
-    whole = {"settings": plain(params.models[MODEL].electra()), "recipe": params.recipe(MODEL), **found}
-    whole["tasks"] = compared(found["finetunings"])
-    if not earlier or "task_rows" in earlier:
-        whole["task_rows"] = rows_of(params, of)
-    if earlier:  # where its seeds were run
-        whole["added to"] = {key: earlier[key] for key in (*here, "added to") if key in earlier}
-    write_record(path, whole, here)
+    if chosen.only:
+        return
+    found = {"settings": plain(params.models[MODEL].electra()), "recipe": params.recipe(MODEL), "pretraining": runs}
+    found |= {"finetunings": scores, "tasks": compared(scores), "task_rows": rows_of(params, chosen.tasks)}
+    write_record(path, found, origin)
     with context():
-        save(draw(whole), path.parent, path.stem)
-    print(*lines(whole["tasks"]), sep="\n")
+        save(draw(found), path.parent, path.stem)
+    print(*lines(found["tasks"]), sep="\n")
 
 
 def main() -> int:
     asked = arguments(__doc__)
     asked.add_argument("--steps", type=int, required=True, help="of ELECTRA; the other arm spends as many FLOPs")
     asked.add_argument("--seeds", type=int, default=3, help="pre-trainings of each arm")
-    asked.add_argument("--add", action="store_true", help="keep the seeds of the existing record, run the others")
     asked.add_argument("--network", default="", choices=NETWORKS, help="another encoder, for as many FLOPs")
     asked.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS, help="those that are compared")
     asked.add_argument("--only", nargs="+", default=[], metavar="ARM-SEED", help="these, without a record")
@@ -323,8 +279,6 @@ def main() -> int:
     if unknown := set(chosen.only) - set(names):
         asked.error(f"--only has {', '.join(sorted(unknown))}; expected some of {', '.join(names) or 'none'}")
     path = RESULTS / ("-".join(filter(None, ("real-text", str(chosen.steps), chosen.network))) + ".json")
-    if chosen.add and (chosen.only or not path.is_file()):
-        asked.error("--add needs an existing record, and goes without --only, which writes none")
     wanted = {name: run for name, run in names.items() if not chosen.only or name in chosen.only}
     try:
         run_and_record(path, chosen, wanted)

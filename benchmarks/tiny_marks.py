@@ -2,8 +2,7 @@
 
 Pre-trains `tiny` as `dvc repro` does, with eight seeds (of the corpus, the tasks and the tokenizer there is one),
 fine-tunes each on the nine tasks and SQuAD 2.0 with the same seed, and beside each the same network from fresh
-weights. So the standard deviations are those of whole pre-trainings. What is finished is not done again; `--seed 2`
-does the work of seed 2 alone and writes no record, so that several processes can share it.
+weights. So the standard deviations are those of whole pre-trainings. What is finished is not done again.
 """
 
 import dataclasses
@@ -71,14 +70,9 @@ def deviation(values: Sequence[float]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parse = arguments(__doc__, "tiny-marks.json")
-    parse.add_argument("--seed", type=int, choices=SEEDS, help="this one alone, without a record")
-    options = parse.parse_args()
+    options = arguments(__doc__, "tiny-marks.json").parse_args()
     origin, params = provenance("torch", "scikit-learn"), load()
     prepare(params)
-    if options.seed:
-        scores_of(params, options.seed)
-        return
     scores, runs = zip(*(scores_of(params, seed) for seed in SEEDS), strict=True)
     rows, changes = Path("build/tasks") / params.finetunings[MODEL].tasks, params.changes(MODEL)
     found: dict[str, Any] = {}

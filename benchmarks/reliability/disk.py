@@ -47,13 +47,9 @@ def watch(happening: Happening) -> None:
         return (path_of(folder) if folder > 0 else here) / os.fsdecode(name)
 
     def hook(event: str, given: tuple[Any, ...]) -> None:
-        if (
-            event == "open"
-            and isinstance(given[0], str | bytes | os.PathLike)
-            and given[2] & WRITES
-            and given[2] & os.O_CREAT
-        ):
-            report("create", given[0], data=bool(given[2] & os.O_TRUNC))
+        if event == "open" and isinstance(given[0], str | bytes | os.PathLike):
+            if given[2] & WRITES and given[2] & os.O_CREAT:
+                report("create", given[0], data=bool(given[2] & os.O_TRUNC))
         elif event == "os.rename":
             report("rename", given[0], given[1])
         elif event == "os.link":

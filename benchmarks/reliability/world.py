@@ -93,7 +93,7 @@ PATIENCE = 600.0  # seconds after which a process is taken to hang
 BUG = "this is a bug"
 # Of the errors a user can meet, each kind has a code; a subclass from elsewhere may have taken over another's.
 CODES = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type) and kind is not errors.UserError}
-FINE = ("same", "refused", "taken")  # outcomes; anything else is a bug, in words
+FINE = ("same", "refused")  # outcomes; anything else is a bug, in words
 
 Prepare = Callable[[], Callable[[], object] | None]
 
@@ -115,7 +115,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One attack: what was done, and how it ended: one of FINE ("taken": generated input was valid), or the bug."""
+    """One attack: what was done, and how it ended: one of FINE, or the bug."""
 
     kind: str
     what: str

@@ -1,7 +1,6 @@
-"""The comparison on real text: arms cost alike, a stopped run goes on, records are extended by like seeds alone."""
+"""The comparison on real text: arms cost alike, and a stopped run goes on."""
 
 import dataclasses
-import shutil
 import signal
 from types import SimpleNamespace
 
@@ -9,14 +8,13 @@ import pytest
 
 from benchmarks import real_text
 from electra.config import build, plain
-from electra.errors import BadInput, Stopped
+from electra.errors import Stopped
 from electra.files import read_json, write_json
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.dataloader import Data
 from electra.pretraining.flops import step_flops, training_flops
 from electra.pretraining.trainer import pretrain
 from electra.storage.manifest import write_manifest
-from tests.conftest import ROOT
 from tests.electra.helpers import SPECIAL, VOCAB, MadeUpRows, config
 
 pytestmark = pytest.mark.slow
@@ -83,14 +81,6 @@ def test_another_network_has_as_many_operations_and_the_same_recipe(network):
     assert training_flops(config, 8192, "matmul") == pytest.approx(flops, rel=0.01)
 
 
-@pytest.mark.parametrize(("name", "network"), [("12000", ""), ("12000-deep", "deep"), ("12000-modern", "modern")])
-def test_settings_are_those_of_the_committed_records(name, network):
-    record, params = read_json(ROOT / f"benchmarks/results/real-text-{name}.json"), real_text.prepared(network)
-    settings = plain(params.models[real_text.MODEL].electra())
-    assert record["settings"] == real_text.in_names_of(record["settings"], settings)
-    assert record["settings"].keys() == settings.keys()
-
-
 @pytest.fixture
 def stubbed(tmp_path, monkeypatch):
     """`main` in a folder of its own, with runs that cost nothing; what it ran."""
@@ -127,23 +117,6 @@ def stubbed(tmp_path, monkeypatch):
     return run
 
 
-def test_further_seeds_are_added_to_the_record(tmp_path, stubbed, capsys):
-    record = tmp_path / "real-text-40.json"
-    both = [f"{arm}-{seed}" for seed in (1, 2) for arm in ("electra", "mlm", "scratch")]
-    assert stubbed("--seeds", "2") == (0, both)
-    first = read_json(record)
-    capsys.readouterr()
-    shutil.rmtree(tmp_path / "runs")  # of another machine
-    assert stubbed("--seeds", "3", "--add") == (0, ["electra-3", "mlm-3", "scratch-3"])
-    added = read_json(record)
-    table = [line.split(",")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
-    assert table[2:5] == ["| CoLA", "| SST-2", "| MRPC"]
-    assert added["tasks"]["rte"]["electra"]["scores"] == [51.0, 52.0, 53.0]
-    assert [run["seed"] for run in added["pretraining"]["mlm"]] == [1, 2, 3]
-    assert added["added to"] == {key: first[key] for key in ("command", "commit", "machine", "recorded", "versions")}
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["electra-3-40", "mlm-3-40"]
-
-
 def test_fresh_weights_take_the_sizes_of_an_existing_electra(tmp_path, stubbed):
     assert stubbed("--seeds", "2", "--only", "electra-2")[0] == 0
     assert stubbed("--seeds", "2", "--only", "scratch-1") == (0, ["scratch-1"])
@@ -152,37 +125,6 @@ def test_fresh_weights_take_the_sizes_of_an_existing_electra(tmp_path, stubbed):
     write_json(found, read_json(found) | {"rows_sha256": "others"})
     assert stubbed("--seeds", "2", "--only", "scratch-1") == (0, ["scratch-1"])
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["electra-1-40", "electra-2-40"]
-
-
-@pytest.mark.parametrize(
-    ("part", "value", "said"),
-    [
-        ("settings", {}, "has settings other than those of the comparison here"),
-        ("recipe", {}, "has a recipe other than"),
-        ("finetunings", {"scratch": [{"rte": [50.0]}]}, "has tasks other than"),
-        ("pretraining", {"mlm": [{"rows_sha256": "others"}]}, "has rows other than"),
-        ("task_rows", {"cola": "others"}, "has task rows other than"),
-        ("note", "", "has all these seeds; expected further ones; ask for more"),
-    ],
-)
-def test_seeds_are_not_added_to_another_record_or_a_full_one(tmp_path, stubbed, capsys, part, value, said):
-    stubbed("--seeds", "1")
-    record = tmp_path / "real-text-40.json"
-    write_json(record, read_json(record) | {part: value})
-    before = record.read_bytes()
-    assert stubbed("--add", "--seeds", "1") == (BadInput.exit_code, [])
-    assert f"real-text-40.json: {said}" in capsys.readouterr().err
-    assert record.read_bytes() == before
-
-
-def test_a_record_without_hashes_of_task_rows_is_added_to_and_gets_none(tmp_path, stubbed):
-    stubbed("--seeds", "1")
-    path = tmp_path / "real-text-40.json"
-    record = read_json(path)
-    assert record.pop("task_rows")["cola"] == "hash"
-    write_json(path, record)
-    assert stubbed("--seeds", "2", "--add") == (0, ["electra-2", "mlm-2", "scratch-2"])
-    assert "task_rows" not in read_json(path)
 
 
 def test_rows_of_other_text_are_made_again(tmp_path, monkeypatch):
@@ -227,14 +169,6 @@ def test_a_model_of_other_rows_is_not_taken(tmp_path, monkeypatch, rows):
     else:
         with pytest.raises(pytest.fail.Exception):
             real_text.pretrained(params, tmp_path, "electra", 1, 400)
-
-
-@pytest.mark.parametrize("more", [[], ["--only", "mlm-1"]])
-def test_add_needs_a_record_and_writes_one(stubbed, more):
-    if more:
-        stubbed("--seeds", "1")
-    with pytest.raises(SystemExit, match="2"):
-        stubbed("--add", *more)
 
 
 @pytest.mark.parametrize("arms", [["electra", "scratch"], ["scratch"]])
