@@ -23,7 +23,6 @@ from pipelines.report.records import METRICS, TITLES
 from pipelines.report.table import Column
 from pipelines.tracking.registry import name_of
 
-STAGES = ("pretrain", "glue", "squad")
 MODELS, RESULTS = Path("build/models"), Path("results")
 HUB_METRICS = {"matthews": "matthews_correlation", "spearman": "spearmanr", "pearson": "pearsonr"}
 HUB_METRICS |= {"exact": "exact_match", "macro_f1": "f1", "entity_f1": "f1"}
@@ -75,7 +74,7 @@ class Card:
 
 
 def write(stage: str, name: str, params: Params) -> None:
-    """Write the cards of a stage, one of `STAGES`."""
+    """Write the cards of a stage that leaves models."""
     top, make = (MODELS, pretrained) if stage == "pretrain" else (Path("build") / stage, finetuned)
     for config in sorted((top / name).glob("**/config.json")):
         path, folder = config.with_name(CARD), config.parent

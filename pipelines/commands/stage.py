@@ -14,12 +14,13 @@ from pathlib import Path
 from electra import stopping
 from electra.storage.manifest import read_notes, write_sealed
 from pipelines import tracking
-from pipelines.commands import cards, runs
+from pipelines.commands import runs
 from pipelines.config.params import load
 from pipelines.runtime import processes, restore_outputs
 from pipelines.sources import preview
 
 TIMINGS = Path("runs/timings.json")
+WITH_CARDS = ("pretrain", "glue", "squad")  # stages that leave models
 
 
 def run(section: str, options: argparse.Namespace) -> int:
@@ -60,7 +61,9 @@ def run(section: str, options: argparse.Namespace) -> int:
         if stage == "corpus":
             preview.print_hints(params.corpora[name], f"corpora.{name}")
         work(name, params, tracker)
-    if main and stage in cards.STAGES:
+    if main and stage in WITH_CARDS:
+        from pipelines.commands import cards  # here, since importing torch takes seconds
+
         cards.write(stage, name, params)
     if main:
         note_duration(key, started, tracker.clock)

@@ -68,6 +68,11 @@ def test_help_imports_nothing_heavy_and_lists_every_command() -> None:
         assert (f"\n  {command} " in done.stdout) != (command in HIDDEN)
 
 
+def test_stages_on_text_do_without_torch() -> None:
+    modules = "pipelines.commands.stage, pipelines.stages.corpus, pipelines.stages.tasks, pipelines.stages.tokens"
+    assert run([sys.executable, "-c", f"import sys, {modules}\nprint('torch' in sys.modules)"]).stdout == "False\n"
+
+
 def test_a_bare_call_is_help_and_a_command_that_is_guessed_is_answered_by_name(capsys, here, monkeypatch):
     for words in ([], ["--help"]):
         with pytest.raises(SystemExit, match="0"):
