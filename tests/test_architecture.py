@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import graphlib
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -112,6 +113,15 @@ def test_imports_between_the_rooms_of_the_pipelines_run_one_way() -> None:
                 if isinstance(node, ast.ImportFrom) and node.module
             }
             assert not uses(named | imports(path, functions=True), above), path
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    known, graph = {name_of(path): path for path in SOURCES}, dict[str, set[str]]()
+    for name, path in known.items():
+        found = [node for node in ast.walk(tree(path)) if isinstance(node, ast.ImportFrom)]  # in functions, too
+        named = {f"{node.module}.{alias.name}" for node in found for alias in node.names}
+        graph[name] = {each if each in known else each.rpartition(".")[0] for each in named} & known.keys()
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
 
 
 def test_what_differs_between_the_encoders_is_a_method_of_theirs() -> None:

@@ -11,8 +11,6 @@ from typing import Any
 from electra.errors import BadConfig
 from pipelines import ROOT
 
-ALONE = "ELECTRA_FLOW_ALONE"  # set while a process runs one flow and nothing else
-
 
 def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType({})) -> int:
     """Run a flow in this process, on the server that answers or, where none does, on a temporary one.
@@ -22,7 +20,7 @@ def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType(
     choose_server()
     from pipelines.flows import shutdown, training
 
-    os.environ[ALONE] = "1"
+    os.environ[shutdown.ALONE] = "1"
     try:
         commit = "HEAD" if settings else ""
         state = getattr(training, flow)(model, commit=commit, settings=dict(settings), return_state=True)
@@ -32,7 +30,7 @@ def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType(
         if not shutdown.unreachable(error):
             raise
     finally:
-        del os.environ[ALONE]
+        del os.environ[shutdown.ALONE]
     shutdown.gone()
 
 

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from electra.errors import SourceUnreachable
-from pipelines.flows import ALONE
 
+ALONE = "ELECTRA_FLOW_ALONE"  # set while a process runs one flow and nothing else
 SECONDS = 45.0  # after the work: MLflow has WORKFLOW_SECONDS of them at most, and Prefect records the end within a few
 PATIENT = {PREFECT_CLIENT_MAX_RETRIES: 1, PREFECT_API_REQUEST_TIMEOUT: 5.0}  # by default more than a minute
 

@@ -21,6 +21,7 @@ from pipelines.runtime import workspace
 from pipelines.runtime.dvc_runner import Place, StageFailed, repro, run
 from pipelines.runtime.workspace import Request
 from pipelines.stages import arm_stages
+from pipelines.tracking import lineage
 
 LIVES = 5  # times that a run whose process died is started again (deploy/automations)
 
@@ -151,7 +152,7 @@ def begun(
             params = check(request.model, place, sources=flow not in {"team", "part"})
             if place.pull:
                 store("", place)
-            place = place.also({**variables, tracking.TAGS: json.dumps(tags(request))})
+            place = place.also({**variables, lineage.TAGS: json.dumps(tags(request))})
             running = Running(request, place, params, hours * 3600 if hours else None, parent)
             with parent_run(flow, running):
                 yield running
@@ -192,7 +193,7 @@ def parent_run(flow: str, running: Running) -> Iterator[None]:
 
 def open_parent(flow: str, request: Request) -> str:
     """The id of this flow run's run in MLflow."""
-    from pipelines.tracking import lineage, recorder
+    from pipelines.tracking import recorder
 
     params = {"flow": flow, "model": request.model, **dict(request.settings)}
     facts = lineage.about() | tags(request)

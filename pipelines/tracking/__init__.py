@@ -23,10 +23,10 @@ from electra.errors import Stopped, hidden
 from electra.stopping import Interrupted
 from pipelines import ROOT
 from pipelines.tracking.event_log import Event, EventLog
+from pipelines.tracking.lineage import here
 
 FOLDER = "tracking"  # in runs/: logs that MLflow does not have yet
 PARENT = "ELECTRA_MLFLOW_PARENT"  # environment variable: the run id of the workflow
-TAGS = "ELECTRA_TAGS"  # environment variable: a flow's tags for each of its runs, a JSON object
 WORKFLOW_SECONDS = 20.0  # that a flow waits for its end to be sent; the rest of its time is Prefect's
 CLOSE_SECONDS = 60.0  # that a stage waits for its events to be sent
 
@@ -169,8 +169,6 @@ def end_workflow(run_id: str, status: str, folder: Path | None = None, stages: S
 
     A part of a workflow names its `stages`; the status "" leaves the run open.
     """
-    from pipelines.tracking.lineage import here
-
     known = here(folder or ROOT)
     if stages is not None:
         known["hashes"] = {stage: outs for stage, outs in known["hashes"].items() if stage in stages}

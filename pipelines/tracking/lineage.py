@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import ROOT
-from pipelines.tracking import TAGS
 from pipelines.tracking.registry import networks
+
+TAGS = "ELECTRA_TAGS"  # environment variable: a flow's tags for each of its runs, a JSON object
 
 
 def about() -> dict[str, str]:

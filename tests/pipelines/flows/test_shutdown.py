@@ -67,7 +67,7 @@ def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch: py
         raise Ended(code)
 
     def flow(*_: object, **__: object) -> None:
-        assert flows.ALONE in os.environ
+        assert shutdown.ALONE in os.environ
         raise httpx.ConnectError("refused")
 
     monkeypatch.setattr(flows, "choose_server", lambda: None)
@@ -75,4 +75,4 @@ def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch: py
     monkeypatch.setattr(training, "pretrain", flow)
     with pytest.raises(Ended, match="69"):
         flows.start("pretrain", "x")
-    assert flows.ALONE not in os.environ
+    assert shutdown.ALONE not in os.environ
