@@ -18,7 +18,7 @@ for token, share in zip(judged.tokens, judged.probability):
     "words": 'print(model.predict([["these", "are", "words"]]))',
     "question": 'print(model.answer("Who cooked the meal?", "The chef cooked the meal."))',
 }
-_TASK = "task"  # stands in task.json beside the card, with the size of its official training set
+_TASK = "task"  # is in task.json beside the card, with the size of its official training set
 
 
 def model_card(title: str, use: Use, settings: Mapping[str, Any]) -> str:

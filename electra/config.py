@@ -1,7 +1,7 @@
 """Settings as frozen dataclasses, and the one strict way from plain mappings (params.yaml) to them.
 
 Each dataclass checks itself when built; its error names the key to change. `build` refuses unknown keys (naming the
-nearest valid one), wrong types and missing values, and says where in the file they stand. A dataclass may have a table
+nearest valid one), wrong types and missing values, and says where they are in the file. A dataclass may have a table
 `RETIRED` of keys that older files still use: each maps to its new name, or to what became of it (`Removed`).
 """
 
@@ -25,7 +25,7 @@ type_hints: Callable[[Any], dict[str, Any]] = functools.cache(typing.get_type_hi
 
 
 class Removed(NamedTuple):
-    """A key, or a value of one, that there is no more. Other values of a key that is gone are refused."""
+    """A key, or a value of one, that was removed. Other values of a removed key are refused."""
 
     ignored: tuple[Any, ...]  # values without which the run is the same: dropped with a warning
     reason: str
@@ -56,7 +56,7 @@ def build(kind: type[T], values: Any, where: str) -> T:
 
 
 def current_keys(kind: type[Any], values: dict[str, Any], where: str) -> dict[str, Any]:
-    """The section by today's keys; where an old and a new name of one key are both there, the later entry counts."""
+    """The section by today's keys; if it has both the old and the new name of a key, the later entry wins."""
     fields = {field.name for field in dataclasses.fields(kind)}
     retired: Mapping[str, str | Removed] = getattr(kind, "RETIRED", {})
     current = {}
@@ -76,12 +76,12 @@ def current_keys(kind: type[Any], values: dict[str, Any], where: str) -> dict[st
 
 @functools.cache
 def warn_once(sentence: str) -> None:
-    """Print a warning, the first time that this process has it."""
+    """Print a warning once per process."""
     print(f"warning: {sentence}", file=sys.stderr, flush=True)
 
 
 def original_names(kind: Any) -> dict[str, str]:
-    """Fields of a dataclass that had another name once, and that name: identities of runs still use it."""
+    """Renamed fields of a dataclass and their old names, which identities of runs still use."""
     return {now: old for old, now in getattr(kind, "RETIRED", {}).items() if isinstance(now, str)}
 
 
@@ -163,7 +163,7 @@ def require(condition: bool, key: str, found: object, expected: str, do: str = "
 
 
 def require_once(values: typing.Sequence[Any], key: str, *, empty: bool = False) -> None:
-    """Raise BadConfig for a list in which an entry stands twice, and for an empty one."""
+    """Raise BadConfig for a list with an entry twice, and for an empty one."""
     fits = len(set(values)) == len(values) and (empty or bool(values))
     require(fits, key, list(values), "each entry once" if empty else "one entry or more, each once")
 

@@ -32,7 +32,7 @@ def default_device() -> torch.device:
 
 
 def driver_version() -> str:
-    """The NVIDIA driver's, such as 580.65.06; "" where there is none or it does not say."""
+    """The version of the NVIDIA driver, such as 580.65.06; "" if there is none or it is unknown."""
     version = re.search(r"\b\d{3}\.[\d.]+", DRIVER.read_text()) if DRIVER.is_file() else None
     return version[0] if version else ""
 

@@ -1,7 +1,7 @@
 """Which numbers a setting may have, declared beside it: `dropout: Annotated[float, Interval(0, 1, "[)")] = 0.1`.
 
 A dataclass that inherits from `Checked` refuses every other number, nan and infinity among them, however it is built.
-Upper ends are far above all use: they stand where a number can only be a slip.
+Upper ends are far above all use: a number beyond them can only be a slip.
 """
 
 import typing

@@ -7,14 +7,14 @@ import re
 import reprlib
 
 _SECRETS = re.compile(r"(?<=://)[^/?#\s]*@|(?<=[?&#;])([\w.%-]+=)[^&\s'\")]+")  # of URLs: a login; values of a query
-_MANY, _FIRST = 50, 10  # of a list of more entries than that, so many stand in a sentence
-_LONGEST = 4_000  # characters of a part of a sentence
+_MANY, _FIRST = 50, 10  # a longer list is cut to its first entries in a message
+_LONGEST = 4_000  # characters of a part of a message
 _shown = reprlib.Repr()
 _shown.maxstring = _shown.maxother = 80
 
 
 def shown(value: object) -> str:
-    """A value that was found in data, for a sentence: short, and safe however deep or long it is."""
+    """A value from data for a message: short, and safe however deep or long it is."""
     if isinstance(value, int) and value.bit_length() > 1000:  # Python refuses to write the longest
         return f"a whole number of {value.bit_length():,} bits"
     return " ".join(_shown.repr(value)[:120].split())
@@ -26,12 +26,12 @@ def hidden(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """A text without what a terminal obeys or cannot show; line breaks and tabs stay."""
+    """A text with control and unprintable characters escaped; line breaks and tabs stay."""
     return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
 
 
-def told(text: str) -> str:
-    """A text as it may stand in a sentence: without secrets and control characters, and a long list cut."""
+def for_message(text: str) -> str:
+    """A text made safe to print in a message: without secrets and control characters, a long list cut."""
     items = hidden(text).split(", ")
     if len(items) > _MANY:
         items[_FIRST:] = [f"… and {len(items) - _FIRST:,} more"]
@@ -51,10 +51,10 @@ class UserError(Exception):
             parts.append(f"expected {expected}")
         if do:
             parts.append(do)
-        super().__init__("; ".join(map(told, parts)))
+        super().__init__("; ".join(map(for_message, parts)))
 
     def __reduce__(self) -> tuple[type["UserError"], tuple[str, str, str, str]]:
-        """Survive the trip from a worker process (the default would pass the joined sentence as `where`)."""
+        """Survive pickling by a worker process (the default would pass the joined message as `where`)."""
         return type(self), (self.where, self.found, self.expected, self.do)
 
 
@@ -77,7 +77,7 @@ class SourceUnreachable(UserError):
 
 
 class NoAccess(UserError):
-    """A server that asks for credentials, and none were given or they are not let in."""
+    """A server that wants credentials: none were given, or they were rejected."""
 
     exit_code = 77
 
@@ -101,7 +101,7 @@ class OutOfMemory(UserError):
 
 
 class Refused(UserError):
-    """What the operating system does not do, where nothing nearer has a sentence for it: no more memory, say."""
+    """The operating system refused something that no other error covers: memory, for example."""
 
     exit_code = 71
 
@@ -125,6 +125,6 @@ class OutOfRoom(UserError):
 
 
 class Stopped(UserError):
-    """A stop was asked for (SIGTERM, SIGINT); all progress is saved and the same command goes on from there."""
+    """The process was asked to stop (SIGTERM, SIGINT); all progress is saved, and the same command resumes."""
 
     exit_code = 75

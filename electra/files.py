@@ -50,7 +50,7 @@ def fsync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def room(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusal to write into the sentence a user can act on."""
+    """Turn the operating system's refusal to write into an error that the user can act on."""
     try:
         yield
     except OSError as error:
@@ -67,7 +67,7 @@ def room(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def readable(path: Path, do: str = AGAIN) -> Iterator[None]:
-    """Turn the operating system's refusal to read into the same kind of sentence."""
+    """The same for a refusal to read."""
     try:
         yield
     except OSError as error:
@@ -103,7 +103,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 def write_through(path: Path, text: str) -> None:
     """Write where a user points to: a file whole, as `write_atomic` does, also behind a link; into a device or a pipe.
 
-    What stands under /dev and /proc (/dev/stdout, /dev/fd/3) is open elsewhere, and so never replaced.
+    Paths under /dev and /proc (/dev/stdout, /dev/fd/3) are open elsewhere, and so never replaced.
     """
     try:
         special = path.is_symlink() and path.absolute().parts[1] in {"dev", "proc"}
@@ -130,7 +130,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path, do: str = "delete it and run the stage that makes it") -> Any:
-    """Read JSON; a missing or broken file is a sentence, not a traceback."""
+    """Read JSON; a missing or broken file is a UserError."""
     with _as_json(path, "a JSON file", do):
         if not path.is_file() and not path.is_dir():
             path.stat()  # which says that it is missing
@@ -140,7 +140,7 @@ def read_json(path: Path, do: str = "delete it and run the stage that makes it")
 
 @contextlib.contextmanager
 def _as_json(path: Path, expected: str, do: str) -> Iterator[None]:
-    """Turn what goes wrong where JSON is read into a sentence."""
+    """Turn whatever goes wrong while JSON is read into a UserError."""
     try:
         with readable(path, do):
             try:
@@ -153,7 +153,7 @@ def _as_json(path: Path, expected: str, do: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_written(where: object) -> Iterator[None]:
-    """Around the use of a record's values: that they are not those which its stage writes is a sentence."""
+    """Around the use of a record: values other than its stage writes are a CorruptFile."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -162,7 +162,7 @@ def as_written(where: object) -> Iterator[None]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A JSON file that holds keys and values: settings, and so not many."""
+    """A JSON object of settings, and so a small file."""
     if path.is_file() and (size := path.stat().st_size) > SMALL:
         raise CorruptFile(path, f"has {size:,} bytes", f"at most {SMALL:,}", AGAIN)
     values = read_json(path)
@@ -271,7 +271,7 @@ def rename(old: Path, new: Path) -> None:
 
 
 def free_name(path: Path) -> Path:
-    """`path`, or where that is taken `path-2`, `path-3`, …: what is put there replaces nothing."""
+    """`path`, or if that is taken `path-2`, `path-3`, …, so that nothing is replaced."""
     taken = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
     return path if not os.path.lexists(path) else next(name for name in taken if not os.path.lexists(name))
 

@@ -38,14 +38,14 @@ class Corrupted:
     text: str  # with the samples written in; what was not replaced stays letter by letter
     original: str
     tokens: list[str]  # T word pieces, the sampled ones among them
-    offsets: NDArray[np.int64]  # (T, 2): where the original token stands in `original`
-    places: NDArray[np.int64]  # (T, 2): where the token stands in `text`
+    offsets: NDArray[np.int64]  # (T, 2): where the original token is in `original`
+    places: NDArray[np.int64]  # (T, 2): where the token is in `text`
     replaced: NDArray[np.bool_]  # (T,): whether the token differs from the original
 
 
 @dataclass(frozen=True, eq=False)
 class Proposed:
-    """What may stand in one hidden place of a text, the likeliest first."""
+    """Candidates for one hidden place of a text, the likeliest first."""
 
     token: int  # which of the text's tokens is hidden
     pieces: list[str]  # K word pieces; one that continues a word begins with ##
@@ -129,7 +129,7 @@ def propose(
 def write(
     text: str, tokens: list[str], offsets_T2: NDArray[np.int64], replaced_T: NDArray[np.bool_], spaced: bool
 ) -> tuple[str, NDArray[np.int64]]:
-    """The text with replaced tokens written in, and where each token stands in it, (T, 2).
+    """The text with replaced tokens written in, and where each token is in it, (T, 2).
 
     The space before a replaced token goes if it now continues a word; one is added where two words would run into each
     other and, if `spaced`, before every replaced piece that continues no word, as byte-level pieces have it.

@@ -318,7 +318,7 @@ def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: s
 def answer(
     ready: Ready, rows: Iterable[Row], device: torch.device | str = "cpu", precision: PrecisionChoice = "default"
 ) -> Iterator[Row]:
-    """One record for each row, a few hundred rows at a time; the network lies on `device`."""
+    """One record for each row, a few hundred rows at a time; the network is on `device`."""
     kind, rows = kind_of(ready.task), iter(rows)
     while batch := list(itertools.islice(rows, _ROWS)):
         encoded = kind.encode(batch, ready.tokenizer, ready.config)

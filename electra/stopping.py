@@ -1,9 +1,9 @@
-"""Stops that are asked for (SIGTERM, Ctrl-C): whatever a process does, it ends with code 75 and nothing half-done.
+"""Requests to stop (SIGTERM, Ctrl-C): whatever a process is doing, it ends with code 75 and nothing half-done.
 
 Three ways, from the outside to the inside:
 
     leave_at_once()   while a program is loaded: nothing has begun, so the process ends
-    interruptible()   around a stage: raises Interrupted where the stage is, so that what it holds is let go of in order
+    interruptible()   around a stage: raises Interrupted where the stage is, so that it releases what it holds
     StopRequest()     around a loop that saves: it finishes its step, saves and leaves
 """
 
@@ -22,21 +22,21 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interrupted(BaseException):
-    """A stop was asked for. No Exception, so that nothing on the way takes it for a fault that can be survived."""
+    """A request to stop. Not an Exception, so that no handler takes it for a fault to recover from."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by signal {number}; run the same command to go on")
 
 
 def leave_at_once() -> None:
-    """From here on a signal ends the process where it stands."""
+    """From here on a signal ends the process at once."""
     for number in SIGNALS:
         signal.signal(number, _leave)
     atexit.register(_done)  # the first to register is the last to be called
 
 
 def stay_as_usual() -> None:
-    """From here on the signals that `leave_at_once` took do what they do in any program in Python."""
+    """Undo `leave_at_once`: from here on signals do what they do in any Python program."""
     for number, usual in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(number) is _leave:
             signal.signal(number, usual)
@@ -49,7 +49,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def _done() -> None:
-    """While the interpreter goes away it puts each signal back to what ends a process; then all work is done."""
+    """During its shutdown the interpreter restores the signals that end a process; by then all work is done."""
     for number in SIGNALS:
         if signal.getsignal(number) is _leave:
             signal.signal(number, signal.SIG_IGN)
@@ -57,7 +57,7 @@ def _done() -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """In this block the first signal raises Interrupted; later ones do not disturb what it sets going."""
+    """In this block the first signal raises Interrupted; later ones are ignored."""
     asked = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -72,7 +72,7 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handlers(receive: Any) -> Iterator[None]:
-    """Signals go to `receive`. Outside of the main thread, where Python takes none, nothing changes."""
+    """Signals go to `receive`. Nothing changes outside of the main thread, where Python handles none."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -87,7 +87,7 @@ def _handlers(receive: Any) -> Iterator[None]:
 class StopRequest:
     """`with StopRequest() as stop: ... if stop: save, raise Stopped`. A signal sets it; a second one changes nothing.
 
-    One that was set and not heeded when the block ends well is handed on to whoever takes signals outside of it.
+    A signal that the block did not act on is raised again when it ends well.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Independent units of work in several processes: the answers do not depend on how many there are.
+"""Independent units of work in several processes; results do not depend on how many there are.
 
-The number of processes is the machine's business and not an experiment's, so it is no parameter: all cores this
-process may use, or what the environment variable ELECTRA_WORKERS says.
+The number of processes depends on the machine and not on the experiment, so it is no parameter: all cores that this
+process may use, or the environment variable ELECTRA_WORKERS.
 """
 
 import multiprocessing
@@ -35,7 +35,7 @@ def worker_count() -> int:
 def rank() -> tuple[int, int]:
     """(Which of the processes that torchrun has started this is, how many there are); (0, 1) without torchrun.
 
-    A RANK that was left over in the environment is no launch: torchrun says how many there are, too.
+    A RANK left over in the environment is not a launch: torchrun sets WORLD_SIZE, too.
     """
     variables = {name: os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT")}
     if variables["WORLD_SIZE"] in {"", "1"}:
@@ -95,7 +95,7 @@ def _handed_out(
 ) -> dict[Future[Result], int]:
     """The results to come, by unit; workers are started for them.
 
-    A stop meanwhile is heeded when they are: one that is half started would lose what it is to read, and tell of it.
+    A request to stop waits until they have started: a half-started worker would fail with a traceback.
     """
     try:
         with StopRequest():

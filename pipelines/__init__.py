@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = {
     "DO_NOT_TRACK": "true",  # the word: MLflow does not take "1"
     "DVC_NO_ANALYTICS": "1",
-    "DVC_SITE_CACHE_DIR": str(ROOT / ".dvc-site"),  # whatever folder DVC is started in
+    "DVC_SITE_CACHE_DIR": str(ROOT / ".dvc-site"),  # wherever DVC is started
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
@@ -36,5 +36,5 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 
 def again(stage: str, name: str) -> str:
-    """What to do about damage in a stage's folder."""
+    """The advice for damage in a stage's folder."""
     return f"run `python -m pipelines {stage} {name}` to make it again"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from electra import stopping
-from electra.errors import BadInput, told
+from electra.errors import BadInput, for_message
 from electra.files import room
 from pipelines.commands import COMMANDS, NAMES, Argument, Command, command, entry, parser, refusal
 from pipelines.runtime import processes
@@ -104,7 +104,7 @@ def check(options: argparse.Namespace) -> None:
     from pipelines.commands.check import check
 
     for line in check(options.name, _params()):
-        print(told(line), file=sys.stderr if line.startswith("hint: ") else sys.stdout)
+        print(for_message(line), file=sys.stderr if line.startswith("hint: ") else sys.stdout)
 
 
 @command("set up", entry(ANY))

@@ -1,1 +1,1 @@
-"""What is kept on disk, how it is found again, and how it is known to be whole; no result depends on it."""
+"""Checkpoints, manifests and run folders: how they are saved, found and verified. No result depends on it."""

@@ -111,7 +111,7 @@ def verify_manifest(
     """Check a folder's files, or `only` those of these names, against its manifest, and return the manifest.
 
     The error names the file, what was found and what was expected; links are refused. Files that the manifest does not
-    list are no matter of it, nor are model cards, which older ones do list. Bytes are hashed once a process.
+    list are ignored, and so are model cards, which older manifests list. Bytes are hashed once a process.
     """
     manifest = read_manifest(folder, do, **fields)
     for name in [name for name in manifest["files"] if Path(name).name != CARD] if only is None else only:
@@ -135,7 +135,7 @@ def check_file(folder: Path, name: str, manifest: dict[str, Any], do: str = AGAI
 
 
 def finished(folder: Path, fingerprint: str) -> dict[str, Any] | None:
-    """The manifest of a folder that was made of this fingerprint and is whole, else None; damage is told."""
+    """The manifest of a folder that has this fingerprint and is intact, else None; damage is a warning."""
     try:
         if not folder.is_dir() or read_manifest(folder).get("fingerprint") != fingerprint:
             return None

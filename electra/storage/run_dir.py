@@ -1,4 +1,4 @@
-"""Where a run lies: `runs/<stage>/<first 8 digits of its fingerprint>/`, for every kind of run.
+"""Where a run is stored: `runs/<stage>/<first 8 digits of its fingerprint>/`, for every kind of run.
 
     runs/pretrain/1f0c52d3/run.json     the entry of params.yaml that it belongs to
     runs/pretrain/1f0c52d3/step-800/    a checkpoint
@@ -37,7 +37,7 @@ def folder_of(stage: str, fingerprint: Fingerprint | str, runs: Path = RUNS) -> 
 
 
 def name_run(run: Path, entry: str, fingerprint: Fingerprint | str) -> None:
-    """Write in a run's folder whose it is, for listings. Raises CorruptFile where the folder is another run's."""
+    """Record the owner of a run's folder, for listings. Raises CorruptFile where the folder is another run's."""
     record = {"entry": entry, "fingerprint": fingerprint}
     if (run / RECORD).is_file() and (of := read_json(run / RECORD).get("fingerprint")) != fingerprint:
         found = f"is the folder of another run: {describe(differences({'': of}, {'': fingerprint}))}"
@@ -46,7 +46,7 @@ def name_run(run: Path, entry: str, fingerprint: Fingerprint | str) -> None:
 
 
 def entry_of(run: Path) -> str:
-    """The entry of params.yaml that a run belongs to; empty where its folder does not say."""
+    """The entry of params.yaml that a run belongs to; empty if that is unknown."""
     with contextlib.suppress(UserError, AttributeError):
         return str(read_json(run / RECORD).get("entry", ""))
     return ""
@@ -55,7 +55,7 @@ def entry_of(run: Path) -> str:
 class RunFolder:
     """A run's folder, locked by this process, which waits up to `patience` seconds for another one that holds it.
 
-    The lock lies inside, so it is taken anew where the folder is renamed.
+    The lock is inside, so it is taken again when the folder is renamed.
     """
 
     def __init__(self, path: Path, patience: float = 0) -> None:
@@ -86,7 +86,7 @@ def archive(run: Path) -> Path:
 
 
 def intact(run: Path) -> dict[int, Progress]:
-    """What the checkpoints of a run say of themselves, newest first; damaged ones are left to the loader."""
+    """The progress.json of each checkpoint of a run, newest first; damaged ones are left to the loader."""
     from electra.storage import checkpoint
 
     result = {}
@@ -133,10 +133,10 @@ def adopt(run: Path, fingerprint: Fingerprint, candidates: list[Path]) -> None:
 
 
 def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) -> None:
-    """Leave in a run's folder what training may continue from.
+    """Leave only checkpoints in a run's folder that training may continue from.
 
     Checkpoints of another run, put there by hand, become `foreign-step-N`. A run that is finished (`last`: its last
-    step) by other code than this is archived, since it is to be trained anew.
+    step) by other code than this is archived, since it will be trained again.
     """
     from electra.storage import checkpoint
 

@@ -1,6 +1,6 @@
 """The model cards of a stage: README.md of each folder that it left in build/, with its scores in the hub's form.
 
-Only now, when the stage has ended, are the other seeds and the fresh weights known that a score stands beside. A card
+They are written last, since a score is shown beside those of the other seeds and of fresh weights. A card
 is a function of settings and results: no clock, host or path is in it.
 """
 

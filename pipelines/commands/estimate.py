@@ -211,7 +211,7 @@ def measurement(intensity: float) -> tuple[Card | None, float]:
 
 @functools.cache
 def cpu() -> Card:
-    """All cores that a run may use: fp32 products, and bytes a second of what lies in a core's cache, both measured."""
+    """All cores that a run may use: the measured rates of fp32 products and of copies within a core's cache."""
     left, right, place = torch.ones(2048, 256), torch.ones(256, 512), torch.ones(1 << 20)
     flops = per_second(lambda: left @ right) * 2 * left.numel() * right.shape[1]
     moved = per_second(lambda: place.clone()) * 2 * place.nbytes

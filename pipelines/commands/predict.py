@@ -2,7 +2,7 @@
 
 Rows come in the formats of training, or as plain text (pipelines/sources/asked.py), by the model's column names, or `a`
 and `b`; `words`; `question` and `context`. The task's own id, or an `id`, is kept; rows without one are numbered from
-0, and so are lines of plain text, of which blank ones are counted and not answered.
+0, and so are lines of plain text; blank ones count and are not answered.
 Nothing is written to `--output` unless all rows were answered.
 """
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from electra.config import build
 from electra.data.text import Document, QuarantineConfig, Rejected
-from electra.errors import BadConfig, BadInput, UserError, told
+from electra.errors import BadConfig, BadInput, UserError, for_message
 from pipelines.runtime import remote_files
 from pipelines.sources import LocalCorpus, local, own, preview
 from pipelines.sources.paths import patterns_of, unreadable
@@ -40,7 +40,7 @@ def inferred(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], b
             else:
                 sources[name][key] = value
     left_out = ", ".join(f"{error.where}: {error.found}" for error in bad)
-    return sources, markup, told(left_out and f"left out: {left_out}")
+    return sources, markup, for_message(left_out and f"left out: {left_out}")
 
 
 def _patterns(files: Sequence[str], group: list[Path], paths: list[Path]) -> list[str]:

@@ -56,7 +56,7 @@ class GpuPrices(Checked):
 class ModelConfig:
     """One pre-training: where its rows come from, its two networks, its objective and schedule.
 
-    In params.yaml `encoder` is a name under `encoders`; here it is what stands there.
+    In params.yaml `encoder` is a name under `encoders`; here it is that entry.
     """
 
     tokens: str
@@ -206,7 +206,7 @@ class Params:
         return tuple(tasks.tasks) if isinstance(tasks, OwnTasks) else ()
 
     def squad_versions(self, finetuning: str) -> tuple[str, ...]:
-        """The versions of SQuAD that are asked for; none where the source has no SQuAD."""
+        """The versions of SQuAD to run; none if the source has no SQuAD."""
         config = self.finetunings[finetuning]
         source = self.tasks[config.tasks]
         if isinstance(source, OwnTasks) or (isinstance(source, LocalTasks) and source.squad is None):
@@ -219,7 +219,7 @@ class Params:
         return self.tokens[model.tokens].corpus if model else None
 
     def require(self, section: str, name: str, where: str = "") -> None:
-        """Raise BadConfig unless `name` stands in a section."""
+        """Raise BadConfig unless a section has an entry `name`."""
         names = getattr(self, section)
         if name not in names:
             expected = f"one of {', '.join(names)}" if names else f"a name under {section}"
@@ -254,7 +254,7 @@ class Params:
         return ()
 
     def data(self, stage: str, name: str) -> str:
-        """What the numbers of a stage stand on: `sample world`, or the names of the corpora and task sources."""
+        """The data behind a stage's numbers: `sample world`, or the names of the corpora and task sources."""
         labels: list[str] = []
         for key in (f"{stage}@{name}", *self.ancestors(stage, name)):
             kind, _, source = key.partition("@")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadConfig, hidden, shown, told
+from electra.errors import BadConfig, for_message, hidden, shown
 
 
 def read(path: Path) -> Mapping[str, Any]:
@@ -46,5 +46,5 @@ def require_plain(value: Any, where: str, dot: str = "") -> None:
 
 def one_line(text: object) -> str:
     """A text as part of a sentence: without line breaks, at most 1,000 characters."""
-    words = told(" ".join(str(text).split()))
+    words = for_message(" ".join(str(text).split()))
     return words if len(words) <= 1000 else f"{words[:1000]}..."

@@ -85,7 +85,7 @@ def watch(run: str, me: str, ended: threading.Event, log: Log) -> None:
 
 
 def look(client: Any, run: str, me: str, whole: str | None, log: Log) -> None:
-    """Leave a run that is another's by now, answer who asks, say that it runs, cancel a part with its whole."""
+    """Leave a run that another process has taken, answer who asks, mark it as running, cancel a part with its whole."""
     current = client.read_flow_run(run)
     if (holder := current.labels.get(HOLDER)) != me:
         log(f"{holder} has taken this run, which was not heard of for too long: this process ends, what it saved stays")

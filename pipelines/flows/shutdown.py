@@ -31,7 +31,7 @@ def unreachable(error: BaseException | None) -> bool:
 
 
 def gone() -> NoReturn:
-    """Print that the server has gone and end, whatever threads are left."""
+    """Print that the server is gone and end the process, even if threads are left."""
     found = "the server has gone; stages that had begun were finished, and DVC knows them"
     do = "start the server (`make server`) and the same flow again: it goes on from there"
     error = SourceUnreachable(os.environ.get("PREFECT_API_URL") or "Prefect", found, "", do)

@@ -120,7 +120,7 @@ def run_stage(stage: str, running: Running) -> str:
 def store(target: str, place: Place) -> None:
     """Bring a stage's outputs into the store that machines share or, without one, into this machine's cache.
 
-    For no target: have DVC make anew what its lock files promise and neither cache nor store has.
+    Without a target: make DVC rebuild what its lock files promise and neither cache nor store has.
     """
     command = [sys.executable, "-m", "pipelines.runtime.dvc_store", str(place.folder), target]
     own = Place(ROOT, {"DVC_SITE_CACHE_DIR": str(place.folder / ".dvc-site")})  # the worker's code, the run's folder

@@ -37,7 +37,7 @@ Future = PrefectFuture[None]
 
 
 def server_gone(_task: Any, _run: Any, state: Any) -> bool:
-    """Prefect's server did not answer: the part goes on without it, and is asked for again."""
+    """Prefect's server did not answer: the part goes on without it, and this asks again."""
     return shutdown.unreachable(state.result(raise_on_failure=False))
 
 

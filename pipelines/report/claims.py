@@ -1,7 +1,7 @@
 """What the paper says of pairs of arms, held against ours: which of its orders came out, are reversed, or are open.
 
 A claim names what one arm has and the other has not, once all that they share is taken away; so it finds its arms in
-any ablation, at any size, whatever they are called.
+any ablation, at any size, under any name.
 """
 
 import math

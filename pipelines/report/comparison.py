@@ -2,7 +2,7 @@
 
 There is one rule: a difference counts where its 95 % interval (Welch's: of unequal variances, with Welch and
 Satterthwaite's degrees of freedom) leaves out zero. A score is a pre-training's, where there are several of each arm;
-of one pre-training it is a fine-tuning's, and then nothing is said of others.
+with one pre-training it is a fine-tuning's, and the result holds for that pre-training alone.
 """
 
 import math
@@ -89,7 +89,7 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Difference | 
 
 
 def decided(found: Difference, claim: Literal["above", "no gain", "level"] = "above") -> str:
-    """What became of a claim of the paper: came out, reversed, or cannot tell yet.
+    """The outcome for a claim of the paper: came out, reversed, or cannot tell yet.
 
     That the first gains nothing comes out if it is lower; that both are level is reversed by either, and never comes
     out, since no interval around zero is a proof of it.
@@ -102,8 +102,8 @@ def decided(found: Difference, claim: Literal["above", "no gain", "level"] = "ab
 def power(runs: int, sds: float, share: float = 0.5) -> float:
     """How often so many runs of each arm find a true difference of `sds` (both arms' root mean square) deviations.
 
-    `share`: the first arm's part of the sum of both variances. As that is known only from as many runs, the power is a
-    mean over what they may say: of the first's share in the degrees of freedom (beta) and of the size (chi-squared).
+    `share`: the first arm's part of the sum of both variances. It is estimated from the same runs, so the power is a
+    mean over its possible estimates: of the share in the degrees of freedom (beta) and of the size (chi-squared).
     """
     from scipy.stats import beta, chi2, norm, t
 

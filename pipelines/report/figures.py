@@ -96,7 +96,7 @@ def tasks(model: ModelResults) -> "Figure":
 
 
 def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
-    """The two arms' means joined, their standard deviations as bars, every seed as a small mark; what lies below."""
+    """The two arms' means joined, their standard deviations as bars, every seed as a small mark, and the baselines."""
     means = [middle for middle in map(row.mean, ARMS) if middle is not None]
     if found := row.difference:
         solid, dotted = {"color": MUTED, "linewidth": 1.6}, {"color": GREY, "linewidth": 0.9, "linestyle": (0, (2, 2))}
@@ -115,7 +115,7 @@ def _dumbbell(axes: "Axes", place: float, row: Measured) -> None:
 
 
 def curves(model: ModelResults) -> list[Named]:
-    """Pre-training, held-out where the run measured it: (name, caption, figure) for whatever the curve holds."""
+    """Pre-training, held-out where the run measured it: (name, caption, figure) for each measure in the curve."""
     series, weight = model.series, model.discriminator_weight
 
     def both(metric: str, factor: float = 1.0) -> list[Line]:

@@ -1,6 +1,6 @@
-"""What may be said of the results, as sentences: what stands, what fell short.
+"""Conclusions from the results, as sentences: what holds, and what fell short.
 
-No sentence here calls a difference a win that cannot be told yet; `comparison.py` has the rule.
+No sentence calls a difference a win before it is significant; `comparison.py` has the rule.
 """
 
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def _moved(model: ModelResults) -> str:
 
 
 def learnt(model: ModelResults) -> Iterator[str]:
-    """What stands: tasks above all that needs no network, and what the discriminator has learnt."""
+    """What holds: tasks above every baseline without a network, and what the discriminator has learnt."""
     above = []
     for row in model.tasks:
         if row.simple and (row.mean("pretrained") or 0) > max(row.simple[0], row.ground.get("chance", 0)):

@@ -1,8 +1,8 @@
 """The page: one HTML file with its styles and figures inside, no network, no framework; and the same in Markdown.
 
-The HTML stands in templates/, this makes what they show. In a template an indented line continues the line before it,
-so that they can be indented without a space in the page. A function of the results alone: the one script fills a box
-from run.js (clock, machine, commit), if that is there.
+The HTML is in templates/; this module makes the values that they show. In a template an indented line continues the
+line before it, so that they can be indented without a space in the page. The page is a function of the results alone:
+its one script fills a box from run.js (clock, machine, commit), if that exists.
 """
 
 import re

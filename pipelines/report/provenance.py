@@ -19,7 +19,7 @@ from pipelines.tracking.lineage import gpus, printed
 
 
 def files(inputs: Inputs, root: Path = Path()) -> Table:
-    """The sha256 of every file that was read; settings, seeds, data and code stand in these files."""
+    """The sha256 of every file that was read; settings, seeds, data and code are recorded in these files."""
     results = ("pretrain.json", "pretrain.csv", "glue.json", "squad.json", "contamination.json")
     names = [f"results/{model.name}/{file}" for model in inputs.models for file in results]
     names += [ablation.path for ablation in inputs.ablations]

@@ -123,7 +123,7 @@ def measured_tasks(glue: dict[str, Any]) -> tuple[Measured, ...]:
 def measured_average(glue: dict[str, Any], tasks: Sequence[Measured] = ()) -> Measured | None:
     """The mean over the tasks of a glue.json by its exact name, unless that lists the tasks: the table does so.
 
-    Beside it stand the means of chance and of the best without a network, where all of these tasks have them.
+    It comes with the means of chance and of the best without a network, if all of these tasks have them.
     """
     average = glue.get("average")
     if not average:

@@ -54,7 +54,7 @@ def save(figure: "Figure", folder: Path, name: str) -> str:
 
 
 def inline_svg(svg: str, name: str, label: str) -> str:
-    """The SVG to stand inside HTML: no head or metadata, theme colours, the page's typeface, a screen reader's label.
+    """The SVG for use inside HTML: no head or metadata, theme colours, the page's typeface, a screen reader's label.
 
     Ids get the figure's name in front, since many figures share one page.
     """

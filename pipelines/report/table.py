@@ -1,6 +1,6 @@
 """One table, three formats: HTML for the page (templates/table.html), Markdown to paste, CSV at full precision.
 
-A row is a dict from column to cell, so a column stands beside the value it shows, and a table has the columns of all
+A row is a dict from column to cell, so a column is written beside its value, and a table has the columns of all
 its rows. A column with `under` is shown in small type below another column of the HTML, so that wide tables still fit a
 phone; in CSV and Markdown it is a column like any other.
 """
@@ -92,7 +92,7 @@ def left(title: str, under: str = "", group: str = "") -> Column:
 
 
 def verdict(found: Difference | None, title: str, reading: Column, group: str = "") -> Row:
-    """A difference as three cells: in points, its 95 % interval, and what may be said of it."""
+    """A difference as three cells: in points, its 95 % interval, and the verdict."""
     points, around = Column(title, group=group), Column("95 % interval", under=title)
     if found is None:
         return dict.fromkeys((points, around, reading))
@@ -102,7 +102,7 @@ def verdict(found: Difference | None, title: str, reading: Column, group: str = 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under the columns that they name; notes stand below. A cell that a row lacks is blank, None is missing.
+    """Rows under the columns that they name, with notes below. A cell that a row lacks is blank, None is missing.
 
     The rows in `strong`, by number, are set apart by a rule and weight.
     """

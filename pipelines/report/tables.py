@@ -66,7 +66,7 @@ def tasks(model: ModelResults) -> Table:
 
 
 def contamination(model: ModelResults) -> Table:
-    """Which share of the dev and test texts of each task has n-grams that stand in the corpus."""
+    """The share of each task's dev and test texts that has n-grams of the corpus."""
     order = [*TITLES, *sorted(model.contamination.keys() - TITLES.keys())]
 
     def row(task: str, part: str, of: dict[str, Any]) -> Row:

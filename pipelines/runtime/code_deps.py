@@ -1,6 +1,6 @@
 """Which code each stage's bytes depend on: the one table behind DVC's `deps` and what is recorded with every result.
 
-Left out is what only reads settings, keeps, tells or draws; it stands elsewhere: the files at the top of `electra` (but
+Code that only reads settings, saves, prints or draws is left out and kept apart: the files at the top of `electra` (but
 seeds.py), `electra/storage`, and all of `pipelines` but the readers of text and the stages named here.
 `tests/pipelines/runtime/test_code_deps.py` follows the imports of each stage and holds the table to them, and
 pipelines/dvc.yaml to the table. DVC hashes files as they are and runs a stage again for a comment, too; what is

@@ -1,6 +1,6 @@
 """The one place that starts DVC, `dvc --wait-for-lock repro TARGET`, or a stage, and passes its output on.
 
-The child stays in this process group, so that whatever ends the group (a worker that cancels, a terminal) ends it too.
+The child stays in this process group, so that a signal to the group (from a worker or a terminal) reaches it.
 It has its own deadline, since a task's time-out is a signal and does not reach threads. However `run` is left, nothing
 that it started survives: every descendant carries a mark in its environment and is recognised by it, even when its
 parent is dead. If this process is killed itself, a watcher that waits for the end of a pipe does the same.

@@ -1,7 +1,7 @@
 """The store that a team's machines share: a DVC remote with stages' outputs, and the run cache: what each came from.
 
 By the run cache a stage that ran anywhere, of the same settings, data and code, is not run again: `dvc repro --pull`
-takes its outs from the store, whatever the lock files of the checkout say. `dvc push` leaves out files under git
+takes its outs from the store, even if the lock files of the checkout differ. `dvc push` leaves out files under git
 (`results/*.json`), without which an entry of the run cache is no use, so this pushes, by DVC's own interface.
 
     python -m pipelines.runtime.dvc_store FOLDER TARGET   # push the outs of a target and of all before it
@@ -74,7 +74,7 @@ def forget_missing() -> list[str]:
 
 @contextlib.contextmanager
 def _reached(repo: Any, name: str) -> Iterator[str]:
-    """The store, in words; whatever goes wrong on the way to it is SourceUnreachable."""
+    """The store's name and URL for messages; any failure to reach it is SourceUnreachable."""
     where = f"the store {name} ({repo.config['remote'][name]['url']})"
     try:
         yield where

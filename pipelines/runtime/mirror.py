@@ -2,7 +2,7 @@
 
     <mirror>/pretrain/1a2b3c4d/step-5000/…              a checkpoint of the run of this fingerprint
     <mirror>/pretrain/1a2b3c4d/step-5000/MANIFEST.json  sent last: without it there is none
-    <mirror>/pretrain/1a2b3c4d.1/…                      the same run, begun anew once
+    <mirror>/pretrain/1a2b3c4d.1/…                      the same run, restarted once
 
 A thread sends each new checkpoint, the newest alone where several are waiting, and keeps the newest two there. Training
 never waits for it and never ends for it: what goes wrong is a warning, once, and is tried again.
@@ -78,7 +78,7 @@ class Mirror:
         self.send()
 
     def send(self) -> None:
-        """Send the newest checkpoint unless it was sent; a failure is told once."""
+        """Send the newest checkpoint unless it was sent; a failure is reported once."""
         step = max(checkpoint.steps(self.run), default=-1)
         folder = self.run / f"step-{step}"
         if step <= self.sent:

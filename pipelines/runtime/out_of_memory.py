@@ -1,4 +1,4 @@
-"""Memory that does not suffice: one sentence that says what to change."""
+"""Out of memory: one sentence that says what to change."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ from pipelines.runtime.roofline import slices_that_fit
 
 @contextlib.contextmanager
 def enough_memory(config: ElectraConfig, vocab_size: int) -> Iterator[None]:
-    """Turn whatever way torch, numpy or Python refuse memory into OutOfMemory."""
+    """Turn any failure of torch, numpy or Python to allocate memory into OutOfMemory."""
     settings = config.pretrain
     try:
         yield

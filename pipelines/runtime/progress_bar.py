@@ -36,7 +36,7 @@ class ProgressBar(Bar):
             self._show(end=True)
 
     def update(self, done: int, **numbers: float | str) -> None:
-        """Tell that `done` units are complete; `numbers` (loss, rows, …) are shown beside them."""
+        """Report that `done` units are complete; `numbers` (loss, rows, …) are shown beside them."""
         now = time.monotonic()
         if self._first is None:
             self._first, self._started = done, now
@@ -60,7 +60,7 @@ class ProgressBar(Bar):
                     self.bar.stop()
 
     def words(self, seconds: float) -> str:
-        """What is said beside the title when `seconds` have passed since the first update.
+        """The text beside the title, `seconds` after the first update.
 
         Rich's own rate forgets what is older than 30 seconds, and a run of fine-tuning may take minutes.
         """

@@ -147,7 +147,7 @@ def _make(folder: Path, request: Request, log: Log) -> None:
 
 
 def _reopen(folder: Path, request: Request) -> None:
-    """Make an existing folder a worktree again where the project was moved, or cloned anew (a new container)."""
+    """Make an existing folder a worktree again after the project was moved or cloned again (a new container)."""
     git("worktree", "repair", str(folder), check=False)
     if not git("rev-parse", "--verify", "--quiet", "HEAD", folder=folder, check=False):
         beside = _add_worktree(folder, request, "--no-checkout")

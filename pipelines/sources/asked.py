@@ -1,7 +1,7 @@
 """Rows for a fine-tuned model to answer, from files and standard input: training's readers, less the label.
 
 1. parquet, .conll and SQuAD's own JSON as everywhere else; anything else line by line
-2. the first line tells: an object is JSON lines; known column names are the header of a table; else there is none, and
+2. the first line decides: an object is JSON lines; known column names are the header of a table; without one,
    a line is as many columns as the model reads, or plain text, and its id is its number, blank lines counted
 3. the record becomes a row (electra/inference.py); the first that cannot is a BadInput with its file, line and reason
 """

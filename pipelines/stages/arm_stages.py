@@ -4,7 +4,7 @@
 ablation itself then finds it and does the rest. DVC's stages are written by code, since its templates know no grids:
 
     pipelines/arms/table5/dvc.yaml               arm@electra-seed1, ... with what the ablation's stage depends on
-    build/arms/table5/electra-seed1/<run>/       what lies in runs/arm/<run>
+    build/arms/table5/electra-seed1/<run>/       the contents of runs/arm/<run>
 """
 
 import statistics
@@ -73,7 +73,7 @@ def run(name: str, only: str, params: Params, tracker: Tracker) -> None:
 
 
 def adopt() -> None:
-    """Put the arms that ran as stages of their own, wherever and for whichever ablation, to where ablations look."""
+    """Put the arms that ran as separate stages, for any ablation and on any machine, where ablations look for them."""
     for made in sorted(OUTS.glob("*/*/*/arm.json")):
         home = RUNS / "arm" / made.parent.name
         if not any(home.glob("[!.]*")):

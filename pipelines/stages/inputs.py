@@ -3,8 +3,8 @@
 DVC cannot look into globs, nor depend on files that only some entries have. So it runs this first, every time, for each
 entry that is needed, and what reads own files depends on its record here, which is empty for the sample world and the
 hub. A file is hashed again only when its size, times or inode have changed (runs/inputs.json). A file that is not
-there has no hash; the stage that needs it will say so. URLs are asked for sizes and versions, and not read; where the
-server is out of reach, the last answer stands.
+there has no hash; the stage that needs it will say so. Of URLs only sizes and versions are requested; if the
+server is out of reach, the last answer is used.
 """
 
 import sys
@@ -24,7 +24,7 @@ from pipelines.sources.paths import find_files
 
 FOLDER = Path("build/inputs")
 NOTES = Path("runs/inputs.json")
-LARGE = 1 << 30  # bytes to hash: then it is said why it takes a while
+LARGE = 1 << 30  # bytes to hash: a line then says why it takes a while
 
 
 def record(section: str, name: str, params: Params) -> None:

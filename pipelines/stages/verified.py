@@ -1,4 +1,4 @@
-"""What a stage reads of the stages before it, verified: whole, of the name it was asked for, and nothing unlisted."""
+"""The outputs of earlier stages, verified before they are read: complete, of the right name, nothing unlisted."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The model registry: each network that a stage has written, by name, with versions that say which bytes it is.
+"""The model registry: each network that a stage has written, by name, with a version for each content.
 
     tiny-discriminator                  of build/models/tiny
     tiny-cola-pretrained-seed1          of build/glue/tiny, kept by fine-tuning

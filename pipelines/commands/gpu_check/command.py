@@ -43,7 +43,7 @@ Rates = dict[str, float] | None
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check the device that was asked for, else the GPU, else the CPU."""
+    """Check the requested device, else the GPU, else the CPU."""
     begun, output = time.monotonic(), Path(options.output)
     if options.seconds not in SECONDS:
         raise BadConfig("--seconds", f"is {options.seconds}", str(SECONDS))
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         raise BadConfig("--output", f"is the folder {output}", "a file", f"give {output / 'gpu-check.json'}")
     device = choose(options.device)
     result: dict[str, Any] = {"device": facts(device), "checks": []}
-    write_json(output, result)  # or minutes are spent before it is said that it cannot be
+    write_json(output, result)  # fail now rather than after minutes if it cannot be written
     print(headline(result["device"]), file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton"}
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def choose(asked: str | None) -> str:
-    """`cuda` or `cpu`; a GPU that is asked for, or there, and cannot be used is an error."""
+    """`cuda` or `cpu`; a GPU that is requested or present, but unusable, is an error."""
     if asked != "cpu":
         refuse_unusable_driver()
         if torch.cuda.is_available():

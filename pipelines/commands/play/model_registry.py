@@ -1,6 +1,6 @@
 """The models of the page: a generator, a discriminator and fine-tuned models, by a name of params.yaml or a folder.
 
-A name stands for what its stages wrote under build/, a folder for itself or the models in it. Pre-trained networks are
+A name means what its stages wrote under build/, a folder itself or the models in it. Pre-trained networks are
 loaded at once, so that damage is an error of the command; fine-tuned models at their first request.
 """
 

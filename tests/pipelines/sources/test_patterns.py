@@ -12,7 +12,7 @@ import pytest
 
 from electra import data
 from electra.data.text import CleaningConfig, clean, looks_marked_up, sentences, unwrap
-from electra.errors import told
+from electra.errors import for_message
 from pipelines import sources
 
 SIZE, SECONDS = 1_000_000, 1.0
@@ -45,7 +45,7 @@ FOUND = dict(
 CALLS: dict[str, Callable[[str], Any]] = {
     "clean": lambda text: clean(text, CleaningConfig(markup=True), Counter()),
     "looks_marked_up": looks_marked_up,
-    "told": told,
+    "for_message": for_message,
     "sentences": lambda text: list(sentences(text)),
     "unwrap": unwrap,
 }
