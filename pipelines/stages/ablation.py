@@ -69,7 +69,7 @@ def plan_arms(name: str, params: Params, vocab_size: int) -> list[Arm]:
     base = params.models[ablation.model].electra()
     if ablation.steps is not None:
         base = with_steps(base, ablation.steps, vocab_size)
-    # Kept by every arm of the model, asked for here or not: the ablation that asks then finds them.
+    # Saved by every arm of the model, so that an ablation with points finds them in the arms of another.
     others = (other for other in params.ablations.values() if other.model == ablation.model)
     points = tuple(sorted({point for other in others for point in other.points}))
     arms = []
@@ -166,9 +166,9 @@ def average(scores: dict[str, dict[str, float]], point: float = END) -> float | 
 def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes) -> Result:
     """The record of one arm over its seeds; seeds that failed are named and left out."""
     name = arms[0].name
-    told = [(arm, outcomes[arm.key]) for arm in arms]
-    broken = [f"seed {arm.seed}: {outcome}" for arm, outcome in told if isinstance(outcome, str)]
-    good = [(arm, outcome) for arm, outcome in told if not isinstance(outcome, str)]
+    all_seeds = [(arm, outcomes[arm.key]) for arm in arms]
+    broken = [f"seed {arm.seed}: {outcome}" for arm, outcome in all_seeds if isinstance(outcome, str)]
+    good = [(arm, outcome) for arm, outcome in all_seeds if not isinstance(outcome, str)]
     faults = [fault for _, outcome in good for fault in outcome["faults"]]
     record: Result = {"label": ablation.label(name), "settings": ablation.settings[name], "failed": broken + faults}
     record["values"] = list(ablation.values(name))

@@ -149,12 +149,12 @@ def scored_only(config: FinetuneConfig, seed: int) -> FinetuneConfig:
 
 
 def arm_folder(arm: Arm, params: Params) -> Path:
-    """Where the run of an arm's settings and data lies."""
+    """The folder of the run of an arm's settings and data."""
     return run_dir.folder_of("arm", ModelRows(params, arm.tokens, arm.config).fingerprint(arm.config))
 
 
 def finished(arm: Arm, home: Path) -> Result | None:
-    """The record of an arm that is trained by this code, with every point that is asked for; else None."""
+    """The record of an arm that is trained by this code, with every point that it should have; else None."""
     try:
         record = read_sealed(home / "arm.json")
         if changed_files(record["code"][-1][1], code_deps.code("pretrain")):
@@ -174,7 +174,7 @@ def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
         return record
     if (held.path / "arm.json").exists():
         why = "finished by other code, or damaged"
-        print(f"{arm.title}: {why}, so trained anew; the old one is {held.archive()}", file=sys.stderr, flush=True)
+        print(f"{arm.title}: {why}, so trained again; the old one is {held.archive()}", file=sys.stderr, flush=True)
     home, fingerprint = held.path, rows.fingerprint(arm.config)
     run_dir.name_run(home, arm.title, fingerprint)
     run_dir.adopt(home / arm.run, fingerprint, sorted(run_dir.RUNS.glob(f"arms/{arm.key}/*/{arm.run}")))

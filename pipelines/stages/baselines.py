@@ -1,4 +1,4 @@
-"""What the same rows give without any fine-tuned network: the ground that a task's scores stand on.
+"""Baselines of a task's scores: what the same rows give without any fine-tuned network.
 
 chance            a guess without looking: one class in so many, no correlation
 majority          the commonest training label (of scores their mean) for every row

@@ -139,10 +139,10 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Recor
 
 
 def warn_of_positions(task: Task, positions: int, share: float) -> None:
-    """Tell, once a task, that some of its rows use positions whose vectors pre-training has left as they were drawn."""
-    told = f"{share:.1%} of its {kind_of(task).example} are longer than the {positions} tokens that pre-training saw"
-    advice = f"a length of {positions}, or pre-training that goes on with longer rows (init_from), mends that"
-    print(f"{task.name}: WARNING: {told}; {advice}", file=sys.stderr, flush=True)
+    """Warn, once a task, that some of its rows use positions whose vectors pre-training never updated."""
+    longer = f"{share:.1%} of its {kind_of(task).example} are longer than the {positions} tokens that pre-training saw"
+    advice = f"a length of {positions}, or pre-training that goes on with longer rows (init_from), fixes that"
+    print(f"{task.name}: WARNING: {longer}; {advice}", file=sys.stderr, flush=True)
 
 
 def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record]) -> None:
@@ -200,7 +200,7 @@ def device() -> str:
 
 
 def label(params: Params, source: str) -> dict[str, str]:
-    """What data the numbers stand for: wherever they appear, this label does."""
+    """Which data the numbers are of: shown wherever they appear."""
     return {"source": source, "label": params.data("tasks", source)}
 
 

@@ -67,7 +67,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
 
 
 def run_folder(name: str, params: Params) -> Path:
-    """Where the run of a model's present settings and data lies."""
+    """The folder of the run of a model's present settings and data."""
     config = params.models[name].electra()
     return folder_of("pretrain", ModelRows(params, params.models[name].tokens, config).fingerprint(config))
 
@@ -82,7 +82,7 @@ def open_run(name: str, fingerprint: Fingerprint) -> Path:
 
 
 def runs_of(name: str) -> dict[str, Path]:
-    """The pre-training runs of a model, by the names of their folders; earlier versions' stand directly in runs/."""
+    """The pre-training runs of a model, by folder name; those of earlier versions are directly in runs/."""
     runs = [run for run in sorted((RUNS / "pretrain").glob("[!.]*")) if entry_of(run) == name]
     earlier = [RUNS / f"pretrain-{name}", *sorted(RUNS.glob(f"pretrain-{name}.aside-*"))]
     return {run.name: run for run in [*runs, *earlier] if checkpoint.steps(run)}
@@ -91,7 +91,7 @@ def runs_of(name: str) -> dict[str, Path]:
 def origin(name: str, run: Path, params: Params) -> Path | None:
     """The run that the user asks to continue, if it is one of this model's: named by its folder, or by the model.
 
-    A model's name stands for its only other run. Raises BadConfig for what names no run.
+    A model's name means its only other run. Raises BadConfig for anything else.
     """
     wish, known = os.environ.get(CONTINUE, ""), runs_of(name)
     if wish in known:

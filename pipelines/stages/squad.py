@@ -25,7 +25,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     config = params.finetunings[name]
     rows, encoder = verified.task_rows(config.tasks), verified.encoder(config.model, params)
     jobs = []
-    for version in (asked := params.squad_versions(name)):
+    for version in (wanted := params.squad_versions(name)):
         settings = params.finetune.resolve_squad(params.changes(name), f"recipes.{config.recipe}")
         jobs += plan(SQUAD[version], settings, rows, encoder)
     with lock_folder(FINETUNING / f".squad-{name}"):
@@ -34,8 +34,8 @@ def run(name: str, params: Params, tracker: Any) -> None:
             gather(jobs, folder, FILES)
             together = ensembles(jobs, folder)
             write_manifest(folder, kind="squad", name=name)
-    versions = {version: summary.of_squad(records[SQUAD[version]]) for version in asked}
-    for version in asked:
+    versions = {version: summary.of_squad(records[SQUAD[version]]) for version in wanted}
+    for version in wanted:
         versions[version]["never_answering"] = never_answering(rows / SQUAD[version])
     for version, figures in together.items():
         versions[version]["ensemble"] = figures
