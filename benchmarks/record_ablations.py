@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.harness import arguments, provenance, write_record
 from electra.files import read_json
 from pipelines.config.params import load
-from pipelines.report.reading import ABLATION_RECORDS
+from pipelines.report.load_results import ABLATION_RECORDS
 
 
 def main() -> None:

@@ -203,7 +203,7 @@ def test_the_services_do_a_run_together(team: Team) -> None:
         for bucket in ("mlflow", "store")
     }
     assert any(key.startswith("files/md5/") for key in keys["store"]) and any("runs/" in key for key in keys["store"])
-    assert any(key.endswith("registered/smoke-discriminator/served.py") for key in keys["mlflow"]), keys["mlflow"]
+    assert any(key.endswith("registered/smoke-discriminator/pyfunc_model.py") for key in keys["mlflow"]), keys["mlflow"]
 
     told = ask(
         f"{team.values['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/runs/search",

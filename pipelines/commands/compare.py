@@ -12,7 +12,7 @@ from typing import Any
 from electra.errors import BadInput
 from electra.files import as_written, read_json
 from pipelines.report.comparison import difference
-from pipelines.report.reading import measured_average, measured_squad, measured_tasks
+from pipelines.report.load_results import measured_average, measured_squad, measured_tasks
 from pipelines.report.records import number
 from pipelines.report.table import NOTES, Column, Row, Spread, Table, flops, left, verdict
 from pipelines.tracking.lineage import printed

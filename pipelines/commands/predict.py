@@ -18,7 +18,7 @@ from electra.finetuning.reading import read_rows
 from electra.finetuning.tasks import find
 from electra.inference import answer, no_model
 from pipelines.sources import asked
-from pipelines.stages import verified
+from pipelines.stages import verified_inputs
 
 
 def predict(model: Path, files: Iterable[str], output: str | None) -> None:
@@ -42,6 +42,6 @@ def predict(model: Path, files: Iterable[str], output: str | None) -> None:
 
 def score(rows: Path, task: str, path: Path, split: str) -> dict[str, float]:
     """Every metric of a file of predictions of one split of a task."""
-    verified.task_rows(rows.name)
+    verified_inputs.task_rows(rows.name)
     predictions, found = reading.read_predictions(path), find(rows / task, task)
     return reading.score(found, read_rows(rows / task / f"{split}.jsonl", found), predictions, path)

@@ -1,6 +1,6 @@
 """The report: results/** in, one self-contained page, figures and tables out (`results/report/`).
 
-    reading  ->  records  ->  comparison, claims, findings  ->  tables, figures, examples, provenance  ->  page
+    load_results  ->  records  ->  comparison, claims, findings  ->  tables, figures, examples, provenance  ->  page
 
 `build` writes everything but run.js deterministically: same inputs, same bytes.
 """
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def build(params: Any, out: Path, root: Path = Path()) -> "Inputs":
     """Draw the report of what `params.run` selects from the results below `root` into `out`; returns what was read."""
-    from pipelines.report import figures, page, provenance, reading, tables
+    from pipelines.report import figures, load_results, page, provenance, tables
 
-    inputs = reading.load(params, root)
+    inputs = load_results.load(params, root)
     with atomic_folder(out / "figures") as folder:
         drawn = figures.draw_all(inputs, folder)
     made = {table.name: table for table in tables.all_tables(inputs)}

@@ -16,7 +16,7 @@ from electra.errors import UserError
 from electra.files import read_json, read_jsonl
 from electra.finetuning.squad.official import golds, question_scores
 from electra.finetuning.tasks import GLUE, SQUAD
-from pipelines.report.reading import check
+from pipelines.report.load_results import check
 from pipelines.report.records import ModelResults
 from pipelines.report.table import TEXTS, integer
 

@@ -1,6 +1,6 @@
 """What the report is drawn from: a model's results, and an ablation's arms, as plain records.
 
-Nothing here reads a file (`reading.py` does) or draws.
+Nothing here reads a file (`load_results.py` does) or draws.
 """
 
 import math

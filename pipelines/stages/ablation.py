@@ -24,7 +24,7 @@ from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import Params, settings_digest
 from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import verified
+from pipelines.stages import verified_inputs
 from pipelines.stages.arms import END, Arm, ArmTask, Result, keeping, slots, try_one
 from pipelines.stages.pretrain import ModelRows
 
@@ -112,7 +112,7 @@ def plan_tasks(name: str, params: Params) -> tuple[ArmTask, ...]:
     """The tasks of an ablation with their settings: the model's, changed by the ablation's."""
     ablation = params.ablations[name]
     changes = merge(params.recipe(ablation.recipe), ablation.finetune)
-    rows = verified.task_rows(ablation.data)
+    rows = verified_inputs.task_rows(ablation.data)
     tasks = []
     for task in ablation.tasks:
         where = f"ablations.{name}.finetune"

@@ -29,7 +29,7 @@ from electra.workers import worker_count
 from pipelines.config.params import Params
 from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import baselines, verified
+from pipelines.stages import baselines, verified_inputs
 from pipelines.tracking import flatten
 
 FINETUNING = RUNS / "finetune"
@@ -41,7 +41,7 @@ SUFFIXES = {f"{split}.jsonl": f"-{split}.jsonl".replace("_", "-").removeprefix("
 def run(name: str, params: Params, tracker: Any) -> None:
     """The stage: every task, arm and seed; then predictions and scores in one go."""
     config, configs = params.finetunings[name], configs_of(name, params)
-    encoder, rows = verified.encoder(config.model, params), verified.task_rows(config.tasks)
+    encoder, rows = verified_inputs.encoder(config.model, params), verified_inputs.task_rows(config.tasks)
     jobs = plan_glue(configs, rows, encoder)
     together = [task for task, settings in configs.items() if settings.ensemble]
     with lock_folder(FINETUNING / f".glue-{name}"):

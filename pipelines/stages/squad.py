@@ -14,7 +14,7 @@ from electra.finetuning.runs.job import Job, answer_together
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params
-from pipelines.stages import verified
+from pipelines.stages import verified_inputs
 from pipelines.stages.glue import FINETUNING, gather, label, of_arms, place, plan, provenance, run_jobs, workers
 
 FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbest.json": "-nbest.json"}
@@ -23,7 +23,7 @@ FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbes
 def run(name: str, params: Params, tracker: Any) -> None:
     """The stage: every version, arm and seed; then answers and scores. Nothing where a source has no SQuAD."""
     config = params.finetunings[name]
-    rows, encoder = verified.task_rows(config.tasks), verified.encoder(config.model, params)
+    rows, encoder = verified_inputs.task_rows(config.tasks), verified_inputs.encoder(config.model, params)
     jobs = []
     for version in (wanted := params.squad_versions(name)):
         settings = params.finetune.resolve_squad(params.changes(name), f"recipes.{config.recipe}")

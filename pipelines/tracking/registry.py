@@ -4,7 +4,7 @@
     tiny-cola-pretrained-seed1          of build/glue/tiny, kept by fine-tuning
     tiny-squad-2.0-pretrained-seed1     of build/squad/tiny
 
-A version is `served.py` with a folder's name and DVC's hash, a few kilobytes; the alias `current` is the newest
+A version is `pyfunc_model.py` with a folder's name and DVC's hash, a few kilobytes; the alias `current` is the newest
 (`latest` is a word of MLflow's own). The same bytes, made again, are the version that there is.
 """
 
@@ -55,7 +55,7 @@ def _saved(mlflow: Any, run: Any, name: str, config: dict[str, str]) -> str:
 
     place = f"registered/{name}"
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True):  # advice to authors
-        code = str(Path(__file__).with_name("served.py"))
+        code = str(Path(__file__).with_name("pyfunc_model.py"))
         needed = [f"electra-workflow=={electra.__version__}"]
         save_model(f"{folder}/model", python_model=code, model_config=config, pip_requirements=needed)
         mlflow.log_artifacts(run.info.run_id, f"{folder}/model", place)

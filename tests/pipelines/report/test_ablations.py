@@ -11,7 +11,7 @@ from electra.files import write_json
 from pipelines import report
 from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import Params, settings_digest
-from pipelines.report import claims, figures, paper, reading
+from pipelines.report import claims, figures, load_results, paper
 from tests.pipelines.report import made_up
 
 BASE = {"model": "tiny", "tokens": "sample_world", "data": "sample_world", "recipe": "tiny"}
@@ -41,7 +41,7 @@ def write(root: Path, name: str, config: dict, scores: dict[str, list[float]], *
 
 
 def only(root: Path, made: Params):
-    (found,) = reading.load(made, root).ablations
+    (found,) = load_results.load(made, root).ablations
     return found
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from electra.files import read_json, write_json
-from pipelines.report import findings, reading
+from pipelines.report import findings, load_results
 from pipelines.report.records import ModelResults
 from tests.pipelines.report import made_up
 
@@ -16,7 +16,7 @@ TINY = made_up.params("tiny")
 def written(tmp_path):
     def write(**made) -> ModelResults:
         made_up.write(tmp_path, **made)
-        return reading.load(TINY, tmp_path).models[0]
+        return load_results.load(TINY, tmp_path).models[0]
 
     return write
 
@@ -49,7 +49,7 @@ def test_what_the_discriminator_misses_and_wrong_answers_fall_short(written, tmp
         for key, scores in (("HasAns_exact", [60.0, 62.0]), ("NoAns_exact", [91.0])) if name == "squad" else ():
             values["versions"]["2.0"]["pretrained"][key] = {"scores": scores}
         write_json(path, values | more)
-    said = list(findings.shortfalls(reading.load(TINY, tmp_path).models[0]))
+    said = list(findings.shortfalls(load_results.load(TINY, tmp_path).models[0]))
     assert said[0].startswith("tiny: the discriminator misses 47 % of the replaced tokens of held-out text")
     assert said[0].endswith("30 % of its suspicions are wrong.")
     wrong = "39 % of the questions that have an answer and 9 % of the others"
@@ -61,12 +61,12 @@ def test_the_headline_says_chance_the_best_without_a_network_and_the_control(wri
     assert "published" not in findings.headline(written())
     write_json(tmp_path / "benchmarks/results/controls.json", control)
     beside = "(chance 41.2, the best without a network 44.2, pre-trained from the published initial values 53.6)"
-    assert beside in findings.headline(reading.load(TINY, tmp_path).models[0])
+    assert beside in findings.headline(load_results.load(TINY, tmp_path).models[0])
 
 
 def test_arms_with_unequal_flops_fall_short(tmp_path):
     made_up.write_ablation(tmp_path)
-    ablation = reading.load(made_up.params(ablations=("table5",)), tmp_path).ablations[0]
+    ablation = load_results.load(made_up.params(ablations=("table5",)), tmp_path).ablations[0]
     assert findings.unequal(ablation) is None
     arms = tuple(replace(arm, flops=1e14 * (2 if arm.name == "mlm" else 1)) for arm in ablation.arms)
     assert "largest / smallest = 2.00" in findings.unequal(replace(ablation, arms=arms))
@@ -81,5 +81,5 @@ def test_chance_and_a_weak_discriminator_fall_short(written, tmp_path):
     write_json(path, glue)
     pretrain = read_json(tmp_path / "results/tiny/pretrain.json")
     write_json(tmp_path / "results/tiny/pretrain.json", pretrain | {"weakness": "it hardly finds replaced tokens"})
-    said = " ".join(findings.shortfalls(reading.load(TINY, tmp_path).models[0]))
+    said = " ".join(findings.shortfalls(load_results.load(TINY, tmp_path).models[0]))
     assert chance in said and "tiny: it hardly finds replaced tokens." in said
