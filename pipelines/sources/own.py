@@ -18,11 +18,12 @@ from electra.files import encodes
 from electra.finetuning.labels import check_tags, read_label
 from electra.finetuning.tasks import Task
 from pipelines.sources import OwnTask
-from pipelines.sources.local import EXCERPT, JSON_SUFFIXES, Lines, decoded_lines, open_parquet
-from pipelines.sources.streams import Piece, plain_suffix
+from pipelines.sources.local import JSON_SUFFIXES, Lines, decoded_lines, open_parquet
+from pipelines.sources.streams import EXCERPT, Piece, plain_suffix
 
 Row = dict[str, Any]
 Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
+NAMED, RENAME = "the columns that params.yaml names", "set `a`, `b`, `label` or `id` of the task"
 
 
 def facts(name: str, own: OwnTask) -> Task:
@@ -187,8 +188,8 @@ def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> It
             words, tags, begun = [], [], ""
 
 
-def require(wanted: Sequence[str], names: list[str], where: str) -> None:
+def require(wanted: Sequence[str], names: list[str], where: str, expected: str = NAMED, do: str = RENAME) -> None:
     """Raise BadInput for the first wanted column that is not there."""
     if missing := [name for name in wanted if name not in names]:
         found = f"has no column {missing[0]!r} among {', '.join(map(repr, names[:12]))}"[:300]
-        raise BadInput(where, found, "the columns that params.yaml names", "set `a`, `b`, `label` or `id` of the task")
+        raise BadInput(where, found, expected, do)

@@ -18,22 +18,8 @@ from pathlib import Path
 
 from electra.data.text import Document, Rejected
 from electra.errors import BadConfig, BadInput
-from pipelines.sources.streams import (
-    AGAIN,
-    BLOCK,
-    COMPRESSIONS,
-    CONTROLS,
-    EXCERPT,
-    LONGEST_LINE,
-    LOOK,
-    LeftOut,
-    Piece,
-    find_streams,
-    first_bytes,
-    open_content,
-    refuse_strangers,
-    unchanged,
-)
+from pipelines.sources import streams
+from pipelines.sources.streams import AGAIN, COMPRESSIONS, CONTROLS, EXCERPT, LONGEST_LINE, LOOK, LeftOut, Piece
 
 LONGEST_HEADER = 1 << 16  # bytes
 DEEPEST = 1500  # of nested elements: the time to find the main content grows with the square of the depth
@@ -66,9 +52,9 @@ def read_warc(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
     except ImportError:
         raise BadConfig(piece.path, "needs resiliparse", "the package", "pip install -e '.[crawl]'") from None
     path = piece.path
-    with unchanged(piece):
-        if not (start := first_bytes(path, LOOK)).startswith(b"WARC/"):
-            refuse_strangers(start, path)
+    with streams.unchanged(piece):
+        if not (start := streams.first_bytes(path, LOOK)).startswith(b"WARC/"):
+            streams.refuse_strangers(start, path)
         for number, found in enumerate(read_records(path), 1):
             where = f"{path}:{number}"
             if isinstance(found, Record):
@@ -81,14 +67,14 @@ def read_records(path: Path) -> Iterator[Record | tuple[str, str]]:
     """The records of a file, or (what is wrong, an excerpt) of what is none."""
     begin = 0
     while True:
-        with open_content(path, begin) as stream:
+        with streams.open_content(path, begin) as stream:
             records = _Records(stream, begin)
             try:
                 yield from records
                 return
             except EOFError as error:
                 reason = str(error)
-        following = find_streams(path, records.begun + 1, b"WARC/") if path.suffix in COMPRESSIONS else iter(())
+        following = streams.find_streams(path, records.begun + 1, b"WARC/") if path.suffix in COMPRESSIONS else iter(())
         if not (begin := next(following, 0)):
             raise BadInput(path, f"is damaged or cut short ({reason})", "a whole WARC file", AGAIN)
         yield "damaged", reason
@@ -132,7 +118,7 @@ class _Records:
     def _body(self, length: int) -> bytes:
         body = self._stream.read(min(length, LONGEST_LINE + 1))
         length -= len(body)
-        while length and (block := self._stream.read(min(length, BLOCK))):
+        while length and (block := self._stream.read(min(length, streams.BLOCK))):
             length -= len(block)
         if length:
             raise EOFError("it ends in the middle of a record")

@@ -41,9 +41,9 @@ from pipelines.stages.collecting import (
     is_paragraph,
     key_of,
 )
-from pipelines.stages.filters import Filters, Forbidden, Samples
+from pipelines.stages.filters import Forbidden, Samples, judge
 from pipelines.stages.required_files import source_of
-from pipelines.stages.tasks import check_split, open_splits
+from pipelines.stages.tasks import open_splits, read_split
 
 if TYPE_CHECKING:
     from pipelines.config.params import Params
@@ -96,13 +96,7 @@ def forbidden_ngrams(tasks: TaskSourceConfig | None, name: str, scratch: Path) -
     found, where = np.empty(0, np.uint64), f"tasks.{name}"
     for task, split, rows in open_splits(tasks, where, official):
         if benchmark.is_scored(split):
-            kept, bad = list[benchmark.Row](), list[dict[str, Any]]()
-            for row in rows:
-                if isinstance(row, Rejected):
-                    bad.append(asdict(row))
-                else:
-                    kept.append(row)
-            check_split(task, split, kept, bad, where, tasks.quarantine)  # else what cannot be read would stay
+            kept, _ = read_split(task, split, rows, where, tasks.quarantine)  # stops, else what is bad would stay
             found = np.union1d(found, benchmark.of_rows(kept, benchmark.SIZES[0]))
     remove(official)
     if not len(found):
@@ -173,7 +167,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     firsts: dict[str, dict[str, Any]] = {}  # by file
     refused: list[list[str]] = []
     repeats = job.cleaning.duplicate_paragraphs == "drop"
-    filters, samples = Filters(job.cleaning, job.forbidden), Samples(SAMPLED)
+    samples = Samples(SAMPLED)
     with (
         room(folder),
         _Parts(folder) as parts,
@@ -199,7 +193,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
             if not (text := clean(item.text, job.cleaning, counts)):
                 continue
             lines = counts["lines"] - before
-            reason, keys_of_bands = filters.judge(text)
+            reason, keys_of_bands = judge(text, job.cleaning, job.forbidden)
             if reason:
                 samples.add(reason, item.id, text)
                 counts.update({reason: 1, "lines_of_documents": lines})
