@@ -8,6 +8,7 @@ A killed run goes on with the units that are missing. Always: rows = documents +
 lines + dropped lines.
 """
 
+import contextlib
 import json
 import shutil
 import sys
@@ -31,16 +32,7 @@ from pipelines.sources import CorpusConfig, TaskSourceConfig, documents, languag
 from pipelines.sources.paths import unreadable
 from pipelines.sources.streams import LeftOut
 from pipelines.stages import benchmark
-from pipelines.stages.collecting import (
-    BANDS_FILE,
-    INDEX,
-    SAMPLES,
-    check_quarantine,
-    collect,
-    documents_read,
-    is_paragraph,
-    key_of,
-)
+from pipelines.stages.collecting import BANDS_FILE, INDEX, SAMPLES, check_quarantine, collect, documents_read, key_of
 from pipelines.stages.filters import Forbidden, Samples, judge
 from pipelines.stages.required_files import source_of
 from pipelines.stages.tasks import open_splits, read_split
@@ -170,7 +162,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     samples = Samples(SAMPLED)
     with (
         room(folder),
-        _Parts(folder) as parts,
+        contextlib.closing(_Parts(folder)) as parts,
         (folder / "index").open("wb") as index,
         (folder / "paragraphs").open("wb") as paragraphs,
         (folder / BANDS_FILE).open("wb") as bands,
@@ -199,7 +191,8 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
                 counts.update({reason: 1, "lines_of_documents": lines})
                 continue
             part = parts.write({"id": item.id, "text": text})
-            keys = [key_of(line) for line in text.split("\n") if is_paragraph(line, job.cleaning)] if repeats else []
+            longer = (line for line in text.split("\n") if len(line) >= job.cleaning.shortest_paragraph)
+            keys = [key_of(line) for line in longer] if repeats else []  # repeated, a short line means nothing
             paragraphs.write(np.array(keys, dtype="<u8").tobytes())
             bands.write(keys_of_bands.tobytes())
             facts = (key_of(text), lines, len(text.encode()), part, len(keys))
@@ -239,17 +232,14 @@ class _Parts:
         self.count, self._folder, self._size = 0, folder, 0
         self._file: IO[bytes] | None = None
 
-    def __enter__(self) -> "_Parts":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._file:
             self._file.close()
 
     def write(self, row: dict[str, str]) -> int:
         """Write a row and return the number of its part."""
         if self._file is None or self._size >= PART_BYTES:
-            self.__exit__()
+            self.close()
             self._file, self._size = (self._folder / f"part-{self.count:05d}.jsonl").open("wb"), 0
             self.count += 1
         line = json.dumps(row, ensure_ascii=False).encode() + b"\n"

@@ -17,17 +17,7 @@ from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
 from electra.storage.manifest import MANIFEST, write_manifest
 from pipelines.runtime.progress_bar import ProgressBar, tell_loss
-from pipelines.sources import (
-    HubTasks,
-    LocalTasks,
-    OwnTasks,
-    SampleTasks,
-    TaskSourceConfig,
-    glue,
-    hub,
-    own,
-    squad,
-)
+from pipelines.sources import HubTasks, LocalTasks, OwnTasks, SampleTasks, TaskSourceConfig, glue, hub, own, squad
 from pipelines.sources.paths import require_folder
 from pipelines.stages.required_files import source_of
 
