@@ -98,21 +98,17 @@ def read_jsonl(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
 
 def parse_object(line: str, where: str, text: str, id_field: str, default: str) -> Item:
     """A line of JSON as a document, or why not."""
-
-    def no(reason: str) -> Rejected:
-        return Rejected(where, reason, line[:EXCERPT])
-
     try:
         row = json.loads(line, object_pairs_hook=_unique)
     except KeyError:
-        return no("a key twice in one object")
+        wrong = "a key twice in one object"
     except (ValueError, RecursionError):
-        return no("not JSON")
-    if not isinstance(row, dict):
-        return no("not a JSON object")
-    if text not in row:
-        return no(f"no field {text!r}")
-    return make_document(row[text], row.get(id_field), where, text, default)
+        wrong = "not JSON"
+    else:
+        if isinstance(row, dict) and text in row:
+            return make_document(row[text], row.get(id_field), where, text, default)
+        wrong = f"no field {text!r}" if isinstance(row, dict) else "not a JSON object"
+    return Rejected(where, wrong, line[:EXCERPT])
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

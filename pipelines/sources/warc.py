@@ -136,6 +136,8 @@ def _parse(lines: list[bytes]) -> Headers:
 
 def _page(record: Record, where: str, name: str) -> Document | Rejected | LeftOut:
     """The text of a record, or why there is none."""
+    from resiliparse.extract.html2text import extract_plain_text
+
     headers, body = record.headers, record.body
     kind, address = headers.get("warc-type", "").lower(), headers.get("warc-target-uri", "").strip("<>")
     if kind not in {"response", "resource", "conversion"}:
@@ -172,7 +174,7 @@ def _page(record: Record, where: str, name: str) -> Document | Rejected | LeftOu
     if type_ in HTML:
         if _depth(text) > DEEPEST:
             return Rejected(where, f"elements nested more than {DEEPEST:,} deep", address[:EXCERPT])
-        text = _main_text(text)
+        text = extract_plain_text(text, main_content=True, list_bullets=False, alt_texts=False)
     identity = headers.get("warc-trec-id") or headers.get("warc-record-id", "").strip("<>") or address or name
     return Document(identity, "\n".join(filter(None, (" ".join(line.split()) for line in text.split("\n")))))
 
@@ -244,10 +246,3 @@ def _depth(page: str) -> int:
         depth = max(0, depth - 1) if tag[1] else depth + 1
         deepest = max(deepest, depth)
     return deepest
-
-
-def _main_text(page: str) -> str:
-    from resiliparse.extract.html2text import extract_plain_text
-
-    text: str = extract_plain_text(page, main_content=True, list_bullets=False, alt_texts=False)
-    return text

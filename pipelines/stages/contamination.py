@@ -9,6 +9,7 @@ That a text is there says nothing of its answer: SQuAD's contexts are paragraphs
 
 import functools
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,18 +71,15 @@ def measure(corpus: Path, tasks: Path, runs: Path = RUNS) -> dict[str, Any]:
 def gather(tasks: Path, manifest: dict[str, Any], folder: Path) -> Counts:
     """Write the n-grams of all rows that models are scored on, for each size."""
     for size in SIZES:
-        every = [
-            of_rows(_rows(tasks, task, split, manifest), size)
-            for task, splits in manifest["tasks"].items()
-            for split in filter(is_scored, splits)
-        ]
-        np.save(folder / f"{size}.npy", np.unique(np.concatenate([np.empty(0, np.uint64), *every])))
+        np.save(folder / f"{size}.npy", of_rows(_scored(tasks, manifest), size))
     return {}
 
 
-def _rows(tasks: Path, task: str, split: str, manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    check_file(tasks, name := f"{task}/{split}.jsonl", manifest, again("tasks", tasks.name))
-    return read_jsonl(tasks / name)
+def _scored(tasks: Path, manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for task, splits in manifest["tasks"].items():
+        for split in filter(is_scored, splits):
+            check_file(tasks, name := f"{task}/{split}.jsonl", manifest, again("tasks", tasks.name))
+            yield from read_jsonl(tasks / name)
 
 
 @dataclass(frozen=True)
