@@ -76,7 +76,7 @@ LAYOUTS: dict[str, TaskFiles] = {
 }
 
 
-def official(glue: str | Path | None, squad: str | Path | None) -> Iterator[tuple[str, str, Path]]:
+def official(glue: str | None, squad: str | None) -> Iterator[tuple[str, str, Path]]:
     """(task, split, file) of everything that the folders of GLUE and SQuAD may hold."""
     for task, layout in LAYOUTS.items() if glue else ():
         yield from ((task, split, Path(glue or "") / name) for split, name in layout.paths().items())

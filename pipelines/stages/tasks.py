@@ -110,27 +110,21 @@ def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterato
 
         official.mkdir(parents=True)
         write_tasks(official, source.seed)
-        yield from local_splits(official / "glue", official / "squad", where)
+        source = LocalTasks(kind="local", glue=str(official / "glue"), squad=str(official / "squad"))
+    if isinstance(source, LocalTasks):  # tasks and splits without a file are left out
+        for key, folder in (("glue", source.glue), ("squad", source.squad)):
+            if folder:
+                require_folder(Path(folder), f"{where}.{key}")
+        for task, split, path in glue.official(source.glue, source.squad):
+            if path.is_file():
+                yield task, split, squad.read_json(path) if task in squad.FILES else glue.read_tsv(path, task, split)
     elif isinstance(source, OwnTasks):
         for task, each in source.tasks.items():
             for split, name in (("train", each.train), ("dev", each.dev), ("test", each.test)):
                 if name:
                     yield task, split, own.read_rows(Path(name), each, task, labelled=split != "test")
-    elif isinstance(source, LocalTasks):
-        folders = [Path(text) if text else None for text in (source.glue, source.squad)]
-        yield from local_splits(folders[0], folders[1], where)
     else:
         yield from hub_splits(source, where)
-
-
-def local_splits(glue_folder: Path | None, squad_folder: Path | None, where: str) -> Iterator[Split]:
-    """The official files that are there; tasks and splits without a file are left out."""
-    for key, folder in (("glue", glue_folder), ("squad", squad_folder)):
-        if folder:
-            require_folder(folder, f"{where}.{key}")
-    for task, split, path in glue.official(glue_folder, squad_folder):
-        if path.is_file():
-            yield task, split, squad.read_json(path) if task in squad.FILES else glue.read_tsv(path, task, split)
 
 
 def hub_splits(source: HubTasks, where: str) -> Iterator[Split]:
