@@ -132,21 +132,21 @@ def tsv(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Reco
 def jsonl(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Record]:
     """One JSON object a line; blank lines are no rows."""
     for where, line in _filled(lines, name):
-        yield where, line if isinstance(line, Rejected) else _parse(line, where, wanted)
-
-
-def _parse(line: str, where: str, wanted: Sequence[str]) -> dict[str, Any] | Rejected:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict):
-        return Rejected(where, "not a JSON object", line[:EXCERPT])
-    if missing := [column for column in wanted if column not in record]:
-        return Rejected(where, f"no field {missing[0]!r}", line[:EXCERPT])
-    if "\\u" in line and not encodes(json.dumps(record, ensure_ascii=False)):
-        return Rejected(where, "lone surrogate", line[:EXCERPT])
-    return record
+        if isinstance(line, Rejected):
+            yield where, line
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            yield where, Rejected(where, "not a JSON object", line[:EXCERPT])
+        elif missing := [column for column in wanted if column not in record]:
+            yield where, Rejected(where, f"no field {missing[0]!r}", line[:EXCERPT])
+        elif "\\u" in line and not encodes(json.dumps(record, ensure_ascii=False)):
+            yield where, Rejected(where, "lone surrogate", line[:EXCERPT])
+        else:
+            yield where, record
 
 
 def _filled(lines: Lines, name: object) -> Iterator[tuple[str, str | Rejected]]:

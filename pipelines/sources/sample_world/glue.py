@@ -7,6 +7,7 @@ of SST-2. Labels are balanced.
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from electra.files import write_atomic
@@ -112,11 +113,7 @@ def stsb(world: World, split: str, i: int, rng: random.Random) -> Row:
     changed = rng.sample(("who", "did", "thing", "spot"), 4 - same)
     other = fact
     for slot in changed:
-        if slot == "who":
-            who = another(world, fact.who, rng)
-            other = Fact(other.relation, who, other.values)
-        else:
-            other = world.spoil(other, rng, slot)
+        other = world.spoil(other, rng, slot) if slot != "who" else replace(other, who=another(world, fact.who, rng))
     return fact.tell(rng), other.tell(rng), f"{1.25 * same:.3f}"
 
 
@@ -130,8 +127,7 @@ def qqp(world: World, split: str, i: int, rng: random.Random) -> Row:
         if fact.relation == "deed" and slot != "thing":
             other, _ = world.spoil(fact, rng, "thing").ask(rng, slot)
         else:
-            who = another(world, fact.who, rng)
-            other, _ = Fact(fact.relation, who, fact.values).ask(rng, slot)
+            other, _ = replace(fact, who=another(world, fact.who, rng)).ask(rng, slot)
     else:
         other, _ = unlike(world, fact.who, {fact.relation}, rng).ask(rng)
     return question, other, str(i % 2)
@@ -199,7 +195,7 @@ def wnli(world: World, split: str, i: int, rng: random.Random) -> Row:
     lines = [being.portrait(relation).tell(rng) for being in (one, two)]
     rng.shuffle(lines)
     text = " ".join([*lines, fact.tell(rng, f"the {one.facts[relation][0]}")])
-    return text, Fact(fact.relation, one if i % 2 else two, fact.values).tell(rng), str(i % 2)
+    return text, replace(fact, who=one if i % 2 else two).tell(rng), str(i % 2)
 
 
 TASKS: dict[str, Callable[[World, str, int, random.Random], Row]] = {
