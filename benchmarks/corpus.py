@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -55,7 +56,7 @@ from pipelines.sources.local import read_documents
 from pipelines.sources.paths import find_files
 from pipelines.sources.streams import Piece
 from pipelines.stages.corpus import forbidden_ngrams
-from pipelines.stages.filters import Filters
+from pipelines.stages.filters import judge
 from pipelines.stages.tokens import PackJob, pack_shard
 
 LENGTH = 128
@@ -213,14 +214,14 @@ def filtering(slices: list[Path], folder: Path) -> dict[str, Any]:
     """Megabytes of clean text per CPU second: cleaning once more, each filter by itself, and all at once."""
     (scratch := folder / "benchmark").mkdir()
     forbidden = forbidden_ngrams(PARAMS.tasks["local"], "local", scratch)
-    judges = {
-        arm: Filters(CleaningConfig(**settings), forbidden if "decontaminate" in settings else None).judge
-        for arm, settings in CLEANING.items()
-    }
+    judges: dict[str, Callable[[str], object]] = {}
+    for arm, settings in CLEANING.items():
+        scored = forbidden if "decontaminate" in settings else None
+        judges[arm] = partial(judge, cleaning=CleaningConfig(**settings), forbidden=scored)
     judges["cleaning"] = partial(clean, config=PARAMS.corpora["local_wiki_books"].cleaning, counts=Counter())
     texts = [[json.loads(line)["text"] for line in path.open(encoding="utf-8")] for path in slices]
-    for judge in judges.values():  # loads what it needs
-        judge(texts[0][0])
+    for arm in judges:  # loads what it needs
+        judges[arm](texts[0][0])
 
     def rate(arm: str) -> float:
         every = next(left[arm])

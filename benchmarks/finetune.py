@@ -61,7 +61,7 @@ def read(folder: Path, task: str, fraction: float) -> Rows:
     """Evenly spaced rows of both splits."""
     rows = {}
     for split in ("train", "dev"):
-        path = folder / glue.LAYOUTS[task].path(split)
+        path = folder / glue.LAYOUTS[task].paths()[split]
         whole = [row for row in glue.read_tsv(path, task, split) if isinstance(row, dict)]
         rows[split] = whole[:: round(1 / fraction)]
     return rows

@@ -4,7 +4,6 @@ Settings are checked whenever they are read (pipelines/config). Small corpora an
 """
 
 from collections.abc import Generator, Iterator
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from pipelines.sources import LocalCorpus, OwnTasks, language, own, preview
 from pipelines.sources.paths import require_folder, unreadable
 from pipelines.stages.corpus import check_room
 from pipelines.stages.required_files import check_tasks
-from pipelines.stages.tasks import check_split
+from pipelines.stages.tasks import read_split
 from pipelines.stages.tokens import split_of
 
 ROWS = 2000  # of each file of a task that are read
@@ -112,7 +111,7 @@ def check_rows(source: OwnTasks, where: str) -> Iterator[str]:
             good = [row for row in rows if isinstance(row, dict)]
             bad = [row for row in rows if isinstance(row, Rejected)]
             if len(rows) <= ROWS or not good:
-                check_split(task, split, good, [asdict(row) for row in bad], where, source.quarantine)
+                read_split(task, split, rows, where, source.quarantine)
             elif bad:
                 among = f"{len(bad):,} bad rows among the first {ROWS:,} of {task} {split}"
                 yield f"hint: {bad[0].where}: {bad[0].reason} ({among})"

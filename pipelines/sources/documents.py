@@ -22,20 +22,9 @@ from electra.data.text import Document, Rejected
 from electra.errors import BadInput, UserError
 from electra.files import atomic_folder
 from electra.storage.manifest import read_notes, verify_manifest, write_manifest, write_sealed
-from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, hub, local
+from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, hub, local, streams
 from pipelines.sources.paths import find_files
-from pipelines.sources.streams import (
-    BLOCK,
-    COMPRESSIONS,
-    LeftOut,
-    Piece,
-    find_ends,
-    find_streams,
-    first_bytes,
-    mark_of,
-    stamp,
-    unchanged,
-)
+from pipelines.sources.streams import BLOCK, COMPRESSIONS, LeftOut, Piece, find_ends, find_streams, first_bytes, mark_of
 
 GROUP_BYTES = 8 << 20  # stored bytes: smaller files share a unit, WikiExtractor writes them by the ten thousand
 RANGE_BYTES = 64 << 20
@@ -108,11 +97,11 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[Piec
     known = read_notes(notes)
     noted: dict[str, Any] = {}
     for path in paths:
-        now = stamp(path)
+        now = streams.stamp(path)
         key = f"{path} {local.format_of(path, source)} {source.documents} {RANGE_BYTES}"
         note = known.get(key)
         if note is None or tuple(note["stamp"]) != now:
-            with unchanged(Piece(path, stamp=now)):
+            with streams.unchanged(Piece(path, stamp=now)):
                 sha256, cuts = look(path, source)
             note = {"stamp": now, "sha256": sha256, "cuts": cuts}
         noted[key] = note

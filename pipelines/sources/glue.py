@@ -7,19 +7,22 @@ GLUE server asks for. A row is rejected, never repaired.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from electra.data.text import Rejected
-from electra.errors import BadInput
 from electra.finetuning.labels import read_label
 from electra.finetuning.tasks import GLUE, Task
-from pipelines.sources.local import EXCERPT, decoded_lines
+from pipelines.sources import own
+from pipelines.sources.local import decoded_lines
 from pipelines.sources.squad import FILES
-from pipelines.sources.streams import Piece
+from pipelines.sources.streams import EXCERPT, Piece
 
 Row = dict[str, Any]
+# Each split, its file, and its name in the hub's data set. A file with a folder stands beside the task's folder, not in
+# it; a name with a configuration before it belongs to that, not to the task's.
+SPLITS = (("train", "train.tsv", "train"), ("dev", "dev.tsv", "validation"), ("test", "test.tsv", "test"))
 
 
 @dataclass(frozen=True)
@@ -34,36 +37,31 @@ class TaskFiles:
     hub_b: str = ""
     hub_labels: tuple[str, ...] = ()  # the hub's class numbers, where they are not the file's digits
     headerless: tuple[str, ...] = ()  # the columns of files without a header
-    files: Mapping[str, str] = field(  # by split; a name with a folder stands beside the task's folder, not in it
-        default_factory=lambda: {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
-    )
-    hub_splits: Mapping[str, str] = field(  # a name with a configuration before it belongs to that, not to the task's
-        default_factory=lambda: {"train": "train", "dev": "validation", "test": "test"}
-    )
+    splits: tuple[tuple[str, str, str], ...] = SPLITS
 
-    def path(self, split: str) -> str:
-        """The file of a split, from GLUE's folder."""
-        return name if "/" in (name := self.files[split]) else f"{self.folder}/{name}"
+    def paths(self) -> dict[str, str]:
+        """The file of each split, from GLUE's folder."""
+        return {split: file if "/" in file else f"{self.folder}/{file}" for split, file, _ in self.splits}
 
-    def hub_place(self, split: str, task: str) -> tuple[str, str]:
-        """(configuration, split) of the hub's GLUE."""
-        config, _, name = self.hub_splits[split].rpartition("/")
-        return config or task, name
+    def hub_places(self, task: str) -> Iterator[tuple[str, str, str]]:
+        """(split, configuration and split of the hub's GLUE)."""
+        for split, _, name in self.splits:
+            config, _, theirs = name.rpartition("/")
+            yield split, config or task, theirs
 
 
 _PAIR = ("entailment", "not_entailment")
-_MNLI_FILES = {
-    "train": "train.tsv", "dev": "dev_matched.tsv", "dev_mismatched": "dev_mismatched.tsv",
-    "test": "test_matched.tsv", "test_mismatched": "test_mismatched.tsv",
-    "test_diagnostic": "diagnostic/diagnostic.tsv",
-}  # fmt: skip
-_MNLI_SPLITS = {
-    "train": "train", "dev": "validation_matched", "dev_mismatched": "validation_mismatched",
-    "test": "test_matched", "test_mismatched": "test_mismatched", "test_diagnostic": "ax/test",
-}  # fmt: skip
+_MNLI_SPLITS = (
+    ("train", "train.tsv", "train"),
+    ("dev", "dev_matched.tsv", "validation_matched"),
+    ("dev_mismatched", "dev_mismatched.tsv", "validation_mismatched"),
+    ("test", "test_matched.tsv", "test_matched"),
+    ("test_mismatched", "test_mismatched.tsv", "test_mismatched"),
+    ("test_diagnostic", "diagnostic/diagnostic.tsv", "ax/test"),
+)
 _MNLI = TaskFiles(
     "MNLI", "sentence1", "sentence2", "gold_label", hub_a="premise", hub_b="hypothesis",
-    hub_labels=("entailment", "neutral", "contradiction"), files=_MNLI_FILES, hub_splits=_MNLI_SPLITS,
+    hub_labels=("entailment", "neutral", "contradiction"), splits=_MNLI_SPLITS,
 )  # fmt: skip
 LAYOUTS: dict[str, TaskFiles] = {
     "cola": TaskFiles("CoLA", "sentence", None, headerless=("source", "label", "star", "sentence")),
@@ -78,10 +76,10 @@ LAYOUTS: dict[str, TaskFiles] = {
 }
 
 
-def official(glue: str | Path | None, squad: str | Path | None) -> Iterator[tuple[str, str, Path]]:
+def official(glue: str | None, squad: str | None) -> Iterator[tuple[str, str, Path]]:
     """(task, split, file) of everything that the folders of GLUE and SQuAD may hold."""
     for task, layout in LAYOUTS.items() if glue else ():
-        yield from ((task, split, Path(glue or "") / layout.path(split)) for split in layout.files)
+        yield from ((task, split, Path(glue or "") / name) for split, name in layout.paths().items())
     for task, files in FILES.items() if squad else ():
         yield from ((task, split, Path(squad or "") / name) for split, name in files.items())
 
@@ -90,34 +88,26 @@ def read_tsv(path: Path, task: str, split: str) -> Iterator[Row | Rejected]:
     """The rows of one official file; raises BadInput when its header lacks a column."""
     layout, labelled = LAYOUTS[task], not split.startswith("test")
     wanted = [name for name in (layout.a, layout.b, layout.label if labelled else None) if name]
-    columns: dict[str, int] = {}
-    count = 0
+    header: list[str] = []
+    first = 0  # the number of the first row's line
     for item in decoded_lines(Piece(path)):
         if isinstance(item, Rejected):
             yield item
             continue
         number, line = item
-        fields = line.split("\t")
-        if not columns:
-            header = fields
-            if not set(wanted) <= set(fields) and layout.headerless and len(fields) == len(layout.headerless):
-                header = list(layout.headerless)
-            columns = {name: place for place, name in enumerate(header)}
-            if missing := [name for name in wanted if name not in columns]:
-                found = f"has no column {missing[0]!r} among {', '.join(map(repr, fields[:12]))}"[:300]
-                raise BadInput(f"{path}:{number}", found, f"the official {layout.folder} layout")
-            count = len(header)
-            if header is fields:
-                first = number + 1
+        fields, where = line.split("\t"), f"{path}:{number}"
+        if not header:
+            bare = len(fields) == len(layout.headerless) and not set(wanted) <= set(fields)
+            header, first = (list(layout.headerless), number) if bare else (fields, number + 1)
+            own.require(wanted, header, where, f"the official {layout.folder} layout", "")
+            if not bare:
                 continue
-            first = number
-        where = f"{path}:{number}"
-        if len(fields) != count:
-            yield Rejected(where, f"{len(fields)} columns instead of {count}", line[:EXCERPT])
+        if len(fields) != len(header):
+            yield Rejected(where, f"{len(fields)} columns instead of {len(header)}", line[:EXCERPT])
             continue
-        label = fields[columns[layout.label]] if labelled else None
-        b = fields[columns[layout.b]] if layout.b else None
-        yield make_row(GLUE[task], str(number - first), fields[columns[layout.a]], b, label, where)
+        row = dict(zip(header, fields, strict=True))
+        label, b = row[layout.label] if labelled else None, row[layout.b] if layout.b else None
+        yield make_row(GLUE[task], str(number - first), row[layout.a], b, label, where)
 
 
 def hub_rows(rows: Iterable[Mapping[str, Any]], task: str, where: str) -> Iterator[Row | Rejected]:

@@ -20,17 +20,7 @@ from electra.errors import BadInput, shown
 from electra.files import encodes
 from pipelines.runtime.remote_files import reason
 from pipelines.sources import LocalCorpus, gigaword, streams, warc, wikipedia
-from pipelines.sources.streams import (
-    AGAIN,
-    ATTRIBUTE,
-    LeftOut,
-    Piece,
-    first_bytes,
-    mark_of,
-    plain_suffix,
-    read_lines,
-    unchanged,
-)
+from pipelines.sources.streams import AGAIN, ATTRIBUTE, EXCERPT, LeftOut, Piece, first_bytes, mark_of, plain_suffix
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -40,7 +30,6 @@ Lines = Iterator[tuple[int, str] | Rejected]
 TAGS = {b"<doc ": "wikiextractor", b"<DOC id=": "gigaword", b"<mediawiki": "wikipedia"}  # what files begin with
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 LONGEST_DOCUMENT = 16 << 20  # characters: a longer text file is cut into several documents, at line ends
-EXCERPT = streams.EXCERPT
 
 
 # How each format is read that needs no setting.
@@ -49,26 +38,6 @@ DELIVERED: dict[str, Callable[[Piece], Iterator[Item | LeftOut]]] = {
     "gigaword": gigaword.read_gigaword,
     "wikipedia": wikipedia.read_wikipedia,
 }
-
-
-def read_documents(piece: Piece, source: LocalCorpus) -> Iterator[Item | LeftOut]:
-    """The documents of one file, or of one range of it."""
-    kind = format_of(piece.path, source)
-    items: Iterator[Item | LeftOut]
-    if reader := DELIVERED.get(kind):
-        items = reader(piece)
-    elif kind == "parquet":
-        items = read_parquet(piece, source)
-    elif kind == "jsonl":
-        items = read_jsonl(piece, source)
-    elif kind == "wikiextractor":
-        items = read_wikiextractor(piece, source.encoding)
-    else:
-        items = read_text(piece, source)
-    for item in items:
-        if source.hard_wrapped and isinstance(item, Document):
-            item = Document(item.id, unwrap(item.text))
-        yield item
 
 
 def format_of(path: Path, source: LocalCorpus) -> str:
@@ -95,7 +64,7 @@ def guess_format(path: Path) -> str:
 
 def decoded_lines(piece: Piece, encoding: str = "utf-8") -> Lines:
     """(line number, text) of each line; one that is too long or not in the encoding is rejected."""
-    return decoded(read_lines(piece), piece.path, _encoding_of(piece, encoding))
+    return decoded(streams.read_lines(piece), piece.path, _encoding_of(piece, encoding))
 
 
 def _encoding_of(piece: Piece, encoding: str) -> str:
@@ -129,21 +98,17 @@ def read_jsonl(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
 
 def parse_object(line: str, where: str, text: str, id_field: str, default: str) -> Item:
     """A line of JSON as a document, or why not."""
-
-    def no(reason: str) -> Rejected:
-        return Rejected(where, reason, line[:EXCERPT])
-
     try:
         row = json.loads(line, object_pairs_hook=_unique)
     except KeyError:
-        return no("a key twice in one object")
+        wrong = "a key twice in one object"
     except (ValueError, RecursionError):
-        return no("not JSON")
-    if not isinstance(row, dict):
-        return no("not a JSON object")
-    if text not in row:
-        return no(f"no field {text!r}")
-    return make_document(row[text], row.get(id_field), where, text, default)
+        wrong = "not JSON"
+    else:
+        if isinstance(row, dict) and text in row:
+            return make_document(row[text], row.get(id_field), where, text, default)
+        wrong = f"no field {text!r}" if isinstance(row, dict) else "not a JSON object"
+    return Rejected(where, wrong, line[:EXCERPT])
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -199,9 +164,9 @@ def read_text(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
 _DOC = re.compile(r"\s*<doc\s([^>]*)>\s*")
 
 
-def read_wikiextractor(piece: Piece, encoding: str) -> Iterator[Item]:
+def read_wikiextractor(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
     """WikiExtractor's `<doc id="…" url="…" title="…">`, lines, `</doc>`."""
-    for block in streams.read_blocks(piece, "doc", _encoding_of(piece, encoding)):
+    for block in streams.read_blocks(piece, "doc", _encoding_of(piece, source.encoding)):
         head, *lines = block.text.split("\n")
         opening = _DOC.fullmatch(head)
         if block.wrong or not opening:
@@ -242,7 +207,7 @@ def open_parquet(piece: Piece) -> Iterator["ParquetFile"]:
     import pyarrow.parquet
 
     try:
-        with unchanged(piece), pyarrow.parquet.ParquetFile(piece.path) as file:
+        with streams.unchanged(piece), pyarrow.parquet.ParquetFile(piece.path) as file:
             yield file
     except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:  # damage has many names
         raise BadInput(piece.path, f"cannot be read ({reason(error)})", "a whole parquet file", AGAIN) from None
@@ -255,3 +220,19 @@ def _values(column: Any) -> list[Any]:
     is_text = pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
     values: list[Any] = (column.cast(pyarrow.large_binary()) if is_text else column).to_pylist()
     return values
+
+
+# How the others are read, by the settings of their source.
+READERS: dict[str, Callable[[Piece, LocalCorpus], Iterator[Item]]] = {
+    "jsonl": read_jsonl,
+    "text": read_text,
+    "parquet": read_parquet,
+    "wikiextractor": read_wikiextractor,
+}
+
+
+def read_documents(piece: Piece, source: LocalCorpus) -> Iterator[Item | LeftOut]:
+    """The documents of one file, or of one range of it."""
+    kind = format_of(piece.path, source)
+    for item in DELIVERED[kind](piece) if kind in DELIVERED else READERS[kind](piece, source):
+        yield Document(item.id, unwrap(item.text)) if source.hard_wrapped and isinstance(item, Document) else item

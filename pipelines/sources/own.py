@@ -18,11 +18,12 @@ from electra.files import encodes
 from electra.finetuning.labels import check_tags, read_label
 from electra.finetuning.tasks import Task
 from pipelines.sources import OwnTask
-from pipelines.sources.local import EXCERPT, JSON_SUFFIXES, Lines, decoded_lines, open_parquet
-from pipelines.sources.streams import Piece, plain_suffix
+from pipelines.sources.local import JSON_SUFFIXES, Lines, decoded_lines, open_parquet
+from pipelines.sources.streams import EXCERPT, Piece, plain_suffix
 
 Row = dict[str, Any]
 Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
+NAMED, RENAME = "the columns that params.yaml names", "set `a`, `b`, `label` or `id` of the task"
 
 
 def facts(name: str, own: OwnTask) -> Task:
@@ -131,21 +132,21 @@ def tsv(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Reco
 def jsonl(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Record]:
     """One JSON object a line; blank lines are no rows."""
     for where, line in _filled(lines, name):
-        yield where, line if isinstance(line, Rejected) else _parse(line, where, wanted)
-
-
-def _parse(line: str, where: str, wanted: Sequence[str]) -> dict[str, Any] | Rejected:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict):
-        return Rejected(where, "not a JSON object", line[:EXCERPT])
-    if missing := [column for column in wanted if column not in record]:
-        return Rejected(where, f"no field {missing[0]!r}", line[:EXCERPT])
-    if "\\u" in line and not encodes(json.dumps(record, ensure_ascii=False)):
-        return Rejected(where, "lone surrogate", line[:EXCERPT])
-    return record
+        if isinstance(line, Rejected):
+            yield where, line
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            yield where, Rejected(where, "not a JSON object", line[:EXCERPT])
+        elif missing := [column for column in wanted if column not in record]:
+            yield where, Rejected(where, f"no field {missing[0]!r}", line[:EXCERPT])
+        elif "\\u" in line and not encodes(json.dumps(record, ensure_ascii=False)):
+            yield where, Rejected(where, "lone surrogate", line[:EXCERPT])
+        else:
+            yield where, record
 
 
 def _filled(lines: Lines, name: object) -> Iterator[tuple[str, str | Rejected]]:
@@ -187,8 +188,8 @@ def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> It
             words, tags, begun = [], [], ""
 
 
-def require(wanted: Sequence[str], names: list[str], where: str) -> None:
+def require(wanted: Sequence[str], names: list[str], where: str, expected: str = NAMED, do: str = RENAME) -> None:
     """Raise BadInput for the first wanted column that is not there."""
     if missing := [name for name in wanted if name not in names]:
         found = f"has no column {missing[0]!r} among {', '.join(map(repr, names[:12]))}"[:300]
-        raise BadInput(where, found, "the columns that params.yaml names", "set `a`, `b`, `label` or `id` of the task")
+        raise BadInput(where, found, expected, do)

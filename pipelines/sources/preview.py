@@ -10,11 +10,10 @@ import string
 import sys
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from electra.data.text import Document, QuarantineConfig, Rejected, clean, looks_marked_up
+from electra.data.text import Document, Rejected, clean, looks_marked_up
 from electra.errors import BadConfig, BadInput, UserError, shown
 from pipelines.runtime import remote_files
 from pipelines.sources import (
@@ -43,23 +42,6 @@ FEW = 10  # documents: too few to hold some back
 Hint = tuple[str, str | bool, str]  # a setting, what it should be, and why
 
 
-@dataclass(frozen=True)
-class Look:
-    """The clean texts at a corpus's beginning, whether they are all of it, and hints.
-
-    `bad` has (rows read, bad ones among them, the first of these) for each source with bad rows, `refused` an error for
-    each file that the stage will refuse; `looked` is how many of the `files` were looked at.
-    """
-
-    texts: list[str]
-    whole: bool
-    hints: list[str]
-    bad: list[tuple[int, int, Rejected]]
-    refused: list[UserError]
-    looked: int
-    files: int
-
-
 def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
     """Raise SourceUnreachable or BadInput unless a source is there; nothing of it is read."""
     if isinstance(source, LocalCorpus):
@@ -80,28 +62,15 @@ def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> Non
             hub.resolve(part.dataset, part.revision, where)
 
 
-def look(corpus: CorpusConfig, where: str) -> Look:
+def look(corpus: CorpusConfig, where: str) -> "Look":
     """Read the beginning of every local source and of its files."""
-    texts, hints, bad, whole = list[str](), list[str](), list[tuple[int, int, Rejected]](), True
-    first = _Beginnings()
+    seen = Look(corpus)
     for number, source in enumerate(corpus.sources):
-        if not isinstance(source, LocalCorpus) or any(map(remote_files.is_url, source.files)):
-            whole = False  # files behind URLs are copied by the stage
-            continue
-        place = f"{where}.sources[{number}]"
-        paths = find_files(source.files, place)
-        if garbled := first.read(paths, source):
-            found_as = f"{len(garbled):,} files seem to be UTF-8, the first {garbled[0]}"
-            hints.append(f"{place}: {found_as}; they need a source without `encoding: {source.encoding}`")
-        readable = [path for path in paths if path not in first.refused]
-        found = list(islice(_items(readable, source, first.refused), DOCUMENTS + 1))
-        documents = [item for item in found if isinstance(item, Document)]
-        if rejected := [item for item in found if isinstance(item, Rejected)]:
-            bad.append((len(found), len(rejected), rejected[0]))
-        hints += (f"{place}: {hint}" for *_, hint in _notice(source, readable, documents, corpus.cleaning.markup))
-        texts += filter(None, (clean(item.text, corpus.cleaning, Counter()) for item in documents))
-        whole &= len(found) <= DOCUMENTS and sum(len(item.text) for item in documents) < CHARACTERS
-    return Look(texts, whole, hints, bad, first.unreadable(corpus.quarantine), first.looked, first.files)
+        if isinstance(source, LocalCorpus) and not any(map(remote_files.is_url, source.files)):
+            seen.read(source, f"{where}.sources[{number}]")
+        else:  # files behind URLs are copied by the stage
+            seen.whole = False
+    return seen
 
 
 def print_hints(corpus: CorpusConfig, where: str) -> None:
@@ -163,29 +132,48 @@ def _is_garbled(path: Path, source: LocalCorpus) -> bool:
     return unmarked and local.format_of(path, source) not in formats and not start.isascii() and is_utf8(start)
 
 
-class _Beginnings:
-    """The first rows of the files of a corpus: which files are refused, and what the others have that is bad."""
+class Look:
+    """The clean texts at a corpus's beginning, whether they are all of it, and hints.
 
-    def __init__(self) -> None:
-        self.refused: dict[Path, UserError] = {}
+    `bad` has (rows read, bad ones among them, the first of these) for each source with bad rows, `refused` an error for
+    each file that the stage will refuse; `looked` is how many of the `files` were looked at.
+    """
+
+    def __init__(self, corpus: CorpusConfig) -> None:
+        self.texts, self.hints, self.whole = list[str](), list[str](), True
+        self.bad: list[tuple[int, int, Rejected]] = []
         self.looked = self.files = 0
+        self._corpus = corpus
+        self._unread: dict[Path, UserError] = {}
         self._poor: list[BadInput] = []
         self._rows = self._bad = self._compressed = 0
 
-    def read(self, paths: list[Path], source: LocalCorpus) -> list[Path]:
-        """Read those of one source; return the files that its encoding would garble."""
+    def read(self, source: LocalCorpus, place: str) -> None:
+        """Read the first rows of every file of a source (of FILES of them), and its first documents."""
+        paths = find_files(source.files, place)
         some = paths[:: -(-len(paths) // FILES)]
         self.files, self.looked = self.files + len(paths), self.looked + len(some)
         for path in some:
             try:
-                self._read(path, source)
+                self._begin(path, source)
             except BadConfig:  # a package is missing
                 raise
             except UserError as error:
-                self.refused[path] = error
-        return [path for path in some if _is_garbled(path, source)] if source.encoding != "utf-8" else []
+                self._unread[path] = error
+        if garbled := [path for path in some if source.encoding != "utf-8" and _is_garbled(path, source)]:
+            found_as = f"{len(garbled):,} files seem to be UTF-8, the first {garbled[0]}"
+            self.hints.append(f"{place}: {found_as}; they need a source without `encoding: {source.encoding}`")
+        readable = [path for path in paths if path not in self._unread]
+        found = list(islice(_items(readable, source, self._unread), DOCUMENTS + 1))
+        documents = [item for item in found if isinstance(item, Document)]
+        if rejected := [item for item in found if isinstance(item, Rejected)]:
+            self.bad.append((len(found), len(rejected), rejected[0]))
+        cleaning = self._corpus.cleaning
+        self.hints += (f"{place}: {hint}" for *_, hint in _notice(source, readable, documents, cleaning.markup))
+        self.texts += filter(None, (clean(item.text, cleaning, Counter()) for item in documents))
+        self.whole &= len(found) <= DOCUMENTS and sum(len(item.text) for item in documents) < CHARACTERS
 
-    def _read(self, path: Path, source: LocalCorpus) -> None:
+    def _begin(self, path: Path, source: LocalCorpus) -> None:
         items = first_rows(path, source)
         found = list(islice(items, ROWS))
         error = poor(found, path)
@@ -202,11 +190,12 @@ class _Beginnings:
         bytes_ = path.stat().st_size * (4 if path.suffix in (*COMPRESSIONS, ".parquet") else 1)
         self._rows += max(len(found), bytes_ * len(found) // size if size and len(found) >= ROWS else 0)
 
-    def unreadable(self, quarantine: QuarantineConfig) -> list[UserError]:
+    @property
+    def refused(self) -> list[UserError]:
         """All that is wrong with files. Bad rows count if the quarantine does not tolerate them, as far as one sees."""
         rows = self._rows * self.files // max(1, self.looked)
-        many = self._bad > quarantine.tolerated(min(rows, 1000 * MANY)) or self._bad == self._rows
-        return [*self.refused.values(), *(self._poor if many else ())]
+        many = self._bad > self._corpus.quarantine.tolerated(min(rows, 1000 * MANY)) or self._bad == self._rows
+        return [*self._unread.values(), *(self._poor if many else ())]
 
 
 def _items(paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]) -> Iterator[Item | LeftOut]:

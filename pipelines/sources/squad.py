@@ -12,7 +12,7 @@ from typing import Any
 from electra.data.text import Rejected
 from electra.errors import BadInput, SourceUnreachable, shown
 from electra.files import encodes
-from pipelines.sources.local import EXCERPT
+from pipelines.sources.streams import EXCERPT
 
 Row = dict[str, Any]
 FILES = {
@@ -49,14 +49,9 @@ def read_json(path: Path, *, answered: bool = True) -> Iterator[Row | Rejected]:
                     continue
                 given = [each for each in _list(question, "answers") or () if isinstance(each, dict)]
                 answers = [(each.get("text"), each.get("answer_start")) for each in given]
-                texts = (
-                    question.get("id"),
-                    article.get("title", ""),
-                    question.get("question"),
-                    paragraph.get("context"),
-                )
+                row = {**question, "title": article.get("title", ""), "context": paragraph.get("context")}
                 impossible = question.get("is_impossible", False) or not answered
-                yield make_row(texts, answers, impossible, seen, f"{where}.qas[{k}]")
+                yield make_row(row, answers, impossible, seen, f"{where}.qas[{k}]")
 
 
 def hub_rows(rows: Iterable[Mapping[str, Any]], task: str, where: str) -> Iterator[Row | Rejected]:
@@ -65,36 +60,28 @@ def hub_rows(rows: Iterable[Mapping[str, Any]], task: str, where: str) -> Iterat
     for number, row in enumerate(rows):
         given = row.get("answers") or {}
         answers = list(zip(given.get("text", ()), given.get("answer_start", ()), strict=False))
-        impossible = task == "squad2" and not answers
-        texts = (row.get("id"), row.get("title", ""), row.get("question"), row.get("context"))
-        yield make_row(texts, answers, impossible, seen, f"{where}:{number}")
+        yield make_row(row, answers, task == "squad2" and not answers, seen, f"{where}:{number}")
 
 
 def make_row(
-    texts: tuple[Any, Any, Any, Any], answers: Iterable[tuple[Any, Any]], impossible: Any, seen: set[str], where: str
+    row: Mapping[str, Any], answers: Iterable[tuple[Any, Any]], impossible: Any, seen: set[str], where: str
 ) -> Row | Rejected:
-    """A question (id, title, question, context) whose answers were checked against its context."""
-    identity, title, question, context = texts
-    for name, value in (("id", identity), ("question", question), ("context", context)):
-        if not isinstance(value, str) or not value.strip():
+    """A row with id, title, question and context, whose answers were checked against its context."""
+    for name in ("id", "question", "context"):
+        if not isinstance(value := row.get(name), str) or not value.strip():
             return Rejected(where, f"no {name}", shown(value))
-    title = title if isinstance(title, str) else shown(title)
-    if not encodes(identity + title + question + context):
-        return Rejected(where, "lone surrogate", ascii(question)[:EXCERPT])
-    if identity in seen:
-        return Rejected(where, "an id that occurred before", identity[:EXCERPT])
-    seen.add(identity)
-    found = [{"text": text, "start": start} for text, start in answers if _stands(text, start, context)]
+    title = row.get("title", "")
+    texts = {**row, "title": title if isinstance(title, str) else shown(title)}
+    made: Row = {name: texts[name] for name in ("id", "title", "question", "context")}
+    if not encodes("".join(made.values())):
+        return Rejected(where, "lone surrogate", ascii(made["question"])[:EXCERPT])
+    if made["id"] in seen:
+        return Rejected(where, "an id that occurred before", made["id"][:EXCERPT])
+    seen.add(made["id"])
+    found = [{"text": text, "start": start} for text, start in answers if _stands(text, start, made["context"])]
     if not found and not impossible:
-        return Rejected(where, "no answer that stands in the context where it says", question[:EXCERPT])
-    return {
-        "id": identity,
-        "title": title,
-        "question": question,
-        "context": context,
-        "answers": [] if impossible else found,
-        "impossible": bool(impossible),
-    }
+        return Rejected(where, "no answer that stands in the context where it says", made["question"][:EXCERPT])
+    return {**made, "answers": [] if impossible else found, "impossible": bool(impossible)}
 
 
 def _stands(text: Any, start: Any, context: str) -> bool:

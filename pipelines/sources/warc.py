@@ -18,22 +18,8 @@ from pathlib import Path
 
 from electra.data.text import Document, Rejected
 from electra.errors import BadConfig, BadInput
-from pipelines.sources.streams import (
-    AGAIN,
-    BLOCK,
-    COMPRESSIONS,
-    CONTROLS,
-    EXCERPT,
-    LONGEST_LINE,
-    LOOK,
-    LeftOut,
-    Piece,
-    find_streams,
-    first_bytes,
-    open_content,
-    refuse_strangers,
-    unchanged,
-)
+from pipelines.sources import streams
+from pipelines.sources.streams import AGAIN, COMPRESSIONS, CONTROLS, EXCERPT, LONGEST_LINE, LOOK, LeftOut, Piece
 
 LONGEST_HEADER = 1 << 16  # bytes
 DEEPEST = 1500  # of nested elements: the time to find the main content grows with the square of the depth
@@ -66,9 +52,9 @@ def read_warc(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
     except ImportError:
         raise BadConfig(piece.path, "needs resiliparse", "the package", "pip install -e '.[crawl]'") from None
     path = piece.path
-    with unchanged(piece):
-        if not (start := first_bytes(path, LOOK)).startswith(b"WARC/"):
-            refuse_strangers(start, path)
+    with streams.unchanged(piece):
+        if not (start := streams.first_bytes(path, LOOK)).startswith(b"WARC/"):
+            streams.refuse_strangers(start, path)
         for number, found in enumerate(read_records(path), 1):
             where = f"{path}:{number}"
             if isinstance(found, Record):
@@ -81,14 +67,14 @@ def read_records(path: Path) -> Iterator[Record | tuple[str, str]]:
     """The records of a file, or (what is wrong, an excerpt) of what is none."""
     begin = 0
     while True:
-        with open_content(path, begin) as stream:
+        with streams.open_content(path, begin) as stream:
             records = _Records(stream, begin)
             try:
                 yield from records
                 return
             except EOFError as error:
                 reason = str(error)
-        following = find_streams(path, records.begun + 1, b"WARC/") if path.suffix in COMPRESSIONS else iter(())
+        following = streams.find_streams(path, records.begun + 1, b"WARC/") if path.suffix in COMPRESSIONS else iter(())
         if not (begin := next(following, 0)):
             raise BadInput(path, f"is damaged or cut short ({reason})", "a whole WARC file", AGAIN)
         yield "damaged", reason
@@ -132,7 +118,7 @@ class _Records:
     def _body(self, length: int) -> bytes:
         body = self._stream.read(min(length, LONGEST_LINE + 1))
         length -= len(body)
-        while length and (block := self._stream.read(min(length, BLOCK))):
+        while length and (block := self._stream.read(min(length, streams.BLOCK))):
             length -= len(block)
         if length:
             raise EOFError("it ends in the middle of a record")
@@ -150,6 +136,8 @@ def _parse(lines: list[bytes]) -> Headers:
 
 def _page(record: Record, where: str, name: str) -> Document | Rejected | LeftOut:
     """The text of a record, or why there is none."""
+    from resiliparse.extract.html2text import extract_plain_text
+
     headers, body = record.headers, record.body
     kind, address = headers.get("warc-type", "").lower(), headers.get("warc-target-uri", "").strip("<>")
     if kind not in {"response", "resource", "conversion"}:
@@ -186,7 +174,7 @@ def _page(record: Record, where: str, name: str) -> Document | Rejected | LeftOu
     if type_ in HTML:
         if _depth(text) > DEEPEST:
             return Rejected(where, f"elements nested more than {DEEPEST:,} deep", address[:EXCERPT])
-        text = _main_text(text)
+        text = extract_plain_text(text, main_content=True, list_bullets=False, alt_texts=False)
     identity = headers.get("warc-trec-id") or headers.get("warc-record-id", "").strip("<>") or address or name
     return Document(identity, "\n".join(filter(None, (" ".join(line.split()) for line in text.split("\n")))))
 
@@ -258,10 +246,3 @@ def _depth(page: str) -> int:
         depth = max(0, depth - 1) if tag[1] else depth + 1
         deepest = max(deepest, depth)
     return deepest
-
-
-def _main_text(page: str) -> str:
-    from resiliparse.extract.html2text import extract_plain_text
-
-    text: str = extract_plain_text(page, main_content=True, list_bullets=False, alt_texts=False)
-    return text

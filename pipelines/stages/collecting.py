@@ -41,11 +41,6 @@ def key_of(text: str) -> int:
     return int.from_bytes(bytes.fromhex(sha256_bytes(text.encode())[:16]), "little")
 
 
-def is_paragraph(line: str, cleaning: CleaningConfig) -> bool:
-    """Whether a line is long enough for its repetition to mean something."""
-    return len(line) >= cleaning.shortest_paragraph
-
-
 def check_quarantine(firsts: list[dict[str, Any]], bad: int, rows: int, config: QuarantineConfig) -> None:
     """Stop when more rows are bad than the quarantine tolerates; the sentence shows the first of each file."""
     if bad > config.tolerated(rows) or (bad and bad == rows):
@@ -233,7 +228,7 @@ def _copy(part: _Part, new: Path, cleaning: CleaningConfig, near: Samples) -> Co
             if not stay.all():
                 document, first = json.loads(line), iter(stay.tolist())
                 every = document["text"].split("\n")
-                left = [text for text in every if not is_paragraph(text, cleaning) or next(first)]
+                left = [text for text in every if len(text) < cleaning.shortest_paragraph or next(first)]
                 made["duplicate_paragraphs"] += len(every) - len(left)
                 text = "\n".join(left)
                 lines, size = len(left), len(text.encode())

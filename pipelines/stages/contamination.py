@@ -9,12 +9,12 @@ That a text is there says nothing of its answer: SQuAD's contexts are paragraphs
 
 import functools
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from electra.config import digest
 from electra.data.ngrams import Hashes, NgramSet, ngrams, words
@@ -62,7 +62,7 @@ def measure(corpus: Path, tasks: Path, runs: Path = RUNS) -> dict[str, Any]:
         jobs = [ScanJob(corpus, name, facts[name], work / "benchmark") for name in shards]
         shown = Shown(f"contamination {corpus.name}", [facts[name]["bytes"] for name in shards], "documents")
         finish_units(work, made, scan, jobs, shown)
-        found = {size: _first_lines(work, size, shards) for size in SIZES}
+        found = {size: Found(work, size, shards) for size in SIZES}
         counted = {task: _count(tasks, task, sorted(splits), found) for task, splits in rows["tasks"].items()}
         remove(work)
     return counted
@@ -71,18 +71,15 @@ def measure(corpus: Path, tasks: Path, runs: Path = RUNS) -> dict[str, Any]:
 def gather(tasks: Path, manifest: dict[str, Any], folder: Path) -> Counts:
     """Write the n-grams of all rows that models are scored on, for each size."""
     for size in SIZES:
-        every = [
-            of_rows(_rows(tasks, task, split, manifest), size)
-            for task, splits in manifest["tasks"].items()
-            for split in filter(is_scored, splits)
-        ]
-        np.save(folder / f"{size}.npy", np.unique(np.concatenate([np.empty(0, np.uint64), *every])))
+        np.save(folder / f"{size}.npy", of_rows(_scored(tasks, manifest), size))
     return {}
 
 
-def _rows(tasks: Path, task: str, split: str, manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    check_file(tasks, name := f"{task}/{split}.jsonl", manifest, again("tasks", tasks.name))
-    return read_jsonl(tasks / name)
+def _scored(tasks: Path, manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for task, splits in manifest["tasks"].items():
+        for split in filter(is_scored, splits):
+            check_file(tasks, name := f"{task}/{split}.jsonl", manifest, again("tasks", tasks.name))
+            yield from read_jsonl(tasks / name)
 
 
 @dataclass(frozen=True)
@@ -118,14 +115,16 @@ def scan(job: ScanJob, folder: Path) -> Counts:
     return {"documents": line}
 
 
-@dataclass(frozen=True)
 class Found:
     """Which n-grams of a size were found: for each of the sorted hashes the shard and line, or shard -1."""
 
-    grams: NgramSet
-    shard: NDArray[np.int32]
-    line: NDArray[np.uint32]
-    names: list[str]
+    def __init__(self, work: Path, size: int, shards: list[str]) -> None:
+        self.grams, self.names = NgramSet(np.load(work / "benchmark" / f"{size}.npy")), shards
+        count = len(self.grams.hashes)
+        self.shard, self.line = np.full(count, -1, np.int32), np.zeros(count, np.uint32)
+        for number in reversed(range(len(shards))):  # the first that has it comes last
+            found = np.fromfile(work / f"unit-{number:05d}" / str(size), FOUND)
+            self.shard[found["place"]], self.line[found["place"]] = number, found["line"]
 
     def document(self, grams: Hashes) -> str:
         """Where the first of these n-grams that was found stands, as file:line; "" where none was."""
@@ -133,15 +132,6 @@ class Found:
         for place in places[self.shard[places] >= 0][:1]:
             return f"{self.names[self.shard[place]]}:{self.line[place]}"
         return ""
-
-
-def _first_lines(work: Path, size: int, shards: list[str]) -> Found:
-    grams = NgramSet(np.load(work / "benchmark" / f"{size}.npy"))
-    shard, line = np.full(len(grams.hashes), -1, np.int32), np.zeros(len(grams.hashes), np.uint32)
-    for number in reversed(range(len(shards))):  # the first that has it comes last
-        found = np.fromfile(work / f"unit-{number:05d}" / str(size), FOUND)
-        shard[found["place"]], line[found["place"]] = number, found["line"]
-    return Found(grams, shard, line, shards)
 
 
 def _count(tasks: Path, task: str, splits: list[str], found: dict[int, Found]) -> dict[str, Any]:

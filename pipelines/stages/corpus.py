@@ -8,6 +8,7 @@ A killed run goes on with the units that are missing. Always: rows = documents +
 lines + dropped lines.
 """
 
+import contextlib
 import json
 import shutil
 import sys
@@ -31,19 +32,10 @@ from pipelines.sources import CorpusConfig, TaskSourceConfig, documents, languag
 from pipelines.sources.paths import unreadable
 from pipelines.sources.streams import LeftOut
 from pipelines.stages import benchmark
-from pipelines.stages.collecting import (
-    BANDS_FILE,
-    INDEX,
-    SAMPLES,
-    check_quarantine,
-    collect,
-    documents_read,
-    is_paragraph,
-    key_of,
-)
-from pipelines.stages.filters import Filters, Forbidden, Samples
+from pipelines.stages.collecting import BANDS_FILE, INDEX, SAMPLES, check_quarantine, collect, documents_read, key_of
+from pipelines.stages.filters import Forbidden, Samples, judge
 from pipelines.stages.required_files import source_of
-from pipelines.stages.tasks import check_split, open_splits
+from pipelines.stages.tasks import open_splits, read_split
 
 if TYPE_CHECKING:
     from pipelines.config.params import Params
@@ -96,13 +88,7 @@ def forbidden_ngrams(tasks: TaskSourceConfig | None, name: str, scratch: Path) -
     found, where = np.empty(0, np.uint64), f"tasks.{name}"
     for task, split, rows in open_splits(tasks, where, official):
         if benchmark.is_scored(split):
-            kept, bad = list[benchmark.Row](), list[dict[str, Any]]()
-            for row in rows:
-                if isinstance(row, Rejected):
-                    bad.append(asdict(row))
-                else:
-                    kept.append(row)
-            check_split(task, split, kept, bad, where, tasks.quarantine)  # else what cannot be read would stay
+            kept, _ = read_split(task, split, rows, where, tasks.quarantine)  # stops, else what is bad would stay
             found = np.union1d(found, benchmark.of_rows(kept, benchmark.SIZES[0]))
     remove(official)
     if not len(found):
@@ -173,10 +159,10 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     firsts: dict[str, dict[str, Any]] = {}  # by file
     refused: list[list[str]] = []
     repeats = job.cleaning.duplicate_paragraphs == "drop"
-    filters, samples = Filters(job.cleaning, job.forbidden), Samples(SAMPLED)
+    samples = Samples(SAMPLED)
     with (
         room(folder),
-        _Parts(folder) as parts,
+        contextlib.closing(_Parts(folder)) as parts,
         (folder / "index").open("wb") as index,
         (folder / "paragraphs").open("wb") as paragraphs,
         (folder / BANDS_FILE).open("wb") as bands,
@@ -199,13 +185,14 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
             if not (text := clean(item.text, job.cleaning, counts)):
                 continue
             lines = counts["lines"] - before
-            reason, keys_of_bands = filters.judge(text)
+            reason, keys_of_bands = judge(text, job.cleaning, job.forbidden)
             if reason:
                 samples.add(reason, item.id, text)
                 counts.update({reason: 1, "lines_of_documents": lines})
                 continue
             part = parts.write({"id": item.id, "text": text})
-            keys = [key_of(line) for line in text.split("\n") if is_paragraph(line, job.cleaning)] if repeats else []
+            longer = (line for line in text.split("\n") if len(line) >= job.cleaning.shortest_paragraph)
+            keys = [key_of(line) for line in longer] if repeats else []  # repeated, a short line means nothing
             paragraphs.write(np.array(keys, dtype="<u8").tobytes())
             bands.write(keys_of_bands.tobytes())
             facts = (key_of(text), lines, len(text.encode()), part, len(keys))
@@ -245,17 +232,14 @@ class _Parts:
         self.count, self._folder, self._size = 0, folder, 0
         self._file: IO[bytes] | None = None
 
-    def __enter__(self) -> "_Parts":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._file:
             self._file.close()
 
     def write(self, row: dict[str, str]) -> int:
         """Write a row and return the number of its part."""
         if self._file is None or self._size >= PART_BYTES:
-            self.__exit__()
+            self.close()
             self._file, self._size = (self._folder / f"part-{self.count:05d}.jsonl").open("wb"), 0
             self.count += 1
         line = json.dumps(row, ensure_ascii=False).encode() + b"\n"

@@ -27,27 +27,19 @@ def _load(forbidden: Forbidden) -> NgramSet:
     return NgramSet(np.load(forbidden[0]))
 
 
-class Filters:
-    """The filters of a corpus's settings."""
-
-    def __init__(self, cleaning: CleaningConfig, forbidden: Forbidden | None) -> None:
-        self._cleaning = cleaning
-        self._forbidden = _load(forbidden) if forbidden else None
-        self._words = cleaning.quality != "none" or cleaning.near_duplicates == "drop" or forbidden is not None
-
-    def judge(self, text: str) -> tuple[str, Hashes]:
-        """(why a document goes, or ""; the keys that its near-duplicates share, where they are asked for)."""
-        cleaning, none = self._cleaning, np.empty(0, np.uint64)
-        if cleaning.language and language.is_another(text, cleaning.language):
-            return "other_language", none
-        if not self._words:
-            return "", none
-        hashes, lengths = words(text)
-        if cleaning.quality != "none" and (rule := quality.broken_rule(text, hashes, lengths, cleaning.language)):
-            return f"quality_{rule}", none
-        if self._forbidden and len(self._forbidden.find(ngrams(hashes, SIZES[0]))):
-            return "contaminated", none
-        return "", band_keys(hashes) if cleaning.near_duplicates == "drop" else none
+def judge(text: str, cleaning: CleaningConfig, forbidden: Forbidden | None) -> tuple[str, Hashes]:
+    """(why a document goes, or ""; the keys that its near-duplicates share, where they are asked for)."""
+    none = np.empty(0, np.uint64)
+    if cleaning.language and language.is_another(text, cleaning.language):
+        return "other_language", none
+    if cleaning.quality == "none" and cleaning.near_duplicates != "drop" and not forbidden:
+        return "", none
+    hashes, lengths = words(text)
+    if cleaning.quality != "none" and (rule := quality.broken_rule(text, hashes, lengths, cleaning.language)):
+        return f"quality_{rule}", none
+    if forbidden and len(_load(forbidden).find(ngrams(hashes, SIZES[0]))):
+        return "contaminated", none
+    return "", band_keys(hashes) if cleaning.near_duplicates == "drop" else none
 
 
 class Samples:

@@ -5,7 +5,7 @@ as the official files. Rows in = rows kept + rows quarantined, for every task an
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,17 +17,7 @@ from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
 from electra.storage.manifest import MANIFEST, write_manifest
 from pipelines.runtime.progress_bar import ProgressBar, tell_loss
-from pipelines.sources import (
-    HubTasks,
-    LocalTasks,
-    OwnTasks,
-    SampleTasks,
-    TaskSourceConfig,
-    glue,
-    hub,
-    own,
-    squad,
-)
+from pipelines.sources import HubTasks, LocalTasks, OwnTasks, SampleTasks, TaskSourceConfig, glue, hub, own, squad
 from pipelines.sources.paths import require_folder
 from pipelines.stages.required_files import source_of
 
@@ -35,7 +25,8 @@ if TYPE_CHECKING:
     from pipelines.config.params import Params
     from pipelines.tracking import Tracker
 
-Split = tuple[str, str, Iterator[dict[str, Any] | Rejected]]  # task, split, rows
+Row = dict[str, Any]
+Split = tuple[str, str, Iterator[Row | Rejected]]  # task, split, rows
 
 
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
@@ -56,17 +47,8 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
     quarantine: list[dict[str, str]] = []
     trained: dict[str, set[int]] = {}
     with atomic_folder(folder) as temporary, ProgressBar(where, 0, "rows") as progress:
-        done = 0
         for task, split, rows in open_splits(source, where, temporary / "official"):
-            kept: list[dict[str, Any]] = []
-            bad: list[dict[str, str]] = []
-            for row in rows:
-                if isinstance(row, Rejected):
-                    bad.append(asdict(row))
-                else:
-                    kept.append(row)
-                progress.update(done := done + 1, task=task)
-            check_split(task, split, kept, bad, where, source.quarantine)
+            kept, bad = read_split(task, split, _shown(rows, task, progress), where, source.quarantine)
             write_jsonl(temporary / task / f"{split}.jsonl", kept)
             counts.setdefault(task, {})[split] = {"rows": len(kept), "quarantined": len(bad)}
             quarantine += bad
@@ -87,23 +69,38 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
     return {"source": source.kind, "rows": rows_in_all, "quarantined": len(quarantine), "tasks": counts}
 
 
-def input_of(row: dict[str, Any]) -> int:
+def _shown(rows: Iterator[Row | Rejected], task: str, progress: ProgressBar) -> Iterator[Row | Rejected]:
+    for row in rows:
+        progress.update(progress.done + 1, task=task)
+        yield row
+
+
+def input_of(row: Row) -> int:
     """A hash of what a model sees of a row, without regard to case and spaces."""
     texts = row["words"] if "words" in row else [row.get(key) or "" for key in ("a", "b", "question", "context")]
     return hash(tuple(" ".join(text.lower().split()) for text in texts))
 
 
-def check_split(
-    task: str, split: str, kept: list[dict[str, Any]], bad: list[dict[str, str]], where: str, config: QuarantineConfig
-) -> None:
-    """Stop when a split is empty or has more bad rows than the quarantine tolerates; the sentence shows the first."""
-    rows = len(kept) + len(bad)
-    if len(bad) > config.tolerated(rows) or (bad and not kept):
-        found = f"{bad[0]['reason']} (the first of {len(bad):,} bad rows of {rows:,} in {task} {split})"
+def read_split(
+    task: str, split: str, rows: Iterable[Row | Rejected], where: str, config: QuarantineConfig
+) -> tuple[list[Row], list[dict[str, str]]]:
+    """The good and the bad rows of a split. Stops when it is empty or has more bad ones than the quarantine tolerates;
+    the sentence shows the first.
+    """
+    kept, bad = list[Row](), list[dict[str, str]]()
+    for row in rows:
+        if isinstance(row, Rejected):
+            bad.append(asdict(row))
+        else:
+            kept.append(row)
+    count = len(kept) + len(bad)
+    if len(bad) > config.tolerated(count) or (bad and not kept):
+        found = f"{bad[0]['reason']} (the first of {len(bad):,} bad rows of {count:,} in {task} {split})"
         do = "fix the file, or raise `quarantine` to leave such rows out"
-        raise BadInput(bad[0]["where"], found, f"at most {config.tolerated(rows):,}", do)
+        raise BadInput(bad[0]["where"], found, f"at most {config.tolerated(count):,}", do)
     if not kept:
         raise BadInput(where, f"has no rows in {task} {split}", "at least one")
+    return kept, bad
 
 
 def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterator[Split]:
@@ -113,27 +110,21 @@ def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterato
 
         official.mkdir(parents=True)
         write_tasks(official, source.seed)
-        yield from local_splits(official / "glue", official / "squad", where)
+        source = LocalTasks(kind="local", glue=str(official / "glue"), squad=str(official / "squad"))
+    if isinstance(source, LocalTasks):  # tasks and splits without a file are left out
+        for key, folder in (("glue", source.glue), ("squad", source.squad)):
+            if folder:
+                require_folder(Path(folder), f"{where}.{key}")
+        for task, split, path in glue.official(source.glue, source.squad):
+            if path.is_file():
+                yield task, split, squad.read_json(path) if task in squad.FILES else glue.read_tsv(path, task, split)
     elif isinstance(source, OwnTasks):
         for task, each in source.tasks.items():
             for split, name in (("train", each.train), ("dev", each.dev), ("test", each.test)):
                 if name:
                     yield task, split, own.read_rows(Path(name), each, task, labelled=split != "test")
-    elif isinstance(source, LocalTasks):
-        folders = [Path(text) if text else None for text in (source.glue, source.squad)]
-        yield from local_splits(folders[0], folders[1], where)
     else:
         yield from hub_splits(source, where)
-
-
-def local_splits(glue_folder: Path | None, squad_folder: Path | None, where: str) -> Iterator[Split]:
-    """The official files that are there; tasks and splits without a file are left out."""
-    for key, folder in (("glue", glue_folder), ("squad", squad_folder)):
-        if folder:
-            require_folder(folder, f"{where}.{key}")
-    for task, split, path in glue.official(glue_folder, squad_folder):
-        if path.is_file():
-            yield task, split, squad.read_json(path) if task in squad.FILES else glue.read_tsv(path, task, split)
 
 
 def hub_splits(source: HubTasks, where: str) -> Iterator[Split]:
@@ -141,8 +132,7 @@ def hub_splits(source: HubTasks, where: str) -> Iterator[Split]:
     if source.glue:
         name, commit = source.glue.dataset, hub.resolve(source.glue.dataset, source.glue.revision, f"{where}.glue")
         for task, layout in glue.LAYOUTS.items():
-            for split in layout.hub_splits:
-                config, theirs = layout.hub_place(split, task)
+            for split, config, theirs in layout.hub_places(task):
                 rows = hub.read_rows(name, config, theirs, commit, f"{where}.glue")
                 yield task, split, glue.hub_rows(rows, task, f"{name}/{config}/{theirs}")
     for task, part in (("squad1", source.squad1), ("squad2", source.squad2)):

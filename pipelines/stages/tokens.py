@@ -249,11 +249,9 @@ def collect(
     for count in counts:
         total.update({key: value for key, value in count.items() if isinstance(value, int)})
     units = [work / f"unit-{number:05d}" for number in range(len(counts))]
-    metrics: dict[str, Any] = {
-        key: total[key] for key in ("documents", "lines", "tokens", "characters", "unknown_characters")
-    }
-    metrics |= {"documents_valid": total["documents_valid"], "vocab_size": tokenizer.vocab_size}
-    metrics |= {"tokenizer": tokenizer.identity, "rows": {}}
+    counted = ("documents", "lines", "tokens", "characters", "unknown_characters", "documents_valid")
+    metrics: dict[str, Any] = {key: total[key] for key in counted}
+    metrics |= {"vocab_size": tokenizer.vocab_size, "tokenizer": tokenizer.identity, "rows": {}}
     _check_amounts(config, where, total, counts)
     with atomic_folder(folder) as temporary:
         wordpiece.save(tokenizer, temporary)

@@ -124,11 +124,17 @@ def blank(line: bytes | str) -> bool:
         return False
 
 
+def read(path: Path, data: bytes | None = None, **settings: Any) -> list[Any]:
+    """What a file holds, with `data` written to it first."""
+    if data is not None:
+        path.write_bytes(data)
+    return list(read_documents(Piece(path), LocalCorpus(**{"kind": "local", "files": ("x",), **settings})))
+
+
 def read_one(path: Path, file: dict[str, Any], whole: bool) -> Counter[str]:
     """Read a file; what became of it. With `whole`, every line is a document's, rejected, or blank."""
-    source = LocalCorpus(kind="local", files=("x",), **file["form"])
     try:
-        items = list(read_documents(Piece(path), source))
+        items = read(path, **file["form"])
     except UserError as error:
         assert str(path) in str(error) and "\n" not in str(error)
         return Counter({f"sentence: {error.found.partition(' (')[0][:40]}": 1})

@@ -13,8 +13,7 @@ import pytest
 from electra.data.text import Document
 from electra.errors import BadInput
 from pipelines.sources import CorpusConfig, LocalCorpus, documents
-from pipelines.sources.local import read_documents
-from pipelines.sources.streams import Piece
+from tests.pipelines.sources.bad_input import read
 
 TEXTS = [f"Text {i} ünï\nof {i * 7919 % 13} words.\n\tTab {'x' * (i % 50)}" for i in range(300)]
 JSONL = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\r\n" for text in TEXTS)
@@ -46,8 +45,7 @@ def test_ranges_hold_the_same_documents(tmp_path: Path, name: str, content: str,
     units = units_of(tmp_path, path, **settings)
     assert len(units) > 8 and sum(unit.bytes for unit in units) == path.stat().st_size
     found = [item for unit in units for item in unit.read()]
-    source = LocalCorpus(kind="local", files=("x",), **settings)
-    whole = list(read_documents(Piece(path), source))
+    whole = read(path, **settings)
     if name.endswith(".txt"):
         found, whole = ([item.text for item in items] for items in (found, whole))
         assert len(set(whole)) > 290

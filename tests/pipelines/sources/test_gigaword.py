@@ -7,9 +7,8 @@ import pytest
 
 from electra.data.text import Document, Rejected
 from electra.errors import BadInput
-from pipelines.sources import LocalCorpus
-from pipelines.sources.local import read_documents
-from pipelines.sources.streams import LeftOut, Piece
+from pipelines.sources.streams import LeftOut
+from tests.pipelines.sources.bad_input import read
 
 
 def doc(number: int, body: str, kind: str = "story") -> str:
@@ -33,11 +32,6 @@ Second.
 </P>
 </TEXT>"""
 OTHER = "<TEXT>\nlines\nwithout paragraphs\n</TEXT>"
-
-
-def read(path: Path, data: bytes) -> list[Document | Rejected | LeftOut]:
-    path.write_bytes(data)
-    return list(read_documents(Piece(path), LocalCorpus(kind="local", files=("x",))))
 
 
 def test_stories_are_documents_of_paragraphs(tmp_path: Path) -> None:

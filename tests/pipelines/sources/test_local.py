@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import sys
 import tarfile
 import zipfile
 from dataclasses import replace
@@ -20,7 +21,7 @@ from pipelines.sources import CorpusConfig, LocalCorpus, local, streams
 from pipelines.sources.local import read_documents
 from pipelines.sources.paths import find_files, patterns_of
 from pipelines.sources.streams import COMPRESSIONS, Piece
-from tests.pipelines.sources.bad_input import BAD_LINES, COMPRESS
+from tests.pipelines.sources.bad_input import BAD_LINES, COMPRESS, read
 
 ROWS = [{"id": f"d{i}", "title": "t", "text": f"Text {i} — ünï\nsecond line"} for i in range(50)]
 JSONL = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()
@@ -28,10 +29,6 @@ JSONL = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).enco
 
 def corpus(**settings: object) -> LocalCorpus:
     return LocalCorpus(kind="local", files=("x",), **settings)
-
-
-def read(path: Path, **settings: object) -> list[Document | Rejected]:
-    return list(read_documents(Piece(path), corpus(**settings)))
 
 
 @pytest.mark.parametrize("compression", COMPRESS)
@@ -302,21 +299,24 @@ def test_an_archive_is_refused_and_nothing_of_it_is_unpacked(tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.rglob("*evil*")) == []
 
 
-@pytest.mark.parametrize("key", ["format", "documents", "text", "id", "encoding", "hard_wrapped"])
-def test_files_as_delivered_have_no_key_that_does_nothing(key: str) -> None:
-    values = {
-        "format": "jsonl",
-        "documents": "lines",
-        "text": "t",
-        "id": "i",
-        "encoding": "cp1252",
-        "hard_wrapped": True,
-    }
+@pytest.mark.parametrize(("kind", "package"), [
+    ("warc", "resiliparse.extract.html2text"), ("wikipedia", "mwparserfromhell"),
+])  # fmt: skip
+def test_a_missing_package_is_one_sentence(tmp_path: Path, monkeypatch, kind: str, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(BadConfig, match=rf"needs {package.split('.')[0]}.*pip install -e '\.\[crawl\]'"):
+        read(tmp_path / "a", b"", kind=kind)
+
+
+@pytest.mark.parametrize("setting", [
+    *({"format": "jsonl"}, {"documents": "lines"}, {"text": "t"}, {"id": "i"}, {"encoding": "cp1252"}),
+    {"hard_wrapped": True},
+])  # fmt: skip
+def test_files_as_delivered_have_no_key_that_does_nothing(setting: dict[str, object]) -> None:
     for kind in ("warc", "gigaword", "wikipedia"):
         source = {"kind": kind, "files": ["x"]}
         (built,) = build(CorpusConfig, {"sources": [source]}, "corpora.x").sources
         assert built.format == kind and replace(built) == built
-        with pytest.raises(
-            BadConfig, match=rf"corpora\.x\.sources\[0\]\.{key}: is .* expected no such key with kind: {kind}"
-        ):
-            build(CorpusConfig, {"sources": [source | {key: values[key]}]}, "corpora.x")
+        sentence = rf"corpora\.x\.sources\[0\]\.{next(iter(setting))}: is .* expected no such key with kind: {kind}"
+        with pytest.raises(BadConfig, match=sentence):
+            build(CorpusConfig, {"sources": [source | setting]}, "corpora.x")

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from electra.data.text import Document, Rejected
 from electra.errors import BadInput
-from pipelines.sources import LocalCorpus, preview
-from pipelines.sources.local import decoded_lines, read_documents
+from pipelines.sources import preview
+from pipelines.sources.local import decoded_lines
 from pipelines.sources.own import tsv
 from pipelines.sources.streams import Piece, read_stream
-from tests.pipelines.sources.bad_input import COMPRESS
+from tests.pipelines.sources.bad_input import COMPRESS, read
 
 TEXT = "Ünï one\r\ntwo 漢字 𝄞\n\nthree " + "word " * 3000
 ENCODINGS = ("utf-16", "utf-16-be", "utf-32", "utf-32-be")
@@ -22,10 +21,6 @@ FORMS = {
     "a.jsonl": '{"text": "Ünï 漢字 𝄞"}\n' * 50,
     "b": '{"text": "Ünï 漢字 𝄞"}\n' * 50,
 }
-
-
-def read(path: Path) -> list[Document | Rejected]:
-    return list(read_documents(Piece(path), LocalCorpus(kind="local", files=("x",))))
 
 
 @pytest.mark.parametrize("compression", COMPRESS)

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from electra.data.text import Document, Rejected
-from electra.errors import BadConfig, BadInput
-from pipelines.sources import LocalCorpus, streams, warc
-from pipelines.sources.local import read_documents
-from pipelines.sources.streams import LeftOut, Piece
+from electra.errors import BadInput
+from pipelines.sources import streams, warc
+from pipelines.sources.streams import LeftOut
+from tests.pipelines.sources.bad_input import read
 
 JAPANESE = "これは日本語のページです。東京の天気は晴れです。" * 5
 GERMAN = "Früh übt sich, wer ein Meister werden will. Größe und Übermut gehören dazu."
-Item = Document | Rejected | LeftOut
 
 
 def record(body: bytes, kind: str = "response", version: str = "1.0", end: str = "\r\n", **headers: str) -> bytes:
@@ -40,14 +39,16 @@ def text(number: int) -> str:
     return f"On it\nPage {number} has a text in two lines.\nSecond."
 
 
-def read(path: Path) -> list[Item]:
-    return list(read_documents(Piece(path), LocalCorpus(kind="local", files=("x",))))
-
-
-def read_one(tmp_path: Path, *records: bytes) -> Item:
-    (tmp_path / "a.warc").write_bytes(b"".join(records))
-    (item,) = read(tmp_path / "a.warc")
+def read_one(tmp_path: Path, record: bytes) -> Document | Rejected | LeftOut:
+    (item,) = read(tmp_path / "a.warc", record)
     return item
+
+
+def packed(name: str, records: list[bytes]) -> bytes:
+    """A file's bytes: plain, a stream a record, or one stream."""
+    if name == "a.warc":
+        return b"".join(records)
+    return gzip.compress(b"".join(records)) if name == "one.warc.gz" else b"".join(map(gzip.compress, records))
 
 
 @pytest.mark.parametrize("name", ["a.warc", "a.warc.gz", "one.warc.gz"])
@@ -66,10 +67,7 @@ def test_pages_are_documents_and_the_other_records_are_counted(tmp_path: Path, n
         (record(answer(b"\x1b\x0f\1", more="Content-Encoding: br\r\n")), "other_content_encodings"),
     ]
     records = [page(1), *(bytes_ for bytes_, _ in others), page(2)]
-    plain = b"".join(records)
-    whole = gzip.compress(plain) if name.startswith("one") else b"".join(map(gzip.compress, records))
-    (tmp_path / name).write_bytes(whole if name.endswith(".gz") else plain)
-    first, *left_out, last = read(tmp_path / name)
+    first, *left_out, last = read(tmp_path / name, packed(name, records))
     assert [first, last] == [Document(f"urn:uuid:{number}", text(number)) for number in (1, 2)]
     assert left_out == [LeftOut(reason) for _, reason in others]
 
@@ -79,8 +77,8 @@ def test_clueweb09_and_wet_files_are_read(tmp_path: Path) -> None:
     body = answer(html("Page 1 has a text").encode()).replace(b"\r\n", b"\n")
     assert read_one(tmp_path, record(body, **old)) == Document("clueweb09-en0000-00-00000", text(1))
     wet = {"Content_Type": "text/plain", "WARC_Target_URI": "http://x.org/"}
-    (tmp_path / "a.warc.wet.gz").write_bytes(gzip.compress(record(GERMAN.encode() + b"\n\nB", "conversion", **wet)))
-    assert read(tmp_path / "a.warc.wet.gz") == [Document("http://x.org/", f"{GERMAN}\nB")]
+    data = gzip.compress(record(GERMAN.encode() + b"\n\nB", "conversion", **wet))
+    assert read(tmp_path / "a.warc.wet.gz", data) == [Document("http://x.org/", f"{GERMAN}\nB")]
 
 
 @pytest.mark.parametrize(
@@ -107,10 +105,10 @@ def test_pages_are_decoded_as_declared_or_as_they_look(
 
 def test_a_page_is_read_as_it_was_sent(tmp_path: Path) -> None:
     body = html("Page 1 has a text").encode()
-    packed = gzip.compress(body)
-    chunks = b"%x\r\n%s\r\n%x;x\r\n%s\r\n0\r\n\r\n" % (9, packed[:9], len(packed) - 9, packed[9:])
+    small = gzip.compress(body)
+    chunks = b"%x\r\n%s\r\n%x;x\r\n%s\r\n0\r\n\r\n" % (9, small[:9], len(small) - 9, small[9:])
     headers = "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n"
-    for sent in (chunks, packed, body):
+    for sent in (chunks, small, body):
         found = read_one(tmp_path, record(answer(sent, more=headers)))
         assert isinstance(found, Document) and found.text == text(1)
 
@@ -132,42 +130,28 @@ def test_what_is_too_much_is_quarantined(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_file_that_expands_too_far_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "SMALL", 100_000)
-    (tmp_path / "a.warc.gz").write_bytes(gzip.compress(page(1) + record(bytes(3 * 10**6), "metadata")))
     with pytest.raises(BadInput, match=r"expands to more than [\d,]+ bytes"):
-        read(tmp_path / "a.warc.gz")
+        read(tmp_path / "a.warc.gz", gzip.compress(page(1) + record(bytes(3 * 10**6), "metadata")))
 
 
-@pytest.mark.parametrize("damage", ["bits", "length", "digits", "lines"])
-def test_a_damaged_record_costs_only_itself(tmp_path: Path, damage: str) -> None:
+THIRD, LENGTH = gzip.compress(page(3)), b"Content-Length: "
+
+
+@pytest.mark.parametrize(("damaged", "reason"), [
+    (THIRD[:40] + bytes(20) + THIRD[60:], "damaged"),
+    (gzip.compress(page(3).replace(LENGTH, LENGTH + b"9999")), "damaged"),
+    (gzip.compress(page(3).replace(LENGTH, LENGTH + b"9" * 5000)), "a record without Content-Length"),
+    (gzip.compress(b"what is\r\n\r\nno record\r\n"), "no WARC record"),
+], ids=["bits", "length", "digits", "lines"])  # fmt: skip
+def test_a_damaged_record_costs_only_itself(tmp_path: Path, damaged: bytes, reason: str) -> None:
     records = [gzip.compress(page(number)) for number in range(1, 6)]
-    if damage == "bits":
-        records[2] = records[2][:40] + bytes(20) + records[2][60:]
-    elif damage == "length":
-        records[2] = gzip.compress(page(3).replace(b"Content-Length: ", b"Content-Length: 9999"))
-    elif damage == "digits":
-        records[2] = gzip.compress(page(3).replace(b"Content-Length: ", b"Content-Length: " + b"9" * 5000))
-    else:
-        records[2] = gzip.compress(b"what is\r\n\r\nno record\r\n")
-    (tmp_path / "a.warc.gz").write_bytes(b"".join(records))
-    items = read(tmp_path / "a.warc.gz")
+    items = read(tmp_path / "a.warc.gz", b"".join([*records[:2], damaged, *records[3:]]))
     bad = next(item for item in items if isinstance(item, Rejected))
     assert [item.text for item in items if isinstance(item, Document)] == [text(number) for number in (1, 2, 4, 5)]
-    reasons = {"lines": "no WARC record", "digits": "a record without Content-Length"}
-    assert bad.where == f"{tmp_path}/a.warc.gz:3" and bad.reason == reasons.get(damage, "damaged")
+    assert (bad.where, bad.reason) == (f"{tmp_path}/a.warc.gz:3", reason)
 
 
 @pytest.mark.parametrize("name", ["a.warc", "a.warc.gz", "one.warc.gz"])
 def test_a_file_that_is_cut_short_is_refused(tmp_path: Path, name: str) -> None:
-    records = [page(1), page(2)]
-    plain = b"".join(records)
-    whole = gzip.compress(plain) if name.startswith("one") else b"".join(map(gzip.compress, records))
-    (tmp_path / name).write_bytes((whole if name.endswith(".gz") else plain)[:-30])
     with pytest.raises(BadInput, match=r"is damaged or cut short \(it ends in the middle of a .*get the file again"):
-        read(tmp_path / name)
-
-
-def test_a_missing_package_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "resiliparse.extract.html2text", None)
-    (tmp_path / "a.warc").write_bytes(page(1))
-    with pytest.raises(BadConfig, match=r"needs resiliparse.*pip install -e '\.\[crawl\]'"):
-        read(tmp_path / "a.warc")
+        read(tmp_path / name, packed(name, [page(1), page(2)])[:-30])

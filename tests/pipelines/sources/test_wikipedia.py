@@ -3,14 +3,15 @@
 import bz2
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from electra.data.text import Document, Rejected
-from electra.errors import BadConfig, BadInput
+from electra.errors import BadInput
 from pipelines.sources import CorpusConfig, LocalCorpus, documents, streams
-from pipelines.sources.local import read_documents
-from pipelines.sources.streams import LeftOut, Piece
+from pipelines.sources.streams import LeftOut
+from tests.pipelines.sources import bad_input
 
 HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="de">
   <siteinfo>
@@ -23,7 +24,6 @@ HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version
   </siteinfo>
 """
 END = "</mediawiki>\n"
-Item = Document | Rejected | LeftOut
 
 
 def page(number: int, text: str, namespace: int = 0, more: str = "", model: str = "wikitext") -> str:
@@ -34,9 +34,8 @@ def page(number: int, text: str, namespace: int = 0, more: str = "", model: str 
     )
 
 
-def read(path: Path, data: str | bytes) -> list[Item]:
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    return list(read_documents(Piece(path), LocalCorpus(kind="wikipedia", files=("x",))))
+def read(path: Path, data: str | bytes) -> list[Any]:
+    return bad_input.read(path, data if isinstance(data, bytes) else data.encode(), kind="wikipedia")
 
 
 @pytest.mark.parametrize(("markup", "text"), [
@@ -109,9 +108,3 @@ def test_a_multistream_file_is_read_in_ranges_of_its_streams(tmp_path: Path, mon
     assert [item for unit in units() for item in unit.read()] == whole
     path.write_bytes(bz2.compress(bz2.decompress(data)) + bz2.compress(b"BZh91AY&SY" * 300))
     assert len([piece for unit in units() for piece in unit.pieces]) == 1, "no stream begins with a page"
-
-
-def test_a_missing_package_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "mwparserfromhell", None)
-    with pytest.raises(BadConfig, match=r"needs mwparserfromhell.*pip install -e '\.\[crawl\]'"):
-        read(tmp_path / "a.xml", HEADER + END)

@@ -10,20 +10,10 @@ from pipelines.config.params import load
 from pipelines.stages import inputs
 from tests.conftest import SMOKE
 
-OWN = (
-    SMOKE.replace(
-        "smoke: {kind: sample, seed: 1}",
-        "smoke: {kind: own, tasks: {mood: {train: t.tsv, dev: d.tsv, labels: [a, b]}}}",
-    )
-    .replace(
-        "corpus: absent, tokenizer: smoke",
-        "corpus: absent, tokenizer: other",
-    )
-    .replace(
-        "tokenizers:\n",
-        "tokenizers:\n  other: {kind: vocab, file: build/tokens/other/vocab.txt}\n",
-    )
-)
+MOOD = "smoke: {kind: own, tasks: {mood: {train: t.tsv, dev: d.tsv, labels: [a, b]}}}"
+VOCAB = "tokenizers:\n  other: {kind: vocab, file: build/tokens/other/vocab.txt}\n"
+OWN = SMOKE.replace("smoke: {kind: sample, seed: 1}", MOOD).replace("tokenizers:\n", VOCAB)
+OWN = OWN.replace("corpus: absent, tokenizer: smoke", "corpus: absent, tokenizer: other")
 
 
 def look() -> None:

@@ -27,7 +27,7 @@ def official(folder: Path, *names: str) -> None:
         layout = LAYOUTS[task]
         header = layout.headerless or tuple(filter(None, (layout.a, layout.b, layout.label)))
         for split in ("train", *GLUE[task].evaluation):
-            path = folder / layout.path(split)
+            path = folder / layout.paths()[split]
             path.parent.mkdir(parents=True, exist_ok=True)
             label = GLUE[task].labels[0] if GLUE[task].labels else "1.0"
             path.write_text(
