@@ -4,7 +4,6 @@ Only now, when the stage has ended, are the other seeds and the fresh weights kn
 is a function of settings and results: no clock, host or path is in it.
 """
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +47,7 @@ class Card:
 
     def text(self, name: str, command: str, *, stock: bool) -> tuple[str, str]:
         """The YAML for the hub and the Markdown; `stock`: transformers loads all of the model."""
-        from ruamel.yaml import YAML
+        from dvc.utils.serialize import dumps_yaml
 
         kinds = {getattr(source, "kind", "") for source in self.sources}
         sample = kinds == {"sample"}
@@ -61,17 +60,13 @@ class Card:
             metrics = [{"type": kind, "name": ours, "value": round(value, 4)} for kind, ours, value, _ in self.scores]
             results = [{"task": {"type": self.task}, "dataset": self.data, "metrics": metrics}]
             front["model-index"] = [{"name": name, "results": results}]
-        out, yaml = io.StringIO(), YAML(typ="safe")
-        yaml.default_flow_style = False
-        yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-        yaml.dump(front, out)
         terms = f"that of {', '.join(hub)}" if hub else "not known here: that of the files"
         terms = "the rows are written by this project's code and under its licence, Apache-2.0" if sample else terms
         facts = {**self.facts, "Licence of the data": terms, "Made by": f"`{command}`"}
         heads = dict.fromkeys(head for *_, beside in self.scores for head in beside)
         words = environment().get_template("card.md")
         text = words.render(card=self, facts=facts, heads=heads, points=_points, made_up="sample" in kinds)
-        return out.getvalue(), text
+        return dumps_yaml(front), text
 
 
 def write(stage: str, name: str, params: Params) -> None:
