@@ -12,17 +12,19 @@ import contextlib
 import functools
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch.utils.benchmark import Timer
 
 from electra.config import merge
 from electra.data.tokenizer import TrainTokenizer
 from electra.errors import UserError
 from electra.files import read_json
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
+from electra.nn.config import AnyEncoderConfig
 from electra.nn.factory import make_encoder
 from electra.nn.huggingface import read_config
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
@@ -54,7 +56,7 @@ class Work:
     flops: float
     bound: Callable[[Card], float]
     memory: float
-    slices: Callable[[Card], int]
+    slices: Callable[[Card], int] = lambda card: 0
 
 
 def estimate(name: str, params: Params) -> str:
@@ -120,21 +122,29 @@ def finetuning(name: str, params: Params) -> str:
         weights = sum(parameter.numel() for parameter in make_encoder(encoder, vocab_size).parameters())
     squad = params.finetune.resolve("squad", params.changes(name))
     tasks = configs_of(name, params) | {SQUAD[version]: squad for version in params.squad_versions(name)}
-    flops, most, kept, runs = 0.0, 0.0, 0, []
-    for task, settings in tasks.items():
-        rows = len(settings.seeds) * len(settings.arms) * rows_read(settings, rows_of(task, config.tasks, params))
-        runs.append((rows, settings))
-        flops += 3 * rows * encoder_flops(encoder, settings.length, vocab_size, "matmul")
-        most = max(most, 18.0 * weights + 34 * settings.batch * settings.length * encoder.layers * encoder.hidden)
-        kept += {"none": 0, "first": 1, "all": len(settings.seeds)}[settings.keep]
+    runs = [
+        (of, len(of.seeds) * len(of.arms) * rows_read(of, rows_of(task, config.tasks, params)))
+        for task, of in tasks.items()
+    ]
+    tokens = max(of.batch * of.length for of, _ in runs)
+    memory = roofline.CONTEXT + 18.0 * weights + 34 * tokens * encoder.layers * encoder.hidden
+    kept = sum({"none": 0, "first": 1, "all": len(of.seeds)}[of.keep] for of, _ in runs)
     count = f"{len(tasks)} task{'s' * (len(tasks) > 1)}"
     first = f"{name}, fine-tuning: {count} ({', '.join(tasks)}), {weights / 1e6:.1f} M parameters; at most:"
+    flops, bound = tuned(encoder, vocab_size, weights, runs)
+    disk = f"{kept * weights * 4 / 1e9:.1f} GB for {kept} kept model{'s' * (kept != 1)}"
+    return paragraph(first, Work(flops, bound, memory), disk, params.gpu_prices)
+
+
+def tuned(
+    encoder: AnyEncoderConfig, vocab_size: int, weights: int, runs: Sequence[tuple[FinetuneConfig, float]]
+) -> tuple[float, Callable[[Card], float]]:
+    """Operations and least seconds on a card of fine-tunings that read so many rows each."""
 
     def bound(card: Card) -> float:
-        return sum(roofline.finetuning_bound(encoder, rows, of.batch, of.length, weights, card) for rows, of in runs)
+        return sum(roofline.finetuning_bound(encoder, rows, of.batch, of.length, weights, card) for of, rows in runs)
 
-    disk = f"{kept * weights * 4 / 1e9:.1f} GB for {kept} kept model{'s' * (kept != 1)}"
-    return paragraph(first, Work(flops, bound, roofline.CONTEXT + most, lambda card: 0), disk, params.gpu_prices)
+    return 3 * sum(rows * encoder_flops(encoder, of.length, vocab_size, "matmul") for of, rows in runs), bound
 
 
 def ablations(names: Iterable[str], params: Params) -> str:
@@ -150,16 +160,14 @@ def ablations(names: Iterable[str], params: Params) -> str:
         arms, flops, seconds = plan_arms(name, params, vocab_size), 0.0, dict.fromkeys(places, 0.0)
         left = [arm for arm in arms if arm.key not in known and not trained(arm, params)]
         known |= {arm.key for arm in arms}
+        models = 1 + len(ablation.points)
+        runs = [(of, models * rows_read(of, rows_of(task, ablation.data, params))) for task, of in tasks.items()]
         for arm in left:
-            encoder, weights = arm.config.encoder, roofline.parameters(arm.config, vocab_size)
-            flops += training_flops(arm.config, vocab_size, "matmul")
+            weights = roofline.parameters(arm.config, vocab_size)
+            operations, bound = tuned(arm.config.encoder, vocab_size, weights, runs)
+            flops += training_flops(arm.config, vocab_size, "matmul") + operations
             for card in places:
-                seconds[card] += roofline.training_bound(arm.config, vocab_size, card)
-            for task, of in tasks.items():
-                rows = (1 + len(ablation.points)) * rows_read(of, rows_of(task, ablation.data, params))
-                flops += 3 * rows * encoder_flops(encoder, of.length, vocab_size, "matmul")
-                for card in places:
-                    seconds[card] += roofline.finetuning_bound(encoder, rows, of.batch, of.length, weights, card)
+                seconds[card] += roofline.training_bound(arm.config, vocab_size, card) + bound(card)
         needed = [span(each, each / GOOD) for each in seconds.values()]
         lines.append(f"| {' | '.join(map(str, [name, len(arms), len(left), f'{flops:.2g}', *needed]))} |")
     return "\n".join(lines)
@@ -212,20 +220,16 @@ def measurement(intensity: float) -> tuple[Card | None, float]:
 @functools.cache
 def cpu() -> Card:
     """All cores that a run may use: the measured rates of fp32 products and of copies within a core's cache."""
-    left, right, place = torch.ones(2048, 256), torch.ones(256, 512), torch.ones(1 << 20)
-    flops = per_second(lambda: left @ right) * 2 * left.numel() * right.shape[1]
-    moved = per_second(lambda: place.clone()) * 2 * place.nbytes
-    cores = worker_count()
+    left, right = torch.ones(2048, 256), torch.ones(256, 512)
+    place, cores = torch.ones(1 << 20), worker_count()
+    flops = 2 * left.numel() * right.shape[1] / process_seconds("left @ right", left=left, right=right)
+    moved = 2 * place.nbytes / process_seconds("place.clone()", place=place)
     return Card(f"{cores} CPU cores here", cores * flops / PRODUCT, cores * moved / PASS, 0, number=4)
 
 
-def per_second(work: Callable[[], object]) -> float:
-    """How often some work is done in a second of process time: other work on the machine does not count."""
-    work()
-    started = time.process_time()
-    for _ in range(20):
-        work()
-    return 20 / max(time.process_time() - started, 1e-6)
+def process_seconds(work: str, **on: torch.Tensor) -> float:
+    """What some work takes in process time: other work on the machine does not count."""
+    return Timer(work, timer=time.process_time, globals=on).timeit(20).mean
 
 
 def vocabulary(model: str, params: Params) -> int:

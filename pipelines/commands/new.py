@@ -139,7 +139,7 @@ def _for_task(name: str, files: Sequence[str], columns: dict[str, str], model: s
     """The entries of a task and its fine-tuning, inferred from the rows of the first file and the model's width."""
     if len(files) not in {2, 3}:
         raise BadConfig("--task", f"names {len(files)} files", "two or three: train, dev and perhaps test")
-    rows = _rows(Path(files[0]), ROWS)
+    rows = [row for _, row in islice(own.records(Path(files[0])), ROWS) if not isinstance(row, Rejected)]
     if not rows:
         raise BadInput(files[0], "has no row that can be read", "rows with a text and a label")
     found = dict(zip(("train", "dev", "test"), files, strict=False))
@@ -194,11 +194,6 @@ def _kind(labels: list[Any]) -> dict[str, Any]:
     if len(numbers) > MANY or any(number % 1 for number in numbers):
         return {"kind": "regression", "scale": max(1.0, *map(abs, numbers))}
     return {"labels": sorted({label for label in labels if isinstance(label, str | int)}, key=str)}
-
-
-def _rows(path: Path, count: int) -> list[Any]:
-    """Those of a file's first rows that can be read, as columns by name."""
-    return [row for _, row in islice(own.records(path), count) if not isinstance(row, Rejected)]
 
 
 def _add(name: str, entries: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ or as `good`, `bad` and `id`.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +31,14 @@ def pairs(folder: Path, files: Sequence[str]) -> str:
 
 def read(files: Sequence[str]) -> Iterator[Pair]:
     """The pairs of all files in their order, or of BLiMP; BadInput names the row that is none."""
-    for where, row in _of_files(files) if files else _of_hub():
+    rows = chain.from_iterable(map(records, find_files(tuple(files), "pairs"))) if files else _of_hub()
+    for where, row in rows:
         values = row if isinstance(row, dict) else {}
         named = {part: next(filter(values.__contains__, names), "") for part, names in NAMES.items()}
         found = {part: values.get(name, "") for part, name in named.items()}
         if not all(isinstance(value, str) for value in found.values()) or not (found["good"] and found["bad"]):
             raise BadInput(where, "is no pair", "a row with sentence_good, sentence_bad and UID")
         yield Pair(**found)
-
-
-def _of_files(files: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    for path in find_files(tuple(files), "pairs"):
-        yield from records(path)
 
 
 def _of_hub() -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,6 @@ Of the stages' results only what `run` selects is read: the page depends on noth
 """
 
 import csv
-import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -72,10 +71,10 @@ class Reader:
         try:
             with (self.root / path).open(encoding="utf-8", newline="") as file:
                 rows = list(csv.DictReader(file))
+            return {column: [float(row[column] or "nan") for row in rows] for column in (rows[0] if rows else {})}
         except (OSError, ValueError, csv.Error) as error:
             self.missing.append(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})")
             return {}
-        return {column: [_float(row.get(column)) for row in rows] for column in (rows[0] if rows else {})}
 
 
 def check(path: Path) -> None:
@@ -267,10 +266,3 @@ def _arm(name: str, part: dict[str, Any]) -> Arm:
         ),
         parameters=part.get("parameters", {}).get("discriminator"),
     )
-
-
-def _float(text: str | None) -> float:
-    try:
-        return float(text) if text else math.nan
-    except ValueError:
-        return math.nan

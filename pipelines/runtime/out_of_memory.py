@@ -45,8 +45,7 @@ def finer_slices(config: ElectraConfig, vocab_size: int) -> tuple[int, str]:
 
 
 def _is_want(error: BaseException) -> bool:
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    return "DefaultCPUAllocator" in str(error) or "allocate memory" in str(error)
+    told = any(words in str(error) for words in ("DefaultCPUAllocator", "allocate memory"))
+    return told or isinstance(error, MemoryError | torch.OutOfMemoryError)

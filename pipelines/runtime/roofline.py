@@ -107,7 +107,10 @@ class Bound:
             self.product(tokens, E, H)
         for layer in range(config.layers):
             self.product(tokens, H, 3 * H)
-            self.attention(tokens, config.reach(layer, length), H)
+            pairs = tokens * config.reach(layer, length) * H
+            self.work(4 * pairs, 4 * size * tokens * H, ATTENTION)
+            if self.backward:  # the kernel computes the scores again: five products for two
+                self.work(10 * pairs, 8 * size * tokens * H, ATTENTION)
             self.product(tokens, H, H)
             self.norm(tokens * H)
             self.product(tokens, H, (1 + gated) * F)
@@ -115,54 +118,42 @@ class Bound:
             self.product(tokens, F, H)
             self.norm(tokens * H)
 
-    def attention(self, tokens: float, reach: int, hidden: int) -> None:
-        """Attention in one kernel, whose backward pass computes the scores again: five products for two."""
-        size = self.card.number
-        self.work(4 * tokens * reach * hidden, 4 * size * tokens * hidden, ATTENTION)
-        if self.backward:
-            self.work(10 * tokens * reach * hidden, 8 * size * tokens * hidden, ATTENTION)
-
     def token_head(self, config: AnyEncoderConfig, positions: float, vocab_size: int) -> None:
         """The vocabulary head, and loss and samples from its logits."""
         self.product(positions, config.hidden, config.table)
         self.product(positions, config.table, vocab_size)
         self.passes(positions * vocab_size, 2 * self.card.number, 2 * self.card.number)
 
-    def update(self, parameters: float) -> None:
-        """Clipping and Adam."""
-        self.work(0, UPDATE * parameters)
-
 
 def step_bound(config: ElectraConfig, phase: Phase, vocab_size: int, weights: float, card: Card) -> float:
     """Least seconds of an optimizer step on a phase's batch; two-stage training's mean over both stages."""
-    stages = [(True, False), (False, True)] if config.objective.training == "two_stage" else [(True, True)]
-    found = [_of_stage(config, phase, vocab_size, card, *stage) for stage in stages]
-    update = Bound(card)
-    update.update(weights)
-    return sum(found) / len(found) + update.seconds
-
-
-def _of_stage(config: ElectraConfig, phase: Phase, vocab_size: int, card: Card, generator: bool, main: bool) -> float:
-    """Forward and backward pass of a batch where these networks learn."""
     objective, tokens = config.objective, float(phase.batch * phase.length)
     chosen = float(phase.batch * slots(objective.mask_rate, phase.length))
+    stages = [(True, False), (False, True)] if objective.training == "two_stage" else [(True, True)]
     seconds = 0.0
-    if objective.name != "mlm" and config.generator.kind == "network":
-        small, proposing = config.generator.encoder(config.encoder), Bound(card, backward=generator)
-        proposing.encoder(small, tokens, phase.length)
-        proposing.token_head(small, chosen, vocab_size)
-        seconds += proposing.seconds
-    if main:
-        judging = Bound(card)
-        judging.encoder(config.encoder, tokens, phase.length)
-        if objective.name in TOKEN_OBJECTIVES:
-            asked = tokens if objective.name == "all_tokens_mlm" else chosen
-            judging.token_head(config.encoder, asked, vocab_size)
-        else:
-            judging.product(tokens, config.encoder.hidden, config.encoder.hidden)
-            judging.norm(tokens * config.encoder.hidden)
-        seconds += judging.seconds
-    return seconds
+    for generator, main in stages:  # whether it learns
+        if proposer := proposing(config):
+            bound = Bound(card, backward=generator)
+            bound.encoder(proposer, tokens, phase.length)
+            bound.token_head(proposer, chosen, vocab_size)
+            seconds += bound.seconds
+        if main:
+            bound = Bound(card)
+            bound.encoder(config.encoder, tokens, phase.length)
+            if objective.name in TOKEN_OBJECTIVES:
+                asked = tokens if objective.name == "all_tokens_mlm" else chosen
+                bound.token_head(config.encoder, asked, vocab_size)
+            else:
+                bound.product(tokens, config.encoder.hidden, config.encoder.hidden)
+                bound.norm(tokens * config.encoder.hidden)
+            seconds += bound.seconds
+    return seconds / len(stages) + UPDATE * weights / (PASS * card.bandwidth)
+
+
+def proposing(config: ElectraConfig) -> AnyEncoderConfig | None:
+    """The generator's encoder, if a network proposes tokens."""
+    wanted = config.objective.name != "mlm" and config.generator.kind == "network"
+    return config.generator.encoder(config.encoder) if wanted else None
 
 
 def training_bound(config: ElectraConfig, vocab_size: int, card: Card) -> float:
@@ -176,8 +167,7 @@ def finetuning_bound(config: AnyEncoderConfig, rows: float, batch: int, length: 
     """Least seconds of fine-tuning on so many rows, all of full length."""
     bound = Bound(card)
     bound.encoder(config, float(batch * length), length)
-    bound.update(weights)
-    return bound.seconds * rows / batch
+    return (bound.seconds + UPDATE * weights / (PASS * card.bandwidth)) * rows / batch
 
 
 @functools.cache
@@ -192,11 +182,9 @@ def parameters(config: ElectraConfig, vocab_size: int) -> int:
 
 def memory(config: ElectraConfig, weights: int, vocab_size: int, accumulate: int | None = None) -> float:
     """Bytes of a GPU that a step needs, in the phase with the largest slices, of which a batch has `accumulate`."""
-    settings, encoder = config.pretrain, config.encoder
-    networks = [encoder]
-    if config.objective.name != "mlm" and config.generator.kind == "network":
-        networks.append(config.generator.encoder(encoder))
-    most = 0
+    settings, networks, most = config.pretrain, [config.encoder], 0
+    if proposer := proposing(config):
+        networks.append(proposer)
     for phase in phases_of(settings, training_steps(config, vocab_size)):
         rows = -(-phase.batch // (accumulate or settings.accumulate))
         activations = sum(34 * rows * phase.length * each.layers * each.hidden for each in networks)

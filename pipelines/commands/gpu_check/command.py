@@ -31,6 +31,7 @@ from pipelines.tracking.lineage import printed
 SECONDS = Interval(60, 3600)
 FAILED, PATIENCE = 1, 600  # exit code of a check that failed; seconds that one may take
 PARTS = ("rates", "losses", "networks", "finetune", "resume", "speed")
+CHECK = [sys.executable, "-m", "pipelines.commands.gpu_check"]
 BENCHMARK = ROOT / "benchmarks" / "pretrain_step.py"
 LATE = "stopped at the deadline"  # how the benchmark reports a part that it had no time for
 # Models of the speed check, and whether transformers has them: on a GPU with the benchmark's own rows, which every arm
@@ -64,15 +65,17 @@ def run(options: argparse.Namespace) -> int:
                 result["checks"].append(record(part, "out of time: give more --seconds", "", "skipped"))
             elif part == "speed":
                 result["checks"] += speed(device, out, environment, left, result.get("rates"))
+            elif wrong := call([*CHECK, part, device, str(out)], environment, PATIENCE):
+                result["checks"].append(record(part, wrong, "an end", "FAILED"))
             else:
-                result["checks"] += numbers(part, device, out, environment)
+                result["checks"] += read_json(out)
             if part == "rates" and "rates" in (row := result["checks"][-1]):
                 result["rates"] = row.pop("rates")
             result["seconds"] = round(time.monotonic() - begun, 1)
             write_json(output, result)
     show(result)
     print(f"written: {options.output}", file=sys.stderr)
-    return FAILED if any(row["verdict"] == "FAILED" for row in result["checks"]) else 0
+    return FAILED * any(row["verdict"] == "FAILED" for row in result["checks"])
 
 
 def choose(asked: str | None) -> str:
@@ -88,9 +91,9 @@ def choose(asked: str | None) -> str:
 
 def facts(device: str) -> dict[str, Any]:
     """The machine and its software."""
+    git = printed("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12")
     machine: dict[str, Any] = {"device": device, "torch": torch.__version__, "python": platform.python_version()}
-    machine["git"] = printed("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12")
-    machine["recorded"] = time.strftime("%Y-%m-%d", time.gmtime())
+    machine |= {"git": git, "recorded": time.strftime("%Y-%m-%d", time.gmtime())}
     if device == "cuda":
         gpu = torch.cuda.get_device_properties(0)
         machine |= {"gpu": gpu.name, "gib": round(gpu.total_memory / 2**30, 1), "driver": driver_version() or "unknown"}
@@ -107,15 +110,6 @@ def headline(machine: dict[str, Any]) -> str:
     compiled = f", nothing is compiled: no {lacking}" if lacking else ""
     where = f"{machine['gpu']} ({machine['gib']} GiB), driver {machine['driver']}"
     return f"gpu-check on {where}, torch {machine['torch']} with CUDA {machine['cuda']}{compiled}"
-
-
-def numbers(part: str, device: str, out: Path, environment: dict[str, str]) -> Records:
-    """The records of a part that is a module of this package."""
-    command = [sys.executable, "-m", "pipelines.commands.gpu_check", part, device, str(out)]
-    if wrong := call(command, environment, PATIENCE):
-        return [record(part, wrong, "an end", "FAILED")]
-    records: Records = read_json(out)
-    return records
 
 
 def speed(device: str, out: Path, environment: dict[str, str], seconds: float, rates: Rates) -> Records:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from electra.nn.config import AnyEncoderConfig, EncoderConfig, ModernConfig
+from electra.nn.config import EncoderConfig, ModernConfig
 from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, PretrainConfig
 from electra.pretraining.corruption import SpecialIds
 
@@ -53,17 +53,16 @@ def size(device: torch.device) -> Size:
 def networks(device: torch.device) -> dict[str, Size]:
     """Both encoders with every sharing, without dropout, a batch in two slices."""
     plain, found = size(device), {}
-    whole, pretrain = plain.config, replace(plain.config.pretrain, accumulate=2)
-    bert = replace(whole.encoder, dropout=0.0, attention_dropout=0.0)
+    bert = replace(plain.config.encoder, dropout=0.0, attention_dropout=0.0)
     shape: dict[str, Any] = {"hidden": bert.hidden, "heads": bert.heads, "embedding": bert.hidden // 2}
     modern = ModernConfig(kind="modern", layers=3, ffn=7 * bert.hidden // 4, **shape)
-    encoders: dict[str, AnyEncoderConfig] = {"bert": bert, "modern": modern}
-    for kind, encoder in encoders.items():
+    for encoder in (bert, modern):
         for sharing in SHARINGS:
             generator = GeneratorConfig(width=1.0 if sharing in {"embeddings", "all"} else 0.25)
-            own: dict[str, Any] = {"generator": generator, "objective": ObjectiveConfig(sharing=sharing)}
-            config = ElectraConfig(encoder=encoder, pretrain=pretrain, **own)
-            found[f"{kind}, {sharing}"] = Size(config, plain.vocab_size)
+            own: dict[str, Any] = {"encoder": encoder, "objective": ObjectiveConfig(sharing=sharing)}
+            pretrain = replace(plain.config.pretrain, accumulate=2)
+            config = ElectraConfig(pretrain=pretrain, generator=generator, **own)
+            found[f"{encoder.kind}, {sharing}"] = Size(config, plain.vocab_size)
     return found
 
 

@@ -8,22 +8,24 @@ from pipelines.commands.compare import compare
 from tests.pipelines.report import made_up
 
 
+def said(shown, title):
+    """The last cell of the row with this title."""
+    return next(line for line in shown.splitlines() if line.startswith(f"| {title}")).split("|")[-2].strip()
+
+
 def test_two_models_side_by_side(tmp_path):
     made_up.write(tmp_path)
     made_up.write(tmp_path, "mini", lift=1.3, flops=2e15)
     shown = compare("mini", "tiny", tmp_path)
-    stsb = next(line for line in shown.splitlines() if line.startswith("| STS-B"))
-    assert stsb.split("|")[-2].strip() == "higher"
-    wnli = next(line for line in shown.splitlines() if line.startswith("| WNLI"))
-    assert wnli.split("|")[-2].strip().startswith("cannot tell yet (")
+    assert said(shown, "STS-B") == "higher" and said(shown, "WNLI").startswith("cannot tell yet (")
     assert "They differ in flops: 2.0 × 10¹⁵ and 2.1 × 10¹⁴." in shown
 
 
 def test_a_run_against_itself_and_against_another_folder(tmp_path):
     made_up.write(tmp_path)
     shown = compare("tiny", str(tmp_path / "results/tiny"), tmp_path)
-    said = [line.split("|")[-2].strip() for line in shown.splitlines() if line.startswith("| ")][2:]
-    assert len(said) == 11 and all(each.startswith("cannot tell yet (over") for each in said)
+    cells = [line.split("|")[-2].strip() for line in shown.splitlines() if line.startswith("| ")][2:]
+    assert len(cells) == 11 and all(each.startswith("cannot tell yet (over") for each in cells)
     assert "the same budget, seed" in shown
 
 
@@ -40,18 +42,13 @@ def test_a_record_that_no_stage_wrote_is_a_sentence(tmp_path, file, spoilt):
 
 def test_against_a_commit(tmp_path):
     made_up.write(tmp_path)
-    for command in (
-        ["init", "-q"],
-        ["add", "results"],
-        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"],
-    ):
-        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+    for command in ("init -q", "add results", "-c user.name=a -c user.email=a@b commit -qm x"):
+        subprocess.run(["git", "-C", str(tmp_path), *command.split()], check=True)
     path = tmp_path / "results/tiny/glue.json"
     glue = read_json(path)
     glue["tasks"]["cola"]["pretrained"]["scores"] = [1.0, 1.1, 1.2]
     write_json(path, glue)
-    cola = next(line for line in compare("tiny", "HEAD:tiny", tmp_path).splitlines() if "CoLA" in line)
-    assert cola.split("|")[-2].strip() == "lower"
+    assert said(compare("tiny", "HEAD:tiny", tmp_path), "CoLA") == "lower"
 
 
 def test_other_data_are_not_comparable(tmp_path):

@@ -87,6 +87,7 @@ def test_each_kind_of_file_is_a_source_and_what_cannot_be_read_is_told(here, mon
         (here / f"data/{n}.txt").write_text("\n\n".join(f"Document {n} says something plain." for n in range(99)))
     rows("body.jsonl", *({"title": str(n), "body": f"Text number {n} of many."} for n in range(99)))
     (here / "data/latin.txt").write_bytes("\n\n".join(f"Früh übt sich {n} mal." for n in range(99)).encode("latin-1"))
+    (here / "data/wide.txt").write_text("\n\n".join(f"Text {n} of {n} things." for n in range(99)), encoding="utf-16")
     pyarrow.parquet.write_table(pyarrow.table({"content": ["A text."] * 99}), here / "data/a.parquet")
     (here / "data/a.zip").write_bytes(b"PK\x03\x04")
     (here / "data/empty").write_bytes(b"")
@@ -99,7 +100,7 @@ def test_each_kind_of_file_is_a_source_and_what_cannot_be_read_is_told(here, mon
     assert found == {
         (("data/text0.jsonl", "data/text1.jsonl"), "text", "utf-8", "file"),
         (("data/body.jsonl",), "body", "utf-8", "file"),
-        (("data/0.txt", "data/1.txt", "data/empty"), "text", "utf-8", "blank_lines"),
+        (("data/0.txt", "data/1.txt", "data/wide.txt", "data/empty"), "text", "utf-8", "blank_lines"),
         (("data/latin.txt",), "text", "latin-1", "blank_lines"),
         (("data/a.parquet",), "content", "utf-8", "file"),
     }
@@ -124,15 +125,6 @@ def test_delivered_files_are_of_their_kind(
         assert "xml.bz2: needs mwparserfromhell" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_a_small_file_of_many_texts_is_many_documents(here, encoding, capsys):
-    text = "\n\n".join(f"Document {n} says something plain of {n} things." for n in range(99))
-    (here / "data/a.txt").write_text(text, encoding=encoding)
-    assert main(["new", "small-one", "--text", "data/a.txt"]) == 0
-    assert load().corpora["small-one"].sources[0].documents == "blank_lines"
-    assert main(["check", "small-one"]) == 0, capsys.readouterr().err
-
-
 def test_the_entries_are_written_as_dvc_does_and_rows_keep_their_ids(here: Path) -> None:
     from dvc.utils.hydra import apply_overrides
 
@@ -149,8 +141,7 @@ def test_the_entries_are_written_as_dvc_does_and_rows_keep_their_ids(here: Path)
     assert Path("params.yaml").read_text() == text  # as DVC writes it
 
 
-def test_settings_suit_the_text_the_machine_and_the_network(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.commands.new.step_seconds", lambda *of: 0.1)
+def test_settings_suit_the_text_the_machine_and_the_network(here: Path) -> None:
     rows("text.jsonl", *({"text": f"Text number {n} of many."} for n in range(100_000)))
     pairs = rows("train.jsonl", *({"a": "x", "b": "y", "label": n % 2} for n in range(300)))
     for name, more in {"default": [], "short": ["--minutes", "1"], "wide": ["--encoder", "base"]}.items():

@@ -152,12 +152,19 @@ def test_what_reads_or_writes_may_be_closed(folders, command, code, lines) -> No
     assert (done.returncode, done.stderr.count(b"\n")) == (code, lines), done.stderr
 
 
-def test_a_file_of_predictions_that_is_none_is_one_sentence(folders, tmp_path, capsys, monkeypatch) -> None:
+def test_a_file_of_predictions_is_scored_and_one_that_is_none_is_one_sentence(
+    folders, tmp_path, capsys, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [{"id": str(n), "words": ["the", "cat"], "tags": ["B-NP", "I-NP"]} for n in range(2)]
     write_jsonl(Path("build/tasks/mine/chunks/dev.jsonl"), rows)
     write_json(Path("build/tasks/mine/chunks/task.json"), plain(CHUNKS))
+    sentences = [{"id": str(n), "a": "the cat", "b": None, "label": str(n % 2)} for n in range(4)]
+    write_jsonl(Path("build/tasks/mine/sst2/dev.jsonl"), sentences)
     write_manifest(Path("build/tasks/mine"), kind="tasks", name="mine")
+    write_jsonl(Path("p.jsonl"), [{"id": str(n), "prediction": "1"} for n in range(4)])
+    assert main(["score", "mine", "sst2", "p.jsonl"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"accuracy": 50.0}
     write_jsonl(Path("good.jsonl"), [{"id": row["id"], "words": row["words"], "tags": row["tags"]} for row in rows])
     assert main(["score", "mine", "chunks", "good.jsonl"]) == 0
     assert json.loads(capsys.readouterr().out)["entity_f1"] == 100
@@ -174,13 +181,3 @@ def test_a_file_of_predictions_that_is_none_is_one_sentence(folders, tmp_path, c
         assert name in said and said.count("\n") == 1
     assert main(["score", "mine", "chunks", "folder.json"]) == 65
     assert "cannot be read (Is a directory)" in capsys.readouterr().err
-
-
-def test_a_file_of_predictions_is_scored(tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = [{"id": str(n), "a": "the cat", "b": None, "label": str(n % 2)} for n in range(4)]
-    write_jsonl(Path("build/tasks/mine/sst2/dev.jsonl"), rows)
-    write_manifest(Path("build/tasks/mine"), kind="tasks", name="mine")
-    write_jsonl(Path("p.jsonl"), [{"id": str(n), "prediction": "1"} for n in range(4)])
-    assert main(["score", "mine", "sst2", "p.jsonl"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"accuracy": 50.0}

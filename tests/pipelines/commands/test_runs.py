@@ -44,9 +44,7 @@ def test_control_characters_of_names_are_shown_and_not_obeyed(capsys: pytest.Cap
     (run := Path(os.fsdecode(b"runs/pretrain/\x1b[2J\xff"))).mkdir()
     name_run(run, "\x1b[31mred", {})
     assert main(["runs"]) == 0
-    assert (
-        main(["runs", "remove", "pretrain/\x1b[2J\udcff", "pretrain/\x1b[2J\udcff", "--yes"]) == 0 and not run.exists()
-    )
+    assert main(["runs", "remove", *["pretrain/\x1b[2J\udcff"] * 2, "--yes"]) == 0 and not run.exists()
     told = capsys.readouterr().out
     assert r"pretrain/\x1b[2J\udcff" in told and r"\x1b[31mred" in told and "\x1b" not in told
 

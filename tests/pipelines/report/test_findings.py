@@ -42,18 +42,25 @@ def test_one_seed_claims_nothing(written):
     assert told.startswith("tiny: cannot tell yet whether pre-training moves CoLA, SST-2, MRPC")
 
 
-def test_what_the_discriminator_misses_and_wrong_answers_fall_short(written, tmp_path):
-    assert "answered wrong" not in " ".join(findings.shortfalls(written()))
-    for name, more in (("pretrain", {"disc_recall": 0.53, "disc_precision": 0.7}), ("squad", {})):
-        values = read_json(path := tmp_path / f"results/tiny/{name}.json")
-        for key, scores in (("HasAns_exact", [60.0, 62.0]), ("NoAns_exact", [91.0])) if name == "squad" else ():
-            values["versions"]["2.0"]["pretrained"][key] = {"scores": scores}
-        write_json(path, values | more)
+def test_a_weak_discriminator_chance_and_wrong_answers_fall_short(written, tmp_path):
+    chance = "tiny: the arm from scratch is at chance on RTE."
+    before = " ".join(findings.shortfalls(written()))
+    assert "answered wrong" not in before and chance not in before
+    paths = [tmp_path / f"results/tiny/{name}.json" for name in ("pretrain", "squad", "glue")]
+    pretrain, squad, glue = map(read_json, paths)
+    weakness = "it hardly finds replaced tokens"
+    pretrain |= {"disc_recall": 0.53, "disc_precision": 0.7, "weakness": weakness}
+    exact = {"HasAns_exact": {"scores": [60.0, 62.0]}, "NoAns_exact": {"scores": [91.0]}}
+    squad["versions"]["2.0"]["pretrained"] |= exact
+    glue["tasks"]["rte"]["scratch"]["scores"] = [50.0, 50.4, 49.9]
+    for path, values in zip(paths, (pretrain, squad, glue), strict=True):
+        write_json(path, values)
     said = list(findings.shortfalls(load_results.load(TINY, tmp_path).models[0]))
     assert said[0].startswith("tiny: the discriminator misses 47 % of the replaced tokens of held-out text")
     assert said[0].endswith("30 % of its suspicions are wrong.")
     wrong = "39 % of the questions that have an answer and 9 % of the others"
     assert said[1] == f"tiny: SQuAD 2.0 is answered wrong on {wrong}."
+    assert chance in said and f"tiny: {weakness}." in said
 
 
 def test_the_headline_says_chance_the_best_without_a_network_and_the_control(written, tmp_path):
@@ -70,16 +77,3 @@ def test_arms_with_unequal_flops_fall_short(tmp_path):
     assert findings.unequal(ablation) is None
     arms = tuple(replace(arm, flops=1e14 * (2 if arm.name == "mlm" else 1)) for arm in ablation.arms)
     assert "largest / smallest = 2.00" in findings.unequal(replace(ablation, arms=arms))
-
-
-def test_chance_and_a_weak_discriminator_fall_short(written, tmp_path):
-    chance = "tiny: the arm from scratch is at chance on RTE."
-    assert chance not in findings.shortfalls(written())
-    path = tmp_path / "results/tiny/glue.json"
-    glue = read_json(path)
-    glue["tasks"]["rte"]["scratch"]["scores"] = [50.0, 50.4, 49.9]
-    write_json(path, glue)
-    pretrain = read_json(tmp_path / "results/tiny/pretrain.json")
-    write_json(tmp_path / "results/tiny/pretrain.json", pretrain | {"weakness": "it hardly finds replaced tokens"})
-    said = " ".join(findings.shortfalls(load_results.load(TINY, tmp_path).models[0]))
-    assert chance in said and "tiny: it hardly finds replaced tokens." in said

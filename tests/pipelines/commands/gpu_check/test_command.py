@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +48,10 @@ def parts(monkeypatch: pytest.MonkeyPatch, answers: dict[str, str]) -> list[list
         arm = {"tokens per second": 5.0, "peak bytes": 1, "first step seconds": 1.0, "utilisation": 0.2}
         model = {"arms": {"ours-fp32": arm}, "settings": {"pretrain": {"length": 32}}, "rows": 4, "loss at step 0": {}}
         row = {"name": "losses", "found": "", "expected": "", "verdict": "ok"}
-        row_of_check, models = "--arms" not in words, {"models": {"tiny": model}}
-        write_json(
-            Path(words[-1] if row_of_check else words[words.index("--out") + 1]), [row] if row_of_check else models
-        )
+        if "--out" in words:
+            write_json(Path(words[words.index("--out") + 1]), {"models": {"tiny": model}})
+        else:
+            write_json(Path(words[-1]), [row])
         return ""
 
     monkeypatch.setattr(command, "call", call)
@@ -70,9 +72,7 @@ def test_what_fails_does_not_hide_the_rest_and_is_exit_code_1(tmp_path: Path, mo
 
 def test_without_transformers_ours_is_measured_and_the_table_says_so(tmp_path, monkeypatch):
     there = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "transformers" else there(name, *rest)
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "transformers" else there(name))
     started = parts(monkeypatch, {})
     rows = command.speed("cuda", tmp_path / "out.json", {}, 60, None)
     assert rows[-1]["verdict"] == "skipped" and "pip install transformers" in rows[-1]["found"]
@@ -130,12 +130,8 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_said(capsys: pytest.CaptureFix
 
 
 def test_a_process_that_fails_tells_its_last_line_and_shows_all(capfd: pytest.CaptureFixture[str]) -> None:
-    import os
-    import sys
-
     words = [sys.executable, "-c", "import sys; sys.exit('one\\nthe reason')"]
     assert command.call(words, dict(os.environ), 60) == "the reason"
     assert capfd.readouterr().err == "one\nthe reason\n"
-    assert command.call([sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), 0.5).startswith(
-        "did not"
-    )
+    slow = [sys.executable, "-c", "import time; time.sleep(60)"]
+    assert command.call(slow, dict(os.environ), 0.5).startswith("did not")

@@ -22,9 +22,13 @@ def registry(checkout: Path) -> ModelRegistry:
     return ModelRegistry.open(str(checkout / "made"))
 
 
+def serving(registry: ModelRegistry, **more: Any) -> TestClient:
+    return TestClient(server.application(registry, ("127.0.0.1", "localhost", "[::1]", "::1")), base_url=HERE, **more)
+
+
 @pytest.fixture(scope="module")
 def client(registry: ModelRegistry) -> TestClient:
-    return TestClient(server.application(registry, ("127.0.0.1", "localhost", "[::1]", "::1")), base_url=HERE)
+    return serving(registry)
 
 
 def ask(client: TestClient, question: str, **body: Any) -> dict[str, Any]:
@@ -183,21 +187,17 @@ def test_a_bug_is_no_silence(registry: ModelRegistry, monkeypatch: pytest.Monkey
 
     broken.__name__ = "read"
     monkeypatch.setattr(server, "read", broken)
-    client = TestClient(server.application(registry, ("127.0.0.1",)), base_url=HERE, raise_server_exceptions=False)
-    reply = client.post("/read", json={"text": "a"})
+    reply = serving(registry, raise_server_exceptions=False).post("/read", json={"text": "a"})
     assert reply.status_code == 500 and "the terminal" in reply.json()["error"]
     assert reply.headers["x-content-type-options"] == "nosniff"
 
 
 def test_without_one_of_the_two(checkout: Path) -> None:
-    judge = TestClient(
-        server.application(ModelRegistry.open(str(checkout / "made/discriminator")), ("127.0.0.1",)), base_url=HERE
+    judge, writer = (
+        serving(ModelRegistry.open(str(checkout / "made" / kind))) for kind in ("discriminator", "generator")
     )
     assert len(ask(judge, "read", text=TEXT)["tokens"]) > 8
     reply = judge.post("/read", json={"text": "a [MASK]"})
     assert reply.status_code == 400 and reply.json()["error"].startswith("discriminator: has no generator; expected")
-    writer = TestClient(
-        server.application(ModelRegistry.open(str(checkout / "made/generator")), ("127.0.0.1",)), base_url=HERE
-    )
     assert {each["share"] for each in ask(writer, "read", text=TEXT)["tokens"]} == {None}
     assert ask(writer, "propose", text=TEXT, token=1)["shares"]
