@@ -149,11 +149,13 @@ def stack(
     return Examples(ids_S, length_N, np.array(starts, dtype=np.int64), targets, row_ids)
 
 
-def training_order(rows: int, batch: int, seed: int, stream: str) -> Iterator[NDArray[np.int64]]:
-    """Endless batches of row numbers; every epoch is one shuffle of all rows. A function of its arguments alone.
+def steps_per_epoch(rows: int, batch: int) -> int:
+    """The last batch of an epoch may be short, as in the published code (which fills it with rows of no weight)."""
+    return -(-rows // batch)
 
-    The last batch of an epoch may be short, as in the published code (which fills it with rows of no weight).
-    """
+
+def training_order(rows: int, batch: int, seed: int, stream: str) -> Iterator[NDArray[np.int64]]:
+    """Endless batches of row numbers; every epoch is one shuffle of all rows. A function of its arguments alone."""
     epoch = 0
     while True:
         order_N = shuffled(rows, derive(seed, f"{stream}/order", epoch))

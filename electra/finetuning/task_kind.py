@@ -165,8 +165,11 @@ class TaskKind(Protocol):
 
 def named_outputs(names: tuple[str, ...]) -> dict[str, Any]:
     """The entries of config.json that say what the outputs are."""
-    number_of = {name: number for number, name in enumerate(names)}
-    return {"id2label": {str(number): name for number, name in enumerate(names)}, "label2id": number_of}
+    numbered = dict(enumerate(names))
+    return {
+        "id2label": {str(number): name for number, name in numbered.items()},
+        "label2id": {name: number for number, name in numbered.items()},
+    }
 
 
 def require_texts(values: Mapping[str, Any], where: str) -> list[str]:
