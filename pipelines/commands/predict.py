@@ -1,8 +1,8 @@
 """`python -m pipelines predict` and `score`: rows in, answers out, a few hundred at a time.
 
-Rows come in the formats of training, or as plain text (pipelines/sources/asked.py), by the model's column names, or `a`
-and `b`; `words`; `question` and `context`. The task's own id, or an `id`, is kept; rows without one are numbered from
-0, and so are lines of plain text; blank ones count and are not answered.
+Rows come in the formats of training, or as plain text (pipelines/sources/predict_rows.py), by the model's column names,
+or `a` and `b`; `words`; `question` and `context`. The task's own id, or an `id`, is kept; rows without one are numbered
+from 0, and so are lines of plain text; blank ones count and are not answered.
 Nothing is written to `--output` unless all rows were answered.
 """
 
@@ -17,7 +17,7 @@ from electra.finetuning.folder import load_model
 from electra.finetuning.reading import read_rows
 from electra.finetuning.tasks import find
 from electra.inference import answer, no_model
-from pipelines.sources import asked
+from pipelines.sources import predict_rows
 from pipelines.stages import verified_inputs
 
 
@@ -30,8 +30,8 @@ def predict(model: Path, files: Iterable[str], output: str | None) -> None:
     if not (model / "config.json").is_file():
         raise no_model(model)
     ready = load_model(model)
-    form = asked.of(ready.task)
-    lines = (dump_line(line) for name in files for line in answer(ready, asked.read(form, name)))
+    form = predict_rows.of(ready.task)
+    lines = (dump_line(line) for name in files for line in answer(ready, predict_rows.read(form, name)))
     if output is not None:
         write_through(Path(output), "".join(lines))
         return

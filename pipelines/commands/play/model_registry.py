@@ -26,7 +26,7 @@ from electra.inference import InputSchema, Model, answer, as_row
 from pipelines.config.params import load
 from pipelines.report.examples import named
 from pipelines.report.records import TITLES
-from pipelines.sources import asked
+from pipelines.sources import predict_rows
 
 TEXTS, ROWS = 12, 12  # examples that the page offers
 FIRST_SEED = "*/pretrained-seed*/config.json"
@@ -113,7 +113,7 @@ class ModelRegistry:
 def form_of(model: Model) -> InputSchema:
     """The columns of a fine-tuned model's rows."""
     assert model.ready is not None
-    return asked.of(model.ready.task)
+    return predict_rows.of(model.ready.task)
 
 
 def _folders(root: Path, pattern: str) -> list[Path]:

@@ -37,34 +37,34 @@ def of(task: Task) -> InputSchema:
     return input_schema(task, columns)
 
 
-def read(asked: InputSchema, name: str) -> Iterator[Row]:
+def read(schema: InputSchema, name: str) -> Iterator[Row]:
     """The rows of a file, or of standard input for `-`; raises BadInput for the first that cannot be answered."""
     seen: dict[str, str] = {}
-    for number, (where, record) in enumerate(_records(asked, name)):
-        row = as_row(asked, record, str(number), where)
+    for number, (where, record) in enumerate(_records(schema, name)):
+        row = as_row(schema, record, str(number), where)
         if row["id"] in seen:
             raise BadInput(where, f"has the id {row['id']!r} of {seen[row['id']]} again", "each id once")
         seen[row["id"]] = where
         yield row
 
 
-def _records(asked: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
+def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
     path = Path(name)
     if name == "-":
-        yield from _by_line(asked, decoded(read_stream(_standard_input(), "standard input"), "standard input"), name)
+        yield from _by_line(schema, decoded(read_stream(_standard_input(), "standard input"), "standard input"), name)
     elif _is_pipe(path):
         with path.open("rb") as stream:
-            yield from _by_line(asked, decoded(read_stream(stream, name), name), name)
-    elif (suffix := plain_suffix(path)) == ".parquet" or (suffix == ".conll" and asked.task.tagging):
-        also = [column for choice in asked.names for column in choice]
-        yield from _whole(own.records(path, (), [*also, asked.task.id], (asked.names[0][0], "tags")))
-    elif suffix == ".json" and isinstance(asked.task, SquadTask) and OFFICIAL.match(first_bytes(path, LOOK).lstrip()):
+            yield from _by_line(schema, decoded(read_stream(stream, name), name), name)
+    elif (suffix := plain_suffix(path)) == ".parquet" or (suffix == ".conll" and schema.task.tagging):
+        also = [column for choice in schema.names for column in choice]
+        yield from _whole(own.records(path, (), [*also, schema.task.id], (schema.names[0][0], "tags")))
+    elif suffix == ".json" and isinstance(schema.task, SquadTask) and OFFICIAL.match(first_bytes(path, LOOK).lstrip()):
         for row in squad.read_json(path, answered=False):
             if isinstance(row, Rejected):
                 raise BadInput(row.where, row.reason, "a question with its context")
             yield name, row
     else:
-        yield from _by_line(asked, decoded_lines(Piece(path)), name)
+        yield from _by_line(schema, decoded_lines(Piece(path)), name)
 
 
 def _is_pipe(path: Path) -> bool:
@@ -91,7 +91,7 @@ def _whole(records: Iterator[own.Record]) -> Iterator[tuple[str, Any]]:
         yield where, record
 
 
-def _by_line(asked: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str, Any]]:
+def _by_line(schema: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str, Any]]:
     """JSON lines, a table with a header, or lines without one."""
     shown_name = "standard input" if name == "-" else name
     first = next((item for item in lines if isinstance(item, Rejected) or item[1].strip()), None)
@@ -102,14 +102,14 @@ def _by_line(asked: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str,
         yield from _whole(own.jsonl(lines, shown_name))
         return
     fields = first[1].split("\t")
-    if any(set(choice) <= set(fields) for choice in asked.names):
+    if any(set(choice) <= set(fields) for choice in schema.names):
         yield from _whole(own.tsv(lines, shown_name))
         return
-    columns = asked.names[0]
+    columns = schema.names[0]
     named = len(fields) == len(columns) and all(map(NAME.fullmatch, fields))
     if plain_suffix(Path(name)) in TABLES or (named and (len(fields) > 1 or fields[0].lower() in USUAL)):
         found = f"begins with {', '.join(map(repr, fields))}"[:120]
-        raise BadInput(f"{shown_name}:{first[0]}", found, f"a header with {asked.expected}", "name the columns so")
+        raise BadInput(f"{shown_name}:{first[0]}", found, f"a header with {schema.expected}", "name the columns so")
     for item in lines:
         if isinstance(item, Rejected):
             raise BadInput(item.where, item.reason, "UTF-8 text")
