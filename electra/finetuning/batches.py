@@ -149,13 +149,11 @@ def stack(
     return Examples(ids_S, length_N, np.array(starts, dtype=np.int64), targets, row_ids)
 
 
-def steps_per_epoch(rows: int, batch: int) -> int:
-    """The last batch of an epoch may be short, as in the published code (which fills it with rows of no weight)."""
-    return -(-rows // batch)
-
-
 def training_order(rows: int, batch: int, seed: int, stream: str) -> Iterator[NDArray[np.int64]]:
-    """Endless batches of row numbers; every epoch is one shuffle of all rows. A function of its arguments alone."""
+    """Endless batches of row numbers; every epoch is one shuffle of all rows. A function of its arguments alone.
+
+    The last batch of an epoch may be short, as in the published code (which fills it with rows of no weight).
+    """
     epoch = 0
     while True:
         order_N = shuffled(rows, derive(seed, f"{stream}/order", epoch))

@@ -87,6 +87,14 @@ def narrow(encoder: Encoder, splits: Sequence[Examples]) -> tuple[list[Examples]
     return [dataclasses.replace(split, ids_S=place_V[split.ids_S]) for split in splits], widen
 
 
+def new_linear(inputs: int, outputs: int) -> nn.Linear:
+    """A layer as the published heads begin: Glorot-uniform, the bias at zero."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
 class Classifier(Network):
     """An encoder with a linear head on what `pooled` gives; `classes` 0 is regression."""
 
@@ -96,10 +104,8 @@ class Classifier(Network):
         super().__init__()
         self.encoder, self.pooling, self.layers = encoder, pooling, layers
         self.regression = classes == 0
-        self.head = nn.Linear(pooled_size(encoder, pooling, layers), max(1, classes))
+        self.head = new_linear(pooled_size(encoder, pooling, layers), max(1, classes))
         self.head_dropout = head_dropout
-        nn.init.xavier_uniform_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
 
     def forward(self, batch: PackedBatch) -> Tensor:
         """Logits (B, C)."""
@@ -126,15 +132,12 @@ class Classifier(Network):
         none are asked for.
         """
         weight_CH, bias_C = self.head.weight.detach().cpu(), self.head.bias.detach().cpu()
-        classes, size = weight_CH.shape
-        units = units or 2 * classes
-        dense_UH, out_CU = torch.zeros(units, size), torch.zeros(classes, units)
-        dense_UH[:classes], dense_UH[classes : 2 * classes] = weight_CH, -weight_CH
-        out_CU[:, :classes], out_CU[:, classes : 2 * classes] = torch.eye(classes) * scale, -torch.eye(classes) * scale
+        one_CC, used = torch.eye(len(bias_C)) * scale, 2 * len(bias_C)
+        units = units or used
         return {
-            "classifier.dense.weight": dense_UH,
+            "classifier.dense.weight": F.pad(torch.cat([weight_CH, -weight_CH]), (0, 0, 0, units - used)),
             "classifier.dense.bias": torch.zeros(units),
-            "classifier.out_proj.weight": out_CU,
+            "classifier.out_proj.weight": F.pad(torch.cat([one_CC, -one_CC], 1), (0, units - used)),
             "classifier.out_proj.bias": bias_C * scale,
         }
 

@@ -61,10 +61,7 @@ def bioes(marked: Sequence[Span], words: int) -> list[str]:
     tags = ["O"] * words
     for kind, first, last in marked:
         tags[first : last + 1] = [f"I-{kind}"] * (last + 1 - first)
-        if first == last:
-            tags[first] = f"S-{kind}"
-        else:
-            tags[first], tags[last] = f"B-{kind}", f"E-{kind}"
+        tags[first], tags[last] = (f"B-{kind}", f"E-{kind}") if first < last else (f"S-{kind}",) * 2
     return tags
 
 
@@ -104,14 +101,8 @@ def check_tags(row: Any, task: Task, where: str, *, labelled: bool) -> None:
     if not isinstance(tags, list) or len(tags) != len(words):
         found = f"{len(tags)} tags" if isinstance(tags, list) else "no tags"
         raise BadInput(where, f"has {found} for {len(words)} words", "a tag for each word", "correct or remove the row")
+    known = task.classes
     for tag in tags:
-        if (fault := fault_of(tag, task.labels)) is not None:
-            raise BadInput(where, f"has the tag {shown(tag)}", fault, "correct or remove the row")
-
-
-def fault_of(tag: object, kinds: Sequence[str]) -> str | None:
-    """What was expected instead of a tag; None if it is one of B, I, E, S with a known type, or O."""
-    edge, _, kind = tag.partition("-") if isinstance(tag, str) else ("", "", "")
-    if tag == "O" or (edge in {"B", "I", "E", "S"} and kind in kinds):
-        return None
-    return f"O, or one of B-, I-, E-, S- before {', '.join(kinds)}"
+        if tag not in known:
+            expected = f"O, or one of B-, I-, E-, S- before {', '.join(task.labels)}"
+            raise BadInput(where, f"has the tag {shown(tag)}", expected, "correct or remove the row")

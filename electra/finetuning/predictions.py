@@ -12,22 +12,15 @@ from numpy.typing import NDArray
 
 from electra.errors import BadInput
 from electra.finetuning.metrics import score
-from electra.finetuning.tasks import Task
+from electra.finetuning.tasks import GLUE, Task
 
 Logits = NDArray[Any]
 Lines = list[dict[str, Any]]
 FILES = {  # (task, split) -> name in the archive that is handed in
-    ("cola", "test"): "CoLA.tsv",
-    ("sst2", "test"): "SST-2.tsv",
-    ("mrpc", "test"): "MRPC.tsv",
-    ("stsb", "test"): "STS-B.tsv",
-    ("qqp", "test"): "QQP.tsv",
+    **{(name, "test"): f"{task.title}.tsv" for name, task in GLUE.items()},
     ("mnli", "test"): "MNLI-m.tsv",
     ("mnli", "test_mismatched"): "MNLI-mm.tsv",
     ("mnli", "test_diagnostic"): "AX.tsv",
-    ("qnli", "test"): "QNLI.tsv",
-    ("rte", "test"): "RTE.tsv",
-    ("wnli", "test"): "WNLI.tsv",
 }
 
 
@@ -105,9 +98,8 @@ def tsv(task: Task, lines: Lines) -> str:
     rows = ["index\tprediction"]
     for line in lines:
         answer = line["prediction"]
-        rows.append(
-            f"{line['id']}\t{min(max(answer, 0.0), task.scale):.3f}" if task.regression else f"{line['id']}\t{answer}"
-        )
+        answer = f"{min(max(answer, 0.0), task.scale):.3f}" if task.regression else answer
+        rows.append(f"{line['id']}\t{answer}")
     return "\n".join(rows) + "\n"
 
 

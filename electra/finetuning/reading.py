@@ -89,22 +89,18 @@ def read_predictions(path: Path) -> dict[str, Any]:
         if not isinstance(parsed, dict):
             raise BadInput(path, "holds no object", "answers by question id")
         return parsed
-    if path.suffix == ".tsv":
-        header, *lines = text.splitlines() or [""]
-        if header.split("\t") != ["index", "prediction"]:
-            raise BadInput(f"{path}:1", f"has the header {header!r:.60}", "index and prediction, parted by a tab")
-        pairs: list[tuple[str, list[Any]]] = [
-            (f"{path}:{number}", line.split("\t")) for number, line in enumerate(lines, 2)
-        ]
-    else:
-        pairs = []
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.strip():
-                record = _parsed(line, where := f"{path}:{number}")
-                given = record if isinstance(record, dict) else {}
-                pairs.append((where, [given[key] for key in ("id", "prediction", "tags") if key in given]))
-    answers: dict[str, Any] = {}
-    for where, pair in pairs:
+    tabs, answers = path.suffix == ".tsv", dict[str, Any]()
+    for number, line in enumerate((text.splitlines() or [""]) if tabs else text.split("\n"), 1):
+        where = f"{path}:{number}"
+        if tabs and number == 1:
+            if line.split("\t") != ["index", "prediction"]:
+                raise BadInput(where, f"has the header {line!r:.60}", "index and prediction, parted by a tab")
+            continue
+        if not (tabs or line.strip()):
+            continue
+        record: Any = line.split("\t") if tabs else _parsed(line, where)
+        given = record if isinstance(record, dict) else {}
+        pair = record if tabs else [given[key] for key in ("id", "prediction", "tags") if key in given]
         if len(pair) != 2 or not isinstance(pair[0], str | int):
             raise BadInput(where, f"has {len(pair)} fields", "an id and a prediction")
         if str(pair[0]) in answers:

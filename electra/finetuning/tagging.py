@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from electra.card import Use
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.files import encodes
 from electra.finetuning.batches import NO_WORD, Examples, PackedBatch, stack
-from electra.finetuning.heads import Network, OutputArrays
+from electra.finetuning.heads import Network, OutputArrays, new_linear
 from electra.finetuning.labels import bioes, check_tags, iob2, spans, tag_scores
 from electra.finetuning.predictions import finite, rounded
 from electra.finetuning.task_kind import (
@@ -158,9 +158,7 @@ class Tagger(Network):
     def __init__(self, encoder: Encoder, classes: int, length: int) -> None:
         super().__init__()
         self.encoder, self.length = encoder, length
-        self.head = nn.Linear(encoder.config.hidden, classes)
-        nn.init.xavier_uniform_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        self.head = new_linear(encoder.config.hidden, classes)
 
     def losses(self, batch: PackedBatch) -> Tensor:
         """Cross-entropy of each row (B,), summed over its words."""

@@ -165,11 +165,8 @@ class TaskKind(Protocol):
 
 def named_outputs(names: tuple[str, ...]) -> dict[str, Any]:
     """The entries of config.json that say what the outputs are."""
-    numbered = dict(enumerate(names))
-    return {
-        "id2label": {str(number): name for number, name in numbered.items()},
-        "label2id": {name: number for number, name in numbered.items()},
-    }
+    number_of = {name: number for number, name in enumerate(names)}
+    return {"id2label": {str(number): name for number, name in enumerate(names)}, "label2id": number_of}
 
 
 def require_texts(values: Mapping[str, Any], where: str) -> list[str]:

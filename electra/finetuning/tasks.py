@@ -166,15 +166,8 @@ class FinetuneConfig(Checked):
         with equal results have equal configs.
         """
         changes = {key: value for key, value in vars(self.scratch).items() if arm == "scratch" and value is not None}
-        return dataclasses.replace(
-            self,
-            **changes,
-            scratch=ScratchConfig(),
-            seeds=(1, 2, 3),
-            arms=("pretrained", "scratch"),
-            ensemble=False,
-            keep="first",
-        )
+        usual = {key: getattr(FinetuneConfig(), key) for key in ("scratch", "seeds", "arms", "ensemble", "keep")}
+        return dataclasses.replace(self, **changes, **usual)
 
     def layout(self, *, train: bool) -> Self:
         """What of these settings bears on the arrays of a split."""
@@ -307,14 +300,11 @@ class FinetuneSection(Checked):
         self, task: str, overrides: Mapping[str, Any], prefix: str, where: str = "recipes.*"
     ) -> FinetuneConfig:
         squad = task.startswith("squad")
-        kind = SquadConfig if squad else FinetuneConfig
-        section = "squad" if squad else f"tasks.{task}"
-        layers = [
-            (f"{prefix}defaults", self.defaults),
-            (f"{prefix}{section}", self.squad if squad else self.tasks.get(task, {})),
-            (f"{where}.defaults", overrides.get("defaults", {})),
-            (f"{where}.{section}", overrides.get("squad", {}) if squad else overrides.get("tasks", {}).get(task, {})),
-        ]
+        kind, section = (SquadConfig, "squad") if squad else (FinetuneConfig, f"tasks.{task}")
+        layers: list[tuple[str, Any]] = []
+        for before, sections in ((prefix, vars(self)), (f"{where}.", overrides)):
+            own = sections.get("squad", {}) if squad else sections.get("tasks", {}).get(task, {})
+            layers += [(f"{before}defaults", sections.get("defaults", {})), (f"{before}{section}", own)]
         values: dict[str, Any] = {}
         config = kind()
         for place, layer in layers:  # each layer is built on its own, so that an error names the layer it came with

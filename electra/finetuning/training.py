@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from electra.finetuning.batches import Examples, parts, steps_per_epoch, training_order
+from electra.finetuning.batches import Examples, parts, training_order
 from electra.finetuning.heads import Network
 from electra.finetuning.step import Step
 from electra.finetuning.tasks import FinetuneConfig
@@ -37,7 +37,7 @@ class Training:
 
 def count_steps(rows: int, config: FinetuneConfig) -> int:
     """Updates in all (electra: finetune/preprocessing.py): whole epochs of ceil(rows / batch), truncated."""
-    return max(1, int(steps_per_epoch(rows, config.batch) * config.epochs))
+    return max(1, int(-(-rows // config.batch) * config.epochs))
 
 
 def train(

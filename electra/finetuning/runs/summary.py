@@ -6,6 +6,7 @@ from one checkpoint; mean, standard deviation (of a sample) and best are given, 
 
 import statistics
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 from electra.finetuning.runs.job import Record
@@ -60,7 +61,8 @@ def average(tasks: dict[str, Summary], *, sample: bool) -> Summary:
     left out, as in the paper. Arms and seeds that not every task has do not count.
     """
     official = not sample and all(task in tasks and complete(task, tasks[task]) for task in PAPER_AVERAGE)
-    counted = list(PAPER_AVERAGE) if official else sorted(tasks, key=_rank)
+    own = sorted(task for task in tasks if task not in GLUE)
+    counted = list(PAPER_AVERAGE) if official else [*(task for task in GLUE if task in tasks), *own]
     if official:
         name = "GLUE average (mean of eight tasks, without WNLI)"
     elif sample:
@@ -70,9 +72,8 @@ def average(tasks: dict[str, Summary], *, sample: bool) -> Summary:
     result: Summary = {"name": name, "tasks": counted}
     for arm in ("pretrained", "scratch"):
         if all(arm in tasks[task] for task in counted):
-            columns = [
-                dict(zip(tasks[task][arm]["seeds"], tasks[task][arm]["scores"], strict=True)) for task in counted
-            ]
+            runs = [tasks[task][arm] for task in counted]
+            columns = [dict(zip(run["seeds"], run["scores"], strict=True)) for run in runs]
             seeds = [seed for seed in columns[0] if all(seed in column for column in columns)]
             if seeds:
                 result[arm] = {**spread([statistics.fmean(c[seed] for c in columns) for seed in seeds]), "seeds": seeds}
@@ -82,12 +83,6 @@ def average(tasks: dict[str, Summary], *, sample: bool) -> Summary:
 def complete(task: str, summary: Summary) -> bool:
     """Whether a task was trained on as many rows as its official split has; a task of one's own has no such."""
     return task not in GLUE or bool(summary["train_rows"] == GLUE[task].train_rows)
-
-
-def _rank(task: str) -> tuple[int, str]:
-    """GLUE's order, then the others' names."""
-    names = list(GLUE)
-    return (names.index(task), "") if task in GLUE else (len(names), task)
 
 
 def _title(task: str) -> str:
@@ -104,15 +99,13 @@ def _count(number: int) -> str:
 
 
 def _by_arm(records: Iterable[Record]) -> dict[str, list[Record]]:
-    arms: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda record: (record["arm"], record["seed"])):
-        arms.setdefault(record["arm"], []).append(record)
-    return arms
+    ordered = sorted(records, key=lambda record: (record["arm"], record["seed"]))
+    return {arm: list(runs) for arm, runs in groupby(ordered, key=lambda record: str(record["arm"]))}
 
 
 def _rows(records: Sequence[Record]) -> Summary:
-    longer = [{key: run[key]} for run in records for key in ("beyond_pretraining",) if key in run]
-    return {"train_rows": records[0]["train_rows"], "dev_rows": records[0]["dev_rows"], **(longer[0] if longer else {})}
+    keys = ("train_rows", "dev_rows", "beyond_pretraining")  # of the first record that has them
+    return {key: run[key] for key in keys for run in reversed(records) if key in run}
 
 
 def _of_runs(runs: Sequence[Record]) -> Summary:

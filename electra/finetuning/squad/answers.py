@@ -24,21 +24,30 @@ from electra.finetuning.tasks import SquadConfig
 
 
 @dataclass(frozen=True)
-class Answers:
-    """By question id: the best span ("" if there is none), the null score, the n best spans with log-probabilities, and
-    which candidates these are.
-    """
+class Span:
+    """A candidate as text."""
 
-    spans: dict[str, str]
-    null: dict[str, float]
-    n_best: dict[str, list[tuple[str, float]]]
-    chosen: dict[str, list[int]]
+    text: str
+    score: float  # log-probability
+    begin: int  # place in the context
+    candidate: int
 
-    def given(self, threshold: float | None) -> dict[str, str]:
-        """The answers as handed in: left empty where the null score is above the threshold (None: never)."""
-        if threshold is None:
-            return self.spans
-        return {key: "" if self.null[key] > threshold else text for key, text in self.spans.items()}
+
+@dataclass(frozen=True)
+class Answer:
+    """What is said of a question: its null score and its n best spans, the best first."""
+
+    null: float
+    spans: list[Span]
+
+    @property
+    def best(self) -> str:
+        """The best span's text, "" if there is none."""
+        return self.spans[0].text if self.spans else ""
+
+    def given(self, threshold: float | None) -> str:
+        """The answer as handed in: left empty where the null score is above the threshold (None: never)."""
+        return self.best if threshold is None or self.null <= threshold else ""
 
 
 @dataclass(frozen=True)
@@ -61,19 +70,17 @@ class Candidates:
         return cls(**{name: values.numpy() for name, values in tensors.items()})
 
 
-def official(answers: Answers, candidates: Candidates, outputs: OutputArrays) -> dict[str, list[dict[str, Any]]]:
+def official(answer: Answer, candidates: Candidates, outputs: OutputArrays) -> list[dict[str, Any]]:
     """The n best spans in the official form; a span's logits are its log-probabilities, which add up to its score."""
-    result: dict[str, list[dict[str, Any]]] = {}
-    for key, spans in answers.n_best.items():
-        shares_S = softmax(np.array([score for _, score in spans]))
-        result[key] = []
-        for (text, _), candidate, share in zip(spans, answers.chosen[key], shares_S, strict=True):
-            window = candidates.window_C[candidate]
-            beam = int((outputs["start"][window] == candidates.start_C[candidate]).argmax())
-            start = float(outputs["start_score"][window, beam])
-            end = float(candidates.score_C[candidate]) - start
-            numbers = {"probability": share, "start_logit": start, "end_logit": end}
-            result[key].append({"text": text, **{name: rounded(value) for name, value in numbers.items()}})
+    result: list[dict[str, Any]] = []
+    shares_S = softmax(np.array([span.score for span in answer.spans]))
+    for span, share in zip(answer.spans, shares_S, strict=True):
+        window = candidates.window_C[span.candidate]
+        beam = int((outputs["start"][window] == candidates.start_C[span.candidate]).argmax())
+        start = float(outputs["start_score"][window, beam])
+        end = float(candidates.score_C[span.candidate]) - start
+        numbers = {"probability": share, "start_logit": start, "end_logit": end}
+        result.append({"text": span.text, **{name: rounded(value) for name, value in numbers.items()}})
     return result
 
 
@@ -98,8 +105,8 @@ def mean(runs: Sequence[Candidates], config: SquadConfig) -> Candidates:
     return Candidates(window_C, start_C, end_C, score_C - np.log(len(runs)), null_W)
 
 
-def choose(reading: Reading, found: Candidates, config: SquadConfig) -> Answers:
-    """The best candidates of every question.
+def choose(reading: Reading, found: Candidates, config: SquadConfig) -> list[Answer]:
+    """The answer to every question.
 
     The null score is the least over a question's windows of the answerability logit; without that head it is
     log p([CLS], [CLS]) less the score of the best span, as BERT has it.
@@ -108,9 +115,7 @@ def choose(reading: Reading, found: Candidates, config: SquadConfig) -> Answers:
     question_W = np.array([window.question for window in reading.windows])
     null_Q = np.full(len(reading.rows), np.inf)
     np.minimum.at(null_Q, question_W, found.null_W)
-    best: list[list[tuple[str, float]]] = [[] for _ in reading.rows]
-    chosen: list[list[int]] = [[] for _ in reading.rows]
-    seen: list[set[str]] = [set() for _ in reading.rows]
+    best: list[list[Span]] = [[] for _ in reading.rows]
     for index in np.lexsort((end_C, start_C, window_C, -score_C, question_W[window_C])):
         window = reading.windows[window_C[index]]
         spans = best[window.question]
@@ -118,21 +123,13 @@ def choose(reading: Reading, found: Candidates, config: SquadConfig) -> Answers:
             continue
         places_P2 = reading.places[window.question]
         shift = window.first - window.offset
-        begin, end = places_P2[start_C[index] + shift, 0], places_P2[end_C[index] + shift, 1]
+        begin, end = int(places_P2[start_C[index] + shift, 0]), int(places_P2[end_C[index] + shift, 1])
         text = reading.rows[window.question]["context"][begin:end]
-        if text not in seen[window.question]:
-            seen[window.question].add(text)
-            spans.append((text, rounded(score_C[index])))
-            chosen[window.question].append(int(index))
-    ids = [row["id"] for row in reading.rows]
+        if text not in {span.text for span in spans}:
+            spans.append(Span(text, rounded(score_C[index]), begin, int(index)))
     if not config.answerability:
-        null_Q = null_Q - np.array([spans[0][1] if spans else -np.inf for spans in best])
-    return Answers(
-        spans={key: spans[0][0] if spans else "" for key, spans in zip(ids, best, strict=True)},
-        null={key: rounded(min(max(value, -1e9), 1e9)) for key, value in zip(ids, null_Q, strict=True)},
-        n_best=dict(zip(ids, best, strict=True)),
-        chosen=dict(zip(ids, chosen, strict=True)),
-    )
+        null_Q = null_Q - np.array([spans[0].score if spans else -np.inf for spans in best])
+    return [Answer(rounded(null), spans) for null, spans in zip(np.clip(null_Q, -1e9, 1e9), best, strict=True)]
 
 
 def candidates(reading: Reading, outputs: OutputArrays, config: SquadConfig) -> Candidates:

@@ -24,17 +24,8 @@ from electra.nn.encoder import Encoder
 from electra.nn.huggingface import SPANS, TASK
 from electra.storage.tensors import Tensors, fill
 
-_KEPT = (  # settings that a folder's answers depend on
-    "length",
-    "stride",
-    "question_length",
-    "head",
-    "beam",
-    "answer_length",
-    "n_best",
-    "answerability",
-    "null_threshold",
-)
+_LAYOUT = {"length", "stride", "question_length"}  # settings that a folder's answers depend on
+_KEPT = _LAYOUT | {"head", "beam", "answer_length", "n_best", "answerability", "null_threshold"}
 
 
 class QuestionAnswering(TaskKind):
@@ -64,8 +55,7 @@ class QuestionAnswering(TaskKind):
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> windows.Reading:
         assert isinstance(config, SquadConfig)
-        stride, question_length = config.stride, config.question_length
-        return windows.encode(rows, tokenizer, length=config.length, stride=stride, question_length=question_length)
+        return windows.encode(rows, tokenizer, **{key: getattr(config, key) for key in _LAYOUT})
 
     def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
         assert isinstance(config, SquadConfig)
@@ -83,23 +73,15 @@ class QuestionAnswering(TaskKind):
     def answers(self, outputs: OutputArrays, encoded: windows.Reading, config: SquadConfig) -> Iterator[Row]:
         outputs = {name: finite(values) for name, values in outputs.items()}
         candidates = spans.candidates(encoded, outputs, config)
-        answered = spans.choose(encoded, candidates, config)
-        n_best = spans.official(answered, candidates, outputs)
-        given = answered.given(config.null_threshold if config.answerability else None)
-        for number, row in enumerate(encoded.rows):
-            key, start = row["id"], None
-            if answered.chosen[key]:
-                best = answered.chosen[key][0]
-                window = encoded.windows[candidates.window_C[best]]
-                piece = candidates.start_C[best] + window.first - window.offset
-                start = int(encoded.places[number][piece, 0])
+        threshold = config.null_threshold if config.answerability else None
+        for row, answer in zip(encoded.rows, spans.choose(encoded, candidates, config), strict=True):
             yield {
-                "id": key,
-                "prediction": given[key],
-                "best": answered.spans[key],
-                "start": start,
-                "null_score": answered.null[key],
-                "n_best": n_best[key],
+                "id": row["id"],
+                "prediction": answer.given(threshold),
+                "best": answer.best,
+                "start": answer.spans[0].begin if answer.spans else None,
+                "null_score": answer.null,
+                "n_best": spans.official(answer, candidates, outputs),
             }
 
     def score(self, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
@@ -145,11 +127,14 @@ def judge(
     candidates: spans.Candidates, encoded: windows.Reading, version: official.Version, config: SquadConfig
 ) -> SplitResult:
     """Every official figure and file of the candidates."""
-    chosen = spans.choose(encoded, candidates, config)
-    given = chosen.given(config.null_threshold if version == "2.0" else None)
-    n_best = {key: [list(pair) for pair in best] for key, best in chosen.n_best.items()}
-    files = {".json": given, "-null-odds.json": chosen.null, "-nbest.json": n_best}
-    scores = official.evaluate(encoded.rows, chosen.spans, chosen.null, version, config.null_threshold)
+    ids = [row["id"] for row in encoded.rows]
+    answers = dict(zip(ids, spans.choose(encoded, candidates, config), strict=True))
+    threshold = config.null_threshold if version == "2.0" else None
+    given = {key: answer.given(threshold) for key, answer in answers.items()}
+    best, null = ({key: getattr(a, name) for key, a in answers.items()} for name in ("best", "null"))
+    n_best = {key: [[span.text, span.score] for span in answer.spans] for key, answer in answers.items()}
+    files = {".json": given, "-null-odds.json": null, "-nbest.json": n_best}
+    scores = official.evaluate(encoded.rows, best, null, version, config.null_threshold)
     first, *others = given.values()
     alike = bool(others) and all(text == first for text in others)
     return SplitResult(files, scores, f"{first!r} was the answer to every question" if alike else None)

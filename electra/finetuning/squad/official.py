@@ -52,20 +52,13 @@ def question_scores(
     """(exact match, F1) of each question: the best over its gold answers. A question without a prediction scores 0."""
     scores = {}
     for row in rows:
-        if (predicted := predictions.get(row["id"])) is None:
-            scores[row["id"]] = (0.0, 0.0)
-            continue
-        texts = golds(row, version)
+        predicted = predictions.get(row["id"], "")
+        texts = golds(row, version) if row["id"] in predictions else []
         scores[row["id"]] = (
             max((exact_match(predicted, text) for text in texts), default=0.0),
             max((f1(predicted, text, version) for text in texts), default=0.0),
         )
     return scores
-
-
-def has_answer(row: Mapping[str, Any]) -> bool:
-    """Whether the question has a gold answer at all (the official script asks the list, not the flag)."""
-    return bool(row["answers"])
 
 
 def best_threshold(
@@ -78,7 +71,7 @@ def best_threshold(
 
     `score_of` are the scores of the spans as if every question were answered, `spans` their texts.
     """
-    answerable = {row["id"]: has_answer(row) for row in rows}
+    answerable = {row["id"]: bool(row["answers"]) for row in rows}  # the official script asks no flag either
     current = best = float(sum(not known for known in answerable.values()))
     threshold = 0.0
     for question in sorted(null_of, key=lambda key: null_of[key]):
@@ -104,10 +97,10 @@ def evaluate(
     raw, scores = question_scores(rows, spans, version), dict[str, tuple[float, float]]()
     for row in rows:  # left blank, a question scores by whether it has an answer at all, whatever that normalises to
         blank = row["id"] in spans and null_of[row["id"]] > null_threshold
-        scores[row["id"]] = (float(not has_answer(row)),) * 2 if blank else raw[row["id"]]
+        scores[row["id"]] = (float(not row["answers"]),) * 2 if blank else raw[row["id"]]
     figures = _means(scores.values())
     for name, wanted in (("HasAns", True), ("NoAns", False)):
-        part = [scores[row["id"]] for row in rows if has_answer(row) == wanted]
+        part = [scores[row["id"]] for row in rows if bool(row["answers"]) == wanted]
         if part:
             figures |= {f"{name}_{key}": value for key, value in _means(part).items()}
     for index, key in enumerate(("exact", "f1")):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from electra.finetuning.squad.answers import Answers, candidates, choose, mean
+from electra.finetuning.squad.answers import Answer, candidates, choose, mean
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode
 from electra.finetuning.tasks import SquadConfig
@@ -37,15 +37,20 @@ def outputs(candidates: list[tuple[int, float, list[tuple[int, float]]]], null: 
     }
 
 
-def find(reading, outputs, config) -> Answers:
-    return choose(reading, candidates(reading, outputs, config), config)
+def find(reading, outputs, config=CONFIG) -> Answer:
+    (answer,) = choose(reading, candidates(reading, outputs, config), config)
+    return answer
+
+
+def n_best(answer: Answer) -> list[tuple[str, float]]:
+    return [(span.text, span.score) for span in answer.spans]
 
 
 def test_the_best_sum_wins_and_the_text_is_cut_from_the_context(reading):
     given = outputs([(5, -1.0, [(6, -1.0), (5, -3.0)]), (10, -0.5, [(11, -2.0), (10, -4.0)])])
-    answers = find(reading, given, CONFIG)
-    assert answers.spans == {"q": "red cat"}
-    assert answers.n_best["q"] == [("red cat", -2.0), ("old house", -2.5), ("red", -4.0)]  # three at most
+    answer = find(reading, given)
+    assert answer.best == "red cat" and answer.spans[0].begin == 4
+    assert n_best(answer) == [("red cat", -2.0), ("old house", -2.5), ("red", -4.0)]  # three at most
 
 
 @pytest.mark.parametrize(
@@ -60,14 +65,14 @@ def test_the_best_sum_wins_and_the_text_is_cut_from_the_context(reading):
 )
 def test_what_is_no_answer_is_passed_over(reading, start, end):
     given = outputs([(start, 0.0, [(end, 0.0), (end, LOW)]), (5, -9.0, [(5, -9.0), (6, LOW)])])
-    assert find(reading, given, CONFIG).spans == {"q": "red"}
+    assert find(reading, given).best == "red"
 
 
 def test_equal_texts_appear_once_and_nothing_at_all_is_the_empty_answer(reading):
     given = outputs([(4, -1.0, [(4, -1.0), (5, LOW)]), (9, -1.0, [(9, -2.0), (10, LOW)])])
-    assert [text for text, _ in find(reading, given, CONFIG).n_best["q"]] == ["the", "the red", "the old"]
-    nothing = find(reading, outputs([(0, 0.0, [(0, 0.0), (0, 0.0)])] * 2), CONFIG)
-    assert nothing.spans == {"q": ""} and nothing.n_best == {"q": []}
+    assert [span.text for span in find(reading, given).spans] == ["the", "the red", "the old"]
+    nothing = find(reading, outputs([(0, 0.0, [(0, 0.0), (0, 0.0)])] * 2))
+    assert nothing.best == "" and nothing.spans == []
 
 
 def test_an_answer_begins_only_where_its_piece_has_its_max_context(tokenizer):
@@ -82,16 +87,16 @@ def test_an_answer_begins_only_where_its_piece_has_its_max_context(tokenizer):
         "end_score": np.array([[[-1.0, LOW], [LOW, LOW]], [[-5.0, LOW], [LOW, LOW]]], dtype=np.float32),
         "null": np.array([2.0, -1.0], dtype=np.float32),
     }
-    answers = find(reading, given, CONFIG)
-    assert answers.n_best["q"] == [("sleeps", -2.0)]  # the first window owns it: one piece on its right against none
-    assert answers.null == {"q": -1.0}  # the least over windows
+    answer = find(reading, given)
+    assert n_best(answer) == [("sleeps", -2.0)]  # the first window owns it: one piece on its right against none
+    assert answer.null == -1.0  # the least over windows
 
 
 def test_the_threshold_blanks_and_without_the_classifier_the_null_score_is_a_difference(reading):
     given = outputs([(5, -1.0, [(6, -1.0), (5, -3.0)]), (10, -0.5, [(11, -2.0), (10, -4.0)])], null=-3.0)
-    answers = find(reading, given, CONFIG)
-    assert answers.given(-2.75) == answers.given(None) == {"q": "red cat"} and answers.given(-3.5) == {"q": ""}
-    assert find(reading, given, dataclasses.replace(CONFIG, answerability=False)).null == {"q": -1.0}
+    answer = find(reading, given)
+    assert answer.given(-2.75) == answer.given(None) == "red cat" and answer.given(-3.5) == ""
+    assert find(reading, given, dataclasses.replace(CONFIG, answerability=False)).null == -1.0
 
 
 def test_runs_answer_together_by_mean_probabilities(reading):
@@ -100,21 +105,18 @@ def test_runs_answer_together_by_mean_probabilities(reading):
     first = outputs([(5, p(0.55), [(5, 0.0), (6, LOW)]), (4, p(0.4), [(4, 0.0), (5, LOW)])], null=2.0)
     second = outputs([(6, p(0.55), [(6, 0.0), (7, LOW)]), (4, p(0.4), [(4, 0.0), (5, LOW)])], null=-1.0)
     runs = [candidates(reading, one, CONFIG) for one in (first, second)]
-    alone = choose(reading, runs[0], CONFIG)
-    assert alone == find(reading, first, CONFIG) and alone.spans == {"q": "red"}
-    together = choose(reading, mean(runs, CONFIG), CONFIG)
-    assert together.spans == {"q": "the"}
-    assert [text for text, _ in together.n_best["q"]] == ["the", "red", "cat"]
-    assert [np.exp(score) for _, score in together.n_best["q"]] == pytest.approx([0.4, 0.275, 0.275], rel=1e-4)
+    alone = find(reading, first)
+    assert alone.best == "red"
+    (together,) = choose(reading, mean(runs, CONFIG), CONFIG)
+    assert [span.text for span in together.spans] == ["the", "red", "cat"]
+    assert [np.exp(span.score) for span in together.spans] == pytest.approx([0.4, 0.275, 0.275], rel=1e-4)
     no_answer = (1 / (1 + np.exp(-2)) + 1 / (1 + np.exp(1))) / 2
-    assert together.null["q"] == pytest.approx(np.log(no_answer / (1 - no_answer)), abs=1e-5)
+    assert together.null == pytest.approx(np.log(no_answer / (1 - no_answer)), abs=1e-5)
     plain = dataclasses.replace(CONFIG, answerability=False)
     assert mean(runs, plain).null_W == pytest.approx([np.log((np.exp(2) + np.exp(-1)) / 2)])
-    same = choose(reading, mean([runs[0]] * 3, CONFIG), CONFIG)
-    assert same.spans == alone.spans and same.null["q"] == pytest.approx(2.0, rel=1e-4)
-    assert [score for _, score in same.n_best["q"]] == pytest.approx(
-        [score for _, score in alone.n_best["q"]], rel=1e-4
-    )
+    (same,) = choose(reading, mean([runs[0]] * 3, CONFIG), CONFIG)
+    assert same.best == alone.best and same.null == pytest.approx(2.0, rel=1e-4)
+    assert [span.score for span in same.spans] == pytest.approx([span.score for span in alone.spans], rel=1e-4)
 
 
 @pytest.fixture
