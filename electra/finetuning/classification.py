@@ -21,18 +21,7 @@ from electra.finetuning import predictions
 from electra.finetuning.batches import Examples, stack
 from electra.finetuning.heads import Classifier, DenseClassifier, Network, OutputArrays
 from electra.finetuning.labels import read_label
-from electra.finetuning.task_kind import (
-    DO,
-    Encoded,
-    Exported,
-    Row,
-    RowSequence,
-    SplitResult,
-    Stored,
-    TaskKind,
-    named_outputs,
-    require_texts,
-)
+from electra.finetuning.task_kind import DO, Encoded, Exported, Row, SplitResult, Stored, TaskKind, require_texts
 from electra.finetuning.tasks import FinetuneConfig, Layers, Pooling, Task
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
@@ -101,7 +90,7 @@ class Classification(TaskKind):
                 answer["probabilities"] = dict(zip(self.task.labels, shares, strict=True))
             yield answer
 
-    def score(self, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
+    def score(self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:
         predicted: list[Any] = []
         for number, row in enumerate(rows, 1):
             label, fault = read_label(answer := answers[row["id"]], self.task.labels)
@@ -114,15 +103,15 @@ class Classification(TaskKind):
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
         task, shape = self.task, network.encoder.config
         task_json: dict[str, Any] = {"task": dataclasses.asdict(task)}
-        outputs = named_outputs(task.labels or ("score",))
-        outputs["problem_type"] = "regression" if task.regression else "single_label_classification"
+        labels = task.labels or ("score",)
+        config_json = {"problem_type": "regression" if task.regression else "single_label_classification"}
         scale = task.scale if task.regression else 1.0
         if (network.pooling, network.layers) == ("cls", "last") and shape.stock_heads:
             head = network.dense_tensors(scale, shape.hidden)
-            return Exported(self.architecture, task_json, outputs, head)
+            return Exported(self.architecture, task_json, labels, config_json, head)
         extra = {"pooling": network.pooling} | ({} if network.layers == "last" else {"head_layers": network.layers})
         beside = {POOLED: network.dense_tensors(scale)}
-        return Exported("ElectraModel", task_json | extra, outputs | extra, beside=beside)
+        return Exported("ElectraModel", task_json | extra, labels, config_json | extra, beside=beside)
 
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
         pooling, layers = stored.task_json.get("pooling", "cls"), stored.task_json.get("head_layers", "last")

@@ -123,16 +123,18 @@ def solve(job: Job) -> Solved:
     scored, unlabelled = splits_of(task, config)
     there = [split for split in (*scored, *unlabelled) if (job.rows / f"{split}.jsonl").is_file()]
     held_out = {split: _read(job, split, labelled=split in scored) for split in there}
+    few = source.rows[: len(held_out[scored[0]].rows)]  # as many as are scored: whether it has learned them at all
+    seen = kind.encode(few, reading.tokenizer(job.model, job.tokenizer), config.layout(train=False))
     encoder, splits = _encoder(job), [source.examples, *(encoded.examples for encoded in held_out.values())]
     beyond = beyond_pretraining(job, *splits)
-    (ready, *narrowed), widen = narrow(encoder, splits)
+    (ready, *narrowed, again), widen = narrow(encoder, [*splits, seen.examples])
     stream = f"finetune/{task.name}"
     torch.manual_seed(derive(job.seed, f"{stream}/head"))
     network = kind.network(encoder, config).to(job.device)
     training = train(network, ready, config, seed=job.seed, stream=stream, device=job.device)
 
-    def judge(encoded: Encoded, *, labelled: bool) -> SplitResult:
-        outputs = read_outputs(network, encoded.examples, job.device, precision=config.precision)
+    def judge(encoded: Encoded, examples: Examples, *, labelled: bool) -> SplitResult:
+        outputs = read_outputs(network, examples, job.device, precision=config.precision)
         return kind.judge(outputs, encoded, config, labelled=labelled)
 
     record: Record = {
@@ -145,19 +147,18 @@ def solve(job: Job) -> Solved:
         "loss": [list(point) for point in training.curve],
     } | beyond
     files: dict[str, Any] = {}
-    for (split, wide), examples in zip(held_out.items(), narrowed, strict=True):
-        labelled = split in scored or all(row.get(kind.label) is not None for row in wide.rows)
-        judged = judge(dataclasses.replace(wide, examples=examples), labelled=labelled)
+    for (split, encoded), examples in zip(held_out.items(), narrowed, strict=True):
+        labelled = split in scored or all(row.get(kind.label) is not None for row in encoded.rows)
+        judged = judge(encoded, examples, labelled=labelled)
         left = judged.files | (judged.ensemble if job.candidates else {})
         files |= {f"{split}{suffix}": content for suffix, content in left.items()}
         suffix = split.removeprefix(scored[0]) if split in scored else f"_{split}"  # "", "_mismatched" or "_test"
         record["metrics"] |= {f"{name}{suffix}": value for name, value in judged.scores.items()}
         if split == scored[0]:
-            record["dev_rows"] = len(wide.rows)
+            record["dev_rows"] = len(encoded.rows)
             record["failed"] = judged.fault if training.finite and judged.finite else NOT_FINITE
-            if kind.scores_training:  # as many rows as are scored: whether it has learned them at all
-                seen = dataclasses.replace(source, examples=ready).first(len(wide.rows))
-                record["train_metrics"] = judge(seen, labelled=True).scores
+    if kind.scores_training:
+        record["train_metrics"] = judge(seen, again, labelled=True).scores
     return Solved(record, files, network, widen)
 
 

@@ -18,7 +18,7 @@ from electra.finetuning.predictions import finite
 from electra.finetuning.squad import answers as spans
 from electra.finetuning.squad import official, windows
 from electra.finetuning.squad.head import SpanFinder
-from electra.finetuning.task_kind import DO, Exported, Row, RowSequence, SplitResult, Stored, TaskKind, require_texts
+from electra.finetuning.task_kind import DO, Exported, Row, SplitResult, Stored, TaskKind, require_texts
 from electra.finetuning.tasks import SQUAD_2, FinetuneConfig, SquadConfig, SquadTask, Task
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import SPANS, TASK
@@ -84,7 +84,7 @@ class QuestionAnswering(TaskKind):
                 "n_best": spans.official(answer, candidates, outputs),
             }
 
-    def score(self, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
+    def score(self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:
         """Exact match and F1 as the official scripts give them; answers are as handed in, empty where there is none."""
         for key, text in answers.items():
             if not isinstance(text, str):

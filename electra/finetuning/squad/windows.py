@@ -39,11 +39,6 @@ class Reading(Encoded):
     windows: list[Window]
     places: list[NDArray[np.int64]]  # of each question's context, (pieces, 2)
 
-    def first(self, count: int) -> "Reading":
-        """The first questions alone; windows come in the order of their questions."""
-        windows = [window for window in self.windows if window.question < count]
-        return Reading(self.rows[:count], self.examples.first(len(windows)), windows, self.places[:count])
-
 
 def check_row(row: Row, where: str) -> None:
     """Raise BadInput for a row without text, or with an answer that does not stand where it says."""

@@ -110,15 +110,3 @@ def test_the_owner_has_most_context_on_its_poorer_side():
     (_, _, first), (_, _, second) = cuts
     assert first.tolist() == [True] * 15 + [False] * 5  # 14: 5 to its right in the first, 4 to its left in the second
     assert second.tolist() == [False] * 5 + [True] * 15
-
-
-def test_the_first_questions_alone_read_as_they_do_among_others(tokenizer):
-    rows = [row(id=str(number), context=CONTEXT[: -number or None], answers=[], impossible=True) for number in range(4)]
-    whole, alone = (encode(part, tokenizer, length=14, stride=4, question_length=8) for part in (rows, rows[:2]))
-    found = whole.first(2)
-    assert found.rows == alone.rows and len(found.windows) == len(alone.windows) > 2
-    assert [(w.question, w.first) for w in found.windows] == [(w.question, w.first) for w in alone.windows]
-    for name in ("ids_S", "length_N", "second_N"):
-        assert np.array_equal(getattr(found.examples, name), getattr(alone.examples, name))
-    assert found.examples.row_ids == alone.examples.row_ids
-    assert all(np.array_equal(found.examples.targets[name], values) for name, values in alone.examples.targets.items())
