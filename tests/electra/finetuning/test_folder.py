@@ -102,7 +102,7 @@ def test_heads_of_other_kinds_are_beside_an_encoder_that_stock_transformers_load
     theirs = peer(transformers.ElectraModel, tmp_path / "m")
     assert theirs.config.pooling == pooling and f'"pooling": "{pooling}"' in (tmp_path / "m/task.json").read_text()
     ready = load_model(tmp_path / "m")
-    assert ready.network.dense.out_features == 2 * len(network.head.weight)
+    assert ready.network.head[0].out_features == 2 * len(network.head.weight)
     assert np.abs(read_outputs(ready.network, examples)["logits"] - ours).max() < 1e-5
     (tmp_path / "m/MANIFEST.json").unlink()
     facts_there = json.loads((tmp_path / "m" / FACTS).read_text())
