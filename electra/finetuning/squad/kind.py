@@ -24,8 +24,8 @@ from electra.nn.encoder import Encoder
 from electra.nn.huggingface import SPANS, TASK
 from electra.storage.tensors import Tensors, fill
 
-_LAYOUT = {"length", "stride", "question_length"}  # settings that a folder's answers depend on
-_KEPT = _LAYOUT | {"head", "beam", "answer_length", "n_best", "answerability", "null_threshold"}
+_READ, _CHOSEN = {"length", "stride", "question_length"}, {"beam", "answer_length", "n_best", "null_threshold"}
+_KEPT = _READ | _CHOSEN | {"head", "answerability"}  # settings that a folder's answers depend on
 
 
 class QuestionAnswering(TaskKind):
@@ -55,7 +55,7 @@ class QuestionAnswering(TaskKind):
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> windows.Reading:
         assert isinstance(config, SquadConfig)
-        return windows.encode(rows, tokenizer, **{key: getattr(config, key) for key in _LAYOUT})
+        return windows.encode(rows, tokenizer, config)
 
     def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
         assert isinstance(config, SquadConfig)
