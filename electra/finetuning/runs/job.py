@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -94,11 +94,6 @@ class Job:
         """Where its results go, by its settings and data alone."""
         return self.state / self.fingerprint[:8]
 
-    @property
-    def weights(self) -> Path:
-        """The folder whose encoder it starts from."""
-        return self.start.folder / MODEL if self.start else self.model
-
 
 def splits_of(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The splits that are scored, of which the first counts, and those that are predicted only."""
@@ -113,7 +108,6 @@ class Solved:
     record: Record
     files: dict[str, Any]
     network: Network
-    widen: Callable[[], None]  # gives the network its whole table of word vectors back
 
 
 def solve(job: Job) -> Solved:
@@ -159,7 +153,8 @@ def solve(job: Job) -> Solved:
             record["failed"] = judged.fault if training.finite and judged.finite else NOT_FINITE
     if kind.scores_training:
         record["train_metrics"] = judge(seen, again, labelled=True).scores
-    return Solved(record, files, network, widen)
+    widen()
+    return Solved(record, files, network)
 
 
 def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, Any]]:
@@ -185,7 +180,7 @@ def beyond_pretraining(job: Job, *splits: Examples) -> Record:
 
 def _encoder(job: Job) -> Encoder:
     if job.start is not None:
-        return load_encoder(job.weights, dropout=job.config.dropout)
+        return load_encoder(job.start.folder / MODEL, dropout=job.config.dropout)
     if job.arm == "pretrained":
         encoder = load_encoder(job.model, dropout=job.config.dropout)
     else:

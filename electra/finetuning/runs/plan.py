@@ -142,7 +142,6 @@ def run(job: Job) -> Record:
         for name, content in solved.files.items():
             _WRITERS[Path(name).suffix](folder / name, content)
         if job.keep:
-            solved.widen()
             write_model(folder / MODEL, solved.network, job.task, job.config, job.model, name=job.name)
         write_manifest(folder, entry=job.name, fingerprint=job.fingerprint, made_by=job.made_by, code=job.code)
     return record
