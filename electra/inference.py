@@ -114,12 +114,9 @@ class Model:
         if not isinstance(self.network, Discriminator):
             raise self.lacks("replaced()", "a discriminator")
         judged: list[Judged] = []
-        for some in checked(texts):
-            encoded = [encode(text, self.tokenizer) for text in some]
-            share_NL = self._read(self._shares, [ids for ids, _ in encoded], len(judged))
-            for text, (ids, offsets_T2), share_L in zip(some, encoded, share_NL, strict=True):
-                tokens = self.tokenizer.spell(ids[: self.length - 2], begins=True)
-                judged.append(Judged(text, tokens, offsets_T2[: len(tokens)], share_L[1 : len(tokens) + 1].copy()))
+        for text, ids, offsets_T2, share_L in self._read(self._shares, texts):
+            tokens = self.tokenizer.spell(ids[: self.length - 2], begins=True)
+            judged.append(Judged(text, tokens, offsets_T2[: len(tokens)], share_L[1 : len(tokens) + 1].copy()))
         return judged
 
     def embed(self, texts: Iterable[str], pooling: Vector = "mean") -> NDArray[np.float32]:
@@ -129,12 +126,8 @@ class Model:
         """
         if pooling not in get_args(Vector):
             raise BadConfig("pooling", f"is {shown(pooling)}", f"one of {', '.join(get_args(Vector))}")
-        read = partial(pooled, self.encoder, pooling=pooling)
-        vectors: list[NDArray[np.float32]] = []
-        for some in checked(texts):
-            ids = [encode(text, self.tokenizer)[0] for text in some]
-            vectors.append(self._read(read, ids, _TEXTS * len(vectors)))
-        return np.concatenate(vectors)
+        *_, vectors = zip(*self._read(partial(pooled, self.encoder, pooling=pooling), texts), strict=True)
+        return np.stack(vectors)
 
     def predict(self, rows: Iterable[str | Sequence[str] | Mapping[str, Any]]) -> list[Row]:
         """An answer to each row, in their order, as `electra predict` writes them (the table above).
@@ -169,18 +162,21 @@ class Model:
         share_BT = batch.grid(self.network.head(hidden(self.encoder, batch)).float().sigmoid(), 0)
         return F.pad(share_BT, (0, self.length - share_BT.shape[1]))
 
-    def _read(self, read: Callable[[PackedBatch], Tensor], ids: list[list[int]], first: int) -> NDArray[np.float32]:
-        """What `read` gives of each text, one row each; `ids` has all tokens of texts `first`, ..."""
-        room = self.length - 2
-        if any(len(each) > room for each in ids):
-            warnings.warn(
-                f"{self.folder}: texts are read up to {self.length} tokens, the rest is left out", stacklevel=3
-            )
-        sequences = [[self.tokenizer.cls_id, *each[:room], self.tokenizer.sep_id] for each in ids]
-        examples = stack(sequences, [len(sequence) for sequence in sequences], {}, [])
-        value_NX = read_outputs(_Reader(read), examples, self.device, precision=self.precision)["value"]
-        require_finite(value_NX, f"{self.folder}: text", range(first, first + len(ids)))
-        return value_NX
+    def _read(
+        self, read: Callable[[PackedBatch], Tensor], texts: Iterable[str]
+    ) -> Iterator[tuple[str, list[int], NDArray[np.int64], NDArray[np.float32]]]:
+        """Each text with the ids and places of all its tokens, and what `read` gives of it."""
+        room, told = self.length - 2, f"{self.folder}: texts are read up to {self.length} tokens, the rest is left out"
+        for number, some in enumerate(checked(texts)):
+            encoded = [encode(text, self.tokenizer) for text in some]
+            if any(len(ids) > room for ids, _ in encoded):
+                warnings.warn(told, stacklevel=3)
+            sequences = [[self.tokenizer.cls_id, *ids[:room], self.tokenizer.sep_id] for ids, _ in encoded]
+            examples = stack(sequences, [len(sequence) for sequence in sequences], {}, [])
+            value_NX = read_outputs(_Reader(read), examples, self.device, precision=self.precision)["value"]
+            require_finite(value_NX, f"{self.folder}: text", range(number * _TEXTS, number * _TEXTS + len(some)))
+            for text, (ids, offsets_T2), value_X in zip(some, encoded, value_NX, strict=True):
+                yield text, ids, offsets_T2, value_X
 
     def lacks(self, method: str, needed: str) -> BadInput:
         """The error for a method that the folder has no head for."""

@@ -61,13 +61,6 @@ class Examples:
     def __len__(self) -> int:
         return len(self.length_N)
 
-    def first(self, count: int) -> "Examples":
-        """The first rows alone."""
-        tokens = int(self.length_N[:count].sum())
-        targets = {name: v[:count] if len(v) == len(self) else v[:tokens] for name, v in self.targets.items()}
-        ids_S, rows = self.ids_S[:tokens], (self.length_N[:count], self.second_N[:count])
-        return Examples(ids_S, *rows, targets, self.row_ids[:count])
-
     @cached_property
     def start_N(self) -> NDArray[np.int64]:
         """Where each row begins in `ids_S`."""

@@ -13,26 +13,16 @@ from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from electra.card import Use
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.finetuning import predictions
 from electra.finetuning.batches import Examples, stack
-from electra.finetuning.heads import Classifier, DenseClassifier, Network, OutputArrays
+from electra.finetuning.heads import Classifier, Network, OutputArrays
 from electra.finetuning.labels import read_label
-from electra.finetuning.task_kind import (
-    DO,
-    Encoded,
-    Exported,
-    Row,
-    RowSequence,
-    SplitResult,
-    Stored,
-    TaskKind,
-    named_outputs,
-    require_texts,
-)
+from electra.finetuning.task_kind import DO, Encoded, Exported, Row, SplitResult, Stored, TaskKind, require_texts
 from electra.finetuning.tasks import FinetuneConfig, Layers, Pooling, Task
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
@@ -94,14 +84,15 @@ class Classification(TaskKind):
 
     def answers(self, outputs: OutputArrays, encoded: Encoded, config: Any) -> Iterator[Row]:
         logits_BC = predictions.finite(outputs["logits"])
-        for line, logits_C in zip(predictions.lines(self.task, encoded.rows, logits_BC), logits_BC, strict=True):
+        share_BC = predictions.softmax(logits_BC.astype(np.float64))
+        for line, share_C in zip(predictions.lines(self.task, encoded.rows, logits_BC), share_BC, strict=True):
             answer = {key: line[key] for key in ("id", "prediction")}
             if not self.task.regression:
-                shares = predictions.probabilities(logits_C)
+                shares = map(predictions.rounded, share_C)
                 answer["probabilities"] = dict(zip(self.task.labels, shares, strict=True))
             yield answer
 
-    def score(self, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
+    def score(self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:
         predicted: list[Any] = []
         for number, row in enumerate(rows, 1):
             label, fault = read_label(answer := answers[row["id"]], self.task.labels)
@@ -114,15 +105,15 @@ class Classification(TaskKind):
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
         task, shape = self.task, network.encoder.config
         task_json: dict[str, Any] = {"task": dataclasses.asdict(task)}
-        outputs = named_outputs(task.labels or ("score",))
-        outputs["problem_type"] = "regression" if task.regression else "single_label_classification"
+        labels = task.labels or ("score",)
+        config_json = {"problem_type": "regression" if task.regression else "single_label_classification"}
         scale = task.scale if task.regression else 1.0
         if (network.pooling, network.layers) == ("cls", "last") and shape.stock_heads:
             head = network.dense_tensors(scale, shape.hidden)
-            return Exported(self.architecture, task_json, outputs, head)
+            return Exported(self.architecture, task_json, labels, config_json, head)
         extra = {"pooling": network.pooling} | ({} if network.layers == "last" else {"head_layers": network.layers})
         beside = {POOLED: network.dense_tensors(scale)}
-        return Exported("ElectraModel", task_json | extra, outputs | extra, beside=beside)
+        return Exported("ElectraModel", task_json | extra, labels, config_json | extra, beside=beside)
 
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
         pooling, layers = stored.task_json.get("pooling", "cls"), stored.task_json.get("head_layers", "last")
@@ -134,8 +125,10 @@ class Classification(TaskKind):
         heads = stored.heads | ({} if published else stored.beside(POOLED))
         bias = heads.get("classifier.dense.bias")
         units = stored.encoder.config.hidden if published or bias is None else bias.numel()
-        network = DenseClassifier(stored.encoder, units, max(1, len(self.task.labels)), pooling, layers)
-        stored.fill({"classifier.dense": network.dense, "classifier.out_proj": network.out}, heads)
+        network = Classifier(stored.encoder, len(self.task.labels), 0.0, pooling, layers)
+        dense, out = nn.Linear(network.head.in_features, units), nn.Linear(units, network.head.out_features)
+        stored.fill({"classifier.dense": dense, "classifier.out_proj": out}, heads)
+        network.add_module("head", nn.Sequential(dense, nn.GELU(), out))  # transformers' head: ours or others' weights
         return network, FinetuneConfig(length=stored.length)
 
     @staticmethod
@@ -171,14 +164,10 @@ def encode(rows: list[Row], task: Task, tokenizer: Tokenizer, length: int) -> Ex
 
 def _cut(a: list[int], b: list[int], room: int) -> tuple[list[int], list[int]]:
     """Remove single tokens from the end of the longer text, from b when both are equal, until both fit."""
-    over = len(a) + len(b) - room
-    if over <= 0:
-        return a, b
-    from_a = min(over, max(0, len(a) - len(b)))
-    from_b = min(over, max(0, len(b) - len(a)))
-    rest = over - from_a - from_b  # the rest is removed in turns, beginning with b
-    from_a, from_b = from_a + rest // 2, from_b + (rest + 1) // 2
-    return a[: len(a) - from_a], b[: len(b) - from_b]
+    a, b = a.copy(), b.copy()
+    while len(a) + len(b) > room:
+        (a if len(a) > len(b) else b).pop()
+    return a, b
 
 
 def both_orders(rows: list[Row]) -> list[Row]:

@@ -62,8 +62,11 @@ def write_model(folder: Path, network: Network, task: Task, config: FinetuneConf
     encoder, kind = network.encoder, kind_of(task)
     exported = kind.export(network, config)
     task_json = {"length": config.length, **exported.task_json}
-    more = {"pad_token_id": read_object(source / "config.json").get("pad_token_id", 0), **exported.config}
-    values = config_json(encoder.config, encoder.vocab_size, exported.architecture, **more)
+    more: dict[str, Any] = {"pad_token_id": read_object(source / "config.json").get("pad_token_id", 0)}
+    if exported.labels:
+        more["id2label"] = {str(number): label for number, label in enumerate(exported.labels)}
+        more["label2id"] = {label: number for number, label in enumerate(exported.labels)}
+    values = config_json(encoder.config, encoder.vocab_size, exported.architecture, **more, **exported.config)
     files = {name: (source / name).read_text("utf-8") for name in TOKENIZER_FILES if (source / name).is_file()}
     files[TASK] = dump_json(task_json)
     title = f"ELECTRA, fine-tuned: {task.title}"

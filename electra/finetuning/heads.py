@@ -140,19 +140,3 @@ class Classifier(Network):
             "classifier.out_proj.weight": F.pad(torch.cat([one_CC, -one_CC], 1), (0, units - used)),
             "classifier.out_proj.bias": bias_C * scale,
         }
-
-
-class DenseClassifier(Network):
-    """The classification head of transformers, dense -> gelu -> out_proj, whatever its weights: ours or others'."""
-
-    def __init__(
-        self, encoder: Encoder, units: int, outputs: int, pooling: Pooling = "cls", layers: Layers = "last"
-    ) -> None:
-        super().__init__()
-        self.encoder, self.pooling, self.layers = encoder, pooling, layers
-        self.dense = nn.Linear(pooled_size(encoder, pooling, layers), units)
-        self.out = nn.Linear(units, outputs)
-
-    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
-        """`logits` (B, C)."""
-        return {"logits": self.out(F.gelu(self.dense(pooled(self.encoder, batch, self.pooling, self.layers))))}

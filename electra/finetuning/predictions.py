@@ -37,11 +37,6 @@ def finite(values: Logits) -> Logits:
     return np.where(np.isfinite(values), values, 0).astype(values.dtype)
 
 
-def probabilities(logits_C: Logits) -> list[float]:
-    """The softmax of one row's logits."""
-    return [rounded(value) for value in softmax(logits_C.astype(np.float64))]
-
-
 def softmax(logits_XC: Logits) -> Logits:
     """Shares that add up to 1 along the last axis, which may be empty."""
     shifted = np.exp(logits_XC - logits_XC.max(-1, keepdims=True, initial=-np.inf))

@@ -6,7 +6,7 @@ a changed file is read again.
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from electra.finetuning.batches import shuffled
 from electra.finetuning.classification import Classification
 from electra.finetuning.squad.kind import QuestionAnswering
 from electra.finetuning.tagging import Tagging
-from electra.finetuning.task_kind import Encoded, Row, RowSequence, TaskKind
+from electra.finetuning.task_kind import Encoded, Row, TaskKind
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task
 from electra.seeds import derive
 
@@ -116,7 +116,7 @@ def _parsed(text: str, where: object) -> Any:
         raise BadInput(where, f"is {text[:60]!r}, which is not JSON", "predictions") from None
 
 
-def score(task: Task, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
+def score(task: Task, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:
     """Every metric of the task; raises BadInput for a row without a prediction, and for one that no row asked for."""
     known = {row["id"] for row in rows}
     for number, row in enumerate(rows, 1):

@@ -23,16 +23,7 @@ from electra.finetuning.batches import NO_WORD, Examples, PackedBatch, stack
 from electra.finetuning.heads import Network, OutputArrays, new_linear
 from electra.finetuning.labels import bioes, check_tags, iob2, spans, tag_scores
 from electra.finetuning.predictions import finite, rounded
-from electra.finetuning.task_kind import (
-    Encoded,
-    Exported,
-    Row,
-    RowSequence,
-    SplitResult,
-    Stored,
-    TaskKind,
-    named_outputs,
-)
+from electra.finetuning.task_kind import Encoded, Exported, Row, SplitResult, Stored, TaskKind
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.finetuning.unpadded import hidden
 from electra.nn.config import AnyEncoderConfig
@@ -115,19 +106,19 @@ class Tagging(TaskKind):
             unread = [None] * (len(each) - len(shares))
             yield {"id": row["id"], "words": row["words"], "tags": each, "probabilities": shares + unread}
 
-    def score(self, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
+    def score(self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:
         for row in rows:
             self.check_row({**row, "tags": answers[row["id"]]}, f"{where} (id {row['id']})", labelled=True)
         return tag_scores([answers[row["id"]] for row in rows], [row["tags"] for row in rows])
 
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
         head = {f"classifier.{kind}": value for kind, value in network.head.state_dict().items()}
-        task_json, outputs = {"task": dataclasses.asdict(self.task)}, named_outputs(self.task.classes)
+        task_json, labels = {"task": dataclasses.asdict(self.task)}, self.task.classes
         if not network.encoder.config.stock_heads:
-            return Exported("ElectraModel", task_json, outputs, beside={POOLED: head})
+            return Exported("ElectraModel", task_json, labels, beside={POOLED: head})
         types = network.encoder.embeddings.token_type.weight.detach()  # stock models are fed segment 0, and we feed 1
         segments = {"electra.embeddings.token_type_embeddings.weight": types[1:2].expand_as(types)}
-        return Exported(self.architecture, task_json, outputs, head | segments)
+        return Exported(self.architecture, task_json, labels, tensors=head | segments)
 
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
         tagger, stock = Tagger(stored.encoder, len(self.task.classes), stored.length), stored.encoder.config.stock_heads

@@ -29,7 +29,6 @@ from electra.storage.tensors import Tensors, fill, read_tensors, require_fit
 
 DO = "give the folder of a fine-tuned model, as it was written"
 Row = dict[str, Any]
-RowSequence = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,6 @@ class Encoded:
 
     rows: list[Row]
     examples: Examples
-
-    def first(self, count: int) -> "Encoded":
-        """The first rows alone."""
-        return Encoded(self.rows[:count], self.examples.first(count))
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,8 @@ class Exported:
 
     architecture: str
     task_json: dict[str, Any]  # of task.json: what config.json has no place for
-    config: dict[str, Any] = field(default_factory=dict)  # of config.json
+    labels: tuple[str, ...] = ()  # what each output stands for
+    config: dict[str, Any] = field(default_factory=dict)  # more of config.json
     tensors: Tensors = field(default_factory=dict)  # of model.safetensors, added to the encoder's or in their place
     beside: dict[str, Tensors] = field(default_factory=dict)  # more files, for heads that transformers has not
 
@@ -146,7 +142,7 @@ class TaskKind(Protocol):
     def answers(self, outputs: OutputArrays, encoded: Any, config: Any) -> Iterator[Row]:
         """The answer to each row, as electra/inference.py lists it."""
 
-    def score(self, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
+    def score(self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:
         """Every metric of predictions by id, one for each labelled row; raises BadInput for one that is none."""
 
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
@@ -161,12 +157,6 @@ class TaskKind(Protocol):
 
     def use(self) -> Use:
         """Which lines of Python a model card shows."""
-
-
-def named_outputs(names: tuple[str, ...]) -> dict[str, Any]:
-    """The entries of config.json that say what the outputs are."""
-    number_of = {name: number for number, name in enumerate(names)}
-    return {"id2label": {str(number): name for number, name in enumerate(names)}, "label2id": number_of}
 
 
 def require_texts(values: Mapping[str, Any], where: str) -> list[str]:

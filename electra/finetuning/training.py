@@ -55,8 +55,8 @@ def train(
     """
     place = torch.device(device)
     optimizer = optimizer_for(model, config)
-    tokens, record = tokens_of_a_part(model, place), recorder(place)
-    update = Step(model, optimizer, examples, config, tokens=tokens, record=record)
+    tokens = max(256, ROOM[place.type] // model.encoder.config.hidden)  # that go through the network at once
+    update = Step(model, optimizer, examples, config, tokens=tokens, record=recorder(place))
     steps = count_steps(len(examples), config)
     order = training_order(len(examples), config.batch, seed, stream)
     finite = torch.ones((), dtype=torch.bool, device=place)
@@ -81,11 +81,6 @@ def train(
 def recorder(place: torch.device) -> Recorder | None:
     """What records a step, on devices that can."""
     return CudaRecorder(place) if place.type == "cuda" else None
-
-
-def tokens_of_a_part(network: Network, place: torch.device) -> int:
-    """How many tokens go through the network at once."""
-    return max(256, ROOM[place.type] // network.encoder.config.hidden)
 
 
 def optimizer_for(model: Network, config: FinetuneConfig) -> AdamW:

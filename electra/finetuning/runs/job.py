@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -94,11 +94,6 @@ class Job:
         """Where its results go, by its settings and data alone."""
         return self.state / self.fingerprint[:8]
 
-    @property
-    def weights(self) -> Path:
-        """The folder whose encoder it starts from."""
-        return self.start.folder / MODEL if self.start else self.model
-
 
 def splits_of(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The splits that are scored, of which the first counts, and those that are predicted only."""
@@ -113,7 +108,6 @@ class Solved:
     record: Record
     files: dict[str, Any]
     network: Network
-    widen: Callable[[], None]  # gives the network its whole table of word vectors back
 
 
 def solve(job: Job) -> Solved:
@@ -123,16 +117,18 @@ def solve(job: Job) -> Solved:
     scored, unlabelled = splits_of(task, config)
     there = [split for split in (*scored, *unlabelled) if (job.rows / f"{split}.jsonl").is_file()]
     held_out = {split: _read(job, split, labelled=split in scored) for split in there}
+    few = source.rows[: len(held_out[scored[0]].rows)]  # as many as are scored: whether it has learned them at all
+    seen = kind.encode(few, reading.tokenizer(job.model, job.tokenizer), config.layout(train=False))
     encoder, splits = _encoder(job), [source.examples, *(encoded.examples for encoded in held_out.values())]
     beyond = beyond_pretraining(job, *splits)
-    (ready, *narrowed), widen = narrow(encoder, splits)
+    (ready, *narrowed, again), widen = narrow(encoder, [*splits, seen.examples])
     stream = f"finetune/{task.name}"
     torch.manual_seed(derive(job.seed, f"{stream}/head"))
     network = kind.network(encoder, config).to(job.device)
     training = train(network, ready, config, seed=job.seed, stream=stream, device=job.device)
 
-    def judge(encoded: Encoded, *, labelled: bool) -> SplitResult:
-        outputs = read_outputs(network, encoded.examples, job.device, precision=config.precision)
+    def judge(encoded: Encoded, examples: Examples, *, labelled: bool) -> SplitResult:
+        outputs = read_outputs(network, examples, job.device, precision=config.precision)
         return kind.judge(outputs, encoded, config, labelled=labelled)
 
     record: Record = {
@@ -145,20 +141,20 @@ def solve(job: Job) -> Solved:
         "loss": [list(point) for point in training.curve],
     } | beyond
     files: dict[str, Any] = {}
-    for (split, wide), examples in zip(held_out.items(), narrowed, strict=True):
-        labelled = split in scored or all(row.get(kind.label) is not None for row in wide.rows)
-        judged = judge(dataclasses.replace(wide, examples=examples), labelled=labelled)
+    for (split, encoded), examples in zip(held_out.items(), narrowed, strict=True):
+        labelled = split in scored or all(row.get(kind.label) is not None for row in encoded.rows)
+        judged = judge(encoded, examples, labelled=labelled)
         left = judged.files | (judged.ensemble if job.candidates else {})
         files |= {f"{split}{suffix}": content for suffix, content in left.items()}
         suffix = split.removeprefix(scored[0]) if split in scored else f"_{split}"  # "", "_mismatched" or "_test"
         record["metrics"] |= {f"{name}{suffix}": value for name, value in judged.scores.items()}
         if split == scored[0]:
-            record["dev_rows"] = len(wide.rows)
+            record["dev_rows"] = len(encoded.rows)
             record["failed"] = judged.fault if training.finite and judged.finite else NOT_FINITE
-            if kind.scores_training:  # as many rows as are scored: whether it has learned them at all
-                seen = dataclasses.replace(source, examples=ready).first(len(wide.rows))
-                record["train_metrics"] = judge(seen, labelled=True).scores
-    return Solved(record, files, network, widen)
+    if kind.scores_training:
+        record["train_metrics"] = judge(seen, again, labelled=True).scores
+    widen()
+    return Solved(record, files, network)
 
 
 def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, Any]]:
@@ -184,7 +180,7 @@ def beyond_pretraining(job: Job, *splits: Examples) -> Record:
 
 def _encoder(job: Job) -> Encoder:
     if job.start is not None:
-        return load_encoder(job.weights, dropout=job.config.dropout)
+        return load_encoder(job.start.folder / MODEL, dropout=job.config.dropout)
     if job.arm == "pretrained":
         encoder = load_encoder(job.model, dropout=job.config.dropout)
     else:

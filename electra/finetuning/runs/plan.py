@@ -29,7 +29,6 @@ from electra.storage.run_dir import archive
 from electra.storage.tensors import write_tensors
 from electra.workers import run_units
 
-Records = dict[Path, Record]  # by the folder that a job leaves, which no two jobs share
 _SCORE = "score.json"
 _WRITERS: dict[str, Callable[[Path, Any], None]] = {
     ".json": write_json,
@@ -143,7 +142,6 @@ def run(job: Job) -> Record:
         for name, content in solved.files.items():
             _WRITERS[Path(name).suffix](folder / name, content)
         if job.keep:
-            solved.widen()
             write_model(folder / MODEL, solved.network, job.task, job.config, job.model, name=job.name)
         write_manifest(folder, entry=job.name, fingerprint=job.fingerprint, made_by=job.made_by, code=job.code)
     return record
@@ -157,7 +155,7 @@ def run_all(
     `on_done` is called for each as it ends. A job's UserError is raised here and ends the others; finished jobs stay.
     Jobs that start from another's model run after all others.
     """
-    records: Records = {}
+    records: dict[Path, Record] = {}  # by the folder that a job leaves, which no two jobs share
 
     def note(job: Job, record: Record) -> None:
         records[job.folder] = record
@@ -171,8 +169,7 @@ def run_all(
             else:
                 waiting.append(job)
         limit = "recipes.paper.workers in params.yaml"
-        done = run_units(alone, waiting, workers, preload=(__name__,), limit=limit)
-        for index, record in done:
+        for index, record in run_units(alone, waiting, workers, preload=(__name__,), limit=limit):
             note(waiting[index], record)
     return [records[job.folder] for job in jobs]
 

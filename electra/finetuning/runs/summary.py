@@ -68,7 +68,7 @@ def average(tasks: dict[str, Summary], *, sample: bool) -> Summary:
     elif sample:
         name = f"mean over {_count(len(counted))} tasks (sample world)"
     else:
-        name = f"mean over {', '.join(_title(task) + _mark(task, tasks[task]) for task in counted)}"
+        name = f"mean over {', '.join(_called(task, tasks[task]) for task in counted)}"
     result: Summary = {"name": name, "tasks": counted}
     for arm in ("pretrained", "scratch"):
         if all(arm in tasks[task] for task in counted):
@@ -85,12 +85,9 @@ def complete(task: str, summary: Summary) -> bool:
     return task not in GLUE or bool(summary["train_rows"] == GLUE[task].train_rows)
 
 
-def _title(task: str) -> str:
-    return GLUE[task].title if task in GLUE else task
-
-
-def _mark(task: str, summary: Summary) -> str:
-    return "" if complete(task, summary) else f" (subset of {summary['train_rows']:,} rows)"
+def _called(task: str, summary: Summary) -> str:
+    title = GLUE[task].title if task in GLUE else task
+    return title if complete(task, summary) else f"{title} (subset of {summary['train_rows']:,} rows)"
 
 
 def _count(number: int) -> str:

@@ -18,14 +18,14 @@ from electra.finetuning.predictions import finite
 from electra.finetuning.squad import answers as spans
 from electra.finetuning.squad import official, windows
 from electra.finetuning.squad.head import SpanFinder
-from electra.finetuning.task_kind import DO, Exported, Row, RowSequence, SplitResult, Stored, TaskKind, require_texts
+from electra.finetuning.task_kind import DO, Exported, Row, SplitResult, Stored, TaskKind, require_texts
 from electra.finetuning.tasks import SQUAD_2, FinetuneConfig, SquadConfig, SquadTask, Task
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import SPANS, TASK
 from electra.storage.tensors import Tensors, fill
 
-_LAYOUT = {"length", "stride", "question_length"}  # settings that a folder's answers depend on
-_KEPT = _LAYOUT | {"head", "beam", "answer_length", "n_best", "answerability", "null_threshold"}
+_READ, _CHOSEN = {"length", "stride", "question_length"}, {"beam", "answer_length", "n_best", "null_threshold"}
+_KEPT = _READ | _CHOSEN | {"head", "answerability"}  # settings that a folder's answers depend on
 
 
 class QuestionAnswering(TaskKind):
@@ -55,7 +55,7 @@ class QuestionAnswering(TaskKind):
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> windows.Reading:
         assert isinstance(config, SquadConfig)
-        return windows.encode(rows, tokenizer, **{key: getattr(config, key) for key in _LAYOUT})
+        return windows.encode(rows, tokenizer, config)
 
     def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
         assert isinstance(config, SquadConfig)
@@ -84,7 +84,7 @@ class QuestionAnswering(TaskKind):
                 "n_best": spans.official(answer, candidates, outputs),
             }
 
-    def score(self, rows: RowSequence, answers: Mapping[str, Any], where: Path) -> dict[str, float]:
+    def score(self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:
         """Exact match and F1 as the official scripts give them; answers are as handed in, empty where there is none."""
         for key, text in answers.items():
             if not isinstance(text, str):

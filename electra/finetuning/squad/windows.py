@@ -19,6 +19,7 @@ from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.finetuning.batches import stack
 from electra.finetuning.task_kind import Encoded, Row
+from electra.finetuning.tasks import SquadConfig
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,6 @@ class Reading(Encoded):
     windows: list[Window]
     places: list[NDArray[np.int64]]  # of each question's context, (pieces, 2)
 
-    def first(self, count: int) -> "Reading":
-        """The first questions alone; windows come in the order of their questions."""
-        windows = [window for window in self.windows if window.question < count]
-        return Reading(self.rows[:count], self.examples.first(len(windows)), windows, self.places[:count])
-
 
 def check_row(row: Row, where: str) -> None:
     """Raise BadInput for a row without text, or with an answer that does not stand where it says."""
@@ -62,9 +58,7 @@ def check_row(row: Row, where: str) -> None:
         raise BadInput(where, f"has {found}", "answers, or impossible: true")
 
 
-def encode(
-    rows: list[dict[str, Any]], tokenizer: Tokenizer, *, length: int, stride: int, question_length: int
-) -> Reading:
+def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Reading:
     """Rows to windows. Targets: `start` and `end` (positions in the row), `impossible` (of the question)."""
     texts = sorted({row["context"] for row in rows})
     contexts = {text: _pieces(tokenizer, text) for text in texts}
@@ -75,9 +69,9 @@ def encode(
     spans: list[tuple[int, int]] = []
     for number, (row, question) in enumerate(zip(rows, questions, strict=True)):
         ids, places = contexts[row["context"]]
-        prefix = [tokenizer.cls_id, *question[:question_length], tokenizer.sep_id]
+        prefix = [tokenizer.cls_id, *question[: config.question_length], tokenizer.sep_id]
         gold = _gold(row, places)
-        for first, count, owned in _cuts(len(ids), length - len(prefix) - 1, stride):
+        for first, count, owned in _cuts(len(ids), config.length - len(prefix) - 1, config.stride):
             windows.append(Window(number, first, count, len(prefix), owned))
             sequences.append([*prefix, *ids[first : first + count], tokenizer.sep_id])
             starts.append(len(prefix))

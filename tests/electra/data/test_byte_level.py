@@ -12,6 +12,7 @@ from tokenizers import decoders, pre_tokenizers
 from electra.data.tokenizer import load, save
 from electra.errors import BadInput
 from electra.finetuning.squad import windows
+from electra.finetuning.tasks import SquadConfig
 from electra.generation import write
 from tests.electra.byte_level import NAMES, TEXTS, write_byte_level
 
@@ -63,7 +64,7 @@ def test_answers_to_questions_are_found_in_their_context(pair):
         | {"answers": [{"text": text, "start": context.index(text)}]}
         for text in ("ship", "in the harbour", "日本語")
     ]
-    reading = windows.encode(rows, pair[1], length=128, stride=32, question_length=16)
+    reading = windows.encode(rows, pair[1], SquadConfig(length=128, stride=32, question_length=16))
     for row, window, places, first, last in zip(
         rows, reading.windows, reading.places, *(reading.examples.targets[end] for end in ("start", "end")), strict=True
     ):

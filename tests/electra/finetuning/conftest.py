@@ -9,6 +9,7 @@ import torch
 
 from electra.data import tokenizer as tokenizers
 from electra.files import write_jsonl
+from electra.finetuning.classification import encode
 from electra.finetuning.tasks import GLUE
 from electra.nn.config import EncoderConfig, ModernConfig
 from tests.electra.made_up_models import LETTERS, write_encoder
@@ -72,6 +73,11 @@ def squad_rows(count: int, seed: int, *, impossible: bool) -> list[dict]:
         row = {"id": f"q{number}", "title": "t", "question": f"the {animal} is?", "context": context}
         rows.append(row | {"answers": answers, "impossible": none})
     return rows
+
+
+@pytest.fixture(scope="session")
+def examples(tokenizer):
+    return encode(glue_rows("mrpc", 60, 1), GLUE["mrpc"], tokenizer, 40)
 
 
 @pytest.fixture(scope="session")

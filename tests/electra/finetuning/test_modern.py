@@ -32,23 +32,19 @@ def test_each_layer_has_its_share_of_the_rate(modern_model):
     network = Classifier(load_encoder(modern_model), 2, 0.0)
     add_fresh_layers(network.encoder, 1, 1)
     config = dataclasses.replace(CONFIG, layer_decay=0.5, layer_decay_exponent="plain", fresh_layers=1)
-    share = {
-        id(parameter): group["scale"]
-        for group in optimizer_for(network, config).param_groups
-        for parameter in group["params"]
-    }
+    groups = optimizer_for(network, config).param_groups
+    share = {id(parameter): group["scale"] for group in groups for parameter in group["params"]}
     shares = {name: share[id(parameter)] for name, parameter in network.named_parameters()}
     expected = {"embeddings": 0.5**4, "layers.0": 0.5**3, "layers.2": 0.5, "layers.3": 1, "final_norm": 1, "head": 1}
     for part, rate in expected.items():
-        found = {value for name, value in shares.items() if part in name}
-        assert found == {rate}, part
+        assert {value for name, value in shares.items() if part in name} == {rate}, part
 
 
 def kinds(model, tokenizer):
     """Each kind of fine-tuned network with its task, settings and rows."""
     make = lambda: load_encoder(model, dropout=0.0)  # noqa: E731
     squad = SquadConfig(length=40, stride=12, question_length=10, beam=3)
-    rows = encode_questions(squad_rows(9, 1, impossible=True), tokenizer, length=40, stride=12, question_length=10)
+    rows = encode_questions(squad_rows(9, 1, impossible=True), tokenizer, squad)
     independent = dataclasses.replace(squad, head="independent")
     tagger, tags = Tagger(make(), len(CHUNKS.classes), 40), encode_tags(tokenizer)
     for name, task, pooling in (("classes", "mnli", "cls"), ("number", "stsb", "max")):
@@ -98,9 +94,7 @@ def test_padding_that_is_far_from_all_words_gives_no_number_that_is_none(modern_
     states = hidden(encoder, batch)
     states.sum().backward()
     assert bool(states.isfinite().all()) and MODERN.window == 6
-    assert all(
-        bool(parameter.grad.isfinite().all()) for parameter in encoder.parameters() if parameter.grad is not None
-    )
+    assert all(bool(each.grad.isfinite().all()) for each in encoder.parameters() if each.grad is not None)
 
 
 def test_the_library_reads_its_folders(modern_model, tokenizer, tmp_path):

@@ -35,7 +35,7 @@ def case(kind, model, tokenizer):
     encoder, config = load_encoder(model, dropout=0.0), dataclasses.replace(CONFIG, epochs=4)
     torch.manual_seed(1)
     if kind == "squad":
-        rows = encode_squad(squad_rows(40, 1, impossible=True), tokenizer, length=40, stride=12, question_length=10)
+        rows = encode_squad(squad_rows(40, 1, impossible=True), tokenizer, SQUAD)
         return SpanFinder(encoder, SQUAD), rows.examples, dataclasses.replace(SQUAD, epochs=4)
     if kind == "tags":
         task = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True)

@@ -59,14 +59,6 @@ def test_a_faulty_setting_is_named_with_its_place(values, sentence):
         section(**values)
 
 
-def test_a_models_faulty_override_is_named_with_its_place():
-    finetune = section()
-    with pytest.raises(BadConfig, match=r"recipes\.tiny\.learning_rate: is not a parameter.*under defaults"):
-        finetune.resolve("cola", {"learning_rate": 1e-3}, "recipes.tiny")
-    with pytest.raises(BadConfig, match=r"recipes\.tiny\.tasks\.cola\.bach"):
-        finetune.resolve("cola", {"tasks": {"cola": {"bach": 3}}}, "recipes.tiny")
-
-
 def test_windows_that_would_skip_text_are_refused():
     with pytest.raises(BadConfig, match=r"squad\.stride: is 500 with question_length 64"):
         section(squad={"stride": 500}).resolve_squad({})
@@ -78,6 +70,8 @@ def test_windows_that_would_skip_text_are_refused():
     ("overrides", "sentence"),
     [
         ({"tasks": {"colla": {}}}, r"m\.finetune\.tasks\.colla: is not a task.*did you mean cola"),
+        ({"learning_rate": 1e-3}, r"m\.finetune\.learning_rate: is not a parameter.*under defaults"),
+        ({"tasks": {"cola": {"bach": 3}}}, r"m\.finetune\.tasks\.cola\.bach"),
         ({"tasks": ["cola"]}, r"m\.finetune\.tasks: is \['cola'\]"),
         ({"defaults": None}, r"m\.finetune\.defaults: is None"),
         ({"run": "cola"}, r"m\.finetune\.run: is 'cola'; expected a list of tasks"),

@@ -20,11 +20,6 @@ from .conftest import glue_rows, padded
 CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, dropout=0.0, head_dropout=0.0)
 
 
-@pytest.fixture(scope="module")
-def examples(tokenizer):
-    return encode(glue_rows("mrpc", 60, 1), GLUE["mrpc"], tokenizer, 40)
-
-
 def classifier(model, classes=2) -> Classifier:
     torch.manual_seed(3)
     return Classifier(load_encoder(model, dropout=0.0), classes, 0.0)

@@ -19,11 +19,6 @@ from tests.electra.nn.test_varlen import by_rows
 from .conftest import MODERN, glue_rows, padded
 
 
-@pytest.fixture(scope="module")
-def examples(tokenizer):
-    return encode(glue_rows("mrpc", 60, 1), GLUE["mrpc"], tokenizer, 40)
-
-
 @pytest.fixture(params=["bert", "modern", "modern, last layer global"])
 def encoder(request, model, modern_model):
     if request.param == "modern, last layer global":

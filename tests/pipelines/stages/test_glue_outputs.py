@@ -79,7 +79,7 @@ def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
     jobs = glue.plan_glue(configs, ROWS, encoder)
     job = next(job for job in jobs if (job.task.name, job.arm, job.seed) == ("mrpc", "pretrained", 2))
     assert job.start is not None and (job.start.task.name, job.start.seed) == ("mnli", 2)
-    assert job.weights == Path("runs/finetune") / job.start.fingerprint[:8] / "model"
+    assert job.start.folder == Path("runs/finetune") / job.start.fingerprint[:8]
     change("run: [mrpc, mnli]", "run: [mrpc]")
     with pytest.raises(BadConfig, match=r"tasks\.mrpc\.start: is 'mnli'; expected a task that is run as well"):
         load()

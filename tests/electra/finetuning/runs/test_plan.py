@@ -26,6 +26,10 @@ CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, seeds
 SQUAD = SquadConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, stride=12, question_length=10, seeds=(1,))
 
 
+def alike(one, other) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
 @pytest.mark.parametrize("task", GLUE)
 def test_every_glue_task_trains_predicts_and_scores_with_both_arms(task, task_rows, model, tmp_path):
     jobs = Plan(task, CONFIG, rows=task_rows / task, model=model, state=tmp_path).jobs()
@@ -66,16 +70,11 @@ def test_fresh_layers_go_on_top_of_both_arms_encoders_and_of_what_a_started_task
         assert len(encoder.layers) == encoder.config.layers == 3
         run(job)
     kept = load_encoder(before[0].folder / MODEL)
-    assert all(
-        torch.equal(a, b) for a, b in zip(kept.parameters(), job_module._encoder(after[0]).parameters(), strict=True)
-    )
+    assert alike(kept, job_module._encoder(after[0]))
     pretrained, scratch = (job_module._encoder(job) for job in before)
     bare = load_encoder(model, dropout=CONFIG.dropout)
-    assert all(
-        torch.equal(a, b) for a, b in zip(bare.layers.parameters(), pretrained.layers[:2].parameters(), strict=True)
-    )
-    for a, b in zip(pretrained.layers[2].parameters(), scratch.layers[2].parameters(), strict=True):
-        assert torch.equal(a, b), "both arms begin with the same fresh layer"
+    assert alike(bare.layers, pretrained.layers[:2])
+    assert alike(pretrained.layers[2], scratch.layers[2]), "both arms begin with the same fresh layer"
 
 
 @pytest.mark.parametrize("name", ["rows/mrpc/train.jsonl", "rows/mrpc/dev.jsonl", "model/model.safetensors"])

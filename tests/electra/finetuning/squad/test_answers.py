@@ -23,7 +23,7 @@ LOW = -50.0
 def reading(tokenizer):
     """One window: [CLS] the ? [SEP] the red cat sleeps in the old house [SEP]; the context begins at position 4."""
     row = {"id": "q", "question": "the?", "context": CONTEXT, "answers": [], "impossible": True}
-    return encode([row], tokenizer, length=40, stride=12, question_length=10)
+    return encode([row], tokenizer, CONFIG)
 
 
 def outputs(candidates: list[tuple[int, float, list[tuple[int, float]]]], null: float = 0.0) -> dict:
@@ -77,7 +77,7 @@ def test_equal_texts_appear_once_and_nothing_at_all_is_the_empty_answer(reading)
 
 def test_an_answer_begins_only_where_its_piece_has_its_max_context(tokenizer):
     row = {"id": "q", "question": "the?", "context": CONTEXT, "answers": [], "impossible": True}
-    reading = encode([row], tokenizer, length=10, stride=3, question_length=10)  # room for five pieces
+    reading = encode([row], tokenizer, dataclasses.replace(CONFIG, length=10, stride=3))  # room for five pieces
     assert [(window.first, window.count) for window in reading.windows] == [(0, 5), (3, 5)]
     at = {first: 4 + 3 - first for first in (0, 3)}  # piece 3 ("sleeps") in either window
     given = {
@@ -150,7 +150,7 @@ def test_the_conditional_head_equals_its_equations(finder, reading):
 def test_the_loss_is_half_start_half_end_and_half_the_answerability(finder, tokenizer):
     answers = [{"text": "old house", "start": 26}]
     row = {"id": "q", "question": "the?", "context": CONTEXT, "answers": answers, "impossible": False}
-    reading = encode([row], tokenizer, length=40, stride=12, question_length=10)
+    reading = encode([row], tokenizer, CONFIG)
     network = finder()
     batch = reading.examples.batch(np.array([0]))
     gold_start, gold_end = (int(batch.targets[key][0]) for key in ("start", "end"))

@@ -7,7 +7,7 @@ from electra.errors import BadInput
 from electra.files import write_jsonl
 from electra.finetuning.reading import read_rows
 from electra.finetuning.squad.windows import _cuts, encode
-from electra.finetuning.tasks import SQUAD_2
+from electra.finetuning.tasks import SQUAD_2, SquadConfig
 
 CONTEXT = "the red cat sleeps in the old house. the blue dog runs far."
 
@@ -52,7 +52,7 @@ def text_of(reading, number: int, start: int, end: int) -> str:
 
 @pytest.mark.parametrize(("length", "stride"), [(64, 32), (14, 4), (12, 3), (11, 7)])
 def test_every_window_that_holds_the_answer_points_at_it(tokenizer, length, stride):
-    reading = encode([row()], tokenizer, length=length, stride=stride, question_length=8)
+    reading = encode([row()], tokenizer, SquadConfig(length=length, stride=stride, question_length=8))
     found = 0
     for number, _window in enumerate(reading.windows):
         start, end = (int(reading.examples.targets[key][number]) for key in ("start", "end"))
@@ -67,7 +67,7 @@ def test_every_window_that_holds_the_answer_points_at_it(tokenizer, length, stri
 
 
 def test_a_window_reads_cls_question_sep_part_sep(tokenizer):
-    reading = encode([row()], tokenizer, length=14, stride=4, question_length=2)
+    reading = encode([row()], tokenizer, SquadConfig(length=14, stride=4, question_length=2))
     ids = reading.examples.ids_S[: reading.examples.length_N[0]]
     the, cat = tokenizer.raw.token_to_id("the"), tokenizer.raw.token_to_id("cat")
     assert ids[:4].tolist() == [tokenizer.cls_id, the, cat, tokenizer.sep_id]  # the question is cut to two pieces
@@ -81,12 +81,16 @@ def test_a_window_reads_cls_question_sep_part_sep(tokenizer):
 def test_a_partly_covered_word_piece_counts_as_touched(tokenizer, context, answer, touched):
     """Accents and capitals, which the tokenizer drops, keep their place in the text."""
     answers = [{"text": answer, "start": context.index(answer)}]
-    reading = encode([row(context=context, answers=answers)], tokenizer, length=64, stride=32, question_length=8)
+    reading = encode(
+        [row(context=context, answers=answers)], tokenizer, SquadConfig(length=64, stride=32, question_length=8)
+    )
     assert text_of(reading, 0, *(int(reading.examples.targets[key][0]) for key in ("start", "end"))) == touched
 
 
 def test_an_impossible_question_points_at_cls(tokenizer):
-    reading = encode([row(impossible=True, answers=[])], tokenizer, length=64, stride=32, question_length=8)
+    reading = encode(
+        [row(impossible=True, answers=[])], tokenizer, SquadConfig(length=64, stride=32, question_length=8)
+    )
     assert [reading.examples.targets[key][0] for key in ("start", "end", "impossible")] == [0, 0, 1]
 
 
@@ -110,15 +114,3 @@ def test_the_owner_has_most_context_on_its_poorer_side():
     (_, _, first), (_, _, second) = cuts
     assert first.tolist() == [True] * 15 + [False] * 5  # 14: 5 to its right in the first, 4 to its left in the second
     assert second.tolist() == [False] * 5 + [True] * 15
-
-
-def test_the_first_questions_alone_read_as_they_do_among_others(tokenizer):
-    rows = [row(id=str(number), context=CONTEXT[: -number or None], answers=[], impossible=True) for number in range(4)]
-    whole, alone = (encode(part, tokenizer, length=14, stride=4, question_length=8) for part in (rows, rows[:2]))
-    found = whole.first(2)
-    assert found.rows == alone.rows and len(found.windows) == len(alone.windows) > 2
-    assert [(w.question, w.first) for w in found.windows] == [(w.question, w.first) for w in alone.windows]
-    for name in ("ids_S", "length_N", "second_N"):
-        assert np.array_equal(getattr(found.examples, name), getattr(alone.examples, name))
-    assert found.examples.row_ids == alone.examples.row_ids
-    assert all(np.array_equal(found.examples.targets[name], values) for name, values in alone.examples.targets.items())
