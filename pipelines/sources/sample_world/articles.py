@@ -14,20 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from pipelines.sources.sample_world.lexicon import BLAME, EVENTS, PORTRAIT, PRAISE
-from pipelines.sources.sample_world.world import (
-    Being,
-    Fact,
-    World,
-    answer,
-    ask,
-    fill,
-    happening,
-    portrait,
-    sentence,
-    something,
-    stream,
-    tell,
-)
+from pipelines.sources.sample_world.world import Being, Fact, World, sentence, stream
 
 ROOM = 29  # words and marks of an article: a row of 32 tokens less [CLS] and two [SEP]
 TOLD = 16  # of these at most before all is told again
@@ -86,18 +73,18 @@ def report(world: World, rng: random.Random, without: Sequence[str] = ()) -> lis
         kind = "alike"
     while True:
         one, two = rng.sample(world.beings, 2)
-        other = something(two, rng.choice(SHORT), world, rng)
+        other = world.something(two, rng.choice(SHORT), rng)
         if kind == "deed":
-            facts = rng.sample([happening(one, "deed", world, rng), other], 2)
+            facts = rng.sample([world.happening(one, "deed", rng), other], 2)
         elif kind == "alike":  # the same relation of both: only who it is about tells the facts apart
-            facts = [something(one, other.relation, world, rng), other]
+            facts = [world.something(one, other.relation, rng), other]
         else:  # somebody is introduced, and then called by what it is
-            event = happening(one, rng.choice(tuple(EVENTS)), world, rng)
-            facts = [portrait(one, rng.choice(CALLED)), event, other]
+            event = world.happening(one, rng.choice(tuple(EVENTS)), rng)
+            facts = [one.portrait(rng.choice(CALLED)), event, other]
         told: list[str] = []
         kept: list[Fact] = []
         for fact in facts:
-            line = tell(fact, rng, called(fact, kept, two, rng))
+            line = fact.tell(rng, called(fact, kept, two, rng))
             if length("\n".join([*told, line])) <= TOLD:
                 told.append(line)
                 kept.append(fact)
@@ -109,9 +96,9 @@ def report(world: World, rng: random.Random, without: Sequence[str] = ()) -> lis
 
 def review(world: World, rng: random.Random) -> list[str]:
     """What was thought of one thing, at times after the deed itself: all praise or all blame."""
-    deed, good = happening(rng.choice(world.beings), "deed", world, rng), rng.random() < 0.5
+    deed, good = world.happening(rng.choice(world.beings), "deed", rng), rng.random() < 0.5
     right, wrong = (PRAISE, BLAME) if good else (BLAME, PRAISE)
-    lines = [tell(deed, rng)] if rng.random() < 0.3 else []
+    lines = [deed.tell(rng)] if rng.random() < 0.3 else []
     for line in (verdict(deed, right, wrong, rng) for _ in range(8)):
         if length("\n".join([*lines, line])) <= ROOM:
             lines.append(line)
@@ -130,13 +117,13 @@ def called(fact: Fact, told: list[Fact], other: Being, rng: random.Random) -> st
 def retell(fact: Fact, told: str, rng: random.Random, without: Sequence[str] = ()) -> str:
     """The same fact as a question and its answer, or in other words."""
     if rng.random() < 0.3 and "questions" not in without:
-        question, slot = ask(fact, rng)
-        return f"{question} {sentence(answer(fact, slot, rng))}."
+        question, slot = fact.ask(rng)
+        return f"{question} {sentence(fact.answer(slot, rng))}."
     if "rewording" in without:
         return told
     if fact.relation == "kind" and rng.random() < 0.5:
         return f"{fact.who.name} is a {fact.who.order}."
-    while (line := tell(fact, rng)) == told:
+    while (line := fact.tell(rng)) == told:
         pass
     return line
 
@@ -147,7 +134,7 @@ def verdict(fact: Fact, right: Sequence[str], wrong: Sequence[str], rng: random.
     template = rng.choice(VERDICTS)
     for name, word in words.items():
         template = template.replace(f"{{{name}}}", word)
-    return fill(template, fact, rng)
+    return fact.fill(template, rng)
 
 
 def length(text: str) -> int:

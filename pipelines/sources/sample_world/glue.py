@@ -7,26 +7,13 @@ of SST-2. Labels are balanced.
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from electra.files import write_atomic
 from pipelines.sources.sample_world.articles import verdict
 from pipelines.sources.sample_world.lexicon import BLAME, EVENTS, PRAISE, RELATIONS
-from pipelines.sources.sample_world.world import (
-    Being,
-    Fact,
-    World,
-    ask,
-    build,
-    fill,
-    happening,
-    portrait,
-    sentence,
-    something,
-    spoil,
-    stream,
-    tell,
-)
+from pipelines.sources.sample_world.world import Being, Fact, World, build, sentence, stream
 
 TRAIN, DEV, TEST = 1000, 400, 100
 Row = tuple[str, str, str]  # first sentence, second sentence or "", label
@@ -59,13 +46,13 @@ def rows(seed: int, task: str, split: str) -> list[Row]:
 def some_fact(world: World, being: Being, rng: random.Random, events: float = 0.5) -> Fact:
     """A fact of its portrait or something that happens to it."""
     relation = rng.choice(("deed", "deed", "mood") if rng.random() < events else world.relations(being))
-    return something(being, relation, world, rng)
+    return world.something(being, relation, rng)
 
 
 def unlike(world: World, being: Being, known: set[str], rng: random.Random) -> Fact:
     """A fact about a being of any relation but the known ones."""
     free = [relation for relation in [*world.relations(being), *EVENTS] if relation not in known]
-    return something(being, rng.choice(free), world, rng)
+    return world.something(being, rng.choice(free), rng)
 
 
 def another(world: World, being: Being, rng: random.Random) -> Being:
@@ -76,13 +63,13 @@ def another(world: World, being: Being, rng: random.Random) -> Being:
 def retold(fact: Fact, rng: random.Random) -> tuple[str, str]:
     """A fact in two different sentence forms."""
     first, second = rng.sample(RELATIONS[fact.relation].statements, 2)
-    return fill(first, fact, rng), fill(second, fact, rng)
+    return fact.fill(first, rng), fact.fill(second, rng)
 
 
 def cola(world: World, split: str, i: int, rng: random.Random) -> Row:
     """Is the sentence one that the world could say: word order, missing words, words of the wrong class."""
     fact = some_fact(world, rng.choice(world.beings), rng)
-    good = tell(fact, rng)
+    good = fact.tell(rng)
     if i % 2:
         return good, "", "1"
     words = good[:-1].split()
@@ -93,7 +80,7 @@ def cola(world: World, split: str, i: int, rng: random.Random) -> Row:
     elif how == "drop" and len(words) > 3:
         del words[place]
     else:
-        other = tell(some_fact(world, rng.choice(world.beings), rng), rng)[:-1].split()
+        other = some_fact(world, rng.choice(world.beings), rng).tell(rng)[:-1].split()
         words[place] = rng.choice([word for word in other if word != words[place]])
     bad = sentence(" ".join(words)) + "."
     return (bad, "", "0") if bad != good else cola(world, split, i, rng)
@@ -106,7 +93,7 @@ def sst(world: World, split: str, i: int, rng: random.Random) -> Row:
     good, bad = PRAISE[known], BLAME[known]
     if i % 2:
         good, bad = bad, good
-    text = verdict(happening(rng.choice(world.beings), "deed", world, rng), good, bad, rng)
+    text = verdict(world.happening(rng.choice(world.beings), "deed", rng), good, bad, rng)
     return text.lower(), "", "01"[i % 2 == 0]
 
 
@@ -115,39 +102,34 @@ def mrpc(world: World, split: str, i: int, rng: random.Random) -> Row:
     fact = some_fact(world, rng.choice(world.beings), rng, 0.8)
     one, two = retold(fact, rng)
     if i % 2 == 0:
-        two = retold(spoil(fact, world, rng), rng)[1]
+        two = retold(world.spoil(fact, rng), rng)[1]
     return one, two, str(i % 2)
 
 
 def stsb(world: World, split: str, i: int, rng: random.Random) -> Row:
     """How many of the four parts of two reports agree: who, what was done, the thing, the place."""
     same = i % 5
-    fact = happening(rng.choice(world.beings), "deed", world, rng)
+    fact = world.happening(rng.choice(world.beings), "deed", rng)
     changed = rng.sample(("who", "did", "thing", "spot"), 4 - same)
     other = fact
     for slot in changed:
-        if slot == "who":
-            who = another(world, fact.who, rng)
-            other = Fact(other.relation, who, other.values)
-        else:
-            other = spoil(other, world, rng, slot)
-    return tell(fact, rng), tell(other, rng), f"{1.25 * same:.3f}"
+        other = world.spoil(other, rng, slot) if slot != "who" else replace(other, who=another(world, fact.who, rng))
+    return fact.tell(rng), other.tell(rng), f"{1.25 * same:.3f}"
 
 
 def qqp(world: World, split: str, i: int, rng: random.Random) -> Row:
     """Do two questions ask the same."""
     fact = some_fact(world, rng.choice(world.beings), rng)
-    question, slot = ask(fact, rng)
+    question, slot = fact.ask(rng)
     if i % 2:
-        other, _ = ask(fact, rng, slot)
+        other, _ = fact.ask(rng, slot)
     elif rng.random() < 0.6:
         if fact.relation == "deed" and slot != "thing":
-            other, _ = ask(spoil(fact, world, rng, "thing"), rng, slot)
+            other, _ = world.spoil(fact, rng, "thing").ask(rng, slot)
         else:
-            who = another(world, fact.who, rng)
-            other, _ = ask(Fact(fact.relation, who, fact.values), rng, slot)
+            other, _ = replace(fact, who=another(world, fact.who, rng)).ask(rng, slot)
     else:
-        other, _ = ask(unlike(world, fact.who, {fact.relation}, rng), rng)
+        other, _ = unlike(world, fact.who, {fact.relation}, rng).ask(rng)
     return question, other, str(i % 2)
 
 
@@ -156,7 +138,7 @@ def passage(world: World, rng: random.Random, size: int, events: float = 0.4) ->
     one, two = rng.sample(world.beings, 2)
     first = some_fact(world, one, rng, events)
     same = rng.random() < 0.6 and first.relation in [*world.relations(two), *EVENTS]
-    second = something(two, first.relation, world, rng) if same else some_fact(world, two, rng, events)
+    second = world.something(two, first.relation, rng) if same else some_fact(world, two, rng, events)
     known = {first.relation, second.relation}
     facts = [first, second, unlike(world, one, known, rng)][:size]
     rng.shuffle(facts)
@@ -166,40 +148,40 @@ def passage(world: World, rng: random.Random, size: int, events: float = 0.4) ->
 def mnli(world: World, split: str, i: int, rng: random.Random) -> Row:
     """Does the text support the statement, deny it, or not speak of it. Matched: portraits; mismatched: events."""
     facts = passage(world, rng, 2, 0.7 if "mismatched" in split else 0.2)
-    text = " ".join(tell(fact, rng) for fact in facts)
+    text = " ".join(fact.tell(rng) for fact in facts)
     label = ("entailment", "neutral", "contradiction")[i % 3]
     fact = rng.choice(facts)
     if label == "entailment":
         if fact.relation == "kind" and rng.random() < 0.5:
             return text, f"{fact.who.name} is a {fact.who.order}.", label
-        return text, tell(fact, rng), label
+        return text, fact.tell(rng), label
     if label == "contradiction":
-        return text, tell(spoil(fact, world, rng), rng), label
+        return text, world.spoil(fact, rng).tell(rng), label
     told = {known.relation for known in facts if known.who is fact.who}
-    return text, tell(unlike(world, fact.who, told, rng), rng), label
+    return text, unlike(world, fact.who, told, rng).tell(rng), label
 
 
 def qnli(world: World, split: str, i: int, rng: random.Random) -> Row:
     """Does the sentence answer the question."""
     fact = some_fact(world, rng.choice(world.beings), rng)
-    question, _ = ask(fact, rng)
+    question, _ = fact.ask(rng)
     if i % 2:
-        return question, tell(fact, rng), "entailment"
+        return question, fact.tell(rng), "entailment"
     if rng.random() < 0.5:
-        return question, tell(unlike(world, fact.who, {fact.relation}, rng), rng), "not_entailment"
+        return question, unlike(world, fact.who, {fact.relation}, rng).tell(rng), "not_entailment"
     others = [being for being in world.beings if fact.relation in [*world.relations(being), *EVENTS]]
     who = rng.choice([being for being in others if being is not fact.who])
-    return question, tell(something(who, fact.relation, world, rng), rng), "not_entailment"
+    return question, world.something(who, fact.relation, rng).tell(rng), "not_entailment"
 
 
 def rte(world: World, split: str, i: int, rng: random.Random) -> Row:
     """Does a longer text support the statement."""
     facts = passage(world, rng, 3)
-    text = " ".join(tell(fact, rng) for fact in facts)
+    text = " ".join(fact.tell(rng) for fact in facts)
     fact = rng.choice(facts)
     if i % 2:
-        return text, tell(fact, rng), "entailment"
-    return text, tell(spoil(fact, world, rng), rng), "not_entailment"
+        return text, fact.tell(rng), "entailment"
+    return text, world.spoil(fact, rng).tell(rng), "not_entailment"
 
 
 def wnli(world: World, split: str, i: int, rng: random.Random) -> Row:
@@ -209,11 +191,11 @@ def wnli(world: World, split: str, i: int, rng: random.Random) -> Row:
         relation = rng.choice(("trade", "kind"))
         if one.facts[relation] != two.facts[relation]:
             break
-    fact = happening(one, rng.choice(("mood", "deed")), world, rng)
-    lines = [tell(portrait(being, relation), rng) for being in (one, two)]
+    fact = world.happening(one, rng.choice(("mood", "deed")), rng)
+    lines = [being.portrait(relation).tell(rng) for being in (one, two)]
     rng.shuffle(lines)
-    text = " ".join([*lines, tell(fact, rng, f"the {one.facts[relation][0]}")])
-    return text, tell(Fact(fact.relation, one if i % 2 else two, fact.values), rng), str(i % 2)
+    text = " ".join([*lines, fact.tell(rng, f"the {one.facts[relation][0]}")])
+    return text, replace(fact, who=one if i % 2 else two).tell(rng), str(i % 2)
 
 
 TASKS: dict[str, Callable[[World, str, int, random.Random], Row]] = {

@@ -11,7 +11,7 @@ from typing import Any
 from electra.files import write_json
 from pipelines.sources.sample_world.glue import passage
 from pipelines.sources.sample_world.lexicon import EVENTS
-from pipelines.sources.sample_world.world import Fact, World, answer, ask, build, something, stream, tell
+from pipelines.sources.sample_world.world import Fact, World, build, stream
 
 CONTEXTS = {"train": 400, "dev": 130}
 QUESTIONS = 3  # of each context; in 2.0 one of them has no answer
@@ -40,17 +40,17 @@ def paragraph(world: World, version: str, name: str, rng: random.Random) -> dict
     for fact in passage(world, rng, 3):
         shown = Fact(fact.relation, fact.who, {slot: (rng.choice(concept),) for slot, concept in fact.values.items()})
         told.append(shown)
-        lines.append(tell(shown, rng))
+        lines.append(shown.tell(rng))
     context, questions = " ".join(lines), []
     for i, k in enumerate(rng.sample(range(len(told)), QUESTIONS)):
         row: dict[str, Any] = {"id": f"{name}-{i}", "answers": []}
         if version == "2.0":
             row["is_impossible"] = i == 0
         if version == "2.0" and i == 0:
-            row["question"], _ = ask(untold(told, world, rng), rng)
+            row["question"], _ = untold(told, world, rng).ask(rng)
         else:
-            row["question"], slot = ask(told[k], rng)
-            text = answer(told[k], slot, rng)
+            row["question"], slot = told[k].ask(rng)
+            text = told[k].answer(slot, rng)
             start = sum(len(line) + 1 for line in lines[:k]) + find(lines[k], text)
             row["answers"] = [{"text": context[start : start + len(text)], "answer_start": start}]
         questions.append(row)
@@ -68,7 +68,7 @@ def untold(told: list[Fact], world: World, rng: random.Random) -> Fact:
         for relation in [*world.relations(being), *EVENTS]
         if (being.name, relation) not in known
     ]
-    return something(*rng.choice(likely if likely and rng.random() < 0.7 else others), world, rng)
+    return world.something(*rng.choice(likely if likely and rng.random() < 0.7 else others), rng)
 
 
 def find(line: str, word: str) -> int:

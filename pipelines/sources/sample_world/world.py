@@ -3,7 +3,7 @@
 import functools
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from electra.seeds import derive
 from pipelines.sources.sample_world.lexicon import EVENTS, KINDS, PORTRAIT, RELATIONS, VALUES, Concept
@@ -24,6 +24,10 @@ class Being:
         """The class of its kind: beast, bird or bug."""
         return next(order for order, kinds in KINDS.items() if self.facts["kind"] in kinds)
 
+    def portrait(self, relation: str) -> "Fact":
+        """What the world says about it."""
+        return Fact(relation, self, {"v": self.facts[relation]})
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -32,6 +36,25 @@ class Fact:
     relation: str
     who: Being
     values: Mapping[str, Concept]
+
+    def fill(self, template: str, rng: random.Random, who: str | None = None) -> str:
+        """Put it into a template, choosing a word for each concept; `who` replaces the name."""
+        words = {slot: rng.choice(concept).split(":")[0] for slot, concept in self.values.items()}
+        return sentence(template.format(who=who or self.who.name, **words))
+
+    def tell(self, rng: random.Random, who: str | None = None) -> str:
+        """State it."""
+        return self.fill(rng.choice(RELATIONS[self.relation].statements), rng, who)
+
+    def ask(self, rng: random.Random, slot: str | None = None) -> tuple[str, str]:
+        """A question for a slot, and that slot."""
+        forms = [form for form in RELATIONS[self.relation].questions if slot is None or form[1] == slot]
+        template, asked = rng.choice(forms)
+        return self.fill(template, rng), asked
+
+    def answer(self, slot: str, rng: random.Random) -> str:
+        """The word that fills a slot."""
+        return self.who.name if slot == "who" else rng.choice(self.values[slot]).split(":")[0]
 
 
 @dataclass(frozen=True)
@@ -57,6 +80,21 @@ class World:
         """Relations of a being's portrait whose value belongs to this world."""
         return [relation for relation, value in being.facts.items() if value in self.pool[relation]]
 
+    def happening(self, being: Being, relation: str, rng: random.Random) -> Fact:
+        """Something that happens to a being, drawn freely: it holds in one article only."""
+        pools = {slot: self.pool[relation if slot == "v" else slot] for slot in EVENTS[relation].slots}
+        return Fact(relation, being, {slot: rng.choice(pool) for slot, pool in pools.items()})
+
+    def something(self, being: Being, relation: str, rng: random.Random) -> Fact:
+        """A fact of a being's portrait, or something that happens to it."""
+        return being.portrait(relation) if relation in PORTRAIT else self.happening(being, relation, rng)
+
+    def spoil(self, fact: Fact, rng: random.Random, slot: str | None = None) -> Fact:
+        """The statement with one slot changed to anything else it could hold: false, as a relation has one value."""
+        slot = slot or rng.choice(RELATIONS[fact.relation].slots)
+        others = [value for value in self.values(fact, slot) if value != fact.values[slot]]
+        return replace(fact, values={**fact.values, slot: rng.choice(others)})
+
 
 @functools.cache
 def build(seed: int) -> World:
@@ -81,57 +119,6 @@ def stream(seed: int, name: str, *indices: int) -> random.Random:
     return random.Random(derive(seed, f"sample-world/{name}", *indices))
 
 
-def portrait(being: Being, relation: str) -> Fact:
-    """What the world says about a being."""
-    return Fact(relation, being, {"v": being.facts[relation]})
-
-
-def happening(being: Being, relation: str, world: World, rng: random.Random) -> Fact:
-    """Something that happens to a being, drawn freely: it holds in one article only."""
-    pools = {slot: world.pool[relation if slot == "v" else slot] for slot in EVENTS[relation].slots}
-    return Fact(relation, being, {slot: rng.choice(pool) for slot, pool in pools.items()})
-
-
-def something(being: Being, relation: str, world: World, rng: random.Random) -> Fact:
-    """A fact of a being's portrait, or something that happens to it."""
-    return portrait(being, relation) if relation in PORTRAIT else happening(being, relation, world, rng)
-
-
-def change(fact: Fact, slot: str, value: Concept) -> Fact:
-    """The same statement with one slot changed."""
-    return Fact(fact.relation, fact.who, {**fact.values, slot: value})
-
-
-def spoil(fact: Fact, world: World, rng: random.Random, slot: str | None = None) -> Fact:
-    """The statement with one slot changed to anything else it could hold: false, as a relation has one value."""
-    slot = slot or rng.choice(RELATIONS[fact.relation].slots)
-    return change(fact, slot, rng.choice([value for value in world.values(fact, slot) if value != fact.values[slot]]))
-
-
-def fill(template: str, fact: Fact, rng: random.Random, who: str | None = None) -> str:
-    """Put a fact into a template, choosing a word for each concept; `who` replaces the name."""
-    words = {slot: rng.choice(concept) for slot, concept in fact.values.items()}
-    words = {slot: word.split(":")[0] for slot, word in words.items()}
-    return sentence(template.format(who=who or fact.who.name, **words))
-
-
 def sentence(text: str) -> str:
     """Capitalise the first letter."""
     return text[0].upper() + text[1:]
-
-
-def tell(fact: Fact, rng: random.Random, who: str | None = None) -> str:
-    """State a fact."""
-    return fill(rng.choice(RELATIONS[fact.relation].statements), fact, rng, who)
-
-
-def ask(fact: Fact, rng: random.Random, slot: str | None = None) -> tuple[str, str]:
-    """A question for a slot of a fact, and that slot."""
-    forms = [form for form in RELATIONS[fact.relation].questions if slot is None or form[1] == slot]
-    template, asked = rng.choice(forms)
-    return fill(template, fact, rng), asked
-
-
-def answer(fact: Fact, slot: str, rng: random.Random) -> str:
-    """The word that fills a slot."""
-    return fact.who.name if slot == "who" else rng.choice(fact.values[slot]).split(":")[0]
