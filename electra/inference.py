@@ -126,7 +126,9 @@ class Model:
         """
         if pooling not in get_args(Vector):
             raise BadConfig("pooling", f"is {shown(pooling)}", f"one of {', '.join(get_args(Vector))}")
-        *_, vectors = zip(*self._read(partial(pooled, self.encoder, pooling=pooling), texts), strict=True)
+        vectors: list[NDArray[np.float32]] = []
+        for *_, vector in self._read(partial(pooled, self.encoder, pooling=pooling), texts):
+            vectors.append(vector)  # no ids: a million texts' would take gigabytes
         return np.stack(vectors)
 
     def predict(self, rows: Iterable[str | Sequence[str] | Mapping[str, Any]]) -> list[Row]:
