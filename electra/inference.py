@@ -168,11 +168,12 @@ class Model:
         self, read: Callable[[PackedBatch], Tensor], texts: Iterable[str]
     ) -> Iterator[tuple[str, list[int], NDArray[np.int64], NDArray[np.float32]]]:
         """Each text with the ids and places of all its tokens, and what `read` gives of it."""
-        room, told = self.length - 2, f"{self.folder}: texts are read up to {self.length} tokens, the rest is left out"
+        room = self.length - 2
+        warning = f"{self.folder}: texts are read up to {self.length} tokens, the rest is left out"
         for number, some in enumerate(checked(texts)):
             encoded = [encode(text, self.tokenizer) for text in some]
             if any(len(ids) > room for ids, _ in encoded):
-                warnings.warn(told, stacklevel=3)
+                warnings.warn(warning, stacklevel=3)
             sequences = [[self.tokenizer.cls_id, *ids[:room], self.tokenizer.sep_id] for ids, _ in encoded]
             examples = stack(sequences, [len(sequence) for sequence in sequences], {}, [])
             value_NX = read_outputs(_Reader(read), examples, self.device, precision=self.precision)["value"]

@@ -13,21 +13,18 @@ import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from electra.config import digest
 from electra.errors import BadInput, CorruptFile, UserError
 from electra.files import free_name, lock_folder, read_json, rename, write_json
+from electra.storage import checkpoint
+from electra.storage.checkpoint import Groups, Progress
 from electra.storage.fingerprint import Code, Fingerprint, changed_files, describe, differences
 from electra.storage.manifest import read_sealed
 
-# Checkpoints are imported where they are used: they need torch, 190 MB that a worker on text does without.
-if TYPE_CHECKING:
-    from electra.storage.checkpoint import Groups, Saved
-
 RUNS, RECORD, OLD = Path("runs"), "run.json", ".old"
 CONTINUE = "ELECTRA_CONTINUE"  # the run to continue: what `--continue` is without a command line, as in DVC
-Progress = dict[str, Any]  # what a checkpoint says of itself
 Versions = list[list[Any]]  # [step from which it was used, Code], in order
 
 
@@ -87,8 +84,6 @@ def archive(run: Path) -> Path:
 
 def intact(run: Path) -> dict[int, Progress]:
     """The progress.json of each checkpoint of a run, newest first; damaged ones are left to the loader."""
-    from electra.storage import checkpoint
-
     result = {}
     for step in reversed(checkpoint.steps(run)):
         with contextlib.suppress(UserError):
@@ -138,8 +133,6 @@ def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) ->
     Checkpoints of another run, put there by hand, become `foreign-step-N`. A run that is finished (`last`: its last
     step) by other code than this is archived, since it will be trained again.
     """
-    from electra.storage import checkpoint
-
     run = held.path
     for step, progress in intact(run).items():
         if (theirs := identity(progress)) != fingerprint:
@@ -152,15 +145,13 @@ def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) ->
 
 
 def continue_from(
-    run: Path, source: Path, fingerprint: Fingerprint, fits: "Callable[[Groups, Progress], None]", *, keep: int
+    run: Path, source: Path, fingerprint: Fingerprint, fits: Callable[[Groups, Progress], None], *, keep: int
 ) -> None:
     """Begin a run from a copy of the newest checkpoint of another, which stays as it is, and record the change.
 
     Does nothing where that was done before. `fits` raises a UserError for a checkpoint that these settings cannot go on
     from.
     """
-    from electra.storage import checkpoint
-
     if progress := newest(run):
         if any(change["run"] == source.name for change in progress.get("continued", [])):
             return
@@ -185,10 +176,8 @@ def continue_from(
     _say(f"{run}: continues {source.name} from step {step:,}, with {describe(changed) or 'the same settings'}")
 
 
-def _load_newest(source: Path) -> "Saved":
+def _load_newest(source: Path) -> checkpoint.Saved:
     """The newest good checkpoint of a run that stays as it is."""
-    from electra.storage import checkpoint
-
     troubles = []
     for step in reversed(checkpoint.steps(source)):
         try:

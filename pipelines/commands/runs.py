@@ -12,6 +12,7 @@ from pathlib import Path
 
 from electra.errors import BadConfig, BadInput, Busy, printable
 from electra.files import lock_folder, remove
+from electra.storage import checkpoint
 from electra.storage.run_dir import CONTINUE, OLD, RUNS, RunFolder, entry_of
 from pipelines.config.params import Params
 
@@ -22,8 +23,6 @@ MANY = "finetune"  # a stage whose runs are listed in one line
 
 def table() -> str:
     """A line for each run: its folder, its entry, its size, the step of its newest checkpoint, and its state."""
-    from electra.storage import checkpoint  # here, since importing torch takes seconds
-
     rows = [("run", "entry", "size", "step", "")]
     for folder in _listed():
         steps = checkpoint.steps(folder)

@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
             write_json(output, result)
     show(result)
     print(f"written: {options.output}", file=sys.stderr)
-    return FAILED * any(row["verdict"] == "FAILED" for row in result["checks"])
+    return FAILED if any(row["verdict"] == "FAILED" for row in result["checks"]) else 0
 
 
 def choose(asked: str | None) -> str:

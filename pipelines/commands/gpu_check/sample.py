@@ -53,6 +53,7 @@ def size(device: torch.device) -> Size:
 def networks(device: torch.device) -> dict[str, Size]:
     """Both encoders with every sharing, without dropout, a batch in two slices."""
     plain, found = size(device), {}
+    pretrain = replace(plain.config.pretrain, accumulate=2)
     bert = replace(plain.config.encoder, dropout=0.0, attention_dropout=0.0)
     shape: dict[str, Any] = {"hidden": bert.hidden, "heads": bert.heads, "embedding": bert.hidden // 2}
     modern = ModernConfig(kind="modern", layers=3, ffn=7 * bert.hidden // 4, **shape)
@@ -60,7 +61,6 @@ def networks(device: torch.device) -> dict[str, Size]:
         for sharing in SHARINGS:
             generator = GeneratorConfig(width=1.0 if sharing in {"embeddings", "all"} else 0.25)
             own: dict[str, Any] = {"encoder": encoder, "objective": ObjectiveConfig(sharing=sharing)}
-            pretrain = replace(plain.config.pretrain, accumulate=2)
             config = ElectraConfig(pretrain=pretrain, generator=generator, **own)
             found[f"{encoder.kind}, {sharing}"] = Size(config, plain.vocab_size)
     return found

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from electra.errors import CorruptFile, NonFinite, OutOfRoom
-from electra.storage import checkpoint
+from electra.storage import checkpoint, tensors
 from electra.storage.manifest import verify_manifest
 
 FORK = multiprocessing.get_context("fork")
@@ -54,10 +54,10 @@ def save_and_crash(run, number):
         ):
             count()
 
-    fsync, write = os.fsync, checkpoint.write_tensors
+    fsync, write = os.fsync, tensors.write_tensors
     os.fsync = lambda handle: (count(), fsync(handle))
     # the library writes out of Python's sight: before it, and after half of the bytes
-    checkpoint.write_tensors = lambda path, tensors: (count(), path.write_bytes(b"half"), count(), write(path, tensors))
+    tensors.write_tensors = lambda path, of: (count(), path.write_bytes(b"half"), count(), write(path, of))
     sys.addaudithook(watch)
     save_step(run, 3)
     os._exit(0)
