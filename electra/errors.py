@@ -40,13 +40,13 @@ def for_message(text: str) -> str:
 
 
 class UserError(Exception):
-    """A mistake or a fault that the user can fix; `exit_code` is what the command line returns."""
+    """A mistake or a fault that the user can fix, in one sentence; `exit_code` is what the command line returns."""
 
     exit_code = 1
 
-    def __init__(self, where: object, found: str, expected: str = "", do: str = "") -> None:
+    def __init__(self, where: object, found: str = "", expected: str = "", do: str = "") -> None:
         self.where, self.found, self.expected, self.do = str(where), found, expected, do
-        parts = [f"{self.where}: {found}"]
+        parts = [f"{self.where}: {found}" if found else self.where]
         if expected:
             parts.append(f"expected {expected}")
         if do:

@@ -1,4 +1,4 @@
-"""The house rules, read off the syntax tree: who may import whom, who may do what, how long a file may be."""
+"""The house rules, read off the syntax tree: who may import whom, who may do what."""
 
 import ast
 import functools
@@ -12,8 +12,6 @@ SOURCES = sorted(path for package in ("electra", "pipelines") for path in (ROOT 
 CORE = [path for path in SOURCES if path.is_relative_to(ROOT / "electra")]
 HEAVY = {"mlflow", "datasets", "prefect", "matplotlib", "transformers", "pandas", "pyarrow", "dvc", "distributed"}
 NETWORK = set("datasets huggingface_hub requests urllib.request http httpx aiohttp socket distributed".split())
-LONGEST = 350  # lines of a file
-LONGEST_FUNCTION, MOST_PARAMETERS = 60, 6
 
 
 def name_of(path: Path) -> str:
@@ -224,31 +222,10 @@ def test_no_cycles() -> None:
         walk(name, ())
 
 
-def test_a_file_is_one_concept_and_says_which() -> None:
+def test_every_file_has_a_docstring() -> None:
     for path in SOURCES:
         text = path.read_text(encoding="utf-8")
-        assert text.count("\n") <= LONGEST, f"{path}: {text.count(chr(10))} lines: two concepts in one file"
         assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{path}: no module docstring"
-
-
-def crowded(path: Path) -> Iterator[tuple[str, int, int]]:
-    """Functions that are too long, or take what a dataclass should hold: name, lines, parameters.
-
-    What a flow takes is its form in Prefect, so it may take more.
-    """
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines, given = (node.end_lineno or 0) - node.lineno + 1, node.args
-            names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-            flow = any(ast.unparse(each).startswith("flow(") for each in node.decorator_list)
-            parameters = 0 if flow else len(set(names) - {"self", "cls"})
-            if lines > LONGEST_FUNCTION or parameters > MOST_PARAMETERS:
-                yield node.name, lines, parameters
-
-
-def test_functions_are_short_and_take_few_parameters() -> None:
-    found = {path.relative_to(ROOT).as_posix(): list(crowded(path)) for path in SOURCES}
-    assert not {path: functions for path, functions in found.items() if functions}
 
 
 def test_the_rules_can_fail(tmp_path: Path) -> None:
@@ -258,5 +235,3 @@ def test_the_rules_can_fail(tmp_path: Path) -> None:
     assert uses(imports(path, functions=True), {"mlflow"}) == {"mlflow.entities", "mlflow.entities.Metric"}
     assert imports(path, functions=False) == {"os"}
     assert [name for name, _ in calls(path)] == ["os.rename"]
-    (tmp_path / "long.py").write_text("def f(a, b, c, d, /, e, *, g, h): pass\ndef g():\n" + "    1\n" * 60)
-    assert list(crowded(tmp_path / "long.py")) == [("f", 1, 7), ("g", 61, 0)]
