@@ -18,10 +18,10 @@ from electra.devices import driver_version, refuse_unusable_driver
 from electra.domains import Interval
 from electra.errors import BadConfig, BadDevice
 from electra.files import read_json, write_json
+from electra.pretraining.compiling import lacks_to_compile
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.flops import phase_flops
 from electra.pretraining.phases import phases_of
-from electra.pretraining.step import lacks_to_compile
 from pipelines import ROOT
 from pipelines.commands.estimate import PUBLISHED_VOCABULARY
 from pipelines.commands.gpu_check.sample import record

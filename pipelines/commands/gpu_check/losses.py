@@ -8,12 +8,13 @@ recording.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from operator import le
 from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_map
 
 from electra.finetuning import training
 from electra.finetuning.batches import Examples
@@ -21,13 +22,12 @@ from electra.finetuning.heads import Classifier
 from electra.finetuning.tasks import FinetuneConfig
 from electra.nn.factory import fresh_encoder
 from electra.optim.adamw import build_optimizer, set_rate
-from electra.optim.cuda_graphs import CudaRecorder, Recorder
 from electra.optim.precision import Precision
-from electra.pretraining.corruption import Noise
+from electra.pretraining.compiling import compile_parts, lacks_to_compile
 from electra.pretraining.dataloader import Feed, part
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Batch, Pretraining
-from electra.pretraining.step import WARM_UP, Step, compile_parts, lacks_to_compile
+from electra.pretraining.step import WARM_UP, Graphs, Step
 from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows, Size, networks, record, size
 
 STEPS, RATE, BATCHES = WARM_UP + 5, 2e-4, 2
@@ -51,7 +51,7 @@ class Mode:
     device: torch.device
     precision: Precision
     compiled: bool = False
-    record: Callable[[], Recorder] | None = None  # makes a recorder
+    record: Callable[[], Graphs] | None = None  # makes what captures CUDA graphs
 
     @property
     def name(self) -> str:
@@ -65,7 +65,7 @@ def modes(device: torch.device) -> list[Mode]:
     if device.type == "cpu":  # the compiler's capture without its code: building that takes minutes
         return [Mode(CPU, "fp32"), Mode(CPU, "fp32", compiled=True), Mode(CPU, "bf16")]
     compilers = (False,) if lacks_to_compile() else (False, True)
-    records = (None, lambda: CudaRecorder(device))
+    records = (None, lambda: Graphs(device))
     return [Mode(CPU, "fp32"), *[Mode(device, p, c, r) for p in LIMITS for c in compilers for r in records]]
 
 
@@ -78,27 +78,23 @@ def train(mode: Mode, size: Size, *, rate: float, seeds: list[int]) -> list[floa
         compile_parts(model, **({"backend": "aot_eager"} if device.type == "cpu" else {}))
     optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
     set_rate(optimizer, rate)
-    recorder = mode.record() if mode.record else None
-    update = Step(model, optimizer, World(0, 1, device), precision=mode.precision, record=recorder)
+    graphs = mode.record() if mode.record else None
+    update = Step(model, optimizer, World(0, 1, device), precision=mode.precision, graphs=graphs)
     rows = MadeUpRows(BATCHES * config.pretrain.batch, config.pretrain.length, size.vocab_size)
     feed = Feed(rows, config, CPU, "noise")
     batches = [moved(feed.batch(number), device) for number in range(BATCHES)]
     slices = config.pretrain.accumulate
     cut = [[part(batch, index, slices) for index in range(slices)] for batch in batches]
     sums = [update(cut[at % BATCHES], [seed] * slices, "joint")[0]["loss"].clone() for at, seed in enumerate(seeds)]
-    if recorder is not None and update.record is None:
+    if graphs is not None and graphs.failed:
         raise RuntimeError("the step was not recorded; the warning above says why")
-    own = zip(update.parameters, model.parameters(), strict=True)
-    if not all(ours is now and now.dtype == torch.float32 for ours, now in own):
-        raise RuntimeError("a step has left other weights in the networks than their own in fp32")
     return [loss.item() for loss in sums]
 
 
 def moved(batch: Batch, device: torch.device) -> Batch:
-    """A batch on another device."""
-    noise = Noise(**{field.name: getattr(batch.noise, field.name).to(device) for field in fields(Noise)})
-    own = {field.name: getattr(batch, field.name).to(device) for field in fields(Batch) if field.name != "noise"}
-    return Batch(**own, noise=noise)
+    """Return a batch on another device."""
+    there: Batch = tree_map(lambda tensor: tensor.to(device), batch)
+    return there
 
 
 def difference(found: list[float], expected: list[float]) -> float:

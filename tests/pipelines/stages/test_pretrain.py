@@ -12,11 +12,11 @@ from huggingface_hub import ModelCard
 import electra
 from electra.errors import BadConfig
 from electra.files import read_json
+from electra.pretraining.compiling import compile_parts
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.flops import training_flops
 from electra.pretraining.model import Pretraining
-from electra.pretraining.step import compile_parts
 from electra.storage.manifest import read_sealed, write_sealed
 from electra.storage.run_dir import entry_of
 from pipelines.cli import main
