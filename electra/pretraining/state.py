@@ -8,17 +8,16 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from torch import Tensor
 
-from electra.errors import CorruptFile, NonFinite, OutOfRoom
+from electra.errors import CorruptFile, OutOfRoom
 from electra.files import room, write_atomic
 from electra.optim.adamw import AdamW
 from electra.pretraining.distributed import World
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint, describe, differences
-from electra.storage.manifest import write_sealed
 from electra.storage.run_dir import identity
 
 
@@ -116,15 +115,3 @@ class State:
 
 def _line(record: dict[str, Any]) -> str:
     return json.dumps(record, sort_keys=True) + "\n"
-
-
-def refuse_nonfinite(run: Path, record: dict[str, Any], *, write: bool) -> NoReturn:
-    """Raise NonFinite for `record["step"]`; with `write`, leave a file from which the step can be replayed."""
-    bundle = run / f"nonfinite-step-{record['step']}.json"
-    if write:
-        write_sealed(bundle, record | {"checkpoint": max(checkpoint.steps(run), default=0)})
-    raise NonFinite(
-        f"step {record['step']}: loss {record['loss']} and gradient norm {record['gradient_norm']} are not finite, and "
-        f"no update was made with them; a lower pretrain.learning_rate usually helps, and {bundle} holds what replays "
-        "the step from the last checkpoint"
-    )

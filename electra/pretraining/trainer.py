@@ -18,7 +18,7 @@ from torch import Tensor
 
 from electra.config import plain
 from electra.devices import default_device, same_bytes
-from electra.errors import BadInput, Stopped
+from electra.errors import BadInput, NonFinite, Stopped
 from electra.nn.huggingface import load_networks
 from electra.optim.adamw import set_rate
 from electra.optim.precision import Precision, choose
@@ -30,7 +30,7 @@ from electra.pretraining.evaluation import PLATEAU, add_sums, evaluate, metrics,
 from electra.pretraining.flops import phase_flops, training_steps
 from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.phases import Phase, phase_at, phases_of, rate, stage_of
-from electra.pretraining.state import State, refuse_nonfinite
+from electra.pretraining.state import State
 from electra.pretraining.step import Graphs, Step, halves
 from electra.progress import Bar
 from electra.seeds import derive
@@ -257,19 +257,11 @@ def pretrain(
             saved_at = time.monotonic()
 
         def require_finite(done: int, sums: dict[str, Tensor], norm: Tensor) -> None:
-            """Stop at a step that is not finite; what replays it is left beside the last checkpoint."""
+            """Stop at a step that is not finite; from it on nothing has changed."""
             if train_step.bad.item():
-                bundle = {
-                    "step": done,
-                    "slices": cut,
-                    "precision": precision,
-                    "fingerprint": fingerprint,
-                    "seed": settings.seed,
-                    "config": plain(config),
-                    "loss": str(read_sums(world.all_reduce_sum(sums)).get("loss")),
-                    "gradient_norm": str(norm.item()),
-                }
-                refuse_nonfinite(run, bundle, write=world.main)
+                loss = read_sums(world.all_reduce_sum(sums))["loss"]
+                told = f"loss {loss} and gradient norm {norm.item()} are not finite, so no update was made with them"
+                raise NonFinite(f"step {done}: {told}: lower pretrain.learning_rate")
 
         # ── train ──
 

@@ -43,7 +43,7 @@ def test_a_budget_in_flops_becomes_steps():
 def test_a_budget_that_ends_before_the_warm_up_is_refused():
     each = step_flops(config("small"), VOCAB)
     assert training_steps(config("small", steps={"flops": 100 * each}, warmup=100), VOCAB) == 100
-    with pytest.raises(BadConfig, match="pays for 99 steps, fewer than the 100 of pretrain.warmup: raise"):
+    with pytest.raises(BadConfig, match="pays for 99 steps, fewer than the 100 of"):
         training_steps(config("small", steps={"flops": 99 * each}, warmup=100), VOCAB)
 
 
