@@ -22,7 +22,8 @@ CARRIED = "electra pipelines .dvc .dvc-site/repo/.gitignore dvc.yaml prefect.tom
 
 ONE = {"OMP_NUM_THREADS": "1", "ELECTRA_WORKERS": "1"}  # tests run beside each other
 # What the caller of pytest has set for itself is nothing to a test; one that tracks says where.
-for _name in [name for name in os.environ if name.startswith(("DVC_", "ELECTRA_", "MLFLOW_", "OMP_", "PREFECT_", "PYTHON"))]:
+TOOLS = ("DVC_", "ELECTRA_", "MLFLOW_", "OMP_", "PREFECT_", "PYTHON")
+for _name in [name for name in os.environ if name.startswith(TOOLS)]:
     del os.environ[_name]
 os.environ.update(ONE, MLFLOW_TRACKING_URI="sqlite:////dev/null/mlflow.db")
 
@@ -129,7 +130,11 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     """
     values = {name: os.environ[name] for name in ("HOME", "LANG", "TERM") if name in os.environ}
     values["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    values |= {"PYTHONPATH": str(folder), "PREFECT_HOME": f"{folder}/.prefect", "DVC_SITE_CACHE_DIR": f"{folder}/.dvc-site"}
+    values |= {
+        "PYTHONPATH": str(folder),
+        "PREFECT_HOME": f"{folder}/.prefect",
+        "DVC_SITE_CACHE_DIR": f"{folder}/.dvc-site",
+    }
     return {**values, **ONE, **more}
 
 
