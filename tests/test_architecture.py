@@ -159,8 +159,6 @@ def test_heavy_libraries_are_imported_where_they_are_used() -> None:
     """`--help` and a stage must not wait for what they do not need; a flow cannot be written without Prefect."""
     for path in SOURCES:
         heavy = HEAVY - ({"prefect"} if path.is_relative_to(ROOT / "pipelines" / "flows") else set())
-        if path == ROOT / "pipelines" / "tracking" / "pyfunc_model.py":  # MLflow alone loads it
-            heavy = HEAVY - {"mlflow"}
         assert not uses(imports(path, functions=False), heavy), path
 
 
