@@ -61,9 +61,9 @@ def test_so_do_those_of_a_modern_encoder_whose_positions_turn_them(changes):
     config = ModernConfig(**{"kind": "modern", **NARROW, "init": "neighbours", "init_std": 0.1, **changes})
     encoder = fresh_encoder(config, 500, 5).eval()
     ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
-    view = encoder.views(None, 128, torch.device("cpu"))[True]
-    parts = encoder.layers[0].attention.qkv(encoder.embeddings(ids, torch.zeros_like(ids))).view(32, 128, 3, 4, 32)
-    query, key = apply_rotary(parts[:, :, :2], view).permute(2, 0, 3, 1, 4)
+    _, cos, sin = encoder.layer_inputs(None, ids)[0]
+    query, key, _ = encoder.layers[0].attention.heads_of(encoder.embeddings(ids, torch.zeros_like(ids)))
+    query, key = apply_rotary(query, cos, sin), apply_rotary(key, cos, sin)
     for head in range(4):
         beside((query[:, head] @ key[:, head].mT / 32**0.5).softmax(-1).mean(0), head)
 
