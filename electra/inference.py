@@ -209,7 +209,8 @@ def load(
         network = encoder = stored.encoder(dropout=0.0)
     else:
         encoder = stored.empty_encoder(dropout=0.0)
-        network = Discriminator(encoder) if kind == "discriminator" else Generator(encoder)
+        with torch.device("meta"):
+            network = Discriminator(encoder) if kind == "discriminator" else Generator(encoder)
         load_network(encoder, network.head, stored, do="give the folder as it was written")
     return Model(path, kind, network, load_tokenizer(path, encoder), stored.trained_positions, place, precision)
 

@@ -167,12 +167,11 @@ class Tagger(Network):
         """Return `tags` (B, L): each piece's best tag; `share` (B, L): its probability; `finite` (B,): are logits."""
         logits_BTC = self(batch)
         missing = self.length - logits_BTC.shape[1]
-        finite_BT = logits_BTC.isfinite().all(-1) | ~batch.real_tokens()
-        return {
-            "tags": F.pad(logits_BTC.argmax(-1), (0, missing)),
-            "share": F.pad(logits_BTC.float().softmax(-1).amax(-1), (0, missing)),
-            "finite": finite_BT.all(1).long(),
-        }
+        padding_BT = ~batch.real_tokens()
+        tags_BT = logits_BTC.argmax(-1).masked_fill(padding_BT, 0)
+        share_BT = logits_BTC.float().softmax(-1).amax(-1).masked_fill(padding_BT, 0)
+        finite_B = (logits_BTC.isfinite().all(-1) | padding_BT).all(1)
+        return {"tags": F.pad(tags_BT, (0, missing)), "share": F.pad(share_BT, (0, missing)), "finite": finite_B}
 
 
 def tags_of(task: Task, encoded: Encoded, tags_NL: Any) -> list[list[str]]:

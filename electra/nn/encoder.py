@@ -96,9 +96,15 @@ class Attention(nn.Module):
         self.out.std = config.out_std  # type: ignore[assignment]
         self.dropout = config.attention_dropout
 
-    def forward(self, hidden_BTH: Tensor, mask: Tensor | None) -> Tensor:
-        """Return what each position gathers (B, T, H); `mask` is as in `Block.forward`."""
-        return self.attend(*self.heads_of(hidden_BTH), mask)
+    def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
+        """Return out(softmax(Q Kᵀ / √D) V), (B, T, H). Arguments are as in `Block.forward`."""
+        query, key, value = self.heads_of(hidden_BTH)
+        if angles:
+            query = rotate(query, *angles)
+            key = rotate(key, *angles)
+        rate = self.dropout if self.training else 0.0
+        context_BATD = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
+        return self.out(context_BATD.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def heads_of(self, hidden_BTH: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return query, key and value, each (B, A, T, D)."""
@@ -106,11 +112,12 @@ class Attention(nn.Module):
         query, key, value = qkv_BT3AD.permute(2, 0, 3, 1, 4)
         return query, key, value
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """Return out(softmax(Q Kᵀ / √D) V), (B, T, H)."""
-        rate = self.dropout if self.training else 0.0
-        context_BATD = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
-        return self.out(context_BATD.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+def rotate(values_BATD: Tensor, cos_TR: Tensor, sin_TR: Tensor) -> Tensor:
+    """Rotate each pair (d, d + D/2) of queries or keys by its position's angle, R = D / 2 angles each."""
+    first, second = values_BATD.float().chunk(2, -1)
+    rotated = torch.cat([first * cos_TR - second * sin_TR, second * cos_TR + first * sin_TR], -1)
+    return rotated.to(values_BATD.dtype)
 
 
 class Block(nn.Module):
@@ -118,11 +125,11 @@ class Block(nn.Module):
 
     attention: Attention
 
-    def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *positions: Tensor) -> Tensor:
+    def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
         """Return hidden states of the same shape.
 
-        `mask` broadcasts to (B, A, T, T) and is true where a key may be seen; None: everywhere. `positions` are what
-        else `Encoder.layer_inputs` gives a layer of this kind.
+        `mask` broadcasts to (B, A, T, T) and is true where a key may be seen; None: everywhere. `angles` are cosine and
+        sine of rotary angles, (T, D / 2) each, in encoders that have them.
         """
         raise NotImplementedError
 
@@ -139,7 +146,7 @@ class Layer(Block):
         self.ffn_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
         self.drop = nn.Dropout(config.dropout)
 
-    def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *positions: Tensor) -> Tensor:
+    def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
         """Return hidden states of the same shape, in the type of the matrix products.
 
         Autocast computes LayerNorm in fp32 on GPUs, so its output is converted back.

@@ -132,12 +132,17 @@ def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> N
     """
     renamed = {bare(name): tensor for name, tensor in tensors.items() if of_encoder(name)}
     require_fit(named_tensors(encoder), renamed, where, _AGREE)
-    if encoder.embeddings.word.weight.is_meta:
-        encoder.to_empty(device="cpu")
+    _allocate(encoder)
     encoder.embeddings.load_tables(*(renamed.pop(name) for name in names_of(encoder.config).tables))
     places = named_tensors(encoder)
     for name, tensor in renamed.items():
         places[name].copy_(tensor)
+
+
+def _allocate(module: nn.Module) -> None:
+    """Give a module on torch's meta device its memory, on the CPU."""
+    if any(parameter.is_meta for parameter in module.parameters()):
+        module.to_empty(device="cpu")
 
 
 def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str]:
@@ -262,6 +267,7 @@ def load_network(
         tied = parts.pop(decoder, None)
         if tied is not None and not torch.equal(tied.float(), encoder.embeddings.tables()[0]):
             raise BadInput(f"{path}: has a {decoder} that is not the word table; embeddings must be tied. {do}")
+    _allocate(head)
     fill(head, parts, path, do)
     if extras and beside:
         fill(nn.ModuleDict(extras), beside, path / EXTRAS, do)

@@ -95,13 +95,6 @@ class DisentangledModern(ModernEmbeddings):
         self.word.weight.copy_(word_VE.to(base_VE) - base_VE)
 
 
-def apply_rotary(values_BATD: Tensor, cos_TR: Tensor, sin_TR: Tensor) -> Tensor:
-    """Rotate each pair (d, d + D/2) of queries or keys by its position's angle, R = D / 2 angles each."""
-    first, second = values_BATD.float().chunk(2, -1)
-    rotated = torch.cat([first * cos_TR - second * sin_TR, second * cos_TR + first * sin_TR], -1)
-    return rotated.to(values_BATD.dtype)
-
-
 class ModernLayer(Block):
     """Attention and gated feed-forward, each on a LayerNorm of the stream that it adds to, the first on the stream.
 
@@ -122,11 +115,10 @@ class ModernLayer(Block):
         self.contract.std = config.out_std  # type: ignore[assignment]
         self.drop = nn.Dropout(config.dropout)
 
-    def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *positions: Tensor) -> Tensor:
-        """Return the stream after this layer; `positions` are cosine and sine of the rotary angles (T, R)."""
-        query, key, value = self.attention.heads_of(self.attention_norm(hidden_BTH))
-        query, key = apply_rotary(query, *positions), apply_rotary(key, *positions)
-        hidden_BTH = hidden_BTH + self.attention_drop(self.attention.attend(query, key, value, mask))
+    def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
+        """Return the stream after this layer; `angles` are cosine and sine of the rotary angles (T, R)."""
+        gathered_BTH = self.attention(self.attention_norm(hidden_BTH), mask, *angles)
+        hidden_BTH = hidden_BTH + self.attention_drop(gathered_BTH)
         value_BTF, gate_BTF = self.expand(self.ffn_norm(hidden_BTH)).chunk(2, -1)
         return hidden_BTH + self.contract(self.drop(F.gelu(value_BTF) * gate_BTF))  # type: ignore[no-any-return]
 

@@ -8,9 +8,8 @@ import torch
 from electra.errors import BadConfig
 from electra.nn.attention_init import mimetic_attention
 from electra.nn.config import EncoderConfig, ModernConfig
-from electra.nn.encoder import Layer
+from electra.nn.encoder import Layer, rotate
 from electra.nn.factory import fresh_encoder
-from electra.nn.modern import apply_rotary
 
 SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 64, "embedding": 128}
 NARROW = {"layers": 2, "hidden": 128, "heads": 4, "ffn": 64, "embedding": 128}
@@ -63,7 +62,7 @@ def test_so_do_those_of_a_modern_encoder_whose_positions_turn_them(changes):
     ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
     _, cos, sin = encoder.layer_inputs(None, ids)[0]
     query, key, _ = encoder.layers[0].attention.heads_of(encoder.embeddings(ids, torch.zeros_like(ids)))
-    query, key = apply_rotary(query, cos, sin), apply_rotary(key, cos, sin)
+    query, key = rotate(query, cos, sin), rotate(key, cos, sin)
     for head in range(4):
         beside((query[:, head] @ key[:, head].mT / 32**0.5).softmax(-1).mean(0), head)
 
