@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from electra.errors import CorruptFile, NonFinite, UserError
-from electra.files import atomic_folder, free_name, read_json, readable, remove, rename, write_json
+from electra.files import atomic_folder, free_name, read_json, readable, remove, rename, sweep, write_json
 from electra.storage.manifest import verify_manifest, write_manifest
 
 # Torch is imported where tensors are read and written: what only lists runs, as text stages do, spares 190 MB.
@@ -68,8 +68,7 @@ def load_newest(run: Path, check: Callable[[Groups, Progress], None] = lambda gr
     `check` raises a UserError for one that is whole, but no use here. Raises CorruptFile, listing what is wrong with
     each, if there are checkpoints but no good one: work is never thrown away by starting from step 0 unasked.
     """
-    for leftover in run.glob(".*.tmp-*"):
-        remove(leftover)
+    sweep(run)
     troubles = []
     for step in reversed(steps(run)):
         try:

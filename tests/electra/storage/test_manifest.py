@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 def test_damage_is_told_with_the_file(folder: Path, how: str, name: str) -> None:
     assert verify_manifest(folder)["kind"] == "model"
     harm(folder / name, how)
-    with pytest.raises(CorruptFile, match=r"has sha256|bytes; expected|is (not JSON|a link|missing)|has no M") as error:
+    with pytest.raises(CorruptFile, match=r"has sha256|bytes; expected|is (malformed|a link|missing)|has no M") as error:
         verify_manifest(folder, do="make it again")
     assert name.rpartition("/")[0] in str(error.value) and error.value.exit_code == 74
 

@@ -222,8 +222,8 @@ def test_checkpoints_without_a_fingerprint_are_kept_and_not_taken(run, tmp_path,
 
 
 def test_what_killed_processes_left_is_swept(run):
-    for name in (".metrics.jsonl.tmp-999999999", ".fingerprint.json.tmp-999999999"):
-        (run / name).write_text("half")
-    (run / ".step-9.tmp-999999999").mkdir()
+    for name in (".metrics.jsonl.tmp-99", ".run.json.tmp-99", ".step-9.tmp-99"):
+        (run / name).mkdir()
+        (run / name / "new").write_text("half")
     train(run)
     assert names(run, ".*") == [".lock"]
