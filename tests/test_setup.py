@@ -1,5 +1,6 @@
 """Set-up: the promised Pythons, a wheel of every pinned package for each, and a sentence for any other Python."""
 
+import ast
 import json
 import os
 import re
@@ -8,9 +9,11 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.conftest import ROOT, git
 
@@ -41,6 +44,24 @@ def test_a_package_of_one_python_alone_is_asked_of_that_one() -> None:
     asked = {python: {each.partition("==")[0] for each in CHECK["pinned"](python)} for python in CHECK["PYTHONS"]}
     assert "pendulum" in asked["3.12"] - asked["3.13"] and "whenever" in asked["3.13"] - asked["3.12"]
     assert not any("pywin32" in each for each in asked.values())
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    """Those that come only through others go when the others stop to need them."""
+    lines = list(PROJECT["dependencies"])
+    for name, extra in PROJECT["optional-dependencies"].items():
+        lines += extra if name != "dev" else []
+    declared = {Requirement(line).name for line in lines}
+    owners = packages_distributions()
+    imported = set[str]()
+    for path in [*(ROOT / "electra").rglob("*.py"), *(ROOT / "pipelines").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported.add(node.module.split(".")[0])
+    for module in imported - set(sys.stdlib_module_names) - {"electra", "pipelines"}:
+        assert {name.lower().replace("_", "-") for name in owners.get(module, [module])} & declared, module
 
 
 def test_set_up_names_a_python_that_will_not_do(tmp_path: Path) -> None:
