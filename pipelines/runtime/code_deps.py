@@ -1,7 +1,7 @@
 """Which code each stage's bytes depend on: the one table behind DVC's `deps` and what is recorded with every result.
 
 Code that only reads settings, saves, prints or draws is left out and kept apart: the files at the top of `electra` (but
-seeds.py), `electra/storage`, and all of `pipelines` but the readers of text and the stages named here.
+seeds.py), `electra/storage`, and all of `pipelines` but `text`, the readers of text and the stages named here.
 `tests/pipelines/runtime/test_code_deps.py` follows the imports of each stage and holds the table to them, and
 pipelines/dvc.yaml to the table. DVC hashes files as they are and runs a stage again for a comment, too; what is
 recorded does without comments, so the stage then finds its run finished.
@@ -18,7 +18,7 @@ NETWORKS = ("electra/nn", "electra/seeds.py")
 FINETUNING = (*NETWORKS, *TOKENIZER, "electra/finetuning", "electra/optim")
 ROWS = ("electra/data/order.py", "electra/data/shards.py")
 PRETRAINING = (*NETWORKS, *TOKENIZER, *ROWS, "electra/optim", "electra/pretraining")
-TEXT = ("electra/data/text.py", "electra/seeds.py")
+TEXT = ("pipelines/text/cleaning.py", "electra/seeds.py")
 LABELS = tuple(f"electra/finetuning/{name}.py" for name in ("labels", "tasks"))
 
 
@@ -46,17 +46,17 @@ DEPS = {
     "corpus": (  # what reads tasks, too: it may leave out documents that have the texts they are scored on
         *TEXT,
         *LABELS,
-        *(f"electra/data/{name}.py" for name in ("duplicates", "near_duplicates", "ngrams")),
+        *(f"pipelines/text/{name}.py" for name in ("duplicates", "near_duplicates", "ngrams")),
         *_sources("documents.py", "glue.py", "language.py", "own.py", "quality.py", "squad.py"),
         *_stages("benchmark", "collecting", "corpus", "filters", "tasks"),
     ),
     "tasks": (*TEXT, *LABELS, *_sources("glue.py", "own.py", "squad.py"), *_stages("tasks")),
-    "tokens": ("electra/data", "electra/seeds.py", *_stages("tokens")),
+    "tokens": ("electra/data", *TEXT, *_stages("tokens")),
     "pretrain": (*PRETRAINING, *_stages("pretrain")),
     "published": (*NETWORKS, *TOKENIZER, *_stages("published")),
     "glue": (*FINETUNING, *_stages("baselines", "glue")),
     "squad": (*FINETUNING, *_stages("baselines", "glue", "squad")),
-    "contamination": ("electra/data/ngrams.py", *_stages("benchmark", "contamination")),
+    "contamination": ("pipelines/text/ngrams.py", *_stages("benchmark", "contamination")),
     "ablation": (*dict.fromkeys((*PRETRAINING, *FINETUNING)), *_stages("ablation", "arms", "pretrain")),
 }
 # What the results of one unit of a stage's work are a function of: a run's code. A stage's file only exports them.

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from electra.config import digest
-from electra.data.ngrams import Hashes, NgramSet, ngrams, words
 from electra.errors import BadConfig
 from electra.files import lock_folder, read_jsonl, remove, room, write_json
 from electra.storage.manifest import check_file, read_manifest
@@ -26,6 +25,7 @@ from pipelines import again
 from pipelines.runtime import code_deps
 from pipelines.runtime.work_units import Counts, MadeOf, Shown, finish_unit, finish_units
 from pipelines.stages.benchmark import SIZES, is_scored, of_rows, texts
+from pipelines.text.ngrams import Hashes, NgramSet, ngrams, words
 
 if TYPE_CHECKING:
     from pipelines.config.params import Params

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from electra.config import build
-from electra.data import duplicates
+from pipelines.text import duplicates
 from electra.errors import BadConfig, BadInput, OutOfRoom, SourceUnreachable
 from electra.files import read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest

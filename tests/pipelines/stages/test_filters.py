@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from electra.config import build
-from electra.data import duplicates
+from pipelines.text import duplicates
 from electra.errors import BadConfig, BadInput
 from electra.files import read_json, read_jsonl, remove, write_jsonl
 from electra.workers import VARIABLE
