@@ -26,29 +26,24 @@ FROM ${BASE}
 LABEL org.opencontainers.image.title="electra" \
       org.opencontainers.image.description="ELECTRA as a reproducible workflow: DVC stages, Prefect flows, MLflow tracking" \
       org.opencontainers.image.licenses="Apache-2.0"
-# Any user may run it: HOME is everybody's, and Python takes the name from LOGNAME where passwd does not know the user.
-ENV DO_NOT_TRACK=true \
-    DVC_NO_ANALYTICS=1 \
-    HOME=/tmp \
-    LOGNAME=electra \
-    MLFLOW_DISABLE_TELEMETRY=true \
-    PATH=/opt/venv/bin:$PATH \
-    PREFECT_SERVER_ANALYTICS_ENABLED=false \
-    PYTHONUNBUFFERED=1 \
-    USER=electra
+# Any user may run it, also one that passwd does not know.
+ENV HOME=/tmp LOGNAME=electra USER=electra PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1
 # torch.compile needs the compiler, on GPUs only. tini passes signals on to all that it has started.
 ARG COMPILER="gcc libc6-dev"
 # hadolint ignore=DL3008,SC2086
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends git tini ${COMPILER} \
     && rm -rf /var/lib/apt/lists/* \
-    && git config --system safe.directory /app
+    && git config --system safe.directory /app \
+    && git config --system user.name electra \
+    && git config --system user.email electra@localhost
 COPY --from=packages /opt/venv /opt/venv
 WORKDIR /app
 COPY . .
 # Folders are writable for any user: without a mount DVC writes its state here, and a worker checks its commit out.
 RUN --mount=from=packages,source=/usr/local/bin/uv,target=/usr/local/bin/uv \
     uv pip install --python /opt/venv --no-deps --no-build-isolation --no-cache --config-setting editable_mode=compat --editable . \
+    && python pipelines/environment.py \
     && dvc config --local core.no_scm true \
     && mkdir -p build results runs \
     && find . -type d -exec chmod 777 {} +

@@ -82,7 +82,7 @@ team-down:
 
 # Needs uv. One lock for Python 3.11 to 3.13. Torch and its CUDA libraries stay out of it: they differ by machine.
 lock:
-	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --extra s3 --extra dask --extra crawl --extra gpu --extra team --universal --python-version 3.11 --no-emit-package torch \
+	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --extra s3 --extra dask --extra crawl --extra gpu --universal --python-version 3.11 --no-emit-package torch \
 		--no-header --no-annotate --constraint - --output-file requirements.lock --quiet
 	sed -i '/^\(cuda\|nvidia-[^m]\|triton\)/d' requirements.lock
 	.ci/wheels
