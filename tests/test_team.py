@@ -36,10 +36,10 @@ class Team:
 
     def __init__(self, folder: Path) -> None:
         self.clone = git_project(folder / "electra")
-        files = [*git(ROOT, "ls-files", "*Dockerfile", "deploy").split(), *"compose.yaml Makefile README.md".split()]
-        for name in [*files, "LICENSE", "pyproject.toml", "requirements.lock", ".dockerignore"]:
-            (self.clone / name).parent.mkdir(exist_ok=True)
+        shutil.copytree(ROOT / "deploy", self.clone / "deploy")
+        for name in "Dockerfile .dockerignore compose.yaml Makefile README.md LICENSE pyproject.toml".split():
             shutil.copy(ROOT / name, self.clone / name)
+        shutil.copy(ROOT / "requirements.lock", self.clone)
         (self.clone / "benchmarks/results").mkdir(parents=True)
         with (self.clone / ".gitignore").open("a") as file:
             file.write("/.env\n")
