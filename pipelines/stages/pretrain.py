@@ -140,7 +140,7 @@ class ModelRows:
         unigram = self._counts() if config.generator.kind == "unigram" else None
         data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others)
         launch = dataclasses.replace(launch, code=code_deps.code("pretrain"))
-        with enough_memory(config, ids.vocab_size):
+        with enough_memory(config.pretrain):
             return pretrain(config, data, run, owner or self.fingerprint(config), log=log, launch=launch)
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:

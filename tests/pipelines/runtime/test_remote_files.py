@@ -15,9 +15,9 @@ from electra.files import read_json
 from pipelines.config.params import load
 from pipelines.runtime import remote_files
 from pipelines.sources import OwnTasks, at_hand
-from pipelines.sources.preview import check
 from pipelines.stages import inputs, tasks
 from pipelines.stages.corpus import gather
+from pipelines.stages.required_files import check_source as check
 from tests.conftest import SMOKE, files_of
 from tests.pipelines.stages.test_corpus import config, write
 from tests.s3_server import S3, forget
