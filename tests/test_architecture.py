@@ -96,7 +96,7 @@ def test_rooms_stand_on_the_rooms_below_them() -> None:
 
 
 # Each room of `pipelines` stands on those named before it; the files at the top of `pipelines` start all of them.
-LEVELS = ("tracking", "runtime", "sources", "config", "report", "stages", "commands", "flows")
+LEVELS = ("versioning", "tracking", "runtime", "sources", "config", "report", "stages", "commands", "flows")
 
 
 def test_imports_between_the_rooms_of_the_pipelines_run_one_way() -> None:

@@ -13,9 +13,7 @@ from electra.data.packing import TokensConfig
 from electra.data.text import Rejected
 from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
 from electra.errors import BadInput
-from pipelines import sources
 from pipelines.config.params import ModelConfig, Params
-from pipelines.runtime import remote_files
 from pipelines.sources import LocalCorpus, OwnTasks, language, own, preview
 from pipelines.sources.paths import require_folder, unreadable
 from pipelines.stages.corpus import check_room
@@ -40,7 +38,7 @@ def check(name: str, params: Params) -> Iterator[str]:
         from electra.nn.huggingface import read_config  # here, since importing torch takes seconds
 
         where = f"published.{encoder}.folder"
-        folder = require_folder(remote_files.place(params.published[encoder].folder, where), where)
+        folder = require_folder(Path(params.published[encoder].folder), where)
         read_config(folder)
         wordpiece.load(folder)
         yield f"{name}: its folder and its tasks are there, and can be read"
@@ -60,13 +58,13 @@ def check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]:
     tokens = params.tokens[model.tokens]
     corpus, where = params.corpora[tokens.corpus], f"corpora.{tokens.corpus}"
     for number, source in enumerate(corpus.sources):
-        if not isinstance(source, LocalCorpus) or any(map(remote_files.is_url, source.files)):  # others are read below
+        if not isinstance(source, LocalCorpus):  # others are read below
             preview.check(source, f"{where}.sources[{number}]")
     check_room(corpus, where, Path("build/corpus") / tokens.corpus)
     if corpus.cleaning.language:
         language.check(corpus.cleaning.language, f"{where}.cleaning.language")
-    if corpus.cleaning.decontaminate:
-        check_tasks(params, corpus.cleaning.decontaminate)
+    if scored := corpus.cleaning.decontaminate:
+        check_tasks(params, scored.tasks)
     seen = preview.look(corpus, where)
     yield from (f"hint: {hint}" for hint in seen.hints)
     if seen.refused:
@@ -89,7 +87,7 @@ def check_tokens(tokens: TokensConfig, where: str, seen: preview.Look) -> None:
     settings = tokens.tokenizer
     cased: dict[str, Any] = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
     if isinstance(settings, VocabTokenizer):
-        wordpiece.published(remote_files.place(settings.file, f"{where}.tokenizer"), **cased)
+        wordpiece.published(Path(settings.file), **cased)
     if isinstance(settings, TrainTokenizer) and seen.texts:
         wordpiece.letters_of(seen.texts, settings.vocab_size, alphabet=settings.alphabet, **cased)
     if not seen.whole:
@@ -103,7 +101,7 @@ def check_tokens(tokens: TokensConfig, where: str, seen: preview.Look) -> None:
 
 def check_rows(source: OwnTasks, where: str) -> Iterator[str]:
     """Check the beginning of every file of the user's own tasks: columns, labels, ids."""
-    for task, each in sources.at_hand(source, where).tasks.items():
+    for task, each in source.tasks.items():
         for split, name in (("train", each.train), ("dev", each.dev), ("test", each.test)):
             if not name:
                 continue

@@ -37,6 +37,7 @@ from pipelines.runtime.roofline import CARDS, GOOD, PASS, PRODUCT, Card, duratio
 from pipelines.sources import LocalCorpus, OwnTasks, own
 from pipelines.sources.paths import find_files, require_folder
 from pipelines.sources.streams import COMPRESSIONS
+from pipelines.stages import STAGES
 from pipelines.stages.ablation import plan_arms
 from pipelines.stages.arms import Arm, arm_folder
 from pipelines.stages.glue import configs_of
@@ -83,7 +84,7 @@ def pretraining(name: str, params: Params) -> str:
     config, tokens = params.models[name].electra(), params.tokens[params.models[name].tokens]
     vocab_size = vocabulary(name, params)
     steps, weights = training_steps(config, vocab_size), roofline.parameters(config, vocab_size)
-    made = Path("results/tokens") / f"{params.models[name].tokens}.json"
+    made = STAGES["tokens"].results(params.models[name].tokens)
     rows, packed = read_json(made)["rows"] if made.is_file() else {}, tokens.packing.rule == "packed"
     padding = {int(length): splits["train"]["padding"] for length, splits in rows.items()}
     phases = phases_of(config.pretrain, steps)
@@ -250,7 +251,7 @@ def text_bytes(params: Params, corpus: str) -> float:
         if not isinstance(source, LocalCorpus):
             return 0.0
         try:
-            paths = find_files(source.files, corpus, fetch=False)
+            paths = find_files(source.files, corpus)
         except UserError:
             return 0.0
         size += sum(path.stat().st_size * (4 if Path(path).suffix in COMPRESSIONS else 1) for path in paths)

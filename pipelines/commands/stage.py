@@ -5,7 +5,6 @@ MLflow.
 """
 
 import argparse
-import importlib
 import os
 import platform
 import time
@@ -16,11 +15,11 @@ from electra.storage.manifest import read_notes, write_sealed
 from pipelines import tracking
 from pipelines.commands import runs
 from pipelines.config.params import load
-from pipelines.runtime import processes, restore_outputs
+from pipelines.runtime import processes
 from pipelines.sources import preview
+from pipelines.stages import STAGES, data_label
 
 TIMINGS = Path("runs/timings.json")
-WITH_CARDS = ("pretrain", "glue", "squad")  # stages that leave models
 
 
 def run(section: str, options: argparse.Namespace) -> int:
@@ -40,28 +39,17 @@ def run(section: str, options: argparse.Namespace) -> int:
         variables = processes.torchrun_variables(vars(options))
         if processes.several(variables):
             return processes.launch([stage, name, *(["--debug"] if options.debug else [])], variables, key)
-    facts, data = params.facts(stage, section, name), {"data": params.data(stage, name)}
-    start = tracking.Start(stage, name, facts, data, params.upstream(stage, name))
-    work = importlib.import_module(f"pipelines.stages.{stage}").run
-    if stage == "ablation":
-        from pipelines.stages import arm_stages
-
-        arm_stages.adopt()
-        if only := options.only:
-            key, work = f"arm-{name}-{only}", lambda name, *rest: arm_stages.run(name, only, *rest)
-            settings = arm_stages.settings(name, only, params)
-            tags = start.tags | {"mlflow.source.name": f"python -m pipelines ablation {name} --only {only}"}
-            start = tracking.Start("arm", f"{name}-{only}", settings, tags, start.upstream)
+    work = STAGES[stage]
+    data = {"data": data_label(f"{stage}@{name}", params)}
+    start = tracking.Start(stage, name, work.settings(name, params), data, work.inputs(params, name))
     main = processes.is_main()
-    if main:
-        restore_outputs.put_back(stage, name)
     started = time.monotonic()
     record = tracking.open_run(start, tracking=params.tracking if main else "none", run_folder=Path("runs") / key)
     with stopping.interruptible(), record as tracker:
         if stage == "corpus":
             preview.print_hints(params.corpora[name], f"corpora.{name}")
-        work(name, params, tracker)
-    if main and stage in WITH_CARDS:
+        work.run(name, params, tracker)
+    if main and work.has_cards:
         from pipelines.commands import cards  # here, since importing torch takes seconds
 
         cards.write(stage, name, params)

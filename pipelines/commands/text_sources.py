@@ -11,7 +11,6 @@ from typing import Any
 from electra.config import build
 from electra.data.text import Document, QuarantineConfig, Rejected
 from electra.errors import BadConfig, BadInput, UserError, for_message
-from pipelines.runtime import remote_files
 from pipelines.sources import LocalCorpus, local, own, preview
 from pipelines.sources.paths import patterns_of, unreadable
 from pipelines.sources.streams import LeftOut, Piece
@@ -47,9 +46,6 @@ def _patterns(files: Sequence[str], group: list[Path], paths: list[Path]) -> lis
     """`files` as given, if all of them are in the group, else patterns that name just those."""
     if len(group) == len(paths):
         return list(files)
-    if any(map(remote_files.is_url, files)):
-        do = "write `corpora` into params.yaml yourself, a source for each kind"
-        raise BadInput("--text", "names files of several kinds, or unreadable ones, behind a URL", "one kind", do)
     own_files = set(group)
     others = patterns_of([path for path in paths if path not in own_files])
     return min(patterns_of(group), [*files, *(f"!{each}" for each in others)], key=len)

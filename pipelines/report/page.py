@@ -62,7 +62,7 @@ def render(
         "tables": tables,
         "notes": notes,
         "headlines": [f"{model.name}: " * (len(models) > 1) + findings.headline(model) for model in models],
-        "runs": [what_was_run(model, params, inputs.data[f"corpus/{model.corpus}"]) for model in models],
+        "runs": [what_was_run(model, params, inputs.data[f"results/{model.name}/corpus.json"]) for model in models],
         "learnt_here": [sentence for model in models for sentence in findings.learnt(model)],
         "shortfalls": findings.all_shortfalls(inputs),
         "examples_of": examples,

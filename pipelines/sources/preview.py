@@ -15,7 +15,6 @@ from pathlib import Path
 
 from electra.data.text import Document, Rejected, clean, looks_marked_up
 from electra.errors import BadConfig, BadInput, UserError, shown
-from pipelines.runtime import remote_files
 from pipelines.sources import (
     CorpusConfig,
     HubCorpus,
@@ -45,18 +44,15 @@ Hint = tuple[str, str | bool, str]  # a setting, what it should be, and why
 def check(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
     """Raise SourceUnreachable or BadInput unless a source is there; nothing of it is read."""
     if isinstance(source, LocalCorpus):
-        find_files(source.files, where, fetch=False)
+        find_files(source.files, where)
     elif isinstance(source, HubCorpus):
         hub.resolve(source.dataset, source.revision, where)
     elif isinstance(source, LocalTasks):
         for text in filter(None, (source.glue, source.squad)):
-            if remote_files.is_url(text):
-                remote_files.listing(text, where)
-            else:
-                require_folder(Path(text), where)
+            require_folder(Path(text), where)
     elif isinstance(source, OwnTasks):
         for each in source.tasks.values():
-            find_files(tuple(filter(None, (each.train, each.dev, each.test))), where, fetch=False)
+            find_files(tuple(filter(None, (each.train, each.dev, each.test))), where)
     elif isinstance(source, HubTasks):
         for part in filter(None, (source.glue, source.squad1, source.squad2)):
             hub.resolve(part.dataset, part.revision, where)
@@ -66,9 +62,9 @@ def look(corpus: CorpusConfig, where: str) -> "Look":
     """Read the beginning of every local source and of its files."""
     seen = Look(corpus)
     for number, source in enumerate(corpus.sources):
-        if isinstance(source, LocalCorpus) and not any(map(remote_files.is_url, source.files)):
+        if isinstance(source, LocalCorpus):
             seen.read(source, f"{where}.sources[{number}]")
-        else:  # files behind URLs are copied by the stage
+        else:
             seen.whole = False
     return seen
 

@@ -5,7 +5,7 @@ import sys
 from electra.errors import SourceUnreachable
 from electra.finetuning.tasks import SQUAD
 from pipelines.config.params import PAPER, Params
-from pipelines.sources import LocalTasks, TaskSourceConfig, at_hand, preview
+from pipelines.sources import LocalTasks, TaskSourceConfig, preview
 from pipelines.sources.glue import official
 
 
@@ -28,14 +28,14 @@ def check_tasks(params: Params, name: str, finetuning: str = "") -> None:
     source, where = params.tasks[name], f"tasks.{name}"
     preview.check(source, where)
     if isinstance(source, LocalTasks):
-        _require(at_hand(source, where), needed(params, name, finetuning), where)
+        _require(source, needed(params, name, finetuning), where)
 
 
 def source_of(params: Params, name: str) -> TaskSourceConfig:
     """A source of tasks with its files here. Raises SourceUnreachable for one that is missing."""
-    source = at_hand(params.tasks[name], where := f"tasks.{name}")
+    source = params.tasks[name]
     if isinstance(source, LocalTasks):
-        _require(source, needed(params, name), where)
+        _require(source, needed(params, name), f"tasks.{name}")
     return source
 
 

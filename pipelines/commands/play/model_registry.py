@@ -27,6 +27,7 @@ from pipelines.config.params import load
 from pipelines.report.examples import named
 from pipelines.report.records import TITLES
 from pipelines.sources import predict_rows
+from pipelines.stages import data_label
 
 TEXTS, ROWS = 12, 12  # examples that the page offers
 FIRST_SEED = "*/pretrained-seed*/config.json"
@@ -63,7 +64,7 @@ class ModelRegistry:
         name = wanted or next(iter(params.run.models), "tiny")
         tuned: dict[str, Tuned] = {}
         if config := params.finetunings.get(name):
-            model, data, tasks = config.model, params.data("glue", name), Path("build/tasks") / config.tasks
+            model, data, tasks = config.model, data_label(f"glue@{name}", params), Path("build/tasks") / config.tasks
             kinds = ("glue", "squad") if params.squad_versions(name) else ("glue",)
             for each in [path for kind in kinds for path in _folders(Path("build") / kind / name, FIRST_SEED)]:
                 task = SQUAD.get(each.parent.name, each.parent.name)  # build/squad/NAME has the versions of SQuAD
@@ -73,7 +74,7 @@ class ModelRegistry:
         else:
             if name not in params.published:
                 params.require("models", name)
-            model, data = name, "" if name in params.published else params.data("pretrain", name)
+            model, data = name, "" if name in params.published else data_label(f"pretrain@{name}", params)
             commands = [f"electra new NAME --task FILE --model {name}"]
         pretrained, stage = Path("build/models") / model, "published" if model in params.published else "pretrain"
         if not (folders := _folders(pretrained, "*/config.json")) and not tuned:

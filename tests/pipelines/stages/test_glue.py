@@ -76,7 +76,7 @@ def made() -> list[dict[str, bytes]]:
 def test_the_stage_leaves_predictions_a_summary_and_a_record(workspace):
     events: list[dict] = []
     glue.run("small", load(), Tracker(SimpleNamespace(send=events.append)))
-    result = json.loads(Path("results/small/glue.json").read_text())
+    result = json.loads(Path("build/glue/small/results.json").read_text())
     assert result["source"] == "made_up" and result["label"] == "sample world"
     assert list(result["tasks"]) == ["cola", "mnli", "mrpc", "stsb"]
     mnli = result["tasks"]["mnli"]
