@@ -25,7 +25,7 @@ from pipelines import ROOT
 from pipelines.commands import estimate
 from pipelines.config.params import Params, load
 from pipelines.report import paper
-from pipelines.report.comparison import around, difference
+from pipelines.report.comparison import difference, predict_next
 from pipelines.report.table import signed
 from pipelines.runtime import roofline
 from pipelines.stages import FINETUNING, PRETRAINING
@@ -151,7 +151,7 @@ def tiny_sentence() -> str:
     known = record("tiny-marks")
     mean, squad = known["mean_of_nine"], known["tasks"]["squad2"]
     another = mean["pretrained"]
-    low, high = around(another["scores"], another=True) or (0.0, 100.0)
+    low, high = predict_next(another["scores"]) or (0.0, 100.0)
     return (
         f"from {spread(mean['scratch'])} to {spread(another)} points (SQuAD 2.0 F1 from {spread(squad['scratch'])} to "
         f"{spread(squad['pretrained'])}; mean ± standard deviation of {len(known['pretrainings'])} pre-trainings); "

@@ -182,7 +182,7 @@ def compared(scores: dict[str, list[dict[str, list[float]]]]) -> dict[str, Any]:
         }
         for first, second in PAIRS:
             if pair := difference(arms.get(first, ()), arms.get(second, ())):
-                found[name][f"{first} - {second}"] = {**dataclasses.asdict(pair), "reading": pair.reading}
+                found[name][f"{first} - {second}"] = {**dataclasses.asdict(pair), "reading": pair.verdict}
     return found
 
 

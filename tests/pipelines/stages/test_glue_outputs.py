@@ -10,7 +10,7 @@ from electra.files import read_jsonl, write_jsonl
 from electra.storage.manifest import write_manifest
 from pipelines.cli import main
 from pipelines.config.params import load
-from pipelines.stages import glue, published, squad, tasks
+from pipelines.stages import STAGES, glue, published, squad, tasks
 from pipelines.tracking import Tracker
 from tests.pipelines.stages.test_glue import workspace  # noqa: F401
 
@@ -101,7 +101,7 @@ def test_a_model_from_elsewhere_learns_a_task_of_ones_own(workspace) -> None:  #
     change("finetunings:\n", FINETUNING)
     params = load()
     assert main(["check", "elsewhere"]) == main(["params", "elsewhere"]) == 0
-    assert params.upstream("glue", "elsewhere") == ("tasks@mine", "published@elsewhere")
+    assert STAGES["glue"].inputs(params, "elsewhere") == ("tasks@mine", "published@elsewhere")
     tasks.run("mine", params, Tracker(None))
     published.run("elsewhere", params, Tracker(None))
     glue.run("elsewhere", params, Tracker(None))
