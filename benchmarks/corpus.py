@@ -50,7 +50,6 @@ from electra.config import build
 from electra.data import tokenizer as wordpiece
 from electra.data.order import row_indices
 from electra.data.shards import SPLITS, Rows, RowWriter, seal
-from electra.data.text import CleaningConfig, Document, clean
 from electra.files import sha256_file
 from pipelines.sources import LocalCorpus
 from pipelines.sources.local import read_documents
@@ -59,6 +58,7 @@ from pipelines.sources.streams import Piece
 from pipelines.stages.corpus import forbidden_ngrams
 from pipelines.stages.filters import judge
 from pipelines.stages.tokens import PackJob, pack_shard
+from pipelines.text.cleaning import CleaningConfig, Document, clean
 
 LENGTH = 128
 PARAMS = local_params()

@@ -22,7 +22,6 @@ from pipelines.report.page import environment
 from pipelines.report.records import METRICS, TITLES
 from pipelines.report.table import Column
 from pipelines.stages import STAGES
-from pipelines.tracking.registry import name_of
 
 MODELS = Path("build/models")
 HUB_METRICS = {"matthews": "matthews_correlation", "spearman": "spearmanr", "pearson": "pearsonr"}
@@ -82,6 +81,12 @@ def write(stage: str, name: str, params: Params) -> None:
         card, stock = make(folder, name, params), not any((folder / head).is_file() for head in (POOLED, SPANS))
         front, text = card.text(name_of(str(folder)), f"dvc repro pipelines/dvc.yaml:{stage}@{name}", stock=stock)
         write_atomic(path, retold(path.read_text(encoding="utf-8"), front, card.title, text, card.settings))
+
+
+def name_of(folder: str) -> str:
+    """Return a network's name, `tiny-cola-pretrained-seed1`; SQuAD's version alone would read like a model's."""
+    _, kind, model, *rest = Path(folder).parts
+    return "-".join([model, *(["squad"] if kind == "squad" else []), *rest])
 
 
 def pretrained(folder: Path, name: str, params: Params) -> Card:

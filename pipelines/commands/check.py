@@ -10,7 +10,6 @@ from typing import Any
 
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
-from electra.data.text import Rejected
 from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
 from electra.errors import BadInput
 from pipelines.config.params import ModelConfig, Params
@@ -20,6 +19,7 @@ from pipelines.stages.corpus import check_room
 from pipelines.stages.required_files import check_tasks
 from pipelines.stages.tasks import read_split
 from pipelines.stages.tokens import split_of
+from pipelines.text.cleaning import Rejected
 
 ROWS = 2000  # of each file of a task that are read
 

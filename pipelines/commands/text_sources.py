@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import build
-from electra.data.text import Document, QuarantineConfig, Rejected
 from electra.errors import BadConfig, BadInput, UserError, for_message
 from pipelines.sources import LocalCorpus, local, own, preview
 from pipelines.sources.paths import patterns_of, unreadable
 from pipelines.sources.streams import LeftOut, Piece
+from pipelines.text.cleaning import Document, QuarantineConfig, Rejected
 
 Kind = tuple[tuple[str, str], ...]  # `format`, and the settings that read it
 NAMES = {"jsonl": "json"}  # of sources, where the format has another

@@ -2,18 +2,19 @@
 
 Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows. Their bytes depend on
 streams (files, compressed or not), local, warc, gigaword, wikipedia and hub (documents), documents (units of work),
-sample_world/, own (rows of custom tasks), glue and squad (the official layouts). preview and predict_rows only look,
-print, and read what a finished model is to answer: the others never import them.
+sample_world/, own (rows of custom tasks), glue and squad (the official layouts). preview only looks and prints, and
+predict_rows reads what a finished model is to answer: the others never import these two.
 """
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from electra.config import require, require_once
-from electra.data.text import CleaningConfig, QuarantineConfig
 from electra.domains import Checked, Interval, Positive, Seed
 from electra.finetuning.labels import label_name
 from electra.finetuning.tasks import GLUE, SQUAD
+from pipelines.runtime import remote_files
+from pipelines.text.cleaning import CleaningConfig, QuarantineConfig
 
 
 def _extends_ascii(encoding: str) -> bool:

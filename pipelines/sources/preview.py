@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from electra.data.text import Document, Rejected, clean, looks_marked_up
 from electra.errors import BadConfig, BadInput, UserError, shown
 from pipelines.sources import (
     CorpusConfig,
@@ -30,6 +29,7 @@ from pipelines.sources import (
 from pipelines.sources.local import HEADING, Item
 from pipelines.sources.paths import find_files, require_folder, unreadable
 from pipelines.sources.streams import COMPRESSIONS, LOOK, LeftOut, Piece, first_bytes, is_utf8, mark_of, read_lines
+from pipelines.text.cleaning import Document, Rejected, clean, looks_marked_up
 
 DOCUMENTS, CHARACTERS = 2000, 4_000_000  # to read of a corpus
 FILES, ROWS, BEGINNING = 5_000, 20, 1 << 16  # to look at, rows of each, and bytes of one whose rows may be long

@@ -115,8 +115,8 @@ def _of_ablation(params: "Params", name: str) -> tuple[str, ...]:
 
 
 # Code that only reads settings, saves, prints or draws bears on no byte and is left out: the files at the top of
-# `electra` (but seeds.py), `electra/storage`, and all of `pipelines` but the readers of text and the stages named here.
-# tests/pipelines/stages/test_stages.py follows the imports of each stage and holds these lists to them.
+# `electra` (but seeds.py), `electra/storage`, and all of `pipelines` but `text`, the readers of text and the stages
+# named here. tests/pipelines/stages/test_stages.py follows the imports of each stage and holds these lists to them.
 TOKENIZER = ("electra/data/byte_level.py", "electra/data/tokenizer.py", "electra/data/word_cache.py")
 NETWORKS = ("electra/nn", "electra/seeds.py")
 # What a pre-training run and a fine-tuning run compute with; a stage's module only exports their results.
@@ -136,7 +136,7 @@ def _files(folder: str, names: str) -> tuple[str, ...]:
 
 
 READERS = (
-    *_files("electra/data", "text"),
+    "pipelines/text/cleaning.py",
     *_files("electra/finetuning", "labels tasks"),
     "electra/seeds.py",
     "pipelines/sources/sample_world",
@@ -154,7 +154,7 @@ _ALL = (
         restarts=True,
         code=(
             *READERS,
-            *_files("electra/data", "duplicates near_duplicates ngrams"),
+            *_files("pipelines/text", "duplicates near_duplicates ngrams"),
             *_files("pipelines/sources", "documents language quality"),
             *_files("pipelines/stages", "benchmark collecting corpus filters"),
         ),
@@ -174,7 +174,7 @@ _ALL = (
         folder="tokens",
         inputs=lambda params, name: (f"corpus@{params.tokens[name].corpus}",),
         restarts=True,
-        code=("electra/data", "electra/seeds.py", "pipelines/stages/tokens.py"),
+        code=("electra/data", "electra/seeds.py", "pipelines/stages/tokens.py", "pipelines/text/cleaning.py"),
     ),
     Stage(
         name="pretrain",

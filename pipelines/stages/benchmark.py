@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from electra.data.ngrams import Hashes, ngrams, words
+from pipelines.text.ngrams import Hashes, ngrams, words
 
 SIZE = 13
 PARTS = ("a", "b", "question", "context", "words")  # of a row that models see

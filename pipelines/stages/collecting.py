@@ -1,7 +1,7 @@
 """The corpus stage's last step: finished units become numbered shards, less repetitions; everything is counted.
 
 Memory holds one unit's index at a time; what is repeated anywhere in the corpus is found on disk
-(electra/data/duplicates.py).
+(pipelines/text/duplicates.py).
 """
 
 import json
@@ -15,10 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.data.duplicates import FirstOccurrences
-from electra.data.near_duplicates import BANDS
-from electra.data.ngrams import mix
-from electra.data.text import CleaningConfig, QuarantineConfig
 from electra.errors import BadInput
 from electra.files import atomic_folder, link_or_copy, read_jsonl, remove, sha256_bytes, write_json, write_jsonl
 from electra.storage.manifest import write_manifest
@@ -26,6 +22,10 @@ from pipelines.runtime.work_units import mixed_code
 from pipelines.sources import CorpusConfig, documents
 from pipelines.stages import RESULTS
 from pipelines.stages.filters import REASONS, Samples
+from pipelines.text.cleaning import CleaningConfig, QuarantineConfig
+from pipelines.text.duplicates import FirstOccurrences
+from pipelines.text.near_duplicates import BANDS
+from pipelines.text.ngrams import mix
 
 # Of each document of a unit: the hash of its text, its lines and bytes, the part it lies in, its
 # paragraphs that are hashed

@@ -21,7 +21,6 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from electra.config import digest
-from electra.data.text import CleaningConfig, Document, QuarantineConfig, Rejected, clean
 from electra.errors import BadInput, OutOfRoom
 from electra.files import lock_folder, remove, room, sha256_file, write_jsonl
 from electra.storage.run_dir import RUNS, folder_of, name_run
@@ -35,6 +34,7 @@ from pipelines.stages.collecting import BANDS_FILE, INDEX, SAMPLES, check_quaran
 from pipelines.stages.filters import Forbidden, Samples, judge
 from pipelines.stages.required_files import source_of
 from pipelines.stages.tasks import open_splits, read_split
+from pipelines.text.cleaning import CleaningConfig, Document, QuarantineConfig, Rejected, clean
 
 if TYPE_CHECKING:
     from pipelines.config.params import Params

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from electra.data.near_duplicates import band_keys
-from electra.data.ngrams import Hashes, NgramSet, ngrams, words
-from electra.data.text import CleaningConfig
 from pipelines.sources import language, quality
 from pipelines.stages.benchmark import SIZE
+from pipelines.text.cleaning import CleaningConfig
+from pipelines.text.near_duplicates import band_keys
+from pipelines.text.ngrams import Hashes, NgramSet, ngrams, words
 
 REASONS = ("other_language", *(f"quality_{rule}" for rule in quality.RULES), "contaminated")
 EXCERPT = 500  # characters

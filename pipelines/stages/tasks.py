@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from electra.config import plain
-from electra.data.text import QuarantineConfig, Rejected
 from electra.errors import BadInput
 from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
@@ -21,6 +20,7 @@ from pipelines.sources import HubTasks, LocalTasks, OwnTasks, SampleTasks, TaskS
 from pipelines.sources.paths import require_folder
 from pipelines.stages import RESULTS
 from pipelines.stages.required_files import source_of
+from pipelines.text.cleaning import QuarantineConfig, Rejected
 
 if TYPE_CHECKING:
     from pipelines.config.params import Params

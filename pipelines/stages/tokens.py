@@ -26,7 +26,6 @@ from electra.config import digest
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import Packer, PackingConfig, TokensConfig
 from electra.data.shards import SPLITS, RowWriter, seal, shard_paths
-from electra.data.text import sentences
 from electra.data.tokenizer import HubTokenizer, TrainTokenizer
 from electra.errors import BadInput, CorruptFile
 from electra.files import atomic_folder, lock_folder, readable, remove, room, sha256_file, write_json
@@ -38,6 +37,7 @@ from pipelines.runtime.progress_bar import tell_loss
 from pipelines.runtime.work_units import MadeOf, Shown, finish_unit, finish_units, mixed_code
 from pipelines.sources import hub
 from pipelines.stages import RESULTS, STAGES
+from pipelines.text.cleaning import sentences
 
 if TYPE_CHECKING:
     from pipelines.config.params import Params

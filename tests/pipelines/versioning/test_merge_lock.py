@@ -13,7 +13,7 @@ HEAD = "schema: '2.0'\nstages:\n"
 
 
 def entry(name: str, number: int) -> str:
-    return f"  {name}:\n    cmd: python -m pipelines {name}\n    outs:\n    - path: build/{name}\n      md5: '{number}'\n"
+    return f"  {name}:\n    cmd: run {name}\n    outs:\n    - path: build/{name}\n      md5: '{number}'\n"
 
 
 @pytest.mark.parametrize(
