@@ -24,13 +24,10 @@ from typing import Any
 from electra.config import build
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
-from electra.data.text import Document, QuarantineConfig, Rejected, clean, looks_marked_up
 from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
 from electra.errors import BadConfig, BadInput, UserError, for_message, shown
-from pipelines import sources
 from pipelines.config.params import ModelConfig, Params
-from pipelines.runtime import remote_files
-from pipelines.sources import CorpusConfig, LocalCorpus, OwnTasks, SourceConfig, language, local, own
+from pipelines.sources import CorpusConfig, LocalCorpus, OwnTasks, language, local, own
 from pipelines.sources.local import HEADING, Item
 from pipelines.sources.paths import find_files, patterns_of, require_folder, unreadable
 from pipelines.sources.streams import COMPRESSIONS, LOOK, LeftOut, Piece, first_bytes, is_utf8, mark_of, read_lines
@@ -38,6 +35,7 @@ from pipelines.stages.corpus import check_room
 from pipelines.stages.required_files import check_source, check_tasks
 from pipelines.stages.tasks import read_split
 from pipelines.stages.tokens import split_of
+from pipelines.text.cleaning import Document, QuarantineConfig, Rejected, clean, looks_marked_up
 
 DOCUMENTS = 2000  # of a corpus to read, and characters
 CHARACTERS = 4_000_000
@@ -86,7 +84,7 @@ def _check_published(model: str, params: Params) -> Iterator[str]:
     from electra.nn.huggingface import read_config  # here, since importing torch takes seconds
 
     where = f"published.{model}.folder"
-    folder = require_folder(remote_files.place(params.published[model].folder, where), where)
+    folder = require_folder(Path(params.published[model].folder), where)
     read_config(folder)
     wordpiece.load(folder)
     yield f"{model}: its folder is there and can be read"
@@ -108,13 +106,13 @@ def _check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]
     corpus = params.corpora[tokens.corpus]
     where = f"corpora.{tokens.corpus}"
     for number, source in enumerate(corpus.sources):
-        if not _has_files_here(source):  # those are read below
+        if not isinstance(source, LocalCorpus):  # those are read below
             check_source(source, f"{where}.sources[{number}]")
     check_room(corpus, where, Path("build/corpus") / tokens.corpus)
     if corpus.cleaning.language:
         language.check(corpus.cleaning.language, f"{where}.cleaning.language")
-    if corpus.cleaning.decontaminate:
-        check_tasks(params, corpus.cleaning.decontaminate)
+    if decontaminate := corpus.cleaning.decontaminate:
+        check_tasks(params, decontaminate.tasks)
     look = look_at(corpus, where)
     yield from (f"hint: {hint}" for hint in look.hints)
     if look.refused:
@@ -138,7 +136,7 @@ def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> None:
     settings = tokens.tokenizer
     cased: dict[str, Any] = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
     if isinstance(settings, VocabTokenizer):
-        wordpiece.published(remote_files.place(settings.file, f"{where}.tokenizer"), **cased)
+        wordpiece.published(Path(settings.file), **cased)
     if isinstance(settings, TrainTokenizer) and look.texts:
         wordpiece.letters_of(look.texts, settings.vocab_size, alphabet=settings.alphabet, **cased)
     if not look.whole:
@@ -152,7 +150,7 @@ def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> None:
 
 def _check_own_tasks(source: OwnTasks, where: str) -> Iterator[str]:
     """Check the beginning of every file of the user's own tasks: columns, labels, ids."""
-    for task, config in sources.at_hand(source, where).tasks.items():
+    for task, config in source.tasks.items():
         for split, name in (("train", config.train), ("dev", config.dev), ("test", config.test)):
             if not name:
                 continue
@@ -188,15 +186,11 @@ def look_at(corpus: CorpusConfig, where: str) -> "Look":
     """Read the beginning of every local source and of its files."""
     look = Look(corpus)
     for number, source in enumerate(corpus.sources):
-        if isinstance(source, LocalCorpus) and _has_files_here(source):
+        if isinstance(source, LocalCorpus):
             look.read(source, f"{where}.sources[{number}]")
-        else:  # files behind URLs are copied by the stage
+        else:
             look.whole = False
     return look
-
-
-def _has_files_here(source: SourceConfig) -> bool:
-    return isinstance(source, LocalCorpus) and not any(map(remote_files.is_url, source.files))
 
 
 class Look:
@@ -407,9 +401,6 @@ def _patterns(files: Sequence[str], group: list[Path], paths: list[Path]) -> lis
     """Return `files` as given, if all of them are in the group, else patterns that name just those."""
     if len(group) == len(paths):
         return list(files)
-    if any(map(remote_files.is_url, files)):
-        do = "write `corpora` into params.yaml yourself, a source for each kind"
-        raise BadInput(f"--text: names files of several kinds, or unreadable ones, behind a URL; {do}")
     others = patterns_of([path for path in paths if path not in set(group)])
     return min(patterns_of(group), [*files, *(f"!{pattern}" for pattern in others)], key=len)
 

@@ -21,6 +21,7 @@ from electra.files import room
 from electra.stopping import Interrupted
 from pipelines.cli import maintain, set_up, train, use
 from pipelines.runtime import processes
+from pipelines.stages import STAGES
 
 BUG = 70  # exit code
 EXAMPLES = """\
@@ -49,7 +50,7 @@ def prepare(
     version: Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True)] = False,
 ) -> None:
     """Leave signals to commands that are no stage, and refuse to run those without standard output."""
-    if context.invoked_subcommand in train.STAGES:
+    if context.invoked_subcommand in STAGES:
         return
     stopping.stay_as_usual()
     if sys.stdout is None:

@@ -186,7 +186,7 @@ def text_bytes(params: Params, corpus: str) -> float:
         if not isinstance(source, LocalCorpus):
             return 0.0
         try:
-            paths = find_files(source.files, corpus, fetch=False)
+            paths = find_files(source.files, corpus)
         except UserError:
             return 0.0
         size += sum(path.stat().st_size * (4 if path.suffix in COMPRESSIONS else 1) for path in paths)

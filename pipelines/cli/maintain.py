@@ -41,17 +41,25 @@ def sync() -> None:
 
 
 @command(hidden=True)
-def summary(name: Annotated[str, entry(*ANY)]) -> None:
-    """Write the headline numbers of a model or ablation for `dvc metrics`."""
-    from pipelines.stages.summary import summarise
+def summarize(name: Annotated[str, entry(*ANY)]) -> None:
+    """Copy the numbers of a model or ablation to results/, for git and `dvc metrics`."""
+    from pipelines.stages.summarize import summarize
 
-    summarise(name, load_params())
+    summarize(name, load_params())
+
+
+@command(hidden=True)
+def code() -> None:
+    """Record the digests of the code of each stage, for DVC."""
+    from pipelines.stages.inputs import record_code
+
+    record_code(load_params())
 
 
 @command(hidden=True)
 def inputs(
-    section: Annotated[Literal["corpora", "tokens", "tasks"], typer.Argument()],
-    name: Annotated[str, entry("corpora", "tokens", "tasks")],
+    section: Annotated[Literal["corpora", "tasks"], typer.Argument()],
+    name: Annotated[str, entry("corpora", "tasks")],
 ) -> None:
     """Record the hashes of your own files that an entry of params.yaml names, for DVC."""
     from pipelines.stages.inputs import record

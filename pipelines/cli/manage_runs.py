@@ -4,7 +4,6 @@ Everything in there can be made again by the commands that made it, at the same 
 """
 
 import contextlib
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -15,8 +14,9 @@ from electra.files import lock_folder, remove
 from electra.storage import checkpoint
 from electra.storage.run_dir import CONTINUE, OLD, RUNS, RunFolder, entry_of
 from pipelines.config.params import Params
+from pipelines.stages import STAGES
 
-STAGES = ("arm", "corpus", "finetune", "pretrain", "tokens")
+KINDS = ("arm", "corpus", "finetune", "pretrain", "tokens")
 FLOWS = "flows"
 MANY = "finetune"  # a stage whose runs are listed in one line
 
@@ -45,7 +45,7 @@ def table() -> str:
 
 def _listed() -> list[Path]:
     """Return every run (all fine-tunings as one) and the flows' folders."""
-    groups = {RUNS / stage for stage in (*STAGES, FLOWS)} - {RUNS / MANY}
+    groups = {RUNS / stage for stage in (*KINDS, FLOWS)} - {RUNS / MANY}
     inner = [run for group in groups for run in group.glob("[!.]*")]
     every = [*inner, *set(RUNS.glob("[!.]*")) - groups]
     return sorted(path for path in every if path.is_dir() and not path.is_symlink())
@@ -64,7 +64,7 @@ def ask_to_continue(origin: str, name: str) -> None:
 
 def restart(stage: str, name: str, params: Params) -> None:
     """Archive the run of an entry's present settings, finished or not, so that its stage starts from the beginning."""
-    run: Path = importlib.import_module(f"pipelines.stages.{stage}").run_folder(name, params)
+    run = STAGES[stage].run_folder(name, params)
     if not any(run.glob("[!.]*")):
         raise BadConfig(f"--restart: {run} holds nothing of {stage} {name}; leave the option out")
     with RunFolder(run) as held:

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from electra.config import build, nearest
-from electra.data.text import Rejected
 from electra.errors import BadConfig, BadInput
 from electra.files import write_through
 from electra.nn.huggingface import read_config
@@ -31,6 +30,7 @@ from pipelines.preflight import infer_sources
 from pipelines.sources import own
 from pipelines.sources.paths import find_files
 from pipelines.sources.streams import COMPRESSIONS
+from pipelines.text.cleaning import Rejected
 
 ROWS = 5_000  # read to infer columns and labels
 MANY = 50  # with more distinct numbers than this, a label is a score rather than a class

@@ -4,9 +4,9 @@ A stage reads params.yaml and the outputs of earlier stages, and writes its own.
 MLflow.
 """
 
-import importlib
 import os
 import platform
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from electra.storage.manifest import read_notes, write_sealed
 from pipelines import preflight, tracking
 from pipelines.cli import manage_runs
 from pipelines.config.params import load
-from pipelines.runtime import processes, restore_outputs
+from pipelines.runtime import processes
+from pipelines.stages import STAGES, data_label
 
 TIMINGS = Path("runs/timings.json")
-WITH_CARDS = ("pretrain", "glue", "squad")  # stages that leave models
 
 
 def run(
@@ -47,23 +47,21 @@ def run(
         manage_runs.restart(stage, name, params)
     if launch and not processes.is_process():
         variables = processes.torchrun_variables(launch)
+        debug = ["--debug"] if "--debug" in sys.argv else []
         if processes.several(variables):
-            return processes.launch([stage, name], variables, key)
-    facts = params.facts(stage, section, name)
-    data = {"data": params.data(stage, name)}
-    start = tracking.Start(stage, name, facts, data, params.upstream(stage, name))
-    work = importlib.import_module(f"pipelines.stages.{stage}").run
+            return processes.launch([*debug, stage, name], variables, key)
+    work = STAGES[stage]
+    data = {"data": data_label(f"{stage}@{name}", params)}
+    start = tracking.Start(stage, name, work.settings(name, params), data, work.inputs(params, name))
     main = processes.is_main()
-    if main:
-        restore_outputs.put_back(stage, name)
     started = time.monotonic()
-    where = "none" if not main else params.tracking
+    where = params.tracking if main else "none"
     record = tracking.open_run(start, tracking=where, run_folder=Path("runs") / key)
     with stopping.interruptible(), record as tracker:
         if stage == "corpus":
             preflight.print_hints(params.corpora[name], f"corpora.{name}")
-        work(name, params, tracker)
-    if main and stage in WITH_CARDS:
+        work.run(name, params, tracker)
+    if main and work.has_cards:
         from pipelines.report import cards  # here, since importing torch takes seconds
 
         cards.write(stage, name, params)

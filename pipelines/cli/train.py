@@ -8,21 +8,10 @@ import typer
 from typer.core import TyperCommand
 
 from pipelines.cli.arguments import entry, load_params
+from pipelines.stages import STAGES, Stage
 
 app = typer.Typer()
 command = functools.partial(app.command, rich_help_panel="Train")
-STAGES = {  # name -> section of params.yaml, and help
-    "corpus": ("corpora", "Collect, clean and deduplicate the documents of a corpus."),
-    "tasks": ("tasks", "Read GLUE, SQuAD or your own tasks from a source."),
-    "tokens": ("tokens", "Train or load a tokenizer and pack a corpus into rows of tokens."),
-    "pretrain": ("models", "Pre-train a model."),
-    "published": ("published", "Load a model that was pre-trained elsewhere."),
-    "glue": ("finetunings", "Fine-tune a model on the GLUE tasks or your own."),
-    "squad": ("finetunings", "Fine-tune a model on SQuAD."),
-    "ablation": ("ablations", "Pre-train and fine-tune every arm of an ablation."),
-    "report": ("", "Draw the report on what `run` in params.yaml selects."),
-}
-RESTARTABLE = ("corpus", "tokens")  # and pretrain
 HIDDEN = ("published",)
 Restart = Annotated[
     bool, typer.Option("--restart", help="archive what this run has saved, and start over")
@@ -42,26 +31,29 @@ class TakesRunOrNothing(TyperCommand):
         return super().parse_args(ctx, words)
 
 
-def add_stage(stage: str, section: str, help: str) -> None:
+def add_stage(stage: Stage) -> None:
     """Add the command of a stage; pre-training has options of its own."""
-    from_registry = command(stage, help=help, hidden=stage in HIDDEN)
-    if stage == "pretrain":
-        command(stage, help=help, cls=TakesRunOrNothing)(pretrain)
-    elif stage in RESTARTABLE:
+    cls = TakesRunOrNothing if stage.name == "pretrain" else None
+    help = f"{stage.help[0].upper()}{stage.help[1:]}."
+    add = command(stage.name, help=help, cls=cls, hidden=stage.name in HIDDEN)
+    section = stage.section
+    if stage.name == "pretrain":
+        add(pretrain)
+    elif stage.restarts:
 
-        @from_registry
+        @add
         def run_or_restart(name: Annotated[str, entry(section)], restart: Restart = False) -> int:
-            return run_stage(stage, section, name, restart=restart)
+            return run_stage(stage.name, section, name, restart=restart)
     elif section:
 
-        @from_registry
+        @add
         def run_entry(name: Annotated[str, entry(section)]) -> int:
-            return run_stage(stage, section, name)
+            return run_stage(stage.name, section, name)
     else:
 
-        @from_registry
+        @add
         def run() -> int:
-            return run_stage(stage, section, "")
+            return run_stage(stage.name, section, "")
 
 
 def run_stage(stage: str, section: str, name: str, **options: object) -> int:
@@ -122,8 +114,8 @@ def pretrain(
     return run_stage("pretrain", "models", name, launch=launch, origin=origin, restart=restart)
 
 
-for stage, (section, help) in STAGES.items():
-    add_stage(stage, section, help)
+for stage in STAGES.values():
+    add_stage(stage)
 
 
 @command()

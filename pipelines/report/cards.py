@@ -21,9 +21,9 @@ from pipelines.report.comparison import around, mean
 from pipelines.report.page import environment
 from pipelines.report.records import METRICS, TITLES
 from pipelines.report.table import Column
-from pipelines.tracking.registry import name_of
+from pipelines.stages import STAGES
 
-MODELS, RESULTS = Path("build/models"), Path("results")
+MODELS = Path("build/models")
 HUB_METRICS = {"matthews": "matthews_correlation", "spearman": "spearmanr", "pearson": "pearsonr"}
 HUB_METRICS |= {"exact": "exact_match", "macro_f1": "f1", "entity_f1": "f1"}
 SIMPLE = ("chance", "majority", "bag_of_words", "word_overlap", "never_answering")  # what needs no network
@@ -83,9 +83,15 @@ def write(stage: str, name: str, params: Params) -> None:
         write_atomic(path, retold(path.read_text(encoding="utf-8"), front, card.title, text, card.settings))
 
 
+def name_of(folder: str) -> str:
+    """Return a network's name, `tiny-cola-pretrained-seed1`; SQuAD's version alone would read like a model's."""
+    _, kind, model, *rest = Path(folder).parts
+    return "-".join([model, *(["squad"] if kind == "squad" else []), *rest])
+
+
 def pretrained(folder: Path, name: str, params: Params) -> Card:
     """A network as pre-training left it; an encoder has no head of its own to score."""
-    config, kind, found = params.models[name], folder.name, read_json(RESULTS / name / "pretrain.json")
+    config, kind, found = params.models[name], folder.name, read_json(STAGES["pretrain"].results(name))
     rows = [read_manifest(Path("build/tokens") / config.tokens / f"rows-{long}") for long in config.pretrain.lengths]
     scores: list[tuple[str, str, float, float | None]] = []
     if kind == "discriminator" and "disc_auc" in found:
@@ -121,7 +127,7 @@ def finetuned(folder: Path, name: str, params: Params) -> Card:
     """A fine-tuned model, beside the other seeds, fresh weights, chance and what needs no network."""
     stage, key, (arm, _, seed) = folder.parts[1], folder.parent.name, folder.name.partition("-seed")
     config, squad = params.finetunings[name], stage == "squad"
-    found = read_json(RESULTS / name / f"{stage}.json")["versions" if squad else "tasks"][key]
+    found = read_json(STAGES[stage].results(name))["versions" if squad else "tasks"][key]
     source, changes, where = params.tasks[config.tasks], params.changes(name), f"recipes.{config.recipe}"
     task = SQUAD.get(key, key)
     recipe = params.finetune.resolve(task, changes, where, params.own_tasks(config.tasks))

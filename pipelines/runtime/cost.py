@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.utils.benchmark import Timer
 
-from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
+from electra.data.tokenizer import HubTokenizer, TrainTokenizer, VocabTokenizer
 from electra.nn.config import AnyEncoderConfig
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds, slots

@@ -6,7 +6,6 @@ from pathlib import Path
 from electra.errors import SourceUnreachable
 from electra.finetuning.tasks import SQUAD
 from pipelines.config.params import PAPER, Params
-from pipelines.runtime import remote_files
 from pipelines.sources import (
     HubCorpus,
     HubTasks,
@@ -15,7 +14,6 @@ from pipelines.sources import (
     OwnTasks,
     SourceConfig,
     TaskSourceConfig,
-    at_hand,
     hub,
 )
 from pipelines.sources.glue import official
@@ -25,18 +23,15 @@ from pipelines.sources.paths import find_files, require_folder
 def check_source(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
     """Raise SourceUnreachable or BadInput unless a source is there; read nothing of it."""
     if isinstance(source, LocalCorpus):
-        find_files(source.files, where, fetch=False)
+        find_files(source.files, where)
     elif isinstance(source, HubCorpus):
         hub.resolve(source.dataset, source.revision, where)
     elif isinstance(source, LocalTasks):
         for text in filter(None, (source.glue, source.squad)):
-            if remote_files.is_url(text):
-                remote_files.listing(text, where)
-            else:
-                require_folder(Path(text), where)
+            require_folder(Path(text), where)
     elif isinstance(source, OwnTasks):
         for task in source.tasks.values():
-            find_files(tuple(filter(None, (task.train, task.dev, task.test))), where, fetch=False)
+            find_files(tuple(filter(None, (task.train, task.dev, task.test))), where)
     elif isinstance(source, HubTasks):
         for part in filter(None, (source.glue, source.squad1, source.squad2)):
             hub.resolve(part.dataset, part.revision, where)
@@ -63,15 +58,14 @@ def check_tasks(params: Params, name: str, finetuning: str = "") -> None:
     where = f"tasks.{name}"
     check_source(source, where)
     if isinstance(source, LocalTasks):
-        _require(at_hand(source, where), needed(params, name, finetuning), where)
+        _require(source, needed(params, name, finetuning), where)
 
 
 def source_of(params: Params, name: str) -> TaskSourceConfig:
-    """Return a source of tasks with its files here; raise SourceUnreachable for one that is missing."""
-    where = f"tasks.{name}"
-    source = at_hand(params.tasks[name], where)
+    """Return a source of tasks; raise SourceUnreachable for a file that is missing."""
+    source = params.tasks[name]
     if isinstance(source, LocalTasks):
-        _require(source, needed(params, name), where)
+        _require(source, needed(params, name), f"tasks.{name}")
     return source
 
 

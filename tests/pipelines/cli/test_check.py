@@ -49,7 +49,7 @@ def test_what_is_right_passes_without_a_hint(here: Path, capsys: pytest.CaptureF
         ("text/a.txt", TEXT, {"kind: train, vocab_size: 200": "kind: vocab, file: gone.txt"}, 65, "gone.txt: there is no"),  # noqa: E501
         ("text/a.txt", TEXT, {"length: 16, batch": "init_from: gone, length: 16, batch"}, 65, "init_from: there is no folder gone"),  # noqa: E501
         ("text/a.txt", TEXT, {"blank_lines}]": "blank_lines}], cleaning: {language: xx}"}, 64, "cleaning.language: has 'xx'"),  # noqa: E501
-        ("text/a.txt", TEXT, {"blank_lines}]": "blank_lines}], cleaning: {decontaminate: other}", "tasks:\n": "tasks:\n  other: {kind: local, squad: gone}\n"}, 69, "tasks.other: there is no folder gone"),  # noqa: E501
+        ("text/a.txt", TEXT, {"blank_lines}]": "blank_lines}], cleaning: {decontaminate: {tasks: other}}", "tasks:\n": "tasks:\n  other: {kind: local, squad: gone}\n"}, 69, "tasks.other: there is no folder gone"),  # noqa: E501
         ("train.jsonl", '{"text": "a", "label": true}\n', {}, 65, "no field 'sentence'"),
         ("dev.jsonl", ROWS.replace("true", "1"), {}, 65, "unknown label '1', not one of true, false"),
         ("dev.jsonl", "", {}, 65, "has no rows in mood dev"),

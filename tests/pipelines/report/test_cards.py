@@ -30,7 +30,7 @@ def params(workspace: Path) -> Params:  # noqa: F811
 
 
 def test_a_card_is_of_its_own_rows_and_scores(params: Params) -> None:
-    found = json.loads(Path("results/small/glue.json").read_text(encoding="utf-8"))["tasks"]
+    found = json.loads(Path("build/glue/small/results.json").read_text(encoding="utf-8"))["tasks"]
     text = COLA.read_text(encoding="utf-8")
     assert "- Data: 20 training rows and 20 dev rows of CoLA in the sample world." in text and "8551" not in text
     assert "**The sample world is made up**" in text and "dvc repro pipelines/dvc.yaml:glue@small" in text

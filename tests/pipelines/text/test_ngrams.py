@@ -7,8 +7,8 @@ import unicodedata
 import numpy as np
 import pytest
 
-from electra.data import ngrams as module
-from electra.data.ngrams import NgramSet, ngrams, words
+from pipelines.text import ngrams as module
+from pipelines.text.ngrams import NgramSet, ngrams, words
 
 WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|(?:(?![\u3040-\u30ff\u4e00-\u9fff])\w)+")
 TEXTS = (

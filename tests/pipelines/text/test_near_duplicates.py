@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from electra.data.near_duplicates import BANDS, NGRAM, ROWS, band_keys
-from electra.data.ngrams import words
+from pipelines.text.near_duplicates import BANDS, NGRAM, ROWS, band_keys
+from pipelines.text.ngrams import words
 
 
 def keys(text: str) -> np.ndarray:

@@ -13,7 +13,7 @@ A text of fewer than 5 words is one n-gram, like the same words alone; those wit
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.data.ngrams import Hashes, mix, ngrams
+from pipelines.text.ngrams import Hashes, mix, ngrams
 
 NGRAM = 5
 BANDS, ROWS = 14, 8

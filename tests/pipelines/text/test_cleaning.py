@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from electra.config import build
-from electra.data.text import CleaningConfig, QuarantineConfig, clean, sentences, unwrap
 from electra.errors import BadConfig
+from pipelines.text.cleaning import CleaningConfig, QuarantineConfig, clean, sentences, unwrap
 
 
 def cleaned(text: str, **settings: object) -> tuple[str, dict[str, int]]:
