@@ -166,9 +166,7 @@ _stage(
 _stage("published", "published", "load a model that was pre-trained elsewhere")
 _stage("glue", "finetunings", "fine-tune a model on the GLUE tasks or your own")
 _stage("squad", "finetunings", "fine-tune a model on SQuAD")
-_stage("contamination", "finetunings", "count the dev and test texts that stand in a model's corpus")
-_ONLY = Argument("--only", default="", metavar="ARM", help="one arm with one seed, such as electra-seed1")
-_stage("ablation", "ablations", "pre-train and fine-tune every arm of an ablation", _ONLY)
+_stage("ablation", "ablations", "pre-train and fine-tune every arm of an ablation")
 
 
 @command("train", entry("finetunings"))
@@ -314,14 +312,22 @@ def sync(options: argparse.Namespace) -> None:
 
 
 @command("maintain", entry(ANY))
-def summary(options: argparse.Namespace) -> None:
-    """Write the headline numbers of a model or ablation for `dvc metrics`."""
-    from pipelines.stages.summary import summarise
+def summarize(options: argparse.Namespace) -> None:
+    """Copy the numbers of a model or ablation to results/, for git and `dvc metrics`."""
+    from pipelines.stages.summarize import summarize
 
-    summarise(options.name, _params())
+    summarize(options.name, _params())
 
 
-@command("maintain", Argument("section", choices=["corpora", "tokens", "tasks"]), entry("corpora tokens tasks"))
+@command("maintain")
+def code(options: argparse.Namespace) -> None:
+    """Record the digests of the code of each stage, for DVC."""
+    from pipelines.stages.inputs import record_code
+
+    record_code(_params())
+
+
+@command("maintain", Argument("section", choices=["corpora", "tasks"]), entry("corpora tasks"))
 def inputs(options: argparse.Namespace) -> None:
     """Record the hashes of your own files that an entry of params.yaml names, for DVC."""
     from pipelines.stages.inputs import record

@@ -20,7 +20,6 @@ from pipelines.flows import artifacts, lease, shutdown
 from pipelines.runtime import workspace
 from pipelines.runtime.dvc_runner import Place, StageFailed, repro, run
 from pipelines.runtime.workspace import Request
-from pipelines.stages import arm_stages
 from pipelines.tracking import lineage
 
 LIVES = 5  # times that a run whose process died is started again (deploy/automations)
@@ -101,17 +100,12 @@ def run_stage(stage: str, running: Running) -> str:
     place, log = running.place, get_run_logger().info
     if running.parent:
         place = place.also({tracking.PARENT: running.parent})
-    kind, _, name = stage.partition("@")
-    target = f"pipelines/dvc.yaml:{stage}" if name else f"dvc.yaml:{stage}"
-    if kind == "arm":  # of an ablation: `arm@table5/electra-seed1,…`
-        ablation, _, arms = name.partition("/")
-        target = arm_stages.write_stages(place.folder, ablation, arms.split(","))
+    target = f"pipelines/dvc.yaml:{stage}" if "@" in stage else f"dvc.yaml:{stage}"
     outcome = repro(target, place, artifacts.show_progress(stage, log, place.folder), running.seconds)
     running.ran += outcome.ran
     if running.request.commit:
         store(target, place)
-    made = [each for each in outcome.ran if each in {stage, "report"} or each.startswith("arm@")]
-    word = "ran" if made else "cached"
+    word = "ran" if stage in outcome.ran else "cached"
     artifacts.show_numbers(stage, word, place.folder, running.origin)
     return word
 

@@ -1,15 +1,13 @@
 """All stages of one model on as many machines as there are: `prefect deployment run team/electra-base`.
 
-    tokens, tasks (cpu) -> pre-training (gpu) -> each GLUE, each SQuAD (gpu)        -> all results and the report (cpu)
-                        -> each arm and seed of each ablation (gpu) -> ablation (gpu) ->
+    tokens, tasks (cpu) -> pre-training (gpu) -> each GLUE, each SQuAD (gpu) -> all results and the report (cpu)
+                        -> each ablation (gpu)                               ->
 
 Each is a flow run of its own (`part`), done by whichever worker of its queue is free; results go through the store.
 One that fails stops only what needs it. This flow only waits, in a pool of its own, so that it takes no worker from its
 parts.
 """
 
-import itertools
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -26,13 +24,12 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pipelines.flows import shutdown, steps
 from pipelines.flows.lease import POLL, WHOLE_CANCELLED
 from pipelines.flows.training import Model, stages_of
-from pipelines.runtime import workspace
 from pipelines.runtime.dvc_runner import StageFailed
 from pipelines.runtime.workspace import Request
 
 PART = "part/electra"
 WHOLE = "results"  # the last part
-TRAINING = {"pretrain", "glue", "squad", "arm", "ablation"}  # stages for the queue that the run names
+TRAINING = {"pretrain", "glue", "squad", "ablation"}  # stages for the queue that the run names
 Future = PrefectFuture[None]
 
 
@@ -88,11 +85,9 @@ def team(
                 sent[part] = away.submit(part, stages or [part], where, given, wait_for=after, return_state=False)
             return sent[part]
 
-        arms = arms_of([stage for stage in wanted if stage.startswith("ablation@")], running)
-        for stage in (*itertools.chain(*arms.values()), *(each for each in wanted if each not in {*arms, "report"})):
-            send(stage)
-        for stage, own in arms.items():  # an arm that failed is tried once more by the ablation, which records it
-            send(stage, [*grouped([arm for arm in own if well(send(arm))]), stage])
+        for stage in wanted:
+            if stage != "report":
+                send(stage)
         failed = [stage for stage in wanted if stage != "report" and not well(send(stage))]
         whole = [stage for stage in wanted if stage not in {*failed, "report"}] if failed else wanted
         if whole and not well(send(WHOLE, whole)):
@@ -115,40 +110,16 @@ def cancel_parts(_flow: Any, run: FlowRun, _state: Any) -> None:
 
 
 def needs(stage: str, first: str, params: Mapping[str, Any]) -> list[str]:
-    """The stages that a stage reads, apart from its arms. `first` makes the model."""
+    """The stages that a stage reads. `first` makes the model."""
     kind, _, name = stage.partition("@")
     if kind == "pretrain":
         return [f"tokens@{params['models'][name]['tokens']}"]
     if kind in {"glue", "squad"}:
         return [first, f"tasks@{params['finetunings'][name]['tasks']}"]
-    if kind in {"arm", "ablation"}:
-        ablation = params["ablations"][name.partition("/")[0]]
+    if kind == "ablation":
+        ablation = params["ablations"][name]
         return [f"tokens@{ablation['tokens']}", f"tasks@{ablation['data']}"]
     return []
-
-
-def arms_of(stages: Sequence[str], running: steps.Running) -> dict[str, list[str]]:
-    """Ablation -> the stages of its arms and seeds. A training that several ablations share is the first one's."""
-    found, known = {}, dict[str, str]()
-    for stage in stages:
-        name = stage.partition("@")[2]
-        ablation, arms = running.params["ablations"][name], workspace.params(running.place, name)
-        common = [ablation[key] for key in ("tokens", "steps", "budget")]
-        found[stage] = [
-            known.setdefault(json.dumps([common, settings, seed], sort_keys=True), f"arm@{name}/{arm}-seed{seed}")
-            for seed in range(1, ablation["seeds"] + 1)
-            for arm, settings in arms.items()
-        ]
-    return found
-
-
-def grouped(arms: Sequence[str]) -> list[str]:
-    """Arms by the ablation that trained them: `arm@table5/electra-seed1,mlm-seed1`."""
-    titles: dict[str, list[str]] = {}
-    for arm in arms:
-        ablation, _, title = arm.partition("/")
-        titles.setdefault(ablation, []).append(title)
-    return [f"{ablation}/{','.join(each)}" for ablation, each in titles.items()]
 
 
 def well(future: Future) -> bool:

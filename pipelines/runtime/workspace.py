@@ -29,8 +29,6 @@ from electra.files import lock_folder, remove, rename
 from pipelines import ROOT
 from pipelines.runtime import dvc_store
 from pipelines.runtime.dvc_runner import Place, run
-from pipelines.runtime.remote_files import FOLDER as COPIES
-from pipelines.runtime.remote_files import VARIABLE as COPIES_IN
 from pipelines.tracking import FOLDER as TRACKING
 from pipelines.tracking import flatten, uri
 
@@ -209,7 +207,6 @@ def _variables(folder: Path) -> dict[str, str]:
     """The environment of a run's processes: its own code and DVC state, this checkout's downloads and MLflow."""
     return {
         "DVC_SITE_CACHE_DIR": str(folder / ".dvc-site"),
-        COPIES_IN: os.environ.get(COPIES_IN) or str(ROOT / COPIES),
         "MLFLOW_TRACKING_URI": uri(),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")])),
     }
