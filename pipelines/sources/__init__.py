@@ -13,7 +13,6 @@ from electra.config import require, require_once
 from electra.domains import Checked, Interval, Positive, Seed
 from electra.finetuning.labels import label_name
 from electra.finetuning.tasks import GLUE, SQUAD
-from pipelines.runtime import remote_files
 from pipelines.text.cleaning import CleaningConfig, QuarantineConfig
 
 
