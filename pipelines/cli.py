@@ -98,12 +98,15 @@ def params(options: argparse.Namespace) -> None:
     print(json.dumps(shown, indent=2, ensure_ascii=False))
 
 
-@command("set up", entry(ANY))
+_STAGE = Argument("--stage", action="append", default=[], help="check only what this stage and those before it read")
+
+
+@command("set up", entry(ANY), _STAGE)
 def check(options: argparse.Namespace) -> None:
     """Check in a second that every file of a model or ablation can be read."""
     from pipelines.commands.check import check
 
-    for line in check(options.name, _params()):
+    for line in check(options.name, _params(), options.stage):
         print(for_message(line), file=sys.stderr if line.startswith("hint: ") else sys.stdout)
 
 

@@ -96,7 +96,7 @@ def test_rooms_stand_on_the_rooms_below_them() -> None:
 
 
 # Each room of `pipelines` stands on those named before it; the files at the top of `pipelines` start all of them.
-LEVELS = ("tracking", "runtime", "sources", "config", "report", "stages", "commands", "flows")
+LEVELS = ("tracking", "runtime", "sources", "config", "versioning", "report", "stages", "commands", "flows")
 
 
 def test_imports_between_the_rooms_of_the_pipelines_run_one_way() -> None:
@@ -195,7 +195,8 @@ def test_nothing_can_execute_data() -> None:
                 banned = keyword.arg in {"shell", "trust_remote_code", "allow_pickle"}
                 assert not (banned and said_yes), where(path, node)
             if name == "YAML":
-                assert ast.unparse(node) == "YAML(typ='safe')", where(path, node)
+                # The second keeps comments; neither builds Python's objects.
+                assert ast.unparse(node) in {"YAML(typ='safe')", "YAML()"}, where(path, node)
 
 
 def graph() -> dict[str, set[str]]:

@@ -3,7 +3,7 @@
 Settings are checked whenever they are read (pipelines/config). Small corpora and tasks are read whole.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,14 @@ from pipelines.stages.tokens import split_of
 ROWS = 2000  # of each file of a task that are read
 
 
-def check(name: str, params: Params) -> Iterator[str]:
-    """Yield hints, and that all is there; raises the error that a stage would raise later."""
+def check(name: str, params: Params, stages: Sequence[str] = ()) -> Iterator[str]:
+    """Yield hints, and that all is there, or what these `stages` read; raises the error that a stage would raise."""
     found = params.ablations.get(name) or params.finetunings.get(name)
     encoder = found.model if found else name
-    for each in (name,) if name in params.finetunings else params.finetunings_of(encoder):
+    tuned = (name,) if name in params.finetunings else params.finetunings_of(encoder)
+    if stages and {"corpus", "tokens", "pretrain"}.issuperset(stages):
+        tuned = ()
+    for each in tuned:
         tasks = params.finetunings[each].tasks
         check_tasks(params, tasks, each)
         source = params.tasks[tasks]

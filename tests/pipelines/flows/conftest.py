@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pipelines import tracking
-from pipelines.runtime import workspace
-from pipelines.runtime.dvc_runner import Outcome, StageFailed
+from pipelines.versioning import workspace
+from pipelines.versioning.dvc_runner import Outcome, StageFailed
 from tests.conftest import SMOKE, copy_text
 
 ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace("ablations: []", "ablations: [a]").removesuffix(

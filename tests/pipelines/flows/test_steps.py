@@ -8,8 +8,8 @@ import pytest
 
 from pipelines import tracking
 from pipelines.flows import steps
-from pipelines.runtime import dvc_runner, workspace
-from pipelines.runtime.dvc_runner import StageFailed
+from pipelines.versioning import dvc_runner, workspace
+from pipelines.versioning.dvc_runner import StageFailed
 from tests.pipelines.flows.conftest import ABLATION, Dvc
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.runtime import workspace
-from pipelines.runtime.dvc_runner import StageFailed
+from pipelines.versioning import workspace
+from pipelines.versioning.dvc_runner import StageFailed
 from tests.pipelines.flows.conftest import Dvc
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from electra.errors import BadConfig
-from pipelines.runtime.dvc_runner import StageFailed
+from pipelines.versioning.dvc_runner import StageFailed
 from tests.conftest import SMOKE
 from tests.pipelines.flows.conftest import Dvc, artifacts
 
