@@ -225,8 +225,7 @@ def test_a_project_below_the_top_of_a_shallow_clone_is_run_and_saved(tmp_path: P
     git(origin, "init", "--quiet", "--initial-branch", "main")
     (origin / "sub/.dvc/.gitignore").write_text("/config.local\n/tmp\n/cache\n")
     commit(origin, "One")
-    commit_all = origin / "two"
-    commit_all.touch()
+    (origin / "two").touch()
     commit(origin, "Two")
     git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{origin}", "clone")
     on(tmp_path / "clone" / "sub")
