@@ -8,20 +8,13 @@
 # The first that runs: a version manager's shim may be there and refuse.
 PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do $$each -c '' 2>/dev/null && echo $$each && break; done)
 TORCH ?= torch==2.13.0
-VENV := $(CURDIR)/.venv
-STAMP := $(VENV)/.set-up
+TORCH_INDEX ?=
 
 ifneq ($(words $(CURDIR)),1)
 $(error $(CURDIR): has a space in it, which make cannot handle; move the project to a path without one)
 endif
 
-export PATH := $(VENV)/bin:$(PATH)
-export DO_NOT_TRACK := true
-export DVC_NO_ANALYTICS := 1
-export MLFLOW_DISABLE_TELEMETRY := true
-export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
-export PREFECT_SERVER_ANALYTICS_ENABLED := false
-export PREFECT_HOME := $(CURDIR)/.prefect
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Each of the many short processes would compile the project anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -49,15 +42,11 @@ lint: setup
 
 # Torch comes first, and by a variable of its own: what it names decides between processor and GPU builds, and the rest
 # then finds it installed. `make setup TORCH=torch` takes the newest.
-setup: $(STAMP)
-	@.ci/login
-
-$(STAMP): requirements.lock pyproject.toml
-	@.ci/set-up "$(PYTHON)" "$(TORCH)"
-	@touch $(STAMP)
+setup:
+	@.ci/set-up "$(PYTHON)" "$(TORCH)" "$(TORCH_INDEX)"
 
 ui: setup
-	mlflow ui --host 127.0.0.1 --workers 1
+	mlflow ui --host 127.0.0.1
 
 server: setup
 	prefect server start --host 127.0.0.1

@@ -8,7 +8,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,7 +36,7 @@ from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
 from electra.storage import checkpoint, run_dir
-from electra.storage.fingerprint import Code, Fingerprint, changed_files
+from electra.storage.fingerprint import Code, Fingerprint
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Launch:
     title: str = "pretrain"
     device: torch.device | None = None
     origin: Path | None = None  # the folder of a run to continue (storage/run_dir.py)
-    code: Code = field(default_factory=dict)  # what is recorded as the code of this launch
+    code: Code = ""  # what is recorded as the code of this launch
     bar: type[Bar] = Bar
     announce: "Callable[[Trainer, int], None]" = lambda trainer, done: None  # called after each step
     until: int | None = None  # a step to end at, saved, so that another launch goes on from there
@@ -160,8 +160,8 @@ class Trainer:
         self.state.require_room(settings.keep_checkpoints)
         self.state.begin_history(progress["history"])
         self.continued, self.code = progress["continued"], run_dir.versions(progress)
-        if self.code and launch.code and (files := changed_files(self.code[-1][1], launch.code)):
-            self.notify(f"the code has changed at step {self.first:,} ({files}); `--restart` would begin anew")
+        if self.code and launch.code and self.code[-1][1] != launch.code:
+            self.notify(f"the code has changed at step {self.first:,}; `--restart` would start over")
         if launch.code and (not self.code or self.code[-1][1] != launch.code):
             self.code = [*self.code, [self.first, launch.code]]
         if self.stage(self.first) == "discriminator" and isinstance(self.model.generator, Generator):

@@ -87,8 +87,6 @@ def read_manifest(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, Any
     """A folder's manifest, if it is whole and says these fields: what its files are to be, not what they are."""
     path = folder / MANIFEST
     with readable(path, do):
-        if path.is_symlink():
-            raise CorruptFile(path, "is a link", "a file", do)
         if not folder.is_dir():
             raise BadInput(folder, "there is no such folder", "a complete folder", do)
         if not path.is_file():
@@ -110,8 +108,8 @@ def verify_manifest(
 ) -> dict[str, Any]:
     """Check a folder's files, or `only` those of these names, against its manifest, and return the manifest.
 
-    The error names the file, what was found and what was expected; links are refused. Files that the manifest does not
-    list are ignored, and so are model cards, which older manifests list. Bytes are hashed once a process.
+    The error names the file, what was found and what was expected. Links to folders are refused. Files that the
+    manifest does not list are ignored, and so are model cards. Bytes are hashed once a process.
     """
     manifest = read_manifest(folder, do, **fields)
     for name in [name for name in manifest["files"] if Path(name).name != CARD] if only is None else only:
@@ -119,10 +117,19 @@ def verify_manifest(
     return manifest
 
 
+def locate(folder: Path, name: str, do: str = AGAIN) -> Path:
+    """Return the path of a file that a manifest lists. It may be a link, as DVC makes; no folder on the way may."""
+    parent = Path(name).parent
+    if parent != Path():
+        folder = safe_join(folder, str(parent), do)
+    return folder / Path(name).name
+
+
 def check_file(folder: Path, name: str, manifest: dict[str, Any], do: str = AGAIN) -> None:
     """Check one file of a folder against the manifest that was read there."""
     with readable(folder / name, do):
-        path, fact = safe_join(folder, name, do), manifest["files"].get(name)
+        path = locate(folder, name, do)
+        fact = manifest["files"].get(name)
         size, digest = (fact.get("bytes"), fact.get("sha256")) if isinstance(fact, dict) else (None, None)
         if digest is None:
             raise CorruptFile(path, f"is not in {MANIFEST}", "a file that it lists with its sha256", do)

@@ -20,7 +20,7 @@ from electra.errors import BadInput, CorruptFile, UserError
 from electra.files import free_name, lock_folder, read_json, rename, write_json
 from electra.storage import checkpoint
 from electra.storage.checkpoint import Groups, Progress
-from electra.storage.fingerprint import Code, Fingerprint, changed_files, describe, differences
+from electra.storage.fingerprint import Code, Fingerprint, describe, differences
 from electra.storage.manifest import read_sealed
 
 RUNS, RECORD, OLD = Path("runs"), "run.json", ".old"
@@ -102,29 +102,13 @@ def newest(run: Path) -> Progress | None:
 
 
 def identity(progress: Progress) -> Fingerprint | None:
-    """The fingerprint in a checkpoint, without the code that checkpoints of earlier versions have in it."""
-    of = progress.get("fingerprint")
-    return {key: value for key, value in of.items() if key != "code"} if isinstance(of, dict) else None
+    """Return the fingerprint in a checkpoint."""
+    return progress.get("fingerprint")
 
 
 def versions(progress: Progress) -> Versions:
-    """The code that a run has used, from which step each; earlier versions have one, as folders, in the fingerprint."""
-    known: Versions = progress.get("code") or []
-    of_folders = (progress.get("fingerprint") or {}).get("code")
-    return known or ([[0, of_folders]] if of_folders else [])
-
-
-def adopt(run: Path, fingerprint: Fingerprint, candidates: list[Path]) -> None:
-    """Give the run of this fingerprint its folder where a version before 0.3 left it under another name."""
-    if run.exists():
-        return
-    for path in candidates:
-        if path.is_dir() and identity(newest(path) or {}) == fingerprint:
-            with lock_folder(path):
-                run.parent.mkdir(parents=True, exist_ok=True)
-                rename(path, run)
-            _say(f"{path} is now {run}: runs are named by their settings and data")
-            return
+    """Return the code that a run has used, with the step from which it used each."""
+    return progress.get("code") or []
 
 
 def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) -> None:
@@ -140,8 +124,8 @@ def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) ->
             checkpoint.set_aside(run, step, "foreign", f"it is of another run: {why}")
     latest = newest(run) or {}
     used = versions(latest)
-    if used and code and latest["step"] >= last and (files := changed_files(used[-1][1], code)):
-        _say(f"{run}: finished under other code ({files}), so it is trained anew; the old run is {held.archive()}")
+    if used and code and latest["step"] >= last and used[-1][1] != code:
+        _say(f"{run}: finished under other code, so it is trained again; the old run is {held.archive()}")
 
 
 def continue_from(
@@ -159,7 +143,7 @@ def continue_from(
         raise BadInput(run, found, "a run that is yet to begin", do)
     step, groups, saved = _load_newest(source)
     if (old := identity(saved)) is None:
-        raise BadInput(source, "is of a version without fingerprints", "a run that holds its fingerprint")
+        raise BadInput(f"{source}: its newest checkpoint does not say which run it is of")
     changed = differences(old, fingerprint)
     for key, do in (
         ("tokenizer", "other tokens need other weights: let the run begin anew"),

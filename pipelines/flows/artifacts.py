@@ -11,7 +11,8 @@ from prefect import artifacts
 from electra.errors import UserError
 from electra.files import read_json
 from pipelines.flows import server
-from pipelines.stages.summary import headline
+from pipelines.stages import STAGES
+from pipelines.stages.summarize import headline
 from pipelines.tracking import leaves
 
 Rows = list[dict[str, Any]]
@@ -22,8 +23,10 @@ EVERY = 5.0  # seconds between two updates of a bar
 def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> None:
     """A page and a table of a stage's result file, if it has one. `word`: ran or cached; `origin`: Markdown."""
     kind, _, name = stage.partition("@")
-    path = f"results/ablations/{name}.json" if kind == "ablation" else f"results/{name}/{kind}.json"
-    if kind in {"pretrain", "glue", "squad", "ablation"} and (folder / path).exists():
+    if kind not in {"pretrain", "glue", "squad", "ablation"}:
+        return
+    path = STAGES[kind].results(name)
+    if (folder / path).exists():
         values = read_json(folder / path)
         rows, key = number_rows(values), _key(f"{kind}-{name}")
         first = ["", *_markdown(number_rows(headline(kind, values))), ""]

@@ -168,7 +168,7 @@ def run_stage(stage: str, running: Run) -> str:
     running.ran += outcome.ran
     if place.pull:
         store(target, place)
-    word = "ran" if {stage, "report"} & set(outcome.ran) else "cached"
+    word = "ran" if stage in outcome.ran else "cached"
     artifacts.show_numbers(stage, word, place.folder, running.origin)
     return word
 

@@ -12,7 +12,7 @@ from electra.pretraining.dataloader import Feed
 from electra.pretraining.distributed import World
 from electra.pretraining.step import SETTLED, Step, lacks_to_compile
 from electra.pretraining.trainer import Trainer
-from pipelines.runtime.roofline import duration
+from pipelines.runtime.cost import duration
 
 TIMED = 5  # steps that the estimate is made from
 

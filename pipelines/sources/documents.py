@@ -18,13 +18,13 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from electra.data.text import Document, Rejected
 from electra.errors import BadInput, UserError
 from electra.files import atomic_folder
 from electra.storage.manifest import read_notes, verify_manifest, write_manifest, write_sealed
 from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, hub, local, streams
 from pipelines.sources.paths import find_files
 from pipelines.sources.streams import BLOCK, COMPRESSIONS, LeftOut, Piece, find_ends, find_streams, first_bytes, mark_of
+from pipelines.text.cleaning import Document, Rejected
 
 GROUP_BYTES = 8 << 20  # stored bytes: smaller files share a unit, WikiExtractor writes them by the ten thousand
 RANGE_BYTES = 64 << 20

@@ -8,8 +8,8 @@ import html
 import re
 from collections.abc import Iterator
 
-from electra.data.text import Document, Rejected
 from pipelines.sources.streams import ATTRIBUTE, LeftOut, Piece, read_blocks
+from pipelines.text.cleaning import Document, Rejected
 
 _OPENING = re.compile(r"<DOC\s([^<>]*)>")
 _DATELINE = re.compile(r"<DATELINE>.*?</DATELINE>", re.DOTALL)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.data.text import Rejected
 from electra.finetuning.labels import read_label
 from electra.finetuning.tasks import GLUE, Task
 from pipelines.sources import own
 from pipelines.sources.local import decoded_lines
 from pipelines.sources.squad import FILES
 from pipelines.sources.streams import EXCERPT, Piece
+from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
 # Each split, its file, and its name in the hub's data set. A file with a folder stands beside the task's folder, not in

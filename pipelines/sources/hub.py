@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.data.text import Document, Rejected, unwrap
 from electra.errors import BadInput, SourceUnreachable
 from electra.files import sha256_file
 from pipelines.runtime.remote_files import reason
 from pipelines.sources import HubCorpus
 from pipelines.sources.local import make_document
+from pipelines.text.cleaning import Document, Rejected, unwrap
 
 SECONDS = 10.0  # for the first answer; what comes after is retried by the library
 WAYS = "check the network, set HF_ENDPOINT to a mirror, or use a `local` source instead"

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from electra.data.text import Document, Rejected, unwrap
 from electra.errors import BadInput, shown
 from electra.files import encodes
 from pipelines.runtime.remote_files import reason
 from pipelines.sources import LocalCorpus, gigaword, streams, warc, wikipedia
 from pipelines.sources.streams import AGAIN, ATTRIBUTE, EXCERPT, LeftOut, Piece, first_bytes, mark_of, plain_suffix
+from pipelines.text.cleaning import Document, Rejected, unwrap
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.data.text import Rejected
 from electra.errors import BadInput, shown
 from electra.files import encodes
 from electra.finetuning.labels import check_tags, read_label
@@ -20,6 +19,7 @@ from electra.finetuning.tasks import Task
 from pipelines.sources import OwnTask
 from pipelines.sources.local import JSON_SUFFIXES, Lines, decoded_lines, open_parquet
 from pipelines.sources.streams import EXCERPT, Piece, plain_suffix
+from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
 Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns

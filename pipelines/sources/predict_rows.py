@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from electra.data.text import Rejected
 from electra.errors import BadInput
 from electra.finetuning.tasks import SquadTask, Task
 from electra.inference import InputSchema, as_row, input_schema
@@ -22,6 +21,7 @@ from pipelines.sources import own, squad
 from pipelines.sources.glue import LAYOUTS
 from pipelines.sources.local import Lines, decoded, decoded_lines
 from pipelines.sources.streams import LOOK, Piece, first_bytes, plain_suffix, read_stream
+from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
 TABLES = (".tsv", ".csv")  # files that promise a header

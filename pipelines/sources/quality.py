@@ -1,7 +1,7 @@
 """Gopher's rules for text that is hardly prose: Rae et al. 2021, "Scaling Language Models", A.1.1 and Table A1.
 
 A line is a paragraph here, so their rules for both are one. Repeated n-grams are of normalised words
-(electra/data/ngrams.py), and shares of characters are shares of those of words.
+(pipelines/text/ngrams.py), and shares of characters are shares of those of words.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.data.ngrams import Hashes, ngrams
+from pipelines.text.ngrams import Hashes, ngrams
 
 STOP_WORDS = {"the", "be", "to", "of", "and", "that", "have", "with"}
 BULLETS = ("•", "‣", "⁃", "◦", "●", "▪", "-", "*", "–")

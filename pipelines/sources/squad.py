@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from electra.data.text import Rejected
 from electra.errors import BadInput, SourceUnreachable, shown
 from electra.files import encodes
 from pipelines.sources.streams import EXCERPT
+from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
 FILES = {

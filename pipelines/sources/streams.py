@@ -21,8 +21,8 @@ from typing import IO, Any
 
 import zstandard
 
-from electra.data.text import Rejected
 from electra.errors import BadInput, SourceUnreachable
+from pipelines.text.cleaning import Rejected
 
 DECODERS: dict[str, Callable[[], Any]] = {
     ".bz2": bz2.BZ2Decompressor,

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra.data.text import Document, Rejected
 from electra.errors import BadConfig, BadInput
 from pipelines.sources import streams
 from pipelines.sources.streams import AGAIN, COMPRESSIONS, CONTROLS, EXCERPT, LONGEST_LINE, LOOK, LeftOut, Piece
+from pipelines.text.cleaning import Document, Rejected
 
 LONGEST_HEADER = 1 << 16  # bytes
 DEEPEST = 1500  # of nested elements: the time to find the main content grows with the square of the depth

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree  # a page begins with <page>: no DTD, hence no entities of its own
 
-from electra.data.text import Document, Rejected
 from electra.errors import BadConfig, BadInput
 from electra.files import encodes
 from pipelines.sources.streams import AGAIN, LeftOut, Piece, read_blocks, read_lines
+from pipelines.text.cleaning import Document, Rejected
 
 if TYPE_CHECKING:
     from mwparserfromhell.nodes import Node, Wikilink

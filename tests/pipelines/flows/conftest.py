@@ -49,8 +49,8 @@ def dvc(prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     (tmp_path / "params.yaml").write_text(ABLATION)
     copy_text(tmp_path)
-    for path in ("smoke/pretrain", "smoke/glue", "smoke/squad", "ablations/a", "ablations/b"):
-        (tmp_path / "results" / path).parent.mkdir(parents=True, exist_ok=True)
+    for path in ("models/smoke", "glue/smoke", "squad/smoke", "ablation/a", "ablation/b"):
+        (tmp_path / "build" / path).mkdir(parents=True)
         numbers = {
             "average": {"pretrained": {"mean": 91.25}},
             "arms": {"one": {"average": {"mean": 90.5}}},
@@ -59,7 +59,7 @@ def dvc(prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             "mlm_accuracy": 0.625,
             "tasks": {"cola": {"mean": 0.5, "scores": [0.4, 0.6]}},
         }
-        (tmp_path / "results" / f"{path}.json").write_text(json.dumps(numbers))
+        (tmp_path / "build" / path / "results.json").write_text(json.dumps(numbers))
     monkeypatch.chdir(tmp_path)
     for module in (steps, workspace):
         monkeypatch.setattr(module, "ROOT", tmp_path)

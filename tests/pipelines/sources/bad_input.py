@@ -19,13 +19,13 @@ from typing import Any
 import zstandard
 from hypothesis import strategies as st
 
-from electra.data.text import Document, Rejected
 from electra.errors import UserError
 from electra.storage.manifest import verify_manifest
 from pipelines.sources import CorpusConfig, LocalCorpus
 from pipelines.sources.local import read_documents
 from pipelines.sources.streams import LeftOut, Piece, mark_of
 from pipelines.stages.corpus import gather
+from pipelines.text.cleaning import Document, Rejected
 
 COMPRESS = {"": bytes, ".bz2": bz2.compress, ".gz": gzip.compress, ".xz": lzma.compress}
 COMPRESS[".zst"] = zstandard.ZstdCompressor(write_checksum=True).compress

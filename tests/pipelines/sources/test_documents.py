@@ -10,9 +10,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from electra.data.text import Document
 from electra.errors import BadInput
 from pipelines.sources import CorpusConfig, LocalCorpus, documents
+from pipelines.text.cleaning import Document
 from tests.pipelines.sources.bad_input import read
 
 TEXTS = [f"Text {i} ünï\nof {i * 7919 % 13} words.\n\tTab {'x' * (i % 50)}" for i in range(300)]

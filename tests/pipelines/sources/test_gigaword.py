@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from electra.data.text import Document, Rejected
 from electra.errors import BadInput
 from pipelines.sources.streams import LeftOut
+from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources.bad_input import read
 
 

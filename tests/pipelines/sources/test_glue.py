@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from electra.data.text import Rejected
 from electra.errors import BadInput
 from electra.finetuning.tasks import GLUE
 from pipelines.sources.glue import LAYOUTS, hub_rows, read_tsv
+from pipelines.text.cleaning import Rejected
 
 PARSES = "sentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"
 MNLI = f"index\tpromptID\tpairID\tgenre\t{PARSES}\tsentence1\tsentence2\tlabel1"

@@ -15,12 +15,12 @@ import pyarrow.parquet
 import pytest
 
 from electra.config import build
-from electra.data.text import Document, Rejected
 from electra.errors import BadConfig, BadInput, SourceUnreachable
 from pipelines.sources import CorpusConfig, LocalCorpus, local, streams
 from pipelines.sources.local import read_documents
 from pipelines.sources.paths import find_files, patterns_of
 from pipelines.sources.streams import COMPRESSIONS, Piece
+from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources.bad_input import BAD_LINES, COMPRESS, read
 
 ROWS = [{"id": f"d{i}", "title": "t", "text": f"Text {i} — ünï\nsecond line"} for i in range(50)]

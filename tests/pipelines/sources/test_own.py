@@ -9,11 +9,11 @@ import pyarrow.parquet
 import pytest
 
 from electra.config import build
-from electra.data.text import Rejected
 from electra.errors import BadConfig, BadInput, SourceUnreachable
 from electra.finetuning.tasks import find
 from pipelines.sources import OwnTask, OwnTasks, own
 from pipelines.stages.tasks import gather
+from pipelines.text.cleaning import Rejected
 
 FILES = {"train": "t.tsv", "dev": "d.tsv"}
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from electra import data
-from electra.data.text import CleaningConfig, clean, looks_marked_up, sentences, unwrap
 from electra.errors import for_message
 from pipelines import sources
+from pipelines import text as text_tools
+from pipelines.text.cleaning import CleaningConfig, clean, looks_marked_up, sentences, unwrap
 
 SIZE, SECONDS = 1_000_000, 1.0
 # (what it begins with, what is repeated, what it ends with)
@@ -36,10 +37,9 @@ def patterns(value: object, name: str) -> Iterator[tuple[str, re.Pattern[Any]]]:
 
 FOUND = dict(
     found
-    for package in (data, sources)
+    for package in (data, sources, text_tools)
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
     for name, value in vars(importlib.import_module(module.name)).items()
-    if module.name != "pipelines.sources.preview"  # has those of `local`
     for found in patterns(value, f"{module.name}.{name}")
 )
 CALLS: dict[str, Callable[[str], Any]] = {
@@ -88,4 +88,4 @@ def test_what_uses_them_is_linear(name: str) -> None:
 
 
 def test_patterns_are_found() -> None:
-    assert len(FOUND) > 15 and {name.split(".")[1] for name in FOUND} == {"data", "sources"}
+    assert len(FOUND) > 15 and {name.split(".")[1] for name in FOUND} == {"data", "sources", "text"}

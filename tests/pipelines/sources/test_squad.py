@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from electra.data.text import Rejected
 from electra.errors import BadInput, SourceUnreachable
 from pipelines.sources.squad import hub_rows, read_json
+from pipelines.text.cleaning import Rejected
 
 CONTEXT = "Super Bowl 50 was played in Santa Clara."
 ANSWER = {"text": "Santa Clara", "answer_start": CONTEXT.index("Santa")}

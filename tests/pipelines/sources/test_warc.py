@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from electra.data.text import Document, Rejected
 from electra.errors import BadInput
 from pipelines.sources import streams, warc
 from pipelines.sources.streams import LeftOut
+from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources.bad_input import read
 
 JAPANESE = "これは日本語のページです。東京の天気は晴れです。" * 5

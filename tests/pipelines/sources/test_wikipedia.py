@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from electra.data.text import Document, Rejected
 from electra.errors import BadInput
 from pipelines.sources import CorpusConfig, LocalCorpus, documents, streams
 from pipelines.sources.streams import LeftOut
+from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources import bad_input
 
 HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="de">

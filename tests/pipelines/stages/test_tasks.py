@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from electra.data.text import QuarantineConfig
 from electra.errors import BadInput, SourceUnreachable
 from electra.files import read_jsonl
 from electra.storage.manifest import verify_manifest
 from pipelines.sources import LocalTasks, SampleTasks
 from pipelines.stages.tasks import gather
+from pipelines.text.cleaning import QuarantineConfig
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 HEADER = "index\tsentence1\tsentence2\tlabel\n"

@@ -1,0 +1,213 @@
+"""Documents before they are tokens: what a source yields, how lines are cleaned, what is counted when text goes.
+
+A document is an id and a text whose lines are paragraphs (or sentences). Nothing here knows where it came from.
+"""
+
+import html
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from electra.domains import Amount, BelowOne, Checked, Count
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text of a corpus."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """What could not be read: quarantined and counted. `where` is file:line; `lines` is how many it stands for."""
+
+    where: str
+    reason: str
+    excerpt: str = ""
+    lines: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineConfig(Checked):
+    """How many unreadable rows are tolerated: at most `fraction` of all rows, but always a `handful`."""
+
+    fraction: BelowOne = 0.001
+    handful: Amount = 5
+
+    def tolerated(self, rows: int) -> int:
+        """The number of bad rows that `rows` rows may have."""
+        return max(self.handful, int(self.fraction * rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decontamination:
+    """What happens to documents with 13 words in a row of the dev or test texts of `tasks`: dropped, or counted."""
+
+    tasks: str
+    action: Literal["count", "drop"] = "drop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleaningConfig(Checked):
+    """What is done to every text. By default only blank lines, control characters and empty documents go."""
+
+    unicode: Literal["none", "NFC", "NFKC"] = "NFC"
+    markup: bool = False  # left-overs of wiki and web mark-up: formula_12, empty (), [citation needed], tags, entities
+    minimum_line: Count = 1  # characters; shorter lines are dropped
+    minimum_document: Count = 1  # characters after cleaning; shorter documents are dropped
+    duplicate_documents: Literal["keep", "drop"] = "keep"  # drop: exact repetitions, the first one stays
+    duplicate_lines: Literal["keep", "drop"] = "keep"  # drop: exact repetitions within a document
+    # drop: exact repetitions in the whole corpus, the first one stays
+    duplicate_paragraphs: Literal["keep", "drop"] = "keep"
+    shortest_paragraph: Count = 40  # characters: shorter lines (headings, dialogue) may come again
+    language: tuple[str, ...] | str = ()  # ISO 639 codes, such as en: documents in another language are dropped
+    near_duplicates: Literal["keep", "drop"] = "keep"  # drop: what shares most 5-grams of words with an earlier one
+    quality: Literal["none", "gopher"] = "none"  # gopher: its published rules for what is hardly prose
+    decontaminate: Decontamination | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.language, str):
+            object.__setattr__(self, "language", (self.language,) if self.language else ())
+
+    @property
+    def filters(self) -> bool:
+        """Whether whole documents are judged by what they say."""
+        return bool(self.language or self.decontaminate) or self.quality != "none" or self.near_duplicates == "drop"
+
+
+# Controls other than tab and newline; the byte order mark; the replacement character stays, since it marks a loss.
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
+_LINE_ENDS = re.compile("\r\n?|\x85|\u2028|\u2029")
+_LONG_TAGS = (  # of HTML and of wikis; what else stands between < and > may be a comparison
+    "abbr|address|article|aside|audio|big|blockquote|body|br|button|caption|center|cite|code|col|colgroup|dd|del|details|dfn"
+    "|div|dl|dt|em|figcaption|figure|font|footer|form|gallery|h[1-6]|head|header|hr|html|iframe|img|includeonly|input|ins|kbd"
+    "|label|li|link|main|math|meta|nav|noinclude|noscript|nowiki|ol|onlyinclude|option|picture|poem|pre|ref|references|samp"
+    "|script|section|select|small|source|span|strike|strong|style|sub|summary|sup|svg|syntaxhighlight|table|tbody|td|template"
+    "|textarea|tfoot|th|thead|time|timeline|title|tr|tt|ul|var|video|wbr"
+)
+_TAG = (
+    rf"<(?=/?[a-z])/?(?:(?:[abipqsu]|{_LONG_TAGS})(?:\s+[\w:-]+\s*=[^<>\n]{{0,200}}+)?\s*+/?>"
+    rf"|(?:{_LONG_TAGS})\s[^<>\n]{{0,200}}>)"
+)
+_TAGS = re.compile(_TAG, re.IGNORECASE)
+_COMMENT = re.compile(r"<!--.*?(?:(-->)|$)", re.MULTILINE)  # an unclosed one, too: else each would be looked at again
+_MARKUP: list[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
+    # what a text without it need not be searched for, the pattern, and what stands in its place
+    (
+        "&",
+        re.compile(r"&(?:nbsp|amp|quot|apos|lt|gt|ndash|mdash|#\d{2,5}|#x[0-9A-Fa-f]{2,5});"),
+        lambda m: html.unescape(m[0]),
+    ),
+    ("_", re.compile(r"formula_\d+|codice_\d+"), " "),
+    ("[", re.compile(r"\[(?:citation needed|edit|\d{1,3})\]"), ""),
+    ("", re.compile(r"\{\{[^{}\n]*\}\}|\[\[|\]\]|''+"), ""),
+    ("(", re.compile(r"\([;,\s]*+\)"), ""),
+    (" ", re.compile(r" ([,.;:])(?=\s|$)"), r"\1"),
+]
+
+
+_MARKED_UP = re.compile(rf"{_TAG}|{_MARKUP[0][1].pattern}", re.IGNORECASE)
+
+
+def looks_marked_up(text: str) -> bool:
+    """Whether a text holds a tag or an entity of HTML, which `markup: true` removes and decodes."""
+    return ("<" in text or "&" in text) and _MARKED_UP.search(text) is not None
+
+
+def _without_tags(text: str) -> tuple[str, int]:
+    """The text with a space for each comment and each tag, and how many there were."""
+    parts, start = [], 0
+    for comment in _COMMENT.finditer(text):
+        if comment[1]:
+            parts.append(text[start : comment.start()])
+            start = comment.end()
+    parts.append(text[start:])
+    plain = [_TAGS.subn(" ", part) for part in parts]
+    return " ".join(part for part, _ in plain), len(parts) - 1 + sum(count for _, count in plain)
+
+
+def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
+    """The text as clean lines, or "" when nothing worth keeping is left; what is dropped is added to `counts`.
+
+    Keys of `counts`: lines_read (none blank) = lines (kept) + short_lines + duplicate_lines + lines_of_documents;
+    empty_documents, short_documents; changed_control_characters, changed_markup.
+    """
+    text = _LINE_ENDS.sub("\n", text)
+    if config.markup:  # first: an entity may stand for a character that what follows changes
+        if "<" in text:
+            text, changed = _without_tags(text)
+            counts["changed_markup"] += changed
+        for sign, pattern, instead in _MARKUP:
+            if sign in text:
+                text, changed = pattern.subn(instead, text)
+                counts["changed_markup"] += changed
+    text, controls = _CONTROLS.subn("", text)
+    counts["changed_control_characters"] += controls
+    if config.unicode != "none":
+        text = unicodedata.normalize(config.unicode, text)
+    lines, seen, read = [], set(), 0
+    for line in text.split("\n"):
+        if not (line := " ".join(line.split())):  # runs of any white space become one space
+            continue
+        read += 1
+        if len(line) < config.minimum_line:
+            counts["short_lines"] += 1
+        elif config.duplicate_lines == "drop" and line in seen:
+            counts["duplicate_lines"] += 1
+        else:
+            lines.append(line)
+            if config.duplicate_lines == "drop":
+                seen.add(line)
+    counts["lines_read"] += read
+    kept = "\n".join(lines)
+    if lines and len(kept) >= config.minimum_document:
+        counts["lines"] += len(lines)
+        return kept
+    counts["lines_of_documents"] += len(lines)
+    counts["short_documents" if lines else "empty_documents"] += 1
+    return ""
+
+
+def unwrap(text: str) -> str:
+    """Re-join the paragraphs of hard-wrapped text (some 72 columns): one paragraph a line, blank lines between.
+
+    A line continues the one before when that one was filled (at least 60 % of the text's usual width) and this one is
+    not set in: verse, tables of contents and title pages so keep their lines.
+    """
+    lines = [line.rstrip() for line in _LINE_ENDS.sub("\n", text).split("\n")]
+    widths = sorted(len(line) for line in lines if line)
+    if not widths:
+        return ""
+    filled = 0.6 * widths[int(0.9 * (len(widths) - 1))]
+    paragraphs: list[list[str]] = []
+    previous = ""
+    for line in lines:
+        if line and previous and len(previous) >= filled and not line[0].isspace():
+            paragraphs[-1].append(line)
+        else:
+            paragraphs.append([line])
+        previous = line
+    return "\n".join(" ".join(parts) for parts in paragraphs)
+
+
+# Each branch begins with the sign itself, which the regular expression engine can search for at full speed.
+_SENTENCE_END = re.compile(
+    r"[.!?…。！？](?:(?<=[。！？])|(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9]))"  # noqa: E501
+)
+
+
+def sentences(line: str) -> Iterator[str]:
+    """Split a paragraph into sentences, roughly, in any script: at a stop before a capital, or an ideographic one."""
+    start = 0
+    for match in _SENTENCE_END.finditer(line):
+        if piece := line[start : match.end()].strip(" "):
+            yield piece
+        start = match.end()
+    if piece := line[start:].strip(" "):
+        yield piece

@@ -1,0 +1,60 @@
+"""Hashes of words and n-grams: one for each that differs, the same however a text is cut, beside plain Python."""
+
+import random
+import re
+import unicodedata
+
+import numpy as np
+import pytest
+
+from pipelines.text import ngrams as module
+from pipelines.text.ngrams import NgramSet, ngrams, words
+
+WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|(?:(?![\u3040-\u30ff\u4e00-\u9fff])\w)+")
+TEXTS = (
+    "", " \n", "!?… —", "a", "The cat's 3 mats, the CAT_S mats.\nÉtude ﬁnal — naïve", "日本語のテスト, tests in 日本 2",
+    "привет Привет мир", "same same same same", "a-b a b ab", "x" * 700, "\U0001f600 smile \ud800 lone",
+)  # fmt: skip
+
+
+def plain(text: str) -> list[str]:
+    return WORD.findall(unicodedata.normalize("NFKC", text).lower())
+
+
+def test_a_hash_for_each_word_whatever_its_case_and_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, int] = {}
+    for text in TEXTS:
+        hashes, lengths = words(text)
+        expected = plain(text)
+        assert lengths.tolist() == list(map(len, expected)), text
+        for word, value in zip(expected, hashes.tolist(), strict=True):
+            assert seen.setdefault(word, value) == value
+    assert len(set(seen.values())) == len(seen) > 25
+    monkeypatch.setattr(module, "BLOCK", 12)
+    for text in TEXTS:
+        assert plain(text) != [] or not len(words(text)[0])
+        if "x" * 12 not in text:  # a word longer than a block is cut
+            assert [seen[word] for word in plain(text)] == words(text)[0].tolist()
+
+
+def test_ngrams_are_equal_where_their_words_are() -> None:
+    chance = random.Random(1)
+    text = [chance.choice("abc") for _ in range(400)]
+    hashes, _ = words(" ".join(text))
+    for n in (1, 2, 5, 13):
+        expected = [tuple(text[i : i + n]) for i in range(len(text) - n + 1)]
+        assert len(set(zip(expected, ngrams(hashes, n).tolist(), strict=True))) == len(set(expected))
+        assert len(set(ngrams(hashes, n).tolist())) == len(set(expected))
+    assert not len(ngrams(hashes[:4], 5)) and not len(ngrams(hashes[:0], 1))
+    assert ngrams(hashes[:1], 1) != hashes[:1], "a single word is not its own 1-gram by chance"
+
+
+def test_a_set_finds_what_it_has() -> None:
+    chance = np.random.default_rng(1)
+    inside, outside = (chance.integers(0, 2**64, 1000, dtype=np.uint64) for _ in range(2))
+    several = NgramSet(np.concatenate([inside, inside[:9]]))
+    assert len(several.hashes) == 1000
+    mixed = np.concatenate([outside, inside[::-1], outside])
+    assert several.hashes[several.find(mixed)].tolist() == inside[::-1].tolist()
+    near = np.concatenate([inside + np.uint64(1), np.array([0, 2**64 - 1], np.uint64)])  # with the same leading bits
+    assert not len(several.find(near)) and not len(NgramSet(inside[:0]).find(inside))
