@@ -57,7 +57,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     if is_main():
         name_run(run, name, owner)
     launch = Launch(title=f"pretrain {name}", origin=origin(name, run, params), bar=ProgressBar, announce=Announcer())
-    with mirrored(run, owner, bring=launch.origin is None):
+    with mirrored(run, bring=launch.origin is None):
         trained = rows.train(model.electra(), run, log=tracker.metrics, launch=launch, owner=owner)
     if not is_main():
         return
