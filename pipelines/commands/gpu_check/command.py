@@ -15,7 +15,6 @@ import torch
 
 from electra.config import build
 from electra.devices import driver_version, refuse_unusable_driver
-from electra.domains import Interval
 from electra.errors import BadConfig, BadDevice
 from electra.files import read_json, write_json
 from electra.pretraining.config import ElectraConfig
@@ -28,7 +27,7 @@ from pipelines.commands.gpu_check.sample import record
 from pipelines.runtime import roofline
 from pipelines.tracking.lineage import printed
 
-SECONDS = Interval(60, 3600)
+SECONDS = range(60, 3601)
 FAILED, PATIENCE = 1, 600  # exit code of a check that failed; seconds that one may take
 PARTS = ("rates", "losses", "networks", "finetune", "resume", "speed")
 CHECK = [sys.executable, "-m", "pipelines.commands.gpu_check"]
@@ -47,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     """Check the requested device, else the GPU, else the CPU."""
     begun, output = time.monotonic(), Path(options.output)
     if options.seconds not in SECONDS:
-        raise BadConfig("--seconds", f"is {options.seconds}", str(SECONDS))
+        raise BadConfig("--seconds", f"is {options.seconds}", "60 to 3600")
     if output.is_dir():
         raise BadConfig("--output", f"is the folder {output}", "a file", f"give {output / 'gpu-check.json'}")
     device = choose(options.device)
