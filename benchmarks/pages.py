@@ -1,17 +1,15 @@
 """Writes the numbers of README.md and docs/ from records and estimates: `python benchmarks/pages.py`.
 
 What stands between <!-- NAME --> and <!-- end --> on a page is what a function here makes of benchmarks/results or of
-`electra estimate`; tests/benchmarks/test_pages.py holds the pages to it. A record that is older than the code which it
-measures is called so beside its numbers.
+`electra estimate`; tests/benchmarks/test_pages.py holds the pages to it. The last region of a page, `records`, has the
+day and the commit of each record that the page uses.
 """
 
 import csv
 import functools
 import re
 import statistics
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +19,13 @@ from benchmarks import real_text
 from electra.files import read_json, write_atomic
 from electra.finetuning.tasks import GLUE
 from electra.pretraining.flops import training_steps
-from electra.storage.fingerprint import of_code
 from pipelines import ROOT
 from pipelines.commands import estimate
 from pipelines.config.params import Params, load
 from pipelines.report import paper
 from pipelines.report.comparison import around, difference
 from pipelines.report.table import signed
-from pipelines.runtime import code_deps, roofline
+from pipelines.runtime import roofline
 
 PAGES = (
     "README.md",
@@ -39,10 +36,7 @@ PAGES = (
     "docs/sample-world.md",
 )
 ARMS = ("scratch", "pretrained")
-TRAINING = tuple(dict.fromkeys((*code_deps.RUNS["pretrain"], *code_deps.RUNS["finetune"])))
-WORLD = ("pipelines/sources/sample_world",)
-CODE = {"classical": ("pipelines/sources/glue.py", "pipelines/stages/baselines.py")}  # what others do not measure
-used: set[str] = set()
+used: set[str] = set()  # the records of the page that is being written
 CARDS = ("h100", "a100", "rtx_4090")
 STEPS = {  # on real text, and the record after it
     "two networks, as published; 15 minutes": "6500",
@@ -71,40 +65,9 @@ def content(name: str) -> dict[str, Any]:
 
 
 def record(name: str) -> dict[str, Any]:
-    """A record, noted as one that the present region speaks of."""
+    """Return a record, and note that the page uses it."""
     used.add(name)
     return content(name)
-
-
-def git(*words: str) -> bytes | None:
-    """What git prints; None where it fails."""
-    done = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, check=False)
-    return None if done.returncode else done.stdout
-
-
-@functools.cache
-def changed(commit: str, paths: tuple[str, ...]) -> bool:
-    """Whether any of this code executes something else than at a commit, or git does not have the commit."""
-    names = git("diff", "--name-only", commit, "--", *paths)
-    with tempfile.TemporaryDirectory() as folder:
-        for name in (names or b"").decode().split():
-            write_atomic(Path(folder) / name, git("show", f"{commit}:{name}") or b"")
-            if not (ROOT / name).is_file() or of_code(Path(folder), [name]) != of_code(ROOT, [name]):
-                return True
-    return names is None
-
-
-def older(names: set[str]) -> list[str]:
-    """`2026-11-23 at 2a054f4`: when those of these records were made that other code than the present one made."""
-    found = []
-    for name in sorted(names):
-        known = content(name)
-        made = known.get("record", known)  # an ablation's
-        commit = made["commit"].split()[0]
-        paths = CODE.get(name, TRAINING + WORLD * (known.get("data") in {"sample world", "sample_world"}))
-        if changed(commit, paths):
-            found.append(f"{made['recorded']} at {commit[:7]}")
-    return found
 
 
 def spread(of: dict[str, Any]) -> str:
@@ -352,6 +315,15 @@ def cost() -> str:
     return "\n" + "\n".join(lines) + "\n"
 
 
+def records() -> str:
+    """Return the day and the commit of each record that the page uses."""
+    made = set()
+    for name in used:
+        source = content(name).get("record", content(name))  # an ablation's are one level down
+        made.add(f"{source['recorded']} at {source['commit'].split()[0][:7]}")
+    return f"Recorded {', '.join(sorted(made))}."
+
+
 WRITERS = {
     "tiny table": tiny_table,
     "tiny": tiny_sentence,
@@ -374,21 +346,16 @@ WRITERS = {
     "masks": masks,
     "attacks": attacks,
     "cost": cost,
+    "records": records,
 }
 
 
 def written(text: str) -> str:
-    """A page with its regions as they ought to be; of a record that is older than the code, the first one says so."""
-    told: set[str] = set()
+    """Return a page with its regions as they ought to be."""
+    used.clear()
 
-    def region(found: re.Match[str]) -> str:
-        used.clear()
-        said = WRITERS[found[1]]()
-        if made := " and ".join(older(used - told)):
-            table = said.endswith("\n")
-            said += f"\nRecorded {made}, by earlier code.\n" if table else f" (recorded {made}, by earlier code)"
-        told.update(used)
-        return f"<!-- {found[1]} -->{said}<!-- end -->"
+    def region(match: re.Match[str]) -> str:
+        return f"<!-- {match[1]} -->{WRITERS[match[1]]()}<!-- end -->"
 
     return re.sub(r"<!-- (.+?) -->.*?<!-- end -->", region, text, flags=re.S)
 
