@@ -112,9 +112,3 @@ def test_what_heads_of_sentences_read_must_be_taken_back_for_squad(key, value, k
     with pytest.raises(BadConfig, match=rf"squad\.{key}: is {value}; expected {kept}: an answer is looked for among"):
         finetune.resolve_squad({})
     assert getattr(finetune.resolve_squad({"squad": {key: kept}}), key) == kept
-
-
-def test_a_key_of_an_earlier_version_is_ignored_with_one_warning(capsys):
-    sections = [build(FinetuneSection, {"stack": "auto", "workers": 3}, "recipes.paper") for _ in range(2)]
-    assert sections == [FinetuneSection(workers=3)] * 2
-    assert capsys.readouterr().err.count("warning: recipes.paper.stack: auto is ignored: one seed is trained at a") == 1
