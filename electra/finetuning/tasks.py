@@ -104,7 +104,7 @@ FACTS = "task.json"
 
 
 def find(rows: Path, name: str) -> Task:
-    """A task by its name: one of GLUE's, SQuAD, or what `task.json` beside its rows says."""
+    """Return a task by its name: one of GLUE's, SQuAD, or what `task.json` beside its rows says."""
     return TASKS[name] if name in TASKS else build(Task, read_json(rows / FACTS), str(rows / FACTS))
 
 
@@ -160,7 +160,7 @@ class FinetuneConfig(Checked):
             require_once(getattr(self, key), key)
 
     def of_arm(self, arm: str) -> "FinetuneConfig":
-        """These settings with what `scratch` changes, for the arm that starts from fresh weights.
+        """Return these settings with what `scratch` changes, for the arm that starts from fresh weights.
 
         What does not bear on a single run's result (which arms, which seeds) is set to its default, so that two runs
         with equal results have equal configs.
@@ -170,7 +170,7 @@ class FinetuneConfig(Checked):
         return dataclasses.replace(self, **changes, **usual)
 
     def layout(self, *, train: bool) -> Self:
-        """What of these settings bears on the arrays of a split."""
+        """Return what of these settings bears on the arrays of a split."""
         keys = ("length", "stride", "question_length", *(("both_orders", "max_train_rows") if train else ()))
         return type(self)(**{key: getattr(self, key) for key in keys if hasattr(self, key)})
 
