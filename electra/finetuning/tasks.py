@@ -7,24 +7,41 @@ sizes override in params.yaml).
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from electra.config import build, merge, nearest, require, require_once
-from electra.domains import BelowOne, Checked, Count, Fraction, Interval, Positive, Probability, Rate, Seed, Weight
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from electra.config import (
+    BelowOne,
+    Count,
+    Fraction,
+    Positive,
+    Probability,
+    Rate,
+    Seed,
+    Settings,
+    Weight,
+    build,
+    merge,
+    nearest,
+    require,
+    require_once,
+)
 from electra.errors import BadConfig, shown
 from electra.files import read_json
 
 ArmName = Literal["pretrained", "scratch"]
-Length = Annotated[int, Interval(8, 2**20)]  # tokens of a row
+Length = Annotated[int, Field(ge=8, le=2**20)]  # tokens of a row
 Vector = Literal["cls", "mean", "max"]
 Pooling = Literal[Vector, "pair", "align"]
 Layers = Literal["last", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(Settings):
     """One task: a class or a number for a sentence or a pair of sentences, or a tag for each word of a sentence."""
 
     name: str
@@ -109,7 +126,7 @@ def find(rows: Path, name: str) -> Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScratchConfig(Checked):
+class ScratchConfig(Settings):
     """What the freshly initialised arm does otherwise, so that both are tuned fairly; the budget stays the same."""
 
     learning_rate: Rate | None = None
@@ -121,7 +138,7 @@ class ScratchConfig(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneConfig(Checked):
+class FinetuneConfig(Settings):
     """One task's fine-tuning. Defaults: the paper's, for Base."""
 
     learning_rate: Rate = 1e-4
@@ -155,7 +172,6 @@ class FinetuneConfig(Checked):
     scratch: ScratchConfig = field(default_factory=ScratchConfig)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for key in ("seeds", "arms"):
             require_once(getattr(self, key), key)
 
@@ -185,16 +201,15 @@ class SquadConfig(FinetuneConfig):
     stride: Count = 128  # tokens from the start of one window to the start of the next
     question_length: Count = 64  # word pieces; longer questions are cut
     head: Literal["conditional", "independent"] = "conditional"  # XLNet's: the end sees the start; or BERT's
-    beam: Annotated[int, Interval(1, 200)] = 20  # starts tried, and ends tried for each
+    beam: Annotated[int, Field(ge=1, le=200)] = 20  # starts tried, and ends tried for each
     answer_length: Count = 30  # word pieces
     n_best: Count = 20
     answerability: bool = True
     answerability_weight: Weight = 0.5
     # a question whose null score is above it is left unanswered
-    null_threshold: Annotated[float, Interval(-1e9, 1e9)] = -2.75
+    null_threshold: Annotated[float, Field(ge=-1e9, le=1e9)] = -2.75
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         require_once(self.versions, "versions")
 
     def check_merged(self, where: str) -> None:
@@ -203,23 +218,18 @@ class SquadConfig(FinetuneConfig):
         It is called once all layers are merged.
         """
         for key, kept in (("pooling", "cls"), ("head_layers", "last")):
-            if (value := getattr(self, key)) != kept:
-                raise BadConfig(
-                    f"{where}.{key}: is {value}; expected {kept}: an answer is looked for among all tokens; set "
-                    f"squad.{key}: {kept}"
-                )
-        if self.stride > self.length - self.question_length - 3:  # [CLS] question [SEP] text [SEP]
-            raise BadConfig(
-                f"{where}.stride: is {self.stride} with question_length {self.question_length}; expected "
-                f"question_length + stride + 3 at most length ({self.length})"
-            )
+            value = getattr(self, key)
+            fits = f"should be {kept}, since an answer is looked for among all tokens; set squad.{key}: {kept}"
+            require(value == kept, f"{where}.{key}: is {value}, {fits}")
+        room = self.length - self.question_length - 3  # [CLS] question [SEP] text [SEP]
+        require(self.stride <= room, f"{where}.stride: is {self.stride}, should be at most {room}")
 
 
 _LAYERS = ("run", "defaults", "tasks", "squad")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneSection(Checked):
+class FinetuneSection(Settings):
     """The section `recipes.paper` of params.yaml. Another recipe has the keys in `_LAYERS` and wins key by key."""
 
     defaults: dict[str, Any] = field(default_factory=dict)
@@ -227,10 +237,9 @@ class FinetuneSection(Checked):
     squad: dict[str, Any] = field(default_factory=dict)
     run: tuple[str, ...] = tuple(GLUE)  # the GLUE tasks that a glue stage covers
     # processes of one thread each; 0: as many as the model's pretrain.threads
-    workers: Annotated[int, Interval(0, 1024)] = 0
+    workers: Annotated[int, Field(ge=0, le=1024)] = 0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         require_once(self.run, "run", empty=True)
         for name in self.run:
             _require_task(name, "run")
@@ -248,12 +257,11 @@ class FinetuneSection(Checked):
         `finetune` or below `where`) that holds the faulty key.
         """
         for key in overrides:
-            if key not in _LAYERS:
-                advice = nearest(str(key), _LAYERS) or "put settings for every task under defaults"
-                raise BadConfig(f"{where}.{key}: is not a parameter; expected one of {', '.join(_LAYERS)}; {advice}")
+            do = nearest(str(key), _LAYERS) or "put settings for every task under defaults"
+            require(key in _LAYERS, f"{where}.{key}: no such setting; {do}")
         tasks = overrides.get("tasks", {})
         if not isinstance(tasks, Mapping):
-            raise BadConfig(f"{where}.tasks: is {shown(tasks)}; expected task names, each with a section")
+            raise BadConfig(f"{where}.tasks: is {shown(tasks)}, should be task names, each with a section")
         for name in tasks:
             _require_task(name, f"{where}.tasks", own)
         config = self._merge(task, overrides, "recipes.paper.", where)
@@ -282,7 +290,7 @@ class FinetuneSection(Checked):
         A task that starts from another one comes after it.
         """
         names = overrides.get("run", own or self.run)
-        require(isinstance(names, list | tuple), f"{where}.run", names, "a list of tasks")
+        require(isinstance(names, list | tuple), f"{where}.run: is {shown(names)}, should be a list of tasks")
         for name in names:
             _require_task(name, f"{where}.run", own)
         require_once(names, f"{where}.run", empty=True)
@@ -292,15 +300,11 @@ class FinetuneSection(Checked):
                 continue
             start = configs.get(config.start)
             if start is None or start.start is not None:
-                raise BadConfig(
-                    f"{where}.tasks.{name}.start: is {config.start!r}; expected a task that is run as well and starts "
-                    "from no other; add it to `run`"
-                )
-            if config.fresh_layers != start.fresh_layers:
-                raise BadConfig(
-                    f"{where}.tasks.{name}.fresh_layers: is {config.fresh_layers} and begins with the encoder of "
-                    f"{config.start}; expected {start.fresh_layers}, as that one has"
-                )
+                fits = "should be a task that is run as well and starts from no other; add it to `run`"
+                raise BadConfig(f"{where}.tasks.{name}.start: is {config.start!r}, {fits}")
+            same = config.fresh_layers == start.fresh_layers
+            fits = f"should be {start.fresh_layers} as for {config.start}, whose encoder it starts from"
+            require(same, f"{where}.tasks.{name}.fresh_layers: is {config.fresh_layers}, {fits}")
         return tuple(sorted(names, key=lambda name: configs[name].start is not None))
 
     def _merge(self, task: str, overrides: Mapping[str, Any], prefix: str, where: str = "recipes.*") -> FinetuneConfig:
@@ -314,7 +318,7 @@ class FinetuneSection(Checked):
         config = kind()
         for place, layer in layers:  # each layer is built on its own, so that an error names the layer it came with
             if not isinstance(layer, dict):
-                raise BadConfig(place, f"is {shown(layer)}", "a section of keys and values")
+                raise BadConfig(f"{place}: is {shown(layer)}, should be a section of keys and values")
             if layer:
                 values = merge(values, layer)
                 config = build(kind, values, place)
@@ -323,5 +327,5 @@ class FinetuneSection(Checked):
 
 def _require_task(name: str, where: str, own: Sequence[str] = ()) -> None:
     known = (*GLUE, *own)
-    if name not in known:
-        raise BadConfig(f"{where}.{name}", "is not a task", f"one of {', '.join(known)}", nearest(str(name), known))
+    do = nearest(str(name), known) or f"the tasks are {', '.join(known)}"
+    require(name in known, f"{where}.{name}: no such task; {do}")
