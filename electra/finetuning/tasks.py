@@ -210,6 +210,7 @@ class SquadConfig(FinetuneConfig):
     null_threshold: Annotated[float, Field(ge=-1e9, le=1e9)] = -2.75
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_once(self.versions, "versions")
 
     def check_merged(self, where: str) -> None:
