@@ -46,7 +46,7 @@ ADDED = {
     ),
     ("embedding: 16", True): ("positions: 512",),
     ("embedding: 16", False): (
-        "positions: 256", "dropout: 0.0", "attention_dropout: 0.0", "layer_norm_eps: 1.0e-6", "init_std: 0.1", "init: normal",  # noqa: E501
+        "positions: 256", "dropout: 0.0", "attention_dropout: 0.0", "layer_norm_eps: 1.0e-6", "init_std: 0.1", "init: mimetic",  # noqa: E501
     ),
     ("width: 0.5", False): ("depth: 0.5",),
     ("objective: {", False): (

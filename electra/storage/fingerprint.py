@@ -15,14 +15,13 @@ from typing import Any
 Fingerprint = dict[str, Any]
 Changes = dict[str, list[Any]]  # dotted key -> [old, new]; None where one of them has no such key
 Code = dict[str, str]  # file -> hash of what it executes
-_PRINTING = ("print(", "self.notify(")
 _SHOWN, _FILES = 12, 4  # characters of a hash, files in a sentence
 
 
 def of_code(root: Path, paths: Iterable[str]) -> Code:
     """A hash for each Python file among `paths`, files and folders below `root`, by its path.
 
-    Comments, docstrings, the layout of the text, and what is raised or printed do not count.
+    Comments, docstrings and the layout of the text do not count.
     """
     files = {file for path in paths for file in [root / path, *(root / path).rglob("*.py")] if file.is_file()}
     return {file.relative_to(root).as_posix(): _digest_of(file) for file in sorted(files)}
@@ -33,13 +32,11 @@ def _digest_of(file: Path) -> str:
 
 
 def _shape(node: Any) -> Any:
-    """A syntax tree as JSON without positions, docstrings, messages and empty fields, which vary with Python."""
+    """Return a syntax tree as JSON without positions, docstrings and empty fields, which vary with Python."""
     if isinstance(node, list):
         return [_shape(part) for part in node]
     if not isinstance(node, ast.AST):
         return repr(node)
-    if isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and ast.unparse(node).startswith(_PRINTING)):
-        return type(node).__name__
     fields = dict(ast.iter_fields(node))
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _is_text(node.body[:1]):
         fields["body"] = node.body[1:]
@@ -55,8 +52,6 @@ def _is_text(body: list[ast.stmt]) -> bool:
 
 def changed_files(old: Code, new: Code) -> str:
     """`electra/nn/encoder.py, electra/seeds.py`: the files in which two versions differ; empty if in none."""
-    if old and new and not old.keys() & new.keys():
-        return "that of a version which recorded no files"
     files = sorted(file for file in {*old, *new} if old.get(file) != new.get(file))
     return ", ".join(files[:_FILES]) + (f" and {len(files) - _FILES} more" if len(files) > _FILES else "")
 

@@ -177,7 +177,6 @@ def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
         print(f"{arm.title}: {why}, so trained again; the old one is {held.archive()}", file=sys.stderr, flush=True)
     home, fingerprint = held.path, rows.fingerprint(arm.config)
     run_dir.name_run(home, arm.title, fingerprint)
-    run_dir.adopt(home / arm.run, fingerprint, sorted(run_dir.RUNS.glob(f"arms/{arm.key}/*/{arm.run}")))
     launch = Launch(title=arm.title, bar=ProgressBar, announce=Announcer())
     trained = rows.train(arm.config, home / arm.run, log=lambda step, numbers: None, launch=launch)
     facts = rows.facts(arm.config, trained)

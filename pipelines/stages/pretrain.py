@@ -32,7 +32,7 @@ from electra.pretraining.trainer import Launch, Log, Trained, pretrain
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest, write_manifest
-from electra.storage.run_dir import CONTINUE, RUNS, adopt, entry_of, folder_of, name_run, newest
+from electra.storage.run_dir import CONTINUE, RUNS, entry_of, folder_of, name_run, newest
 from pipelines import again
 from pipelines.config.params import Params
 from pipelines.runtime import code_deps
@@ -73,19 +73,17 @@ def run_folder(name: str, params: Params) -> Path:
 
 
 def open_run(name: str, fingerprint: Fingerprint) -> Path:
-    """The folder of a model's run, with its name in it; what a version before 0.3 left of it is renamed to it."""
+    """Return the folder of a model's run, with the model's name in it."""
     run = folder_of("pretrain", fingerprint)
     if is_main():
-        adopt(run, fingerprint, [RUNS / f"pretrain-{name}", *sorted(RUNS.glob(f"pretrain-{name}.aside-*"))])
         name_run(run, name, fingerprint)
     return run
 
 
 def runs_of(name: str) -> dict[str, Path]:
-    """The pre-training runs of a model, by folder name; those of earlier versions are directly in runs/."""
+    """Return the pre-training runs of a model, by folder name."""
     runs = [run for run in sorted((RUNS / "pretrain").glob("[!.]*")) if entry_of(run) == name]
-    earlier = [RUNS / f"pretrain-{name}", *sorted(RUNS.glob(f"pretrain-{name}.aside-*"))]
-    return {run.name: run for run in [*runs, *earlier] if checkpoint.steps(run)}
+    return {run.name: run for run in runs if checkpoint.steps(run)}
 
 
 def origin(name: str, run: Path, params: Params) -> Path | None:
@@ -231,7 +229,7 @@ def write_model(
     card = {"data": rows.label, "recipe": plain(config), "results": trained.history[-1], "facts": facts}
     with atomic_folder(folder) as temporary:
         start = Path(config.pretrain.init_from).glob("*/config.json") if config.pretrain.init_from else ()
-        seen = max(*config.pretrain.lengths, *(hf.trained_positions(path.parent) for path in start), 0)
+        seen = max(*config.pretrain.lengths, *(hf.open_folder(path.parent).trained_positions for path in start), 0)
         more = {"pad_token_id": rows.tokenizer.pad_id, "trained_positions": seen}
         bare = config_json(encoder, vocab_size, "ElectraModel", **more)
         networks, parts = model.networks(), {"encoder": (hf.encoder_tensors(model.discriminator.encoder, ""), bare)}

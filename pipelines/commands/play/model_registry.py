@@ -23,6 +23,7 @@ from electra.finetuning.reading import kind_of, read_rows
 from electra.finetuning.task_kind import Row
 from electra.finetuning.tasks import SQUAD
 from electra.inference import InputSchema, Model, answer, as_row
+from electra.nn.huggingface import ModelFolder
 from pipelines.config.params import load
 from pipelines.report.examples import named
 from pipelines.report.records import TITLES
@@ -131,7 +132,7 @@ def _registry(
     models: dict[str, Model] = {}
     texts: Sequence[str] = ()
     for folder in folders:
-        if is_finetuned(folder):
+        if is_finetuned(ModelFolder(folder)):
             tuned.setdefault(folder.name, Tuned(title=folder.name, folder=folder))
             continue
         model = electra.load(folder)

@@ -46,14 +46,8 @@ def test_comments_docstrings_and_layout_are_no_code(tmp_path):
     assert digest(SOURCE.replace('(["a", "b"])', "(\n            ['a', 'b']\n        )")) == first
     for old, new in (("= 1", "= 2"), ("None", "a"), ('"b"', '"c"'), ("if a", "if not a"), ("answer(", "answers(")):
         assert digest(SOURCE.replace(old, new)) != first, new
-    assert digest(SOURCE.replace("        return", "        print(a)\n        return")) == digest(
-        SOURCE.replace("        return", "        print('a', a)\n        return")
-    )
-    refusals = [
-        SOURCE.replace("        return", f"        if a > 2:\n            raise {error}\n        return")
-        for error in ("A('x')", "B('y')")
-    ]
-    assert digest(refusals[0]) == digest(refusals[1]) != first
+    for printed in ("print(a)", "self.notify(a)", "raise A('x')"):
+        assert digest(SOURCE.replace("        return", f"        {printed}\n        return")) != first
     digest(SOURCE)
     (tmp_path / "room" / "b.py").write_text("")
     code = of_code(tmp_path, ["room", "room/a.py"])
@@ -65,7 +59,6 @@ def test_changed_files_are_named():
     assert changed_files(old, old) == "" == changed_files({}, {})
     assert changed_files(old, {**old, "a.py": "x", "g.py": "g"}) == "a.py, g.py"
     assert changed_files(old, {"a.py": "a"}) == "b.py, c.py, d.py, e.py and 1 more"
-    assert changed_files({"electra/nn": "1"}, old) == "that of a version which recorded no files"
 
 
 def test_differences_are_read_as_dotted_keys():

@@ -36,7 +36,7 @@ def test_a_run_against_itself_and_against_another_folder(tmp_path):
 def test_a_record_that_no_stage_wrote_is_a_sentence(tmp_path, file, spoilt):
     made_up.write(tmp_path)
     (tmp_path / "results/tiny" / file).write_text(spoilt)
-    with pytest.raises(CorruptFile, match="is not as its stage writes it"):
+    with pytest.raises(CorruptFile, match="is malformed"):
         compare("tiny", "tiny", tmp_path)
 
 

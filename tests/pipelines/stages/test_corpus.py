@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from electra.config import build
-from pipelines.text import duplicates
 from electra.errors import BadConfig, BadInput, OutOfRoom, SourceUnreachable
 from electra.files import read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest
@@ -17,6 +16,7 @@ from electra.workers import VARIABLE
 from pipelines.sources import CorpusConfig
 from pipelines.stages import corpus
 from pipelines.stages.corpus import gather
+from pipelines.text import duplicates
 from pipelines.tracking import Tracker
 from tests.conftest import files_of, largest_file
 from tests.pipelines.sources.test_gigaword import STORY, doc

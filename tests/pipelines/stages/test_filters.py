@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from electra.config import build
-from pipelines.text import duplicates
 from electra.errors import BadConfig, BadInput
 from electra.files import read_json, read_jsonl, remove, write_jsonl
 from electra.workers import VARIABLE
@@ -18,6 +17,7 @@ from pipelines.sources.quality import RULES
 from pipelines.stages import corpus
 from pipelines.stages.benchmark import SIZES
 from pipelines.stages.corpus import gather
+from pipelines.text import duplicates
 from tests.conftest import files_of
 
 SYLLABLES = (("ba", "do", "ki", "mu", "re"), ("la", "no", "sti", "ve"), ("fa", "gi", "so", "tu", ""), ("n", "r", ""))

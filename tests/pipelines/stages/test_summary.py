@@ -66,5 +66,5 @@ def test_files(here: Path) -> None:
 def test_a_record_that_no_stage_wrote_is_a_sentence(spoilt: str, here: Path) -> None:
     results()
     Path("results/smoke/glue.json").write_text(spoilt)
-    with pytest.raises(CorruptFile, match="is not as its stage writes it"):
+    with pytest.raises(CorruptFile, match="is malformed"):
         summarise("smoke", load())
