@@ -38,7 +38,7 @@ def export(model, folder):
 def moved(settings):
     """A model whose biases and norms are not those of the start: a part that is left out would go unseen."""
     torch.manual_seed(0)
-    model = Pretraining(settings, VOCAB, SPECIAL).eval()
+    model = Pretraining(settings, VOCAB, SPECIAL, torch.ones(VOCAB)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.02)
@@ -125,7 +125,7 @@ def test_continued_pretraining_starts_where_the_exported_one_ended(tmp_path, cha
     model = moved(config(**changes))
     export(model, tmp_path / "one")
     torch.manual_seed(9)
-    fresh = Pretraining(config(**changes), VOCAB, SPECIAL).eval()
+    fresh = Pretraining(config(**changes), VOCAB, SPECIAL, torch.ones(VOCAB)).eval()
     load_networks(fresh.networks(), tmp_path / "one", fresh.extras())
     ids = torch.randint(5, VOCAB, (2, 12), generator=torch.Generator().manual_seed(0))
     segments = torch.zeros_like(ids)
