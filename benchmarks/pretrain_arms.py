@@ -15,10 +15,10 @@ from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, mask, sample
 from electra.pretraining.dataloader import Feed
 from electra.pretraining.distributed import World
+from electra.pretraining.made_up_rows import SPECIAL, MadeUpRows
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.networks import Generator
 from electra.pretraining.step import Graphs, Step, keep_freed_memory
-from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows
 
 VOCAB, RATE = 30_522, 1e-4
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
 from electra.storage import checkpoint, run_dir
-from electra.storage.fingerprint import Code, Fingerprint, changed_files
+from electra.storage.fingerprint import Code, Fingerprint
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Launch:
     title: str = "pretrain"
     device: torch.device | None = None
     origin: Path | None = None  # the folder of a run to continue (storage/run_dir.py)
-    code: Code = field(default_factory=dict)  # what is recorded as the code of this launch
+    code: Code = ""  # what is recorded as the code of this launch
     bar: type[Bar] = Bar
     announce: Callable[[StepDone], None] = lambda step: None  # called in the main process
     until: int | None = None  # a step to end at, saved, so that another launch goes on from there
@@ -170,8 +170,8 @@ def pretrain(
         state.require_room(settings.keep_checkpoints)
         state.begin_history(progress["history"])
         continued, code = progress["continued"], run_dir.versions(progress)
-        if code and launch.code and (files := changed_files(code[-1][1], launch.code)):
-            notify(f"the code has changed at step {first:,} ({files}); `--restart` would begin anew")
+        if code and launch.code and code[-1][1] != launch.code:
+            notify(f"the code has changed at step {first:,}; `--restart` would start over")
         if launch.code and (not code or code[-1][1] != launch.code):
             code = [*code, [first, launch.code]]
 

@@ -10,7 +10,7 @@ from electra.pretraining.compiling import lacks_to_compile
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.step import WARM_UP
 from electra.pretraining.trainer import StepDone
-from pipelines.runtime.roofline import duration
+from pipelines.runtime.cost import duration
 
 SETTLED = WARM_UP + 2  # steps of a GPU after which nothing is compiled or captured any more
 TIMED = 5  # steps that the estimate is made from

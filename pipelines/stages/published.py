@@ -15,14 +15,13 @@ from electra.nn.hf_names import config_json
 from electra.nn.huggingface import encoder_tensors, open_folder, verify_folder, write_folder
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params
-from pipelines.runtime import remote_files
 from pipelines.sources.paths import require_folder
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
     """The stage."""
     where = f"published.{name}.folder"
-    folder = require_folder(remote_files.place(params.published[name].folder, where), where)
+    folder = require_folder(Path(params.published[name].folder), where)
     source = open_folder(folder)
     encoder = source.encoder()
     facts = {"source": verify_folder(folder)}

@@ -5,7 +5,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ class Job:
     vocab_size: int
     state: Path
     cost: float  # estimate for the order of jobs, in bytes of training rows read
-    code: Code = field(default_factory=dict)  # of the files that a result depends on
+    code: Code = ""
     device: str = "cpu"
     start: "Job | None" = None  # whose fine-tuned encoder to start from instead of `model`'s weights
     keep: bool = False  # write the fine-tuned model, too

@@ -7,7 +7,7 @@ locks its threads hold); how many there are, and which one runs a job, affects n
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,7 +50,7 @@ class Plan:
     device: str = "cpu"
     before: Sequence[Job] = ()  # the jobs of the task that `config.start` names
     keep: Literal["none", "first", "all"] | None = None  # wins over the config's
-    code: Code = field(default_factory=dict)  # of the files that a result depends on (pipelines/runtime/code_deps.py)
+    code: Code = ""
 
     def jobs(self) -> list[Job]:
         """A job for each arm and seed.

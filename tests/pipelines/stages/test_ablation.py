@@ -85,7 +85,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def run(name: str, params: Params) -> dict:
     ablation.run(name, params, tracking.Tracker(None))
-    return read_json(Path(f"results/ablations/{name}.json"))
+    return read_json(Path(f"build/ablation/{name}/results.json"))
 
 
 def by_name(planned: list[arms.Arm]) -> dict[str, arms.Arm]:
@@ -155,7 +155,7 @@ def test_an_experiment_runs_is_read_back_and_shares_its_arms(params: Params, tra
 def left(name: str) -> list[bytes]:
     """The bytes of an ablation's results."""
     curves = sorted(Path("build/ablation", name).iterdir())
-    return [path.read_bytes() for path in (Path(f"results/ablations/{name}.json"), *curves)]
+    return [path.read_bytes() for path in (Path(f"build/ablation/{name}/results.json"), *curves)]
 
 
 @pytest.mark.parametrize("error", [CorruptFile("a file", "is damaged"), OSError(errno.EIO, "Input/output error")])
@@ -166,7 +166,7 @@ def test_what_is_not_an_arms_own_fault_is_no_result(params: Params, monkeypatch:
     monkeypatch.setattr(ModelRows, "train", broken)
     with pytest.raises(type(error)):
         run("weights", params)
-    assert not Path("results/ablations/weights.json").exists()
+    assert not Path("build/ablation/weights/results.json").exists()
 
 
 def test_a_failed_arm_stops_no_other(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +198,7 @@ def test_what_a_stopped_experiment_has_done_is_kept(params, trained, monkeypatch
     monkeypatch.setattr(ModelRows, "train", stopped)
     with pytest.raises(Stopped):
         run("objectives", params)
-    assert not Path("results/ablations/objectives.json").exists()
+    assert not Path("build/ablation/objectives/results.json").exists()
     assert trained == ["electra-seed1", "mlm-seed1"]
     monkeypatch.setattr(ModelRows, "train", counted)
     run("objectives", params)

@@ -107,9 +107,9 @@ def bytes_below(run: Path) -> dict[str, bytes]:
 
 
 def test_a_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(trained: Path) -> None:
-    before = json.loads(Path("results/smoke/pretrain.json").read_text())
+    before = json.loads(Path("build/models/smoke/results.json").read_text())
     assert main(["pretrain", "more"]) == 0
-    after = json.loads(Path("results/more/pretrain.json").read_text())
+    after = json.loads(Path("build/models/more/results.json").read_text())
     first = json.loads((folder("more") / "metrics.jsonl").read_text().splitlines()[0])
     assert first["step"] == 0
     assert {name: first[name] for name in ("loss", "disc_auc", "mlm_loss")} == {
@@ -133,7 +133,7 @@ def test_a_run_of_two_lengths_says_so_wherever_it_is_read(project: Path, monkeyp
     Path("params.yaml").write_text(text.replace("lengths: [16]", "lengths: [12, 16]", 1))
     for stage in ("corpus", "tokens", "pretrain"):
         assert main([stage, "smoke"]) == 0
-    facts, params = read_json(Path("results/smoke/pretrain.json")), load()
+    facts, params = read_json(Path("build/models/smoke/results.json")), load()
     assert facts["phases"] == [{"length": 12, "batch": 8, "steps": 6}, {"length": 16, "batch": 4, "steps": 4}]
     config = params.models["smoke"].electra()
     rows = ModelRows(params, "smoke", config)
@@ -217,7 +217,7 @@ def test_a_run_is_continued_under_new_settings_which_its_record_tells(trained, c
     assert main(["pretrain", "smoke", "--continue", more.name]) == 64
     assert f"expected a run of smoke: {first.name}" in capsys.readouterr().err
     assert main(["pretrain", "smoke", "--continue"]) == 0
-    told = json.loads(Path("results/smoke/pretrain.json").read_text())
+    told = json.loads(Path("build/models/smoke/results.json").read_text())
     (change,) = told["continued"]
     assert (change["step"], change["run"], change["changed"]) == (20, first.name, {"pretrain.steps": [20, 22]})
     assert told["step"] == 22
@@ -227,11 +227,11 @@ def test_a_run_is_continued_under_new_settings_which_its_record_tells(trained, c
     assert main(["pretrain", "smoke"]) == 64
     monkeypatch.setenv("ELECTRA_CONTINUE", more.name)  # of another model: no concern of this one
     assert main(["pretrain", "smoke"]) == 0
-    told = json.loads(Path("results/smoke/pretrain.json").read_text())
+    told = json.loads(Path("build/models/smoke/results.json").read_text())
     assert "continued" not in told and told["step"] == 20
     Path("params.yaml").write_text(longer)
     for wish in (first.name, "smoke", ""):  # as with DVC; the run that was continued goes on
         monkeypatch.setenv("ELECTRA_CONTINUE", wish)
         assert main(["pretrain", "smoke"]) == 0
-        assert json.loads(Path("results/smoke/pretrain.json").read_text())["continued"] == [change]
+        assert json.loads(Path("build/models/smoke/results.json").read_text())["continued"] == [change]
     Path("params.yaml").write_text(PARAMS)
