@@ -106,7 +106,7 @@ def parameters(config: ElectraConfig, vocab_size: int) -> int:
     encoder = replace(config.encoder, init="published")  # other initialisations compute with the weights
     special = SpecialIds(pad=0, cls=1, sep=2, mask=3)
     with torch.device("meta"):
-        model = Pretraining(replace(config, encoder=encoder), vocab_size, special)
+        model = Pretraining(replace(config, encoder=encoder), vocab_size, special, torch.ones(vocab_size))
     return sum(parameter.numel() for parameter in model.parameters())
 
 
