@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from electra.errors import BadConfig, Stopped
-from electra.stopping import StopRequest
+from electra.stopping import StopRequest, ignore_all
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -105,8 +105,9 @@ def _handed_out(
 
 
 def _begin() -> None:
-    """In a new worker: leave Ctrl-C to the parent, die with it, and use one thread."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Prepare a new worker: it leaves requests to stop to its parent, ends with it, and uses one thread."""
+    ignore_all()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's own means
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -4,6 +4,7 @@ import contextlib
 import os
 import resource
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pipelines
+from electra import stopping
 from pipelines import tracking
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////dev/null/mlflow.db"  # a test th
 os.environ.pop(tracking.PARENT, None)
 ONE = {"OMP_NUM_THREADS": "1", "ELECTRA_WORKERS": "1"}  # tests run beside each other
 os.environ.update(ONE)
+for _number in stopping.SIGNALS:  # a test run in the background or under nohup ignores some, and its processes would
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 SMOKE = """
 run: {models: [smoke], ablations: []}

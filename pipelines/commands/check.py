@@ -89,7 +89,7 @@ def check_tokens(tokens: TokensConfig, where: str, seen: preview.Look) -> None:
     settings = tokens.tokenizer
     cased: dict[str, Any] = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
     if isinstance(settings, VocabTokenizer):
-        wordpiece.published(remote_files.place(settings.file, f"{where}.tokenizer"), **cased)
+        wordpiece.load(remote_files.place(settings.file, f"{where}.tokenizer"), **cased)
     if isinstance(settings, TrainTokenizer) and seen.texts:
         wordpiece.letters_of(seen.texts, settings.vocab_size, alphabet=settings.alphabet, **cased)
     if not seen.whole:

@@ -6,7 +6,6 @@ that was killed repeats one batch at most: finding runs by tag and MLflow's own 
 
 import contextlib
 import os
-import signal
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from electra.errors import Busy, SourceUnreachable
 from electra.files import lock_folder, remove
+from electra.stopping import ignore_all
 from pipelines.tracking import FOLDER, warn
 from pipelines.tracking.event_log import EventLog
 from pipelines.tracking.lineage import about, here
@@ -106,8 +106,7 @@ def send_all() -> None:
 def main(folder: Path) -> None:
     """Send what a stage appends; the end of this process's standard input is the end of the stage."""
     # A stop is for the stage, which ends its run in its own way.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_all()
     ended = threading.Event()
 
     def wait_for_end() -> None:
