@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pipelines
 from electra import stopping
-from pipelines import tracking
 
 if TYPE_CHECKING:
     from tests.s3_server import S3
@@ -25,10 +24,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 CARRIED = "electra pipelines .dvc .dvc-site/repo/.gitignore dvc.yaml prefect.toml .dvcignore .gitignore".split()
 
-os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////dev/null/mlflow.db"  # a test that tracks says where
-os.environ.pop(tracking.PARENT, None)
 ONE = {"OMP_NUM_THREADS": "1", "ELECTRA_WORKERS": "1"}  # tests run beside each other
-os.environ.update(ONE)
+# What the caller of pytest has set for itself is nothing to a test; one that tracks says where.
+TOOLS = ("DVC_", "ELECTRA_", "MLFLOW_", "OMP_", "PREFECT_", "PYTHON")
+for _name in [name for name in os.environ if name.startswith(TOOLS)]:
+    del os.environ[_name]
+os.environ.update(ONE, MLFLOW_TRACKING_URI="sqlite:////dev/null/mlflow.db")
 for _number in stopping.SIGNALS:  # a test run in the background or under nohup ignores some, and its processes would
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
@@ -130,14 +131,39 @@ def copy_text(folder: Path) -> None:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """The environment of a process that runs in a copied project: its own code and its own state."""
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if key not in pipelines.ENVIRONMENT and not key.startswith(("PREFECT_", "MLFLOW_", "ELECTRA_", "DVC_"))
+    """Return the environment of a process in a copied project: a fresh shell's, and its own code and state.
+
+    The last two are what a `.venv` of its own would give it.
+    """
+    values = {name: os.environ[name] for name in ("HOME", "LANG", "TERM") if name in os.environ}
+    values["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    values |= {
+        "PYTHONPATH": str(folder),
+        "PREFECT_HOME": f"{folder}/.prefect",
+        "DVC_SITE_CACHE_DIR": f"{folder}/.dvc-site",
     }
-    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    return {**kept, "PATH": path, "PYTHONPATH": str(folder), **ONE, **more}
+    return {**values, **ONE, **more}
+
+
+def make_venv(folder: Path) -> Path:
+    """Make the `.venv` that `make setup` makes in a copied project, from the packages of this Python's; in a second."""
+    venv = folder / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    site = next(venv.glob("lib/python*/site-packages"))
+    (site / "a_project.pth").write_text(f"{folder}\n")
+    (site / "packages.pth").write_text(
+        f"{sysconfig.get_path('purelib')}\n"
+    )  # a plain path: their .pth files stay unread
+    for script in filter(Path.is_file, Path(sys.executable).parent.iterdir()):
+        place = venv / "bin" / script.name
+        with script.open("rb") as file:
+            if place.exists() or file.read(2) != b"#!":
+                continue
+        lines = script.read_text(encoding="utf-8").splitlines(keepends=True)
+        place.write_text("".join([f"#!{venv}/bin/python\n", *lines[1:]]), encoding="utf-8")
+        place.chmod(0o755)
+    subprocess.run([venv / "bin" / "python", folder / "pipelines" / "environment.py"], check=True)
+    return venv
 
 
 def run(folder: Path, *words: str, code: int | None = 0, **more: str) -> subprocess.CompletedProcess[str]:
@@ -179,16 +205,13 @@ def each_with_some(files: list[str], harms: list[str]) -> list[tuple[str, str]]:
 
 
 def harm(path: Path, how: str) -> None:
-    """Damage a file: `flipped` in one bit, `cut`, `empty`, all `zero`, a `link`, a `folder`, `missing`."""
+    """Damage a file: `flipped` in one bit, `cut`, `empty`, all `zero`, a `folder`, `missing`."""
     data = path.read_bytes()
     spoilt = {"flipped": data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], "cut": data[:-2]}
     spoilt |= {"empty": b"", "zero": bytes(len(data))}
     path.unlink()
     if how in spoilt:
         path.write_bytes(spoilt[how])
-    elif how == "link":
-        (path.parent.parent / "target").write_bytes(data)
-        path.symlink_to(path.parent.parent / "target")
     elif how == "folder":
         path.mkdir()
 

@@ -57,8 +57,6 @@ def write_sealed(path: Path, values: dict[str, Any]) -> None:
 
 def read_sealed(path: Path, do: str = AGAIN) -> dict[str, Any]:
     """Read what `write_sealed` wrote, in the file's order; raise CorruptFile if a bit of it has changed."""
-    if path.is_symlink():
-        raise CorruptFile(f"{path}: is a link instead of a file; {do}")
     values = read_json(path, do)
     if not isinstance(values, dict) or values.get("sha256") != _hash(values):
         raise CorruptFile(f"{path}: is damaged (its own sha256 does not fit it); {do}")
@@ -85,8 +83,6 @@ def read_manifest(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, Any
     """Return a folder's manifest, which must be whole and say these fields; its files are not read."""
     path = folder / MANIFEST
     with readable(path, do):
-        if path.is_symlink():
-            raise CorruptFile(f"{path}: is a link instead of a file; {do}")
         if not folder.is_dir():
             raise BadInput(f"{folder}: there is no such folder; {do}")
         if not path.is_file():
@@ -105,8 +101,8 @@ def verify_manifest(
 ) -> dict[str, Any]:
     """Check a folder's files, or `only` those of these names, against its manifest, and return the manifest.
 
-    The error names the file and what is wrong with it; links are refused. Files that the manifest does not list are
-    ignored. Bytes are hashed once a process.
+    The error names the file and what is wrong with it. Links to folders are refused. Files that the manifest does not
+    list are ignored. Bytes are hashed once a process.
     """
     manifest = read_manifest(folder, do, **fields)
     for name in manifest["files"] if only is None else only:
@@ -114,10 +110,18 @@ def verify_manifest(
     return manifest
 
 
+def locate(folder: Path, name: str, do: str = AGAIN) -> Path:
+    """Return the path of a file that a manifest lists. It may be a link, as DVC makes; no folder on the way may."""
+    parent = Path(name).parent
+    if parent != Path():
+        folder = safe_join(folder, str(parent), do)
+    return folder / Path(name).name
+
+
 def check_file(folder: Path, name: str, manifest: dict[str, Any], do: str = AGAIN) -> None:
     """Check one file of a folder against the manifest that was read there."""
     with readable(folder / name, do):
-        path = safe_join(folder, name, do)
+        path = locate(folder, name, do)
         fact = manifest["files"].get(name)
         if not isinstance(fact, dict) or fact.get("sha256") is None:
             raise CorruptFile(f"{path}: is not in {MANIFEST}; {do}")

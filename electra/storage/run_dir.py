@@ -20,7 +20,7 @@ from electra.errors import BadInput, CorruptFile, Unreadable, UserError
 from electra.files import free_name, lock_folder, read_json, rename, write_json
 from electra.storage import checkpoint
 from electra.storage.checkpoint import Groups, Progress
-from electra.storage.fingerprint import Code, Fingerprint, changed_files, describe, differences
+from electra.storage.fingerprint import Code, Fingerprint, describe, differences
 from electra.storage.manifest import read_sealed
 
 RUNS, RECORD, OLD = Path("runs"), "run.json", ".old"
@@ -131,8 +131,8 @@ def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) ->
             checkpoint.set_aside(run, step, "foreign", f"it is of another run: {why}")
     latest = newest(run) or {}
     used = versions(latest)
-    if used and code and latest["step"] >= last and (files := changed_files(used[-1][1], code)):
-        _say(f"{run}: finished under other code ({files}), so it is trained anew; the old run is {held.archive()}")
+    if used and code and latest["step"] >= last and used[-1][1] != code:
+        _say(f"{run}: finished under other code, so it is trained again; the old run is {held.archive()}")
 
 
 def continue_from(

@@ -23,14 +23,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from electra.domains import Interval
 from electra.errors import BadConfig, SourceUnreachable, Stopped, UserError, shown
 from electra.files import dump_json, write_atomic
 from electra.stopping import heeded
 from electra.workers import rank
 
 # The least of each is the default.
-COUNTS = {"nproc_per_node": Interval(1, 256), "nnodes": Interval(1, 10_000), "max_restarts": Interval(0, 10_000)}
+COUNTS = {"nproc_per_node": range(1, 257), "nnodes": range(1, 10_001), "max_restarts": range(10_001)}
 ENDPOINT = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})", re.ASCII)  # HOST:PORT
 MEETING = 900  # seconds within which all machines have to be started
 ANSWER = 20  # seconds for the first machine's answer
@@ -47,10 +46,11 @@ def torchrun_variables(options: Mapping[str, Any]) -> dict[str, str]:
     variables = {}
     for key, counts in COUNTS.items():
         text, where = _setting(key, options)
-        text = text or str(int(counts.low))
+        text = text or str(counts.start)
         if not text.isdecimal() or len(text) > 9 or int(text) not in counts:
-            raise BadConfig(f"{where}: is {shown(text)}, and must be {counts}")
-        if int(text) > counts.low:
+            span = f"from {counts.start} to {counts.stop - 1:,}"
+            raise BadConfig(f"{where}: is {shown(text)}, should be {span}")
+        if int(text) > counts.start:
             variables[_variable(key)] = text
     endpoint, where = _setting("rdzv_endpoint", options)
     if endpoint:
@@ -130,7 +130,7 @@ def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> i
 
     for quiet in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
         logging.getLogger(quiet).setLevel(logging.CRITICAL)  # one sentence below says the same
-    count = {key: int(variables.get(_variable(key), counts.low)) for key, counts in COUNTS.items()}
+    count = {key: int(variables.get(_variable(key), counts.start)) for key, counts in COUNTS.items()}
     machines, endpoint = count["nnodes"], variables.get(_variable("rdzv_endpoint"), "localhost:0")
     try:
         hosts = machines == 1 or find_rendezvous(endpoint)

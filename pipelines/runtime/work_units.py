@@ -83,9 +83,10 @@ def finish_unit(folder: Path, made: MadeOf, make: Callable[[Path], Counts]) -> C
     return counts
 
 
-def versions(counts: Sequence[Counts]) -> list[str]:
-    """The versions of the code that made some units."""
-    return sorted({each["code"] for each in counts})
+def mixed_code(counts: Sequence[Counts]) -> dict[str, list[str]]:
+    """Return the digests of the code that made some units under `code`, where there are several."""
+    versions = sorted({each["code"] for each in counts})
+    return {"code": versions} if len(versions) > 1 else {}
 
 
 def finished(folder: Path, fingerprint: str) -> Counts | None:

@@ -6,10 +6,8 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from pipelines import ROOT
-from pipelines.tracking.registry import networks
 
 TAGS = "ELECTRA_TAGS"  # environment variable: a flow's tags for each of its runs, a JSON object
 
@@ -37,20 +35,19 @@ def gpus(*options: str) -> list[str]:
     return printed("nvidia-smi", "--query-gpu=name", "--format=csv,noheader", *options).splitlines()
 
 
-def here(folder: Path = ROOT) -> dict[str, Any]:
-    """DVC's hashes of a checkout's outs, and its folders of networks."""
-    return {"hashes": dvc_hashes(folder), "networks": networks(folder)}
-
-
-def dvc_hashes(folder: Path) -> dict[str, dict[str, str]]:
-    """{stage: {out: md5}} as DVC's lock files know them now."""
+def dvc_hashes(folder: Path = ROOT) -> dict[str, dict[str, str]]:
+    """Return {stage: {out: md5}} as DVC's lock files have them; without one that cannot be read, as in a merge."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
 
     hashes: dict[str, dict[str, str]] = {}
     for lock in (folder / "dvc.lock", folder / "pipelines" / "dvc.lock"):
-        if lock.is_file():
-            for stage, facts in (YAML(typ="safe").load(lock.read_text()).get("stages") or {}).items():
-                hashes[stage] = {out["path"]: str(out.get("md5", "")) for out in facts.get("outs", [])}
+        try:
+            stages = (YAML(typ="safe").load(lock.read_text(encoding="utf-8")) or {}).get("stages") or {}
+        except (OSError, ValueError, YAMLError):
+            continue
+        for stage, facts in stages.items():
+            hashes[stage] = {out["path"]: str(out.get("md5", "")) for out in facts.get("outs", [])}
     return hashes
 
 

@@ -8,21 +8,23 @@ workflow (parent: made by a flow, or found by the `dvc repro` that started the s
 import contextlib
 import json
 import logging
+import os
 import re
+import sqlite3
+import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.errors import hidden
+from electra.errors import Refused, hidden
 from electra.files import lock_folder, remove, rename
 from pipelines.tracking import flatten, uri, warn
 from pipelines.tracking.event_log import Event
 from pipelines.tracking.lineage import about
-from pipelines.tracking.registry import register
 
 EXPERIMENT = "electra"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # for UIs that read it; 3.17 takes it from the URL
-QUIET = {"corpus", "tokens", "tasks", "arm"}  # no headline of a workflow: counts of data; an ablation has its arms'
+DATA_STAGES = {"corpus", "tokens", "tasks"}  # their numbers are counts, no headline of a workflow
 MOST = 1000  # points of one call to MLflow
 TRIES = 3  # of an event that MLflow refuses
 FIRST_SECONDS = 300.0  # for another process to make a new database
@@ -30,8 +32,13 @@ KEY = "electra.run"  # the tag by which a run is found again
 
 
 def client(store: str = "") -> Any:
-    """An MLflow client, quiet, and the experiment's id. `store` is one that a log names, without a login."""
+    """Return an MLflow client, quiet, and the experiment's id. `store` is one that a log names, without a login.
+
+    Raises Refused where the experiment has been deleted.
+    """
     store = uri() if store in {"", hidden(uri())} else store
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # the uploader tries again by itself
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     import mlflow
 
     mlflow.set_tracking_uri(store)
@@ -40,7 +47,17 @@ def client(store: str = "") -> Any:
     with database(store) as files:
         made = mlflow.MlflowClient()
         experiment = made.get_experiment_by_name(EXPERIMENT)
-        return made, experiment.experiment_id if experiment else made.create_experiment(EXPERIMENT, files, tags=KIND)
+        if experiment is None:
+            return made, made.create_experiment(EXPERIMENT, files, tags=KIND)
+        refuse_deleted(experiment)
+        return made, experiment.experiment_id
+
+
+def refuse_deleted(experiment: Any) -> None:
+    """Raise Refused for an experiment that is in MLflow's trash, where nothing can be recorded."""
+    if experiment.lifecycle_stage == "deleted":
+        restore = f"mlflow experiments restore --experiment-id {experiment.experiment_id}"
+        raise Refused(f"the experiment {EXPERIMENT} was deleted in MLflow; `{restore}` brings it back")
 
 
 @contextlib.contextmanager
@@ -51,20 +68,34 @@ def database(store: str) -> Iterator[str | None]:
     so the file gets its name when it is complete.
     """
     scheme, _, name = store.partition(":///")
-    path = Path(name)
+    path = Path(urllib.parse.unquote(name.partition("?")[0]))
     if scheme != "sqlite" or not path.name or not path.parent.is_dir():
         yield None
         return
     files = path.with_name("mlruns")
     with lock_folder(files, FIRST_SECONDS):
-        if not path.exists():
+        if path.exists():
+            follow_folder(path, files.as_uri())
+        else:
             from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
             new = path.with_name(f"{path.name}.new")
             remove(new)
-            SqlAlchemyStore(f"sqlite:///{new}", files.as_uri()).engine.dispose()
+            SqlAlchemyStore(f"sqlite:///{urllib.parse.quote(str(new))}", files.as_uri()).engine.dispose()
             rename(new, path)
         yield files.as_uri()
+
+
+def follow_folder(path: Path, files: str) -> None:
+    """Correct where a database that was moved or copied says that its runs' files are; MLflow keeps whole paths."""
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        query = "SELECT artifact_location FROM experiments WHERE name = ?"
+        for (old,) in connection.execute(query, (EXPERIMENT,)).fetchall():
+            if old != files and re.fullmatch("file:///.*/mlruns", old):
+                change = "UPDATE {} SET {} = ? || substr({}, ?) WHERE substr({}, 1, ?) = ?"
+                for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+                    sql = change.format(table, column, column, column)
+                    connection.execute(sql, (files, len(old) + 1, len(old), old))
 
 
 def open_parent(
@@ -85,23 +116,24 @@ def open_parent(
     return str(run_id)
 
 
-def tag_outs(mlflow: Any, experiment: str, parent: str, hashes: dict[str, dict[str, str]], folders: list[str]) -> None:
-    """Tag a workflow's finished stages with the hashes of their outs: DVC knows them only after a stage has ended.
-
-    Networks among the outs, which lie in `folders`, become versions of registered models.
-    """
+def tag_outs(mlflow: Any, experiment: str, parent: str, hashes: dict[str, dict[str, str]]) -> None:
+    """Tag a workflow's finished stages with the hashes of their outs: DVC knows them only after a stage has ended."""
     for run in mlflow.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{parent}'"):
         for path, md5 in hashes.get(run.info.run_name, {}).items():
-            if run.info.status == "FINISHED" and f"dvc.out.{path}" not in run.data.tags:
-                register(mlflow, run, path, md5, folders)
+            if run.info.status == "FINISHED":
                 mlflow.set_tag(run.info.run_id, f"dvc.out.{path}", md5)
 
 
 class Recorder:
-    """Sends a run's events. `state` is saved with them: what is needed to continue after a restart, such as run ids."""
+    """Sends a run's events. `state` is saved with them: what is needed to continue after a restart, such as run ids.
 
-    def __init__(self, state: dict[str, Any]) -> None:
-        self.state, self.runs = state, state["runs"]
+    `store` is where they go, if not to the store that the events name.
+    """
+
+    def __init__(self, state: dict[str, Any], store: str = "") -> None:
+        self.state = state
+        self.store = store
+        self.runs = state["runs"]
         self.mlflow: Any = None
         self.experiment = ""
         self.last: dict[str, dict[str, int]] = {}  # run id -> metric -> its last step in MLflow
@@ -111,12 +143,13 @@ class Recorder:
     def send(self, events: Sequence[Event]) -> None:
         """Send events in their order; raises what MLflow raises if it does not answer.
 
-        An event that it refuses is left out after some tries, with a warning.
+        An event that it refuses is left out after some tries, with a warning. Without its run nothing can be sent:
+        raises Refused if it refuses that, or if the experiment has been deleted.
         """
         for event in events:
-            self.state["uri"] = event.get("uri", self.state.get("uri", ""))
+            self.state["uri"] = hidden(self.store) or event.get("uri", self.state.get("uri", ""))
             if self.mlflow is None:
-                self.mlflow, self.experiment = client(self.state["uri"])
+                self.mlflow, self.experiment = client(self.store or self.state["uri"])
             if event["what"] != "metrics":
                 self._try(self._flush)
             self._try(getattr(self, f"_{event['what']}"), event)
@@ -127,7 +160,9 @@ class Recorder:
             try:
                 return call(*event)
             except Exception as error:
-                self.mlflow.get_experiment(self.experiment)
+                refuse_deleted(self.mlflow.get_experiment(self.experiment))  # raises if MLflow does not answer
+                if not left and event and event[0]["what"] == "open" and not event[0]["run"]:
+                    raise Refused(f"MLflow refuses the run {event[0]['name']} ({error})") from error
                 if not left and not self.refused:
                     warn(f"left out of the record: {error}")
                     self.refused = True
@@ -144,9 +179,8 @@ class Recorder:
             key, title = event["workflow"] or ("", "")
             store = self.mlflow, self.experiment
             state["parent"] = event["parent"] or open_parent(title, {}, key, store, state["git"])
-            tags = event["tags"]  # the run of a flow or `dvc repro` has the headline numbers of its stages too
-            of = [tags.get("stage", "")] + [tags.get("name", "")] * (tags.get("stage") == "ablation")
-            state["headline"] = "" if key.startswith("by-hand") or of[0] in QUIET else "/".join(of)
+            stage = event["tags"].get("stage", "")
+            state["headline"] = "" if key.startswith("by-hand") or stage in DATA_STAGES else stage
         above = self.runs[path.rpartition("/")[0]] if path else state["parent"]
         params = _as_stored(event["params"])
         if found := self._find(path, params):
@@ -175,11 +209,10 @@ class Recorder:
         return None
 
     def _metrics(self, event: Event) -> None:
-        values, step = event["values"], event["step"]
-        headline = not event["run"] or "average" in values  # an ablation's arms have an average each
-        if step is None and headline and (prefix := self.state.get("headline")):
-            prefix = f"{prefix}/{event['run']}".rstrip("/")
-            self._points(self.state["parent"], {f"{prefix}/{key}": values[key] for key in values}, event)
+        values = event["values"]
+        if event["step"] is None and not event["run"] and self.state.get("headline"):
+            headline = {f"{self.state['headline']}/{key}": value for key, value in values.items()}
+            self._points(self.state["parent"], headline, event)
         self._points(self.runs[event["run"]], values, event)
 
     def _points(self, run_id: str, values: dict[str, float], event: Event) -> None:
@@ -219,18 +252,19 @@ class Recorder:
         """The end of a workflow, or of a part of one (without a status)."""
         if event["status"]:
             self.mlflow.set_terminated(event["workflow"], event["status"])
-        tag_outs(self.mlflow, self.experiment, event["workflow"], event["hashes"], event["networks"])
+        tag_outs(self.mlflow, self.experiment, event["workflow"], event["hashes"])
 
     def _close(self, event: Event) -> None:
         """End a run; the end of the stage's own run ends the record."""
-        run_id, state, status = self.runs[event["run"]], self.state, event["status"]
+        status = event["status"]
+        if not event["run"]:
+            self.state["closed"] = status  # first: an end that MLflow refuses is an end, too
+        run_id = self.runs[event["run"]]
         if event.get("error"):
             self.mlflow.set_tag(run_id, "error", event["error"])
         self.mlflow.set_terminated(run_id, status)
-        if not event["run"]:
-            if state["found_parent"]:  # no flow will end it: it lasts as long as its stages
-                self.mlflow.set_terminated(state["parent"], status)
-            state["closed"] = status
+        if not event["run"] and self.state["found_parent"]:  # no flow will end it: it lasts as long as its stages
+            self.mlflow.set_terminated(self.state["parent"], status)
 
     def _lineage(self, run_id: str, upstream: list[str]) -> None:
         """DVC's hashes as tags: of what this stage reads, and of what the workflow's earlier stages have written."""
@@ -239,7 +273,7 @@ class Recorder:
             for path, md5 in hashes.get(stage, {}).items():
                 self.mlflow.set_tag(run_id, f"dvc.in.{path}", md5)
         if self.state["found_parent"]:  # a flow does it at its end: of its stages some ran elsewhere
-            tag_outs(self.mlflow, self.experiment, self.state["parent"], hashes, self.state["networks"])
+            tag_outs(self.mlflow, self.experiment, self.state["parent"], hashes)
 
     def _dataset(self, event: Event) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -248,28 +282,6 @@ class Recorder:
         data = Dataset(name=name, digest=digest, source_type="dvc", source=source)
         tags = [InputTag("mlflow.data.context", event["context"])]
         self.mlflow.log_inputs(self.runs[event["run"]], datasets=[DatasetInput(dataset=data, tags=tags)])
-
-
-def system_load() -> Callable[[], dict[str, float]]:
-    """A function that samples the load of processor, memory, disk, network and GPU, under MLflow's own names."""
-    from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
-    from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
-    from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
-    from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
-
-    monitors = [CPUMonitor(), DiskMonitor(), NetworkMonitor()]
-    with contextlib.suppress(Exception):  # no GPU, or no library for it
-        monitors.append(GPUMonitor())
-
-    def sample() -> dict[str, float]:
-        load: dict[str, float] = {}
-        for monitor in monitors:
-            monitor.collect_metrics()
-            load |= {f"system/{key}": float(value) for key, value in monitor.aggregate_metrics().items()}
-            monitor.clear_metrics()
-        return load
-
-    return sample
 
 
 def _as_stored(values: dict[str, str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from electra.storage.manifest import write_manifest
 from tests.conftest import files_of
 from tests.electra.helpers import config, data
 
-CODE, OTHER = {"a.py": "1", "b.py": "2"}, {"a.py": "1", "b.py": "3", "c.py": "4"}
+CODE, OTHER = "12", "34"
 SHORT = {"pretrain__steps": 4, "pretrain__save_every": 2, "pretrain__eval_every": 2}
 
 
@@ -78,7 +78,7 @@ def test_a_run_continues_under_changed_code_and_records_both_versions(run, capsy
     shutil.rmtree(run / "step-4")
     done = train(run, code=OTHER)
     said = capsys.readouterr().err
-    assert said.count("the code has changed at step 2 (b.py, c.py); `--restart` would begin anew") == 1
+    assert said.count("the code has changed at step 2; `--restart` would start over") == 1
     assert done.code == [[0, CODE], [2, OTHER]] and names(run.parent) == ["run"]
     assert checkpoint.read_progress(run / "step-4")["code"] == done.code
     assert train(run, code=OTHER).code == done.code and "changed" not in capsys.readouterr().err
@@ -91,10 +91,7 @@ def test_a_finished_run_is_trained_anew_by_changed_code_and_the_old_one_is_kept(
     assert run_dir.entry_of(run) == "tiny", "the new run is listed, and can be continued, under its entry"
     old = run.with_name("run.old")
     assert bytes_of(old) == first and done.code == [[0, OTHER]]
-    assert (
-        f"finished under other code (b.py, c.py), so it is trained anew; the old run is {old}"
-        in capsys.readouterr().err
-    )
+    assert f"finished under other code, so it is trained again; the old run is {old}" in capsys.readouterr().err
     train(run, code=OTHER)
     assert names(run.parent) == ["run", "run.old"]
     train(run, code=CODE)
@@ -102,7 +99,7 @@ def test_a_finished_run_is_trained_anew_by_changed_code_and_the_old_one_is_kept(
 
 
 def test_a_launch_that_names_no_code_changes_none(run, capsys):
-    assert train(run, code={}).code == [[0, CODE]] and names(run.parent) == ["run"]
+    assert train(run, code="").code == [[0, CODE]] and names(run.parent) == ["run"]
     assert "code" not in capsys.readouterr().err
 
 

@@ -42,7 +42,7 @@ def test_torchruns_variables_come_from_options_then_from_the_environment(monkeyp
         ("nnodes", "2", "--rdzv-endpoint: is missing; with several machines it is HOST:PORT"),
         ("nproc_per_node", "many", "--nproc-per-node: is 'many'"),
         ("max_restarts", "-1", "--max-restarts: is '-1'"),
-        ("nproc_per_node", "0", "--nproc-per-node: is '0', and must be a number from 1 to 256"),
+        ("nproc_per_node", "0", "--nproc-per-node: is '0', should be from 1 to 256"),
         ("nproc_per_node", "9" * 5000, "--nproc-per-node: is '999"),
         ("nnodes", "1000000", "--nnodes: is '1000000'"),
         ("rdzv_endpoint", "a:b:c", "--rdzv-endpoint: is 'a:b:c', and must be HOST:PORT"),
@@ -57,7 +57,7 @@ def test_a_number_of_processes_that_is_none_is_refused(option: str, value: str, 
 def test_a_variable_of_a_cluster_is_named_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PET_NPROC_PER_NODE", "auto")
     with pytest.raises(
-        BadConfig, match=r"^the environment variable PET_NPROC_PER_NODE: is 'auto', and must be a number"
+        BadConfig, match=r"^the environment variable PET_NPROC_PER_NODE: is 'auto', should be from 1"
     ):
         torchrun_variables({})
     assert torchrun_variables({"nproc_per_node": 2}) == {"PET_NPROC_PER_NODE": "2"}
@@ -158,7 +158,7 @@ def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready:
     for agent in [start(ready, *meet) for _ in range(2)]:
         said = agent.communicate(timeout=240)[1]
         assert agent.returncode == 0, said
-    done = json.loads((ready / "results" / "smoke" / "pretrain.json").read_text())
+    done = json.loads((ready / "build" / "models" / "smoke" / "results.json").read_text())
     assert done["step"] == 60 and (ready / "build" / "models" / "smoke" / "generator").is_dir()
 
 

@@ -237,7 +237,6 @@ def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
     (tmp_path / "one/again").symlink_to("..")
     (tmp_path / "one/[deep]/loop").symlink_to(tmp_path / "one")
     (tmp_path / "one/a link").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "one/self").symlink_to("self")
 
     def found(pattern: str) -> list[str]:
         return [str(path.relative_to(tmp_path)) for path in find_files((f"{tmp_path}/{pattern}",), "corpora.x")]
@@ -247,6 +246,37 @@ def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
     assert found("**/one/**/b*") == ["one/[deep]/b.txt"]
     for pattern in ("one/**", "one/**/*", "one/**/**/*.*"):
         assert sorted(name[-5:] for name in found(pattern)) == ["a.txt", "b.txt", "c.txt"]
+
+
+@pytest.mark.parametrize("pattern", ["", "/*", "/**/*.txt", "/*/*.txt"])
+@pytest.mark.parametrize("how", ["dangling", "loop", "pipe", "closed"])
+def test_what_matches_and_cannot_be_read_is_refused(
+    tmp_path: Path, pattern: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in/b").mkdir(parents=True)
+    (tmp_path / "in/b/a.txt").write_text("text")
+    (tmp_path / "in/a.txt").write_text("text")
+    file = tmp_path / ("in/b/b.txt" if pattern == "/*/*.txt" else "in/b.txt")
+    if how == "pipe":
+        os.mkfifo(file)
+    elif how == "closed":
+        (tmp_path / "in/closed").mkdir()
+        scan = os.scandir
+
+        def scandir(path: Any) -> Any:
+            if str(path).endswith("closed"):
+                raise PermissionError(13, "Permission denied", str(path))
+            return scan(path)
+
+        monkeypatch.setattr(os, "scandir", scandir)
+    else:
+        file.symlink_to("nowhere" if how == "dangling" else "b.txt")
+    if (pattern, how) == ("/*/*.txt", "closed"):
+        with pytest.raises(SourceUnreachable, match="closed cannot be read .Permission denied"):
+            find_files((f"{tmp_path}/in/*/*.txt",), "corpora.x")
+        return
+    with pytest.raises((BadInput, SourceUnreachable), match="link to nothing|no regular file|Permission denied"):
+        find_files((f"{tmp_path}/in{pattern}",), "corpora.x")
 
 
 def test_no_file_is_a_sentence(tmp_path: Path) -> None:

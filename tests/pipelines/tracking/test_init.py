@@ -12,8 +12,9 @@ import pytest
 from electra.errors import Stopped
 from electra.stopping import Interrupted
 from pipelines import tracking
-from pipelines.tracking import Start, Tracker, lineage, open_run, recorder, uploader
+from pipelines.tracking import Start, Tracker, open_run, recorder, uploader
 from pipelines.tracking.event_log import EventLog
+from tests.conftest import ROOT
 from tests.pipelines.tracking.events import points, runs, stage
 
 
@@ -60,7 +61,9 @@ def test_a_login_in_the_address_of_the_store_is_not_written(tmp_path: Path, monk
     monkeypatch.setattr("mlflow.set_tracking_uri", asked.append)
     monkeypatch.setattr(
         "mlflow.MlflowClient",
-        lambda: SimpleNamespace(get_experiment_by_name=lambda name: SimpleNamespace(experiment_id="1")),
+        lambda: SimpleNamespace(
+            get_experiment_by_name=lambda name: SimpleNamespace(experiment_id="1", lifecycle_stage="active")
+        ),
     )
     recorder.client(EventLog(log).read(0, 1)[0][0]["uri"])
     assert asked == [store], "whoever sends it has the login"
@@ -69,7 +72,7 @@ def test_a_login_in_the_address_of_the_store_is_not_written(tmp_path: Path, monk
 def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(tmp_path, monkeypatch):
     started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lineage, "dvc_hashes", lambda folder: {})
+    monkeypatch.setattr(tracking, "dvc_hashes", lambda folder: {})
     monkeypatch.setattr(tracking, "_uploader", lambda folder: started)
     monkeypatch.setattr(tracking, "WORKFLOW_SECONDS", 0.1)
     try:
@@ -79,6 +82,37 @@ def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(tmp_path, 
     finally:
         started.kill()
         started.wait()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", f"sqlite:///{ROOT}/mlflow.db"),
+        ("sqlite:///mlflow.db", f"sqlite:///{ROOT}/mlflow.db"),
+        ("sqlite:////data/m.db", "sqlite:////data/m.db"),
+        ("./mlruns", f"{ROOT}/mlruns"),
+        ("/data/mlruns", "/data/mlruns"),
+        ("file:///data/mlruns", "file:///data/mlruns"),
+        ("http://host:5000", "http://host:5000"),
+        ("postgresql+psycopg2://me@host/db", "postgresql+psycopg2://me@host/db"),
+        ("databricks", "databricks"),
+    ],
+)
+def test_a_relative_store_is_one_in_the_projects_folder(given: str, expected: str, monkeypatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", given)
+    assert tracking.uri() == expected
+
+
+def test_what_a_person_starts_by_hand_is_not_mixed_with_what_others_do(monkeypatch, tmp_path) -> None:
+    keys = set()
+    for user in ("anna", "ben"):
+        monkeypatch.setenv("LOGNAME", user)
+        sent: list[dict[str, Any]] = []
+        monkeypatch.setattr(tracking, "Sender", lambda folder, sent=sent: SimpleNamespace(send=sent.append, close=list))
+        with open_run(Start("glue", "x"), tracking="mlflow", run_folder=tmp_path / "runs"):
+            pass
+        keys.add(sent[0]["workflow"][0])
+    assert len(keys) == 2
 
 
 @pytest.mark.slow

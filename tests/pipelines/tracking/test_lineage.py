@@ -29,3 +29,11 @@ def test_a_run_of_dvc_says_what_it_depends_on(store: Any, tmp_path: Path) -> Non
     assert [each.dataset.name for each in stage.inputs.dataset_inputs] == ["tokens/smoke"]
     assert {key for key in above.data.metrics if key.startswith("pretrain/")}
     assert tags["mlflow.parentRunId"] == above.info.run_id and above.info.status == "FINISHED"
+
+
+def test_a_lock_file_in_the_middle_of_a_merge_gives_no_hashes(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    stages = "stages:\n  report:\n    outs:\n    - path: results\n      md5: abc\n"
+    (tmp_path / "dvc.lock").write_text(f"<<<<<<< HEAD\n{stages}=======\n{stages}>>>>>>> other\n")
+    (tmp_path / "pipelines" / "dvc.lock").write_text(stages)
+    assert lineage.dvc_hashes(tmp_path) == {"report": {"results": "abc"}}

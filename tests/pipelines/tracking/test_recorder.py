@@ -1,13 +1,16 @@
 """What a stage says arrives, a resumed stage goes on in its run, and nothing is doubled."""
 
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipelines import tracking
-from pipelines.tracking import PARENT, lineage, recorder, uploader
+from pipelines.tracking import PARENT, recorder, uploader
+from tests.conftest import environment
 from tests.pipelines.tracking.events import CLOSE, append, metric, opening, points, runs, send
 
 
@@ -49,18 +52,9 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
     assert store[0].get_experiment(store[1]).tags["mlflow.experimentKind"] == "custom_model_development"
 
 
-HEADLINES = {"ablation/size/wide/average": 50.0}
-
-
-@pytest.mark.parametrize(("stage", "expected"), [("tokens", {}), ("arm", {}), ("ablation", HEADLINES)])
-def test_an_ablations_averages_are_headlines_of_its_workflow_and_counts_of_data_are_not(
-    store, tmp_path, stage, expected
-):
-    arm = {"what": "open", "run": "wide", "name": "wide", "params": {}}
-    numbers = [metric(None, run="wide", cola=40.0), metric(None, run="wide", average=50.0)]
-    numbers += [] if stage == "ablation" else [metric(None, rows=60)]
-    send(tmp_path / "log", opening(tags={"stage": stage, "name": "size"}), arm, *numbers, CLOSE)
-    assert runs(store)["dvc repro"].data.metrics == expected
+def test_counts_of_data_are_no_headlines_of_a_workflow(store: Any, tmp_path: Path) -> None:
+    send(tmp_path / "log", opening(tags={"stage": "tokens", "name": "x"}), metric(None, rows=60), CLOSE)
+    assert runs(store)["dvc repro"].data.metrics == {}
 
 
 def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(store: Any, tmp_path: Path) -> None:
@@ -111,13 +105,13 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(store, tmp_path, monk
     assert set(found) == {"pretrain tiny", "pretrain@tiny"}
     assert found["pretrain tiny"].info.status == "RUNNING"
     hashes = {"pretrain@tiny": {"build/models/tiny": "abc.dir"}}
-    monkeypatch.setattr(lineage, "dvc_hashes", lambda folder: hashes)
+    monkeypatch.setattr(tracking, "dvc_hashes", lambda folder: hashes)
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as away:
         away.setattr(tracking, "_uploader", lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE))
         tracking.end_workflow(parent, "FINISHED")  # the store does not answer
     assert runs(store)["pretrain tiny"].info.status == "RUNNING"
-    monkeypatch.setattr(lineage, "dvc_hashes", lambda folder: {})  # by then another commit is checked out
+    monkeypatch.setattr(uploader, "dvc_hashes", dict)  # by then another commit is checked out
     assert uploader.sync(tmp_path / "runs" / tracking.FOLDER) == []
     assert not list((tmp_path / "runs" / tracking.FOLDER).iterdir())
     found = runs(store)
@@ -151,3 +145,58 @@ def test_what_is_sent_again_doubles_neither_runs_nor_points(store: Any, tmp_path
     (run,) = [run for name, run in runs(store).items() if name == "pretrain@tiny"]
     assert points(store, run, "loss") == [(step, 1.0) for step in range(5)]
     assert points(store, run, "score") == [(0, 0.5)]
+
+
+@pytest.mark.slow
+def test_processes_that_meet_at_a_new_database_make_it_once(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db.new").write_bytes(b"of a process that was killed")
+    code = """
+import sys, time, mlflow.store.tracking.sqlalchemy_store
+from pathlib import Path
+from pipelines.tracking import recorder
+folder = Path(sys.argv[1])
+(folder / f"ready-{sys.argv[2]}").touch()
+while len(list(folder.glob("ready-*"))) < 2:
+    time.sleep(0.001)
+print(recorder.client(f"sqlite:///{folder / 'mlflow.db'}")[1])
+"""
+    begun = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path), name],
+            env=environment(Path(recorder.__file__).parents[2]),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in "ab"
+    ]
+    ended = [process.communicate(timeout=300) for process in begun]
+    assert [process.returncode for process in begun] == [0, 0], ended
+    assert len({out for out, _ in ended}) == 1
+
+
+def test_a_store_that_was_copied_writes_beside_itself(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    client, experiment = recorder.client(f"sqlite:///{tmp_path}/old/mlflow.db")
+    old = client.create_run(experiment)
+    client.log_text(old.info.run_id, "figure", "figure.txt")
+    shutil.copytree(tmp_path / "old", tmp_path / "new")
+    client, experiment = recorder.client(f"sqlite:///{tmp_path}/new/mlflow.db")
+    for run in (client.get_run(old.info.run_id), client.create_run(experiment)):
+        assert run.info.artifact_uri.startswith(f"file://{tmp_path}/new/mlruns/"), run.info
+    assert [file.path for file in client.list_artifacts(old.info.run_id)] == ["figure.txt"]
+    shutil.rmtree(tmp_path / "new")
+    client, _ = recorder.client(f"sqlite:///{tmp_path}/old/mlflow.db")
+    assert client.get_run(old.info.run_id).info.artifact_uri.startswith(f"file://{tmp_path}/old/mlruns/")
+
+
+@pytest.mark.parametrize("name", ["a%20b", "why?", "проект#1"])
+def test_a_folder_of_any_name_holds_a_store_and_its_files(tmp_path, monkeypatch, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    monkeypatch.setattr(tracking, "ROOT", folder)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    client, experiment = recorder.client()
+    run = client.create_run(experiment)
+    client.log_text(run.info.run_id, "figure", "figure.txt")
+    assert (folder / "mlflow.db").is_file() and list((folder / "mlruns").glob("*/artifacts/figure.txt"))

@@ -1,5 +1,7 @@
 """MLflow that goes and comes back: each point is sent once (one that never answers: `benchmarks.reliability`)."""
 
+import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ import pytest
 
 from pipelines.tracking import recorder, uploader
 from pipelines.tracking.event_log import EventLog
-from tests.conftest import until
+from tests.conftest import ROOT, run, until
 from tests.pipelines.tracking.events import CLOSE, append, metric, opening, points, runs, send
 
 
@@ -46,11 +48,13 @@ def flaky(store: Any, monkeypatch: pytest.MonkeyPatch) -> Flaky:
 class Stage:
     """A stage, and the uploader behind it in a thread."""
 
-    def __init__(self, folder: Path, load: uploader.Load | None = None) -> None:
+    def __init__(self, folder: Path, live: bool = False) -> None:
         self.log, self.ended, self.answer = EventLog(folder), threading.Event(), list[bool]()
-        work = (EventLog(folder), self.ended, load)
-        self.thread = threading.Thread(target=lambda: self.answer.append(uploader.upload(*work)), daemon=True)
+        self.thread = threading.Thread(target=self.upload, args=(folder, live), daemon=True)
         self.thread.start()
+
+    def upload(self, folder: Path, live: bool) -> None:
+        self.answer.append(uploader.upload(EventLog(folder), self.ended, live=live))
 
     def say(self, *events: dict[str, Any]) -> None:
         for event in events:
@@ -87,7 +91,7 @@ def test_an_outage_leaves_no_hole_and_is_reported_once(store: Any, flaky: Flaky,
     assert sent(store) == list(range(21)) and status(store) == "FINISHED" and len(runs(store)) == 2
     said = capsys.readouterr().err.splitlines()
     assert [line.partition(":")[0] for line in said] == ["warning", "tracking"], said
-    assert "pipelines sync" in said[0] and "answers again" in said[1]
+    assert "electra sync" in said[0] and "answers again" in said[1]
     assert not (tmp_path / "x").exists()
 
 
@@ -111,17 +115,14 @@ def test_a_log_is_sent_by_one_process_at_a_time(store: Any, flaky: Flaky, tmp_pa
     assert running.end() and status(store) == "KILLED" and sent(store) == [0]
 
 
-def test_the_machines_load_goes_on_after_an_outage(store: Any, flaky: Flaky, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(uploader, "SYSTEM_SECONDS", 0.01)
-    running = Stage(tmp_path / "x", load=lambda: {"system/cpu": 1.0})
+def test_the_machines_load_is_recorded_while_a_stage_runs(store: Any, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.1")
+    monkeypatch.setattr(uploader, "FLUSH_SECONDS", 0.01)
+    running = Stage(tmp_path / "x", live=True)
     running.say(opening())
-    until(lambda: len(sent(store, "system/cpu")) > 3)
-    flaky.down, before = True, flaky.calls
-    until(lambda: flaky.calls > before + 5)
-    flaky.down, before = False, len(sent(store, "system/cpu"))
-    until(lambda: len(sent(store, "system/cpu")) > before + 5)
-    assert running.end()
-    assert (steps := sent(store, "system/cpu")) == list(range(len(steps)))
+    until(lambda: len(sent(store, "system/cpu_utilization_percentage")) > 2, 60)
+    running.say(CLOSE)
+    assert running.end() and status(store) == "FINISHED"
 
 
 def test_a_torn_line_costs_that_line_and_a_damaged_state_a_second_sending(store, flaky, tmp_path):
@@ -138,3 +139,74 @@ def test_a_torn_line_costs_that_line_and_a_damaged_state_a_second_sending(store,
     log.append(CLOSE)
     assert uploader.sync(tmp_path) == []
     assert sent(store) == [0, 1]
+
+
+def test_a_deleted_experiment_ends_the_sending_and_restored_it_takes_everything(store, tmp_path, capsys):
+    mlflow, experiment = store
+    mlflow.delete_experiment(experiment)
+    running = Stage(tmp_path / "x")
+    running.say(opening(), *losses(range(5)), CLOSE)
+    running.thread.join(60)
+    assert running.answer == [False], "at once, and not when the stage ends"
+    log = EventLog(tmp_path / "x")
+    size = log.lines.stat().st_size
+    assert uploader.sync(tmp_path) == [tmp_path / "x"]
+    assert log.lines.stat().st_size == size
+    for line in capsys.readouterr().err.splitlines():
+        assert f"mlflow experiments restore --experiment-id {experiment}" in line
+    mlflow.restore_experiment(experiment)
+    assert uploader.sync(tmp_path) == []
+    assert sent(store) == list(range(5)) and status(store) == "FINISHED"
+
+
+def test_an_experiment_that_is_deleted_while_a_stage_runs_loses_nothing(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(uploader, "FLUSH_SECONDS", 0.01)
+    running = Stage(tmp_path / "x")
+    running.say(opening(), *losses(range(5)))
+    until(lambda: len(sent(store)) == 5)
+    store[0].delete_experiment(store[1])
+    running.say(*losses(range(5, 10)), CLOSE)
+    assert not running.end()
+    store[0].restore_experiment(store[1])
+    assert uploader.sync(tmp_path) == []
+    assert sent(store) == list(range(10)) and status(store) == "FINISHED"
+
+
+def test_a_run_that_is_deleted_while_its_stage_runs_ends_the_sending(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(uploader, "FLUSH_SECONDS", 0.01)
+    running = Stage(tmp_path / "x")
+    running.say(opening(), *losses(range(5)))
+    until(lambda: len(sent(store)) == 5)
+    store[0].delete_run(runs(store)["pretrain@tiny"].info.run_id)
+    assert running.end(), "killed: there is no close"
+    assert len(EventLog(tmp_path / "x").read(0, 100)[0]) == 7
+
+
+def test_what_went_to_a_wrong_address_is_sent_to_the_one_that_is_set(store, tmp_path, monkeypatch, capsys):
+    right = os.environ["MLFLOW_TRACKING_URI"]
+    folder = tmp_path / "runs" / "x"
+    for wrong in ("nonsense://host", "http://127.0.0.1:9", "sqlite:////dev/null/m.db"):
+        assert not send(folder, opening(uri=wrong), *losses(range(5)), CLOSE)
+        assert "electra sync" in capsys.readouterr().err
+        monkeypatch.delenv("MLFLOW_TRACKING_URI")
+        assert uploader.sync(folder.parent) == [folder], "the address that the log names"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", right)
+        assert uploader.sync(folder.parent) == []
+        assert sent(store) == list(range(5))
+        store[0].delete_run(runs(store)["pretrain@tiny"].info.run_id)
+
+
+def test_what_another_store_has_in_part_is_sent_in_full(store, migrated, tmp_path, monkeypatch):
+    folder = tmp_path / "runs" / "x"
+    assert send(folder, opening(), *losses(range(5)))  # killed
+    EventLog(folder).append(losses([5])[0])
+    shutil.copy(migrated, tmp_path / "other.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/other.db")
+    assert uploader.sync(folder.parent) == []
+    assert sent(recorder.client()) == list(range(6))
+
+
+def test_a_fault_of_the_uploader_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("a file where a folder of events is expected")
+    done = run(ROOT, "-m", "pipelines.tracking.uploader", str(tmp_path / "x"))
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("warning: tracking: ")

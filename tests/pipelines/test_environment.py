@@ -1,0 +1,106 @@
+"""The environment of plain tools: `.venv` gives it to every Python, wherever it is started."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, copy_project, make_venv
+
+ASK = "import json, os; print(json.dumps(dict(os.environ)))"
+FRESH = {"HOME": "/", "PATH": os.defpath}
+# A user without an entry in passwd, who may read what root may: this Python may lie below root's home.
+NOBODY = "setpriv --reuid 12345 --regid 12345 --clear-groups".split()
+NOBODY += ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to be somebody else")
+
+
+@pytest.fixture(scope="module")
+def project() -> Iterator[Path]:
+    """A copied project with a `.venv`, where every user of the machine can read it."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        copy = copy_project(Path(folder) / "electra")
+        make_venv(copy)
+        yield copy
+
+
+def python(project: Path, code: str, *before: str, **variables: str) -> str:
+    """Return what a Python of the project's prints, started in another folder with these variables and no others."""
+    command = [*before, str(project / ".venv/bin/python"), "-c", code]
+    done = subprocess.run(command, cwd="/", env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return done.stdout.strip()
+
+
+def variables_of(project: Path, *before: str, **variables: str) -> dict[str, str]:
+    values: dict[str, str] = json.loads(python(project, ASK, *before, **variables))
+    return values
+
+
+def test_every_python_of_the_environment_has_the_settings_of_the_tools(project: Path) -> None:
+    values = variables_of(project, **FRESH)
+    assert values["DO_NOT_TRACK"] == values["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    assert values["MLFLOW_WORKERS"] == "1"
+    assert values["PREFECT_HOME"] == f"{project}/.prefect"
+    assert values["DVC_SITE_CACHE_DIR"] == f"{project}/.dvc-site"
+
+
+def test_what_the_user_has_set_wins(project: Path) -> None:
+    given = {"PREFECT_HOME": "/elsewhere", "PREFECT_PROFILE": "mine", "MLFLOW_WORKERS": "4", "LOGNAME": "anna"}
+    values = variables_of(project, **FRESH, **given)
+    assert values.items() >= given.items()
+
+
+def test_a_profile_of_another_home_does_not_hide_the_login(project: Path) -> None:
+    assert "PREFECT_PROFILE" not in variables_of(project, **FRESH, PREFECT_PROFILE="cloud")
+
+
+def test_warnings_are_no_errors_of_the_tools(project: Path) -> None:
+    code = "import warnings; warnings.warn('old', DeprecationWarning); import os; print('PYTHONWARNINGS' in os.environ)"
+    assert python(project, code, **FRESH, PYTHONWARNINGS="error") == "False"
+
+
+def test_another_package_of_the_same_name_is_not_taken_for_this_one(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "__init__.py").write_text("raise SystemExit('a stranger')")
+    code = "import pipelines; print(pipelines.ROOT)"
+    assert python(project, code, **FRESH, PYTHONPATH=str(tmp_path)) == str(project)
+    assert python(project, code, **FRESH, PYTHONPATH=str(ROOT)) == str(ROOT), "as of a flow's folder"
+
+
+@needs_root
+def test_a_user_without_a_name_and_a_home_has_both(project: Path) -> None:
+    values = variables_of(project, *NOBODY, PATH=os.defpath)
+    assert values["LOGNAME"] == "uid-12345" and values["HOME"] == f"{project}/.home"
+
+
+def test_a_project_that_was_moved_has_the_paths_of_where_it_is(tmp_path: Path) -> None:
+    old = copy_project(tmp_path / "old")
+    make_venv(old)
+    old.rename(tmp_path / "new")
+    values = variables_of(tmp_path / "new", **FRESH)
+    assert values["PREFECT_HOME"] == f"{tmp_path}/new/.prefect"
+
+
+@pytest.mark.slow
+@needs_root
+def test_dvc_and_its_stages_run_as_a_user_without_a_name(project: Path) -> None:
+    """As in a container that is started with `--user`: also with a private umask, and a plain C locale."""
+    copy = project.parent / "other"
+    shutil.copytree(project, copy, symlinks=True, ignore=shutil.ignore_patterns(".venv"))
+    params = copy / "params.yaml"
+    params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
+    make_venv(copy)
+    subprocess.run(["chown", "-R", "12345:12345", copy], check=True)
+    line = "umask 077; cd $1; . .venv/bin/activate; dvc repro pipelines/dvc.yaml:pretrain@smoke && electra sync"
+    command = [*NOBODY, "sh", "-c", line, "sh", str(copy)]
+    values = {"PATH": os.defpath, "LC_ALL": "C"}
+    done = subprocess.run(command, env=values, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
+    assert (copy / "mlflow.db").is_file() and not list((copy / "runs" / "tracking").iterdir())
