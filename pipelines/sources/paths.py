@@ -29,7 +29,7 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
             files = [file for match in sorted(_matches(pattern)) for file in _files_of(match, where)]
         except OSError as error:
             fault = f"{error.filename} cannot be read ({error.strerror})"
-            raise SourceUnreachable(f"{where}: {fault}; make it readable, or leave it out by '!{error.filename}'") from None
+            raise SourceUnreachable(f"{where}: {fault}; make it readable, or name other files") from None
         if not files:
             _refuse(pattern, where)
         folders = {folder: folder.resolve() for folder in {file.parent for file in files}}

@@ -56,9 +56,7 @@ def test_a_number_of_processes_that_is_none_is_refused(option: str, value: str, 
 
 def test_a_variable_of_a_cluster_is_named_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PET_NPROC_PER_NODE", "auto")
-    with pytest.raises(
-        BadConfig, match=r"^the environment variable PET_NPROC_PER_NODE: is 'auto', should be from 1"
-    ):
+    with pytest.raises(BadConfig, match=r"^the environment variable PET_NPROC_PER_NODE: is 'auto', should be from 1"):
         torchrun_variables({})
     assert torchrun_variables({"nproc_per_node": 2}) == {"PET_NPROC_PER_NODE": "2"}
 

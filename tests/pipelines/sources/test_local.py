@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -190,11 +191,11 @@ def test_what_an_exclamation_mark_names_is_left_out(tmp_path: Path, monkeypatch:
     assert found("!b.txt", "*.txt") == ["a.txt", "b[1].txt"]
     assert found("**", "!in/*", "!b*", "in/c.txt") == ["a.txt"]
     assert found("**", "!in/side", "!b*") == ["a.txt", "in/c.txt", "in/d.jsonl"]
-    with pytest.raises(BadInput, match="leaves no file; expected at least one"):
+    with pytest.raises(BadInput, match="leaves no file; change `files`"):
         found("*.txt", "!*.txt")
     with pytest.raises(BadInput, match="no file matches"):
         found("*.txt", "!c.txt")
-    with pytest.raises(BadConfig, match="at least one path or glob"):
+    with pytest.raises(ValueError, match="at least one path or glob"):
         LocalCorpus(kind="local", files=("!a.txt",))
     every = find_files((str(tmp_path),), "corpora.x")
     assert patterns_of([path for path in every if path.suffix == ".jsonl"]) == [f"{tmp_path}/in/**/*.jsonl"]
@@ -225,7 +226,7 @@ def test_another_encoding_is_a_setting_and_a_byte_order_mark_counts_for_more(tmp
     "encoding", ["latin1x", "hex", "rot13", "utf-16", "cp037", "unicode_escape", "idna", "", "a\0b"]
 )
 def test_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
-    with pytest.raises(BadConfig, match=r"encoding: is .*; expected a text encoding of Python"):
+    with pytest.raises(ValueError, match=r"encoding: is .*, should be a text encoding of Python"):
         corpus(encoding=encoding)
     assert corpus(encoding="shift_jis").encoding == "shift_jis"
 
@@ -272,10 +273,10 @@ def test_what_matches_and_cannot_be_read_is_refused(
     else:
         file.symlink_to("nowhere" if how == "dangling" else "b.txt")
     if (pattern, how) == ("/*/*.txt", "closed"):
-        with pytest.raises(SourceUnreachable, match="closed cannot be read .Permission denied"):
+        with pytest.raises(SourceUnreachable, match="closed cannot be read"):
             find_files((f"{tmp_path}/in/*/*.txt",), "corpora.x")
         return
-    with pytest.raises((BadInput, SourceUnreachable), match="link to nothing|no regular file|Permission denied"):
+    with pytest.raises((BadInput, SourceUnreachable), match=r"link to nothing|no regular file|Permission denied"):
         find_files((f"{tmp_path}/in{pattern}",), "corpora.x")
 
 
@@ -347,6 +348,6 @@ def test_files_as_delivered_have_no_key_that_does_nothing(setting: dict[str, obj
         source = {"kind": kind, "files": ["x"]}
         (built,) = build(CorpusConfig, {"sources": [source]}, "corpora.x").sources
         assert built.format == kind and replace(built) == built
-        sentence = rf"corpora\.x\.sources\[0\]\.{next(iter(setting))}: is .* expected no such key with kind: {kind}"
+        sentence = rf"corpora\.x\.sources\[0\]\.{next(iter(setting))}: is .*, should not be set with kind: {kind}"
         with pytest.raises(BadConfig, match=sentence):
             build(CorpusConfig, {"sources": [source | setting]}, "corpora.x")
