@@ -29,7 +29,7 @@ NOT_RUN = {
     r"make (demo|test|test-all|lint)|\.ci/run": "takes minutes; continuous integration runs it",
     r"make lock|pip install .*": "needs a package index",
     r"make setup TORCH.*": "needs a package index; tests/test_setup.py",
-    r"electra gpu-check .*|make gpu": "needs a GPU, or takes ten minutes",
+    r"electra gpu-check.*|make gpu": "needs a GPU, or takes ten minutes",
     r".*(--nproc-per-node|--nnodes|nproc_per_node|NPROC_PER_NODE).*": "needs several GPUs or machines",
     r"dask .*|ELECTRA_DASK=.*|sbatch .*--wrap.*|kubectl .*": "needs a cluster",
     r".*(team\.env|docker|TEAM_|make team).*|make lead": "needs Docker; deploy/rehearse",
@@ -53,7 +53,7 @@ NOT_RUN = {
 # Commands that are refused where there is no hub, no GPU, no cluster: the exit code and a part of the sentence.
 REFUSED = {
     r"electra check electra-small": (69, "cannot reach the hub"),
-    r"electra gpu-check": (69, "GPU"),
+    r"electra clean": (65, "add --yes"),
     r"electra score hub .*": (65, "tasks hub"),
     r"dvc repro pipelines/dvc\.yaml:tokens@crawl": (255, "crawl"),
     r"sbatch deploy/.*": (127, "command not found"),
