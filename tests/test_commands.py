@@ -20,10 +20,10 @@ import pytest
 
 from tests import pages
 from tests.conftest import ROOT, commit, copy_text, git, make_venv
-from tests.test_docs import PAGES
 
-READ = [ROOT / "docs" / "operate.md", *(page for page in PAGES if page.name != "operate.md")]  # starts the servers
-READ = [page for page in READ if not page.is_relative_to(ROOT / "benchmarks")]  # notes of what was run once
+FIRST = ROOT / "docs" / "operate.md"  # starts the servers that others need
+READ = [FIRST, ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+READ = list(dict.fromkeys(READ))
 FAULT = re.compile(r"Traceback|^\s*(error|ERROR)\b|this is a bug", re.M)
 NETWORK = """
 import fcntl, socket, struct, time
@@ -42,7 +42,7 @@ def test_every_command_of_a_page_is_one_whose_treatment_is_known(page: Path) -> 
 def test_every_command_of_the_image_is_written_for_docker() -> None:
     header = (ROOT / "Dockerfile").read_text(encoding="utf-8").partition("\nARG ")[0]
     commands = [line[1:].strip() for line in header.splitlines() if line.startswith("#   ")]
-    assert commands and all(command.startswith(("docker ", "mkdir ")) for command in commands)
+    assert commands and all(command.startswith(("docker ", "mkdir ", "--build-arg ")) for command in commands)
 
 
 class Reader:
