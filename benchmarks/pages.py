@@ -20,14 +20,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import real_text
 from electra.files import read_json, write_atomic
 from electra.finetuning.tasks import GLUE
-from electra.pretraining.flops import training_steps
+from electra.pretraining.flops import training_flops, training_steps
 from pipelines import ROOT
-from pipelines.commands import estimate
+from pipelines.cli import estimate
 from pipelines.config.params import Params, load
 from pipelines.report import paper
 from pipelines.report.comparison import difference, predict_next
 from pipelines.report.table import signed
-from pipelines.runtime import roofline
+from pipelines.runtime import cost
 from pipelines.stages import FINETUNING, PRETRAINING
 from pipelines.versioning.code import digest_of
 
@@ -259,12 +259,14 @@ def steps() -> str:
 
 
 def gpu_hour() -> str:
-    """What share of ELECTRA-Small's pre-training an hour of an H100 is, and what the paper has for such shares."""
-    config, vocab_size = params().models["small"].electra(), estimate.vocabulary("small", params())
-    most = 3600 / roofline.training_bound(config, vocab_size, roofline.CARDS["h100"])
+    """Return what share of ELECTRA-Small's pre-training an hour of an H100 is, and what the paper has for such shares."""
+    config = params().models["small"].electra()
+    flops = training_flops(config, estimate.vocabulary("small", params()), "matmul")
+    card = cost.CARDS["h100"]
+    most, least = (3600 * card.flops * share / flops for share in cost.utilisation(card, config.encoder.hidden))
     found = {row[0]: row[3] for row in paper.PUBLISHED["Table 1"]["rows"]}
     near = [f"{found[f'ELECTRA-Small, {share} % trained']} at {share} %" for share in (25, 50)]
-    return f"{100 * most * roofline.GOOD:.0f} to {100 * most:.0f} % of `small`'s; the paper has {' and '.join(near)}"
+    return f"{100 * least:.0f} to {100 * most:.0f} % of `small`'s; the paper has {' and '.join(near)}"
 
 
 def aligned() -> str:
@@ -336,19 +338,17 @@ def params() -> Params:
     return load(ROOT / "params.yaml")
 
 
-def cost() -> str:
-    """Time and money of the paper's presets by card: ranges from the bound to bound / 0.7."""
-    titles = " | ".join(roofline.CARDS[card].name for card in CARDS)
-    lines = [f"| model | GPU memory | {titles} |", "|---" * (2 + len(CARDS)) + "|"]
+def cost_table() -> str:
+    """Return time and memory of the paper's presets by card."""
+    cards = [cost.CARDS[key] for key in CARDS]
+    lines = [f"| model | GPU memory | {' | '.join(card.name for card in cards)} |", "|---" * (2 + len(cards)) + "|"]
     for name in ("small", "base", "large"):
-        config, vocab_size = params().models[name].electra(), estimate.vocabulary(name, params())
-        weights, steps = roofline.parameters(config, vocab_size), training_steps(config, vocab_size)
-        memory = roofline.memory(config, weights, vocab_size)
-        cells = [f"{name}, {steps:,} steps", f"{memory / 1e9:.0f} GB"]
-        for card in CARDS:
-            low = roofline.training_bound(config, vocab_size, roofline.CARDS[card])
-            high, price = low / roofline.GOOD, getattr(params().gpu_prices, card) / 3600
-            cells.append(f"{estimate.span(low, high)}, {estimate.money(low * price, high * price)}")
+        config = params().models[name].electra()
+        vocab_size = estimate.vocabulary(name, params())
+        flops = training_flops(config, vocab_size, "matmul")
+        memory = cost.pretraining_memory(config, vocab_size, config.pretrain.accumulate)
+        cells = [f"{name}, {training_steps(config, vocab_size):,} steps", f"{memory / 1e9:.0f} GB"]
+        cells += [cost.span(flops, card, config.encoder.hidden) for card in cards]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n" + "\n".join(lines) + "\n"
 
@@ -374,7 +374,7 @@ WRITERS = {
     "main claim": main_claim,
     "masks": masks,
     "attacks": attacks,
-    "cost": cost,
+    "cost": cost_table,
 }
 
 

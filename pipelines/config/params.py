@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from electra.config import build, digest, merge, nearest, plain, require, require_once, written
 from electra.data.packing import TokensConfig
-from electra.domains import Checked, Positive
 from electra.errors import BadConfig
 from electra.finetuning.tasks import GLUE, SQUAD, ArmName, FinetuneSection
 from electra.nn.config import AnyEncoderConfig
@@ -37,19 +36,6 @@ class RunConfig:
 
     models: tuple[str, ...]
     ablations: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuPrices(Checked):
-    """Dollars an hour of one GPU, for `electra estimate`."""
-
-    h100: Positive = 2.5
-    h200: Positive = 3.5
-    a100: Positive = 1.5
-    l40s: Positive = 1.0
-    rtx_4090: Positive = 0.5
-    rtx_3090: Positive = 0.3
-    t4: Positive = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +96,6 @@ class Params:
     tokenizers: dict[str, AnyTokenizer] = field(default_factory=dict)
     protocols: dict[str, Protocol] = field(default_factory=dict)
     tracking: Literal["mlflow", "none"] = "mlflow"
-    gpu_prices: GpuPrices = GpuPrices()
 
     def __post_init__(self) -> None:
         for section in (*SECTIONS, "ablations", "tokenizers"):

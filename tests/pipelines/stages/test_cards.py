@@ -13,7 +13,7 @@ from huggingface_hub import ModelCard
 from electra.finetuning.folder import load_model
 from pipelines.cli import main
 from pipelines.config.params import Params, load
-from pipelines.report import cards
+from pipelines.stages import cards
 from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, LocalTasks
 from tests.pipelines.stages.test_glue import workspace  # noqa: F401
 
