@@ -259,7 +259,7 @@ def steps() -> str:
 
 
 def gpu_hour() -> str:
-    """Return what share of ELECTRA-Small's pre-training an hour of an H100 is, and what the paper has for such shares."""
+    """Return what share of ELECTRA-Small's pre-training an H100 does in an hour, and the paper's scores for such shares."""
     config = params().models["small"].electra()
     flops = training_flops(config, estimate.vocabulary("small", params()), "matmul")
     card = cost.CARDS["h100"]
