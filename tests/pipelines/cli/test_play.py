@@ -140,12 +140,12 @@ def test_the_page_in_a_browser_without_a_network(checkout: Path, tmp_path: Path)
     with playing(checkout, "smoke") as (_, address), browser(tmp_path) as tab:
         for size, dark in ((PHONE, True), ((1280, 800), False)):
             tab.open(address, size, dark=dark)
-            tab.wait("document.querySelectorAll('.textspan').length", 60)
+            tab.wait("document.querySelectorAll('.scrolls .token').length", 60)
             tab.run(WRITE % repr(f"{SURROGATES} {TEXT} " + "word " * 600))
             tab.run(PRESS % "'Detect'")
-            tab.wait("[...document.querySelectorAll('.textspan')].some(e => e.innerText.includes('not read'))")
+            tab.wait("[...document.querySelectorAll('.scrolls .token')].some(e => e.innerText.includes('not read'))")
             said = tab.run(
-                "[...document.querySelectorAll('.scrolls .textspan .text')].map(e => e.textContent).join('')"
+                "[...document.querySelectorAll('.scrolls .token .text')].map(e => e.textContent).join('')"
             )
             assert said.startswith(SURROGATES), said[:99]
             assert tab.run("document.documentElement.scrollWidth <= innerWidth"), "no sideways scrolling"

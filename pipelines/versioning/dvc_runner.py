@@ -21,11 +21,17 @@ import psutil
 
 from electra.errors import UserError
 
+DVC = [sys.executable, "-m", "dvc"]
 MARK = "ELECTRA_REPRO"
 PATIENCE = 300.0  # seconds between asking a process to stop, for which it may have gigabytes to save, and ending it
 # What DVC says where a byte of its own state has changed: a lock of JSON, databases of hashes and links.
 DAMAGED = re.compile(r"ERROR: .*(codec can't decode|RWLock-file|malformed|unsupported file format|not a database)")
 REMADE = "; DVC's state seems damaged: delete .dvc/tmp/rwlock and the folders in .dvc-site/repo, which it remakes"
+# What DVC tells a person at a terminal to do next. A flow stores and saves its results itself.
+ADVICE = re.compile(
+    r"To track the changes with git|\s+git add |To enable auto staging|\s+dvc config core\.autostage"
+    r"|Use `dvc push` to send|(Generat|Updat)ing lock file|ERROR: failed to reproduce"
+)
 
 
 @dataclass(frozen=True)
@@ -37,21 +43,22 @@ class Place:
     pull: bool = False  # whether stages that ran elsewhere are fetched from the DVC remote
 
     def also(self, variables: Mapping[str, str]) -> "Place":
-        """The same place with more variables."""
+        """Return the same place with more variables."""
         return replace(self, variables={**self.variables, **variables})
 
 
 class StageFailed(UserError):
     """A stage failed; `exit_code` is the stage's own where DVC reported it."""
 
-    def __init__(self, target: str, sentence: str, exit_code: int) -> None:
-        super().__init__(target, sentence)
+    def __init__(self, sentence: str, exit_code: int, *, timed_out: bool = False) -> None:
+        super().__init__(sentence)
         self.exit_code = exit_code
+        self.timed_out = timed_out
 
     @property
     def for_the_user(self) -> bool:
-        """Whether only the user can correct it (settings, input, an unreachable source): retrying does not help."""
-        return self.exit_code in {64, 65, 69, 77}
+        """Whether only the user can correct it (settings, input, a source, a time limit): retrying does not help."""
+        return self.timed_out or self.exit_code in {64, 65, 69, 77}
 
 
 @dataclass
@@ -62,14 +69,16 @@ class Outcome:
     errors: list[str] = field(default_factory=list)
     exit_code: int = 0
 
-    def read(self, line: str) -> None:
-        """Learn from one line of DVC's output."""
+    def read(self, line: str) -> bool:
+        """Learn from one line of DVC's output; return whether it is for the log."""
         if match := re.match(r"Running stage '(?:.*:)?(.+)':", line):
             self.ran.append(match[1])
-        elif match := re.search(r"exited with (-?\d+)", line):
+        if match := re.search(r"exited with (-?\d+)", line):
             self.exit_code = int(match[1])
-        elif line.startswith(("error: ", "ERROR: ")):
-            self.errors.append(line[7:] + REMADE * bool(DAMAGED.match(line)))
+        if line.startswith(("error: ", "ERROR: ")):
+            self.errors.append(line[7:] + (REMADE if DAMAGED.match(line) else ""))
+            return False
+        return not ADVICE.match(line)
 
 
 def repro(target: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None) -> Outcome:
@@ -77,15 +86,22 @@ def repro(target: str, place: Place, log: Callable[[str], None] = print, seconds
 
     `log` gets the output line by line. After `seconds` the stage is stopped as a cancellation would stop it.
     """
-    options = ["--pull", "--allow-missing"] * place.pull
-    return run([sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *options, target], target, place, log, seconds)
+    options = ["--pull", "--allow-missing"] if place.pull else []
+    return run([*DVC, "--wait-for-lock", "repro", *options, target], target, place, log, seconds)
+
+
+def would_run(target: str, place: Place) -> list[str]:
+    """Return the stages that `repro` would have to run, unless another machine has run them."""
+    options = ["--allow-missing"] if place.pull else []
+    return run([*DVC, "repro", "--dry", *options, target], target, place, lambda _: None).ran
 
 
 def run(
     command: Sequence[str], name: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None
 ) -> Outcome:
     """Run a command that may start stages. Raises StageFailed, with the stage's own sentence and exit code."""
-    outcome, late = Outcome(), threading.Event()
+    outcome = Outcome()
+    late = threading.Event()
     with child(command, place) as (process, mark):
 
         def stop() -> None:
@@ -96,28 +112,32 @@ def run(
         timer.start()
         try:
             for line in filter(None, map(text, process.stdout or ())):
-                outcome.read(line)
-                log(line)
+                if outcome.read(line):
+                    log(line)
             code = process.wait()
         finally:
             timer.cancel()
+    first, *others = outcome.errors or [f"{command[2]} {command[-1]} ended with {code}"]
+    for error in others if code else outcome.errors:
+        if not error.startswith("failed to reproduce"):
+            log(error)
     if late.is_set():
-        raise StageFailed(name, f"stopped after {seconds:g} seconds, its time limit; the next try resumes it", 75)
+        limit = f"stopped after {(seconds or 0) / 3600:g} hours, its time limit"
+        raise StageFailed(f"{name}: {limit}; it has saved, and the same run resumes it", 75, timed_out=True)
     if code:
-        sentence = outcome.errors[0] if outcome.errors else f"{command[2]} {command[-1]} ended with {code}"
-        raise StageFailed(name, sentence, outcome.exit_code or code)
+        raise StageFailed(f"{name}: {first}", outcome.exit_code or code)
     return outcome
 
 
 def text(line: bytes) -> str:
-    """A line as a terminal would show it: what a carriage return overwrites is gone, colours too."""
+    """Return a line as a terminal would show it: what a carriage return overwrites is gone, colours too."""
     shown = line.decode("utf-8", "replace").rstrip().rsplit("\r", 1)[-1]
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
 
 
 @contextlib.contextmanager
 def child(command: Sequence[str], place: Place) -> Iterator[tuple[Popen[bytes], str]]:
-    """A child process in this group, whose whole family is gone when the block is left; and the family's mark."""
+    """Start a child in this group, with its family's mark; the whole family is gone when the block is left."""
     mark = uuid.uuid4().hex
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     values = {**os.environ, **place.variables, "PATH": path, "PYTHONUNBUFFERED": "1", MARK: mark}
@@ -134,10 +154,10 @@ def child(command: Sequence[str], place: Place) -> Iterator[tuple[Popen[bytes], 
 
 @contextlib.contextmanager
 def watcher(mark: str) -> Iterator[None]:
-    """A process in its own group that asks all who carry the mark to stop if this process dies within the block."""
+    """Start a process in its own group that asks all who carry the mark to stop if this one dies within the block."""
     values = {key: value for key, value in os.environ.items() if key != MARK}
     values["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), values.get("PYTHONPATH", "")]))
-    command = [sys.executable, "-m", "pipelines.runtime.dvc_runner", mark]
+    command = [sys.executable, "-m", "pipelines.versioning.dvc_runner", mark]
     process = Popen(command, env=values, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
     try:
         yield
@@ -147,7 +167,7 @@ def watcher(mark: str) -> Iterator[None]:
 
 
 def family(pid: int | None, mark: str) -> list[psutil.Process]:
-    """A process, if one is given, with its descendants, and every process that carries the mark."""
+    """Return a process, if one is given, with its descendants, and every process that carries the mark."""
     members: set[psutil.Process] = set()
     if pid is not None:
         with contextlib.suppress(psutil.Error):

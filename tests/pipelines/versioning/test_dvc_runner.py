@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipelines.runtime import dvc_runner
-from pipelines.runtime.dvc_runner import Outcome, Place, StageFailed, child, end, text
+from pipelines.versioning import dvc_runner
+from pipelines.versioning.dvc_runner import Outcome, Place, StageFailed, child, end, text
 from tests.conftest import ROOT, environment
 
 HERE = Place(ROOT)
@@ -26,22 +26,29 @@ def python(code: str) -> list[str]:
 
 def test_outcome_reads_what_dvc_says() -> None:
     outcome = Outcome()
-    for line in (
-        "Running stage 'pipelines/dvc.yaml:corpus@sample_world':",
-        "Stage 'pipelines/dvc.yaml:tokens@sample_world' didn't change, skipping",
-        "Stage 'report' is cached - skipping run, checking out outputs",
-        "error: corpora.x: there is no such file",
-        "ERROR: failed to reproduce 'pretrain@base': failed to run: python -m pipelines pretrain base, exited with 69",
-    ):
-        outcome.read(line)
+    logged = [
+        line
+        for line in (
+            "Running stage 'pipelines/dvc.yaml:corpus@sample_world':",
+            "Stage 'pipelines/dvc.yaml:tokens@sample_world' didn't change, skipping",
+            "Stage 'report' is cached - skipping run, checking out outputs",
+            "error: corpora.x: there is no such file",
+            "ERROR: failed to reproduce 'x': failed to run: python -m pipelines pretrain base, exited with 69",
+            "To track the changes with git, run:",
+            "\tgit add pipelines/dvc.lock",
+            "Use `dvc push` to send your updates to remote storage.",
+        )
+        if outcome.read(line)
+    ]
+    assert len(logged) == 3, "DVC's advice is for a person at a terminal"
     assert outcome.ran == ["corpus@sample_world"]
     assert outcome.errors[0] == "corpora.x: there is no such file"
     assert outcome.exit_code == 69
 
 
 def test_only_what_the_user_must_correct_is_not_worth_a_retry() -> None:
-    assert all(StageFailed("x", "y", code).for_the_user for code in (64, 65, 69, 77))
-    assert not any(StageFailed("x", "y", code).for_the_user for code in (70, 75, 137, -9, 255))
+    assert all(StageFailed("x: y", code).for_the_user for code in (64, 65, 69, 77))
+    assert not any(StageFailed("x: y", code).for_the_user for code in (70, 75, 137, -9, 255))
 
 
 def test_text_is_what_a_terminal_would_show() -> None:
@@ -52,8 +59,9 @@ def test_text_is_what_a_terminal_would_show() -> None:
 def test_a_deadline_works_in_a_thread_and_on_a_silent_child() -> None:
     with ThreadPoolExecutor() as pool:
         stopped = pool.submit(dvc_runner.run, python("import time; time.sleep(60)"), "x", HERE, seconds=0.5)
-        with pytest.raises(StageFailed, match="its time limit"):
+        with pytest.raises(StageFailed, match="its time limit") as caught:
             stopped.result(20)
+    assert caught.value.exit_code == 75 and caught.value.for_the_user, "another try would have the same limit"
 
 
 @pytest.mark.parametrize("then", ["import time; time.sleep(60)", "pass"], ids=["parent lives", "parent is dead"])
@@ -78,7 +86,7 @@ def test_nobody_is_left_when_this_process_is_killed(tmp_path: Path) -> None:
     )
     between = PARENT.format(code=stage, then="import time; time.sleep(60)")
     engine = (
-        "import sys\nfrom pathlib import Path\nfrom pipelines.runtime.dvc_runner import Place, child\n"
+        "import sys\nfrom pathlib import Path\nfrom pipelines.versioning.dvc_runner import Place, child\n"
         f"with child([sys.executable, '-c', {between!r}], Place(Path.cwd())) as (process, _):\n"
         "    for line in process.stdout:\n"
         "        print(line.decode(), end='', flush=True)\n"
