@@ -150,6 +150,8 @@ def test_the_page_in_a_browser_without_a_network(checkout: Path, tmp_path: Path)
             assert said.startswith(SURROGATES), said[:99]
             assert tab.run("document.documentElement.scrollWidth <= innerWidth"), "no sideways scrolling"
             assert tab.run("document.querySelector('.scrolls').clientHeight < 500"), "a long text scrolls in its box"
+        tab.run("document.querySelector('.scrolls .token').click()")
+        tab.wait("document.querySelector('[data-testid$=-confidence-bar], .confidence-set')", 60)
         tab.run(PRESS % "'Tasks'")
         tab.wait("document.body.innerText.match(/correct|wrong/i)")
         assert tab.said == []
