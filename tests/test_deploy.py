@@ -9,9 +9,9 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from electra import errors
-from pipelines.cli import parser
 from pipelines.runtime.processes import torchrun_variables
 from tests.conftest import ROOT
+from tests.pipelines.cli.parsing import parse
 
 SLURM, KUBERNETES = ROOT / "deploy" / "slurm.sbatch", ROOT / "deploy" / "kubernetes.yaml"
 
@@ -19,7 +19,7 @@ SLURM, KUBERNETES = ROOT / "deploy" / "slurm.sbatch", ROOT / "deploy" / "kuberne
 def variables(words: list[str]) -> dict[str, str]:
     """What a command, `python -m pipelines pretrain …`, asks of torchrun."""
     assert words[:3] == ["python", "-m", "pipelines"]
-    return torchrun_variables(vars(parser().parse_args(words[3:])))
+    return torchrun_variables(parse(words[3:]))
 
 
 def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> None:

@@ -48,8 +48,8 @@ MARKS = {
 }
 CSS = """
 .scrolls { max-height: 20em; overflow-y: auto !important; }
-.scrolls .textspan { white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; }
-.dark .textspan .text { color: #f4f4f5 !important; }
+.scrolls .text { white-space: pre-wrap; overflow-wrap: anywhere; }
+.dark .token .text { color: #f4f4f5 !important; }
 """
 Marked = list[tuple[str, str | None]]  # parts of a text with their marks
 

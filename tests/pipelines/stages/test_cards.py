@@ -14,8 +14,8 @@ from electra.finetuning.folder import load_model
 from electra.nn.huggingface import open_folder
 from pipelines.cli import main
 from pipelines.config.params import Params, load
-from pipelines.report import cards
 from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, LocalTasks
+from pipelines.stages import cards
 from tests.pipelines.stages.test_glue import workspace  # noqa: F401
 
 COLA, MNLI = (Path(f"build/glue/small/{task}/pretrained-seed1/README.md") for task in ("cola", "mnli"))
