@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import electra
-from electra.errors import BadConfig, BadInput, Refused, Stopped
+from electra.errors import BadConfig, BadInput, Stopped
 from pipelines import tracking
 from pipelines.cli import COMMANDS, main
 from pipelines.commands import GROUPS, HIDDEN, stage
@@ -250,19 +250,3 @@ def test_the_shell_offers_what_the_command_line_takes(here: Path, capsys: pytest
         assert offered(code, here, "electra", *words) == expected, words
     assert main(["completion", "zsh"]) == 0
     assert r"{compadd -- \$(_electra_names models)}" in capsys.readouterr().out
-
-
-def test_an_arms_run_names_the_command_that_does_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(project)
-    arm = "  a: {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke}, arms: {one: {}}}\n"
-    (project / "params.yaml").write_text(SMOKE.replace("ablations: {}\n", f"ablations:\n{arm}"))
-    starts: list[tracking.Start] = []
-
-    def opened(start: tracking.Start, **_: object) -> None:
-        starts.append(start)
-        raise Refused("here", "ends", "", "")
-
-    monkeypatch.setattr(tracking, "open_run", opened)
-    main(["ablation", "a", "--only", "one-seed1"])
-    assert (starts[0].stage, starts[0].name) == ("arm", "a-one-seed1")
-    assert starts[0].tags["mlflow.source.name"] == "python -m pipelines ablation a --only one-seed1"
