@@ -52,7 +52,7 @@ def of_model(pretrain: dict[str, Any], glue: dict[str, Any], squad: dict[str, An
         scores = {task: facts[arm]["mean"] for task, facts in glue["tasks"].items() if arm in facts}
         for version, facts in squad.get("versions", {}).items():
             if arm in facts:
-                scores[f"squad{version}_f1"] = facts[arm]["f1"]["mean"]
+                scores[f"squad{version}_f1"] = facts[arm]["mean"]
         if arm in glue["average"]:
             scores["average"] = glue["average"][arm]["mean"]
         values[arm] = scores

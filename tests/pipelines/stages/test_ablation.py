@@ -64,7 +64,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def params(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     """Those rows in a fresh folder without any arm, one process."""
     monkeypatch.chdir(tmp_path)
-    Path("build").symlink_to(built / "build") if not Path("build").exists() else None
+    Path("build").mkdir()
+    for made in (built / "build").iterdir():
+        Path("build", made.name).symlink_to(made)
     Path("params.yaml").write_text((built / "params.yaml").read_text())
     return load()
 
