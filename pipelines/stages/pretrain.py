@@ -57,7 +57,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     if is_main():
         name_run(run, name, owner)
     launch = Launch(title=f"pretrain {name}", origin=origin(name, run, params), bar=ProgressBar, announce=Announcer())
-    with mirrored(run, owner, bring=launch.origin is None):
+    with mirrored(run, bring=launch.origin is None):
         trained = rows.train(model.electra(), run, log=tracker.metrics, launch=launch, owner=owner)
     if not is_main():
         return
@@ -133,7 +133,7 @@ class ModelRows:
         unigram = self._counts() if config.generator.kind == "unigram" else None
         data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others)
         launch = dataclasses.replace(launch, code=digest_of(PRETRAINING))
-        with enough_memory(config, ids.vocab_size):
+        with enough_memory(config.pretrain):
             return pretrain(config, data, run, owner or self.fingerprint(config), log=log, launch=launch)
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:
@@ -224,7 +224,7 @@ def write_model(
     card = {"data": rows.label, "recipe": plain(config), "results": trained.history[-1], "facts": facts}
     with atomic_folder(folder) as temporary:
         start = Path(config.pretrain.init_from).glob("*/config.json") if config.pretrain.init_from else ()
-        seen = max(*config.pretrain.lengths, *(hf.trained_positions(path.parent) for path in start), 0)
+        seen = max(*config.pretrain.lengths, *(hf.open_folder(path.parent).trained_positions for path in start), 0)
         more = {"pad_token_id": rows.tokenizer.pad_id, "trained_positions": seen}
         bare = config_json(encoder, vocab_size, "ElectraModel", **more)
         networks, parts = model.networks(), {"encoder": (hf.encoder_tensors(model.discriminator.encoder, ""), bare)}

@@ -291,6 +291,10 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = git_project(tmp_path_factory.mktemp("reported") / "project")
     (folder / "benchmarks/results").mkdir(parents=True)
     (folder / "benchmarks/results/.gitkeep").touch()
+    mood = "{kind: own, tasks: {mood: {train: text/mood.tsv, dev: text/mood.tsv, labels: [a, b]}}}"
+    params = (folder / "params.yaml").read_text().replace("{kind: sample, seed: 1}", mood)
+    (folder / "params.yaml").write_text(params.replace("smoke: {}\nmodels", "smoke: {defaults: {length: 16}}\nmodels"))
+    (folder / "text/mood.tsv").write_text("sentence\tlabel\n" + "the old cat\ta\ngood bread\tb\n" * 8)
     dvc(folder, "repro")
     commit(folder, "Results")
     return folder

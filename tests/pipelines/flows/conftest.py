@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pipelines import tracking
-from pipelines.runtime import workspace
-from pipelines.runtime.dvc_runner import Outcome, StageFailed
+from pipelines.versioning import workspace
+from pipelines.versioning.dvc_runner import Outcome, StageFailed
 from tests.conftest import SMOKE, copy_text
 
 ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace("ablations: []", "ablations: [a]").removesuffix(
@@ -28,6 +28,7 @@ class Dvc:
         self.parents: list[str | None] = []
         self.processes: list[dict[str, str]] = []
         self.failures: dict[str, list[StageFailed]] = {}
+        self.would_run: list[str] = []
 
     def repro(self, target: str, place: Any, log: Any, seconds: float | None) -> Outcome:
         environment = place.variables
@@ -64,6 +65,7 @@ def dvc(prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(module, "ROOT", tmp_path)
     played = Dvc()
     monkeypatch.setattr(steps, "repro", played.repro)
+    monkeypatch.setattr(steps, "would_run", lambda *_: played.would_run)
     monkeypatch.setattr(steps.run_stage, "retry_delay_seconds", 0)
     return played
 
