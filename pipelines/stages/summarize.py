@@ -33,7 +33,8 @@ def summarize(name: str, params: Params) -> None:
     for key in dict.fromkeys(keys):
         stage, _, of = key.partition("@")
         source = STAGES[stage].results(of)
-        verify_manifest(source.parent, only=[RESULTS], do=again(stage, of), name=of)
+        files = [RESULTS, CURVE] if stage == "pretrain" else [RESULTS]
+        verify_manifest(source.parent, only=files, do=again(stage, of), name=of)
         write_json(target / f"{stage}.json", read_json(source))
         if stage == "pretrain":
             write_atomic(results / "curves" / f"{name}.csv", source.with_name(CURVE).read_bytes())
