@@ -171,11 +171,12 @@ def finetuned(folder: Path, name: str, params: Params) -> Card:
 def compared(found: dict[str, Any], arm: str, seed: int) -> list[Measured]:
     """A run's metrics, the one that counts first, beside the other runs of its task and what needs no network."""
     parts = {of: found[of] for of in (arm, "scratch") if of in found}
-    points = {of: own.get("all") or {key: own[key]["scores"] for key in ("f1", "exact")} for of, own in parts.items()}
-    below = found | found.get("baselines", {})
+    points = {of: own["all"] for of, own in parts.items()}
+    below = found.get("baselines", {})
     simple: Cells = {kind.replace("_", " "): below[kind] for kind in SIMPLE if kind in below}
     scores: list[Measured] = []
-    for metric in sorted(points[arm], key=lambda each: bool(each != found["metric"])):
+    shown = ("f1", "exact") if "never_answering" in below else points[arm]
+    for metric in sorted(shown, key=lambda each: bool(each != found["metric"])):
         each, (name, mismatched, _) = points[arm][metric], metric.partition("_mismatched")
         beside: Cells = {}
         if inside := around(each):
@@ -183,7 +184,7 @@ def compared(found: dict[str, Any], arm: str, seed: int) -> list[Measured]:
             beside[f"mean of {len(each)} fine-tunings, 95 % interval"] = spread
         if "scratch" in points:
             beside["from scratch"] = mean(points["scratch"][metric])
-        if not scores or "never_answering" in found:  # which has both metrics of SQuAD
+        if not scores or "never_answering" in below:  # which has both metrics of SQuAD
             beside |= simple
         title = METRICS.get(name, name) + ", mismatched" * bool(mismatched)
         value = each[found[arm]["seeds"].index(seed)]

@@ -194,7 +194,7 @@ def test_a_deployment_runs_with_live_lines_and_a_result_page(server: Server) -> 
     assert {"pretrain-smoke", "pretrain-smoke-numbers"} <= set(found)
     bars = {artifact["key"]: artifact["data"] for artifact in artifacts if artifact["type"] == "progress"}
     assert bars["pretrain-smoke-progress"] == 100.0
-    assert "results/smoke/pretrain.json" in found["pretrain-smoke"]
+    assert "build/models/smoke/results.json" in found["pretrain-smoke"]
     assert done["name"].startswith("pretrain smoke ") and done["name"].endswith(" steps=30")
     assert any("30/30 steps" in line for line in lines)
     assert not (server.folder / "build").exists(), "the checkout is nobody's workplace"

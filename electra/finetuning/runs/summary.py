@@ -43,17 +43,6 @@ def of_task(task: Task, records: Sequence[Record]) -> Summary:
     return summary
 
 
-def of_squad(records: Sequence[Record]) -> Summary:
-    """One SQuAD version: each arm's spread of exact match, F1 and other official figures; `train` as in `of_task`."""
-    summary: Summary = {"metric": "f1", **_rows(records)}
-    for arm, runs in _by_arm(records).items():
-        figures = {name: spread([run["metrics"][name] for run in runs]) for name in runs[0]["metrics"]}
-        summary[arm] = {**figures, **_of_runs(runs)}
-        on_train = [run["train_metrics"] for run in runs]
-        summary[arm]["train"] = {name: [_points(run[name]) for run in on_train] for name in ("exact", "f1")}
-    return summary
-
-
 def average(tasks: dict[str, Summary], *, sample: bool) -> Summary:
     """Return the mean over tasks, seed by seed, for each arm, called by its exact name.
 
