@@ -17,6 +17,7 @@ from prefect.runtime import flow_run
 
 from electra.errors import BadConfig, Refused, SourceUnreachable, Stopped, UserError, hidden
 from pipelines import ROOT, tracking
+from pipelines.config.params import UNREAD
 from pipelines.flows import artifacts, server
 from pipelines.tracking import lineage
 from pipelines.versioning import dvc_store, workspace
@@ -189,7 +190,8 @@ def opened_run(
 ) -> Iterator[Run]:
     """Open a flow's run: its folder, its settings checked, its run in MLflow; at the end its results are saved.
 
-    A part of a run hangs below the `parent` of the whole and saves its results to the store alone.
+    Settings that do not fit an ablation's arms are no mistake in a flow without ablations. A part of a run hangs below
+    the `parent` of the whole and saves its results to the store alone.
     """
     log = get_run_logger().info
     if hours is not None and not hours > 0:
@@ -198,15 +200,18 @@ def opened_run(
         raise BadConfig(f"nproc_per_node: is {nproc_per_node}; expected a number of processes, one for each GPU")
     if flow_run.run_count > LIVES:
         raise Refused(f"{request}: its process has died {LIVES} times; see the log, and start another run")
+    variables = {"PET_NPROC_PER_NODE": str(nproc_per_node)}
+    if flow in {"pretrain", "finetune"}:
+        variables[UNREAD] = "1"
     try:
-        with server.stopped_when_unwanted(log), workspace.opened(request, log) as place:
+        with server.stopped_when_unwanted(log), workspace.opened(request, log, variables) as place:
             params = workspace.params(place)
             if place.folder != ROOT:
                 for section in ("corpora", "tokens", "tasks", "published"):
                     workspace.link_own_files(params[section], place.folder)
             if place.pull:
                 dvc_store.forget_missing(place, log)
-            place = place.also({lineage.TAGS: json.dumps(tags(request)), "PET_NPROC_PER_NODE": str(nproc_per_node)})
+            place = place.also({lineage.TAGS: json.dumps(tags(request))})
             running = Run(request, place, params, hours * 3600 if hours else None, parent)
             with parent_run(flow, running):
                 yield running
