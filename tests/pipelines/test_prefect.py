@@ -194,7 +194,7 @@ def test_a_deployment_runs_with_live_lines_and_a_result_page(server: Server) -> 
     assert {"pretrain-smoke", "pretrain-smoke-numbers"} <= set(found)
     bars = {artifact["key"]: artifact["data"] for artifact in artifacts if artifact["type"] == "progress"}
     assert bars["pretrain-smoke-progress"] == 100.0
-    assert "results/smoke/pretrain.json" in found["pretrain-smoke"]
+    assert "build/models/smoke/results.json" in found["pretrain-smoke"]
     assert done["name"].startswith("pretrain smoke ") and done["name"].endswith(" steps=30")
     assert any("30/30 steps" in line for line in lines)
     assert not (server.folder / "build").exists(), "the checkout is nobody's workplace"
@@ -209,7 +209,7 @@ def test_what_is_missing_is_said_once_without_a_traceback(server: Server) -> Non
     assert done["state"]["type"] == "FAILED" and "nowhere/*.jsonl" in done["state"]["message"]
     lines = server.lines(run)
     assert sum("nowhere/*.jsonl" in line for line in lines) == 1, lines
-    assert "pre-training would take" in "".join(lines) and "Traceback" not in "".join(lines)
+    assert "pre-training on this machine's" in "".join(lines) and "Traceback" not in "".join(lines)
 
 
 @pytest.mark.slow
