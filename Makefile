@@ -62,20 +62,27 @@ lead: setup
 deploy: setup
 	python -m pipelines.flows.deployments
 
-# Workers run as the owner of this folder: they push results into it.
-export TEAM_USER ?= $(shell stat --format %u:%g .)
-TEAM = docker compose --env-file deploy/team.env
-
+# docker compose reads .env: new logins, the user whom workers run as (the owner of this clone) and the team's origin, a
+# bare repository beside this clone.
 team:
-	@test -f deploy/team.env || { echo "make team: deploy/team.env is not there; copy deploy/team.env.example and fill it in" >&2; exit 64; }
-	$(TEAM) up --detach --build --wait
+	@umask 077; grep -qs ^TEAM_USER= .env || { \
+		for name in POSTGRES_PASSWORD S3_PASSWORD PREFECT_PASSWORD MLFLOW_PASSWORD MLFLOW_SECRET; do \
+			echo "$$name=$$(od -An -tx1 -N16 /dev/urandom | tr -d ' \n')"; \
+		done; \
+		stat --format "TEAM_USER=%u:%g" .; \
+		echo "TEAM_ORIGIN=$(CURDIR).git"; \
+	} >>.env
+	@chmod 600 .env
+	@origin=$$(sed -n s/^TEAM_ORIGIN=//p .env); test -d "$$origin" || git clone --quiet --bare . "$$origin"; \
+		chown --recursive --reference=. .env "$$origin"
+	docker compose up --detach --build --wait
 
 team-down:
-	$(TEAM) down
+	docker compose down
 
 # Needs uv. One lock for Python 3.11 to 3.13. Torch and its CUDA libraries stay out of it: they differ by machine.
 lock:
-	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --extra s3 --extra dask --extra crawl --extra gpu --extra team --universal --python-version 3.11 --no-emit-package torch \
+	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --extra s3 --extra dask --extra crawl --extra gpu --universal --python-version 3.11 --no-emit-package torch \
 		--no-header --no-annotate --constraint - --output-file requirements.lock --quiet
 	sed -i '/^\(cuda\|nvidia-[^m]\|triton\)/d' requirements.lock
 	.ci/wheels

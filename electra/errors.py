@@ -58,8 +58,8 @@ class UserError(Exception):
         return type(self), (self.where, self.found, self.expected, self.do)
 
 
-class BadConfig(UserError):
-    """A parameter that is unknown, of the wrong type, or impossible beside another."""
+class BadConfig(UserError, ValueError):
+    """A setting that is unknown, of the wrong type, or impossible with another. Pydantic collects a ValueError."""
 
     exit_code = 64
 
@@ -116,6 +116,10 @@ class CorruptFile(UserError):
     """A file whose bytes are not the ones its manifest promises."""
 
     exit_code = 74
+
+
+class Unreadable(CorruptFile):
+    """A file that the operating system did not let us read just now: its bytes may be whole."""
 
 
 class OutOfRoom(UserError):

@@ -1,4 +1,4 @@
-"""compose.yaml: held to the schema of compose files; nothing starts without a login or is seen from outside."""
+"""compose.yaml and the Dockerfile, without an engine: nothing starts without logins or is open to other machines."""
 
 import os
 import re
@@ -16,99 +16,124 @@ from ruamel.yaml import YAML
 from tests.conftest import ROOT, git, run, until
 
 COMPOSE = ROOT / "compose.yaml"
-LOGINS = {
-    **{"POSTGRES_PASSWORD": "postgres1234", "S3_USER": "store1234", "S3_PASSWORD": "bucket12345678"},
-    **{"PREFECT_LOGIN": "team:prefect1234", "MLFLOW_PASSWORD": "mlflow12345678", "MLFLOW_SECRET": "signs1234"},
-}
 
 
-def interpolated(text: str, values: dict[str, str]) -> str:
-    """As compose does: ${NAME}, ${NAME:-default}, and ${NAME:?what is said where it is missing}."""
+def interpolate(values: dict[str, str]) -> dict[str, Any]:
+    """Return compose.yaml with ${NAME}, ${NAME:-default} and ${NAME:?message} replaced as compose replaces them."""
 
-    def put(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         name, mark, rest = match.groups()
         assert name in values or mark in {"-", ":-"}, f"{name}: {rest}"
         return values.get(name) or rest
 
-    return re.sub(r"\$\{(\w+)(?:(:?[-?])([^}]*))?\}", put, text)
+    text = re.sub(r"\$\{(\w+)(?:(:?[-?])([^}]*))?\}", replace, COMPOSE.read_text(encoding="utf-8"))
+    services: dict[str, Any] = YAML(typ="safe").load(text)
+    return services
 
 
-def compose(values: dict[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = YAML(typ="safe").load(interpolated(COMPOSE.read_text(encoding="utf-8"), values))
-    return found
+def make_team(folder: Path) -> dict[str, str]:
+    """Run `make team` with a docker that does nothing, and return what it wrote to .env."""
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin/docker").write_text("#!/bin/sh\n")
+    (folder / "bin/docker").chmod(0o755)
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(["make", "-f", ROOT / "Makefile", "team"], cwd=folder, env=os.environ | {"PATH": path}, check=True)
+    lines = (folder / ".env").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Path:
+    """A small repository in which `make team` may be given."""
+    folder = tmp_path / "team"
+    folder.mkdir()
+    git(folder, "init", "--quiet")
+    git(folder, "commit", "--quiet", "--allow-empty", "--message", "One")
+    return folder
 
 
 def test_the_file_is_one_that_compose_reads() -> None:
     run(ROOT, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE))
 
 
-def test_nothing_starts_without_a_login_of_ones_own() -> None:
-    example = (ROOT / "deploy" / "team.env.example").read_text(encoding="utf-8")
-    asked = dict(re.findall(r"^(?:# )?([A-Z_0-9]+)=(.*)$", example, re.M))
-    text = COMPOSE.read_text(encoding="utf-8")
-    used = set(re.findall(r"\$\{(\w+)", text))
-    assert used - {"TEAM_USER"} == set(asked) - {"COMPOSE_PROFILES"}, "make's own, and compose's own"
-    for name in LOGINS:
-        assert asked[name] == "", "a default would be everybody's"
-        with pytest.raises(AssertionError, match=r"deploy/team\.env"):
-            compose({key: value for key, value in LOGINS.items() if key != name})
-    assert "/deploy/team.env\n" in (ROOT / ".gitignore").read_text(encoding="utf-8")
-    done = subprocess.run(["make", "team", "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert (
-        "docker compose --env-file deploy/team.env up" in done.stdout and "deploy/team.env is not there" in done.stdout
-    )
+def test_make_team_writes_logins_of_its_own_once_and_for_the_owner_alone(team: Path) -> None:
+    values = make_team(team)
+    assert (team / ".env").stat().st_mode & 0o777 == 0o600
+    assert values["TEAM_USER"] == f"{team.stat().st_uid}:{team.stat().st_gid}"
+    assert git(Path(values["TEAM_ORIGIN"]), "rev-parse", "--is-bare-repository", "HEAD").split() == [
+        "true",
+        git(team, "rev-parse", "HEAD"),
+    ]
+    logins = [value for name, value in values.items() if not name.startswith("TEAM_")]
+    assert len({*logins}) == len(logins) == 5 and all(re.fullmatch("[0-9a-f]{32}", login) for login in logins)
+    with (team / ".env").open("a") as file:
+        file.write("TEAM_ADDRESS=10.0.0.5\n")
+    assert make_team(team) == values | {"TEAM_ADDRESS": "10.0.0.5"}
+    for name in values:
+        with pytest.raises(AssertionError, match=f"{name}: run make team"):
+            interpolate({key: value for key, value in values.items() if key != name})
+    assert "/.env\n" in (ROOT / ".gitignore").read_text(encoding="utf-8")
 
 
-def test_services_wait_for_each_other_and_are_seen_by_this_machine_alone() -> None:
-    found = compose(LOGINS)
+def test_services_wait_for_each_other_and_are_open_to_this_machine_alone(team: Path) -> None:
+    values = make_team(team)
+    found = interpolate(values)
     services = found["services"]
+    logins = [value for name, value in values.items() if not name.startswith("TEAM_")]
     for name, service in services.items():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+        assert not [login for login in logins if login in str(service.get("command"))], "anybody can list processes"
         for other, needs in service.get("depends_on", {}).items():
-            if needs["condition"] == "service_healthy":
-                assert "healthcheck" in services[other], other
-            else:
-                assert services[other]["restart"] == "no", f"{other} ends"
-        for volume in service.get("volumes", []):
-            source = volume.split(":")[0]
-            assert source == "." or source in found["volumes"]
+            assert "healthcheck" in services[other] or needs["condition"] == "service_completed_successfully"
+    assert [name for name, service in services.items() if "build" in service] == ["worker"], (
+        "each service that builds an image replaces the containers of the others"
+    )
     settings = tomllib.loads((ROOT / "prefect.toml").read_text(encoding="utf-8"))["server"]["events"]
     kept = services["prefect"]["environment"]["PREFECT_SERVER_EVENTS_EXPIRED_BUCKET_BUFFER"]
     assert TypeAdapter(timedelta).validate_python(kept).total_seconds() == settings["expired_bucket_buffer"]
-    assert services["mlflow"]["environment"]["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false", "as SECURITY.md says"
-    folders = {volume.split(":")[1] for volume in services["worker"]["volumes"]}
-    assert folders == {"/srv/origin", "/srv/electra/.dvc/cache", "/srv/electra/build", "/srv/electra/runs"}
-    image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    assert "\nSTOPSIGNAL SIGINT\n" in image, "a stage of `dvc repro` would be killed before it saves"
-    for folder in folders - {"/srv/origin"}:
-        assert f" {folder}" in image, "or the volume would be root's"
-    kept = (ROOT / ".dockerignore").read_text(encoding="utf-8")
-    for service in services.values():
-        for word in service.get("command", []):
-            if word.startswith("deploy/"):
-                assert (ROOT / word).is_file() and f"!{word}\n" in kept
-                for read in re.findall(r"\bdeploy/\w+/", (ROOT / word).read_text(encoding="utf-8")):
-                    assert f"!{read}\n" in kept, f"{word} reads it in the image"
 
 
-def test_prefect_copies_its_pages_to_where_the_images_user_may_write() -> None:
-    image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    server = image.partition("AS server\n")[2].partition("\nFROM")[0]
-    assert "ENV PREFECT_SERVER_UI_STATIC_DIRECTORY=/home/electra/" in server, "or its address answers with 404"
+def test_servers_have_the_versions_of_the_lock() -> None:
+    services = interpolate(dict.fromkeys(re.findall(r"\$\{(\w+)", COMPOSE.read_text(encoding="utf-8")), "x"))[
+        "services"
+    ]
+    locked = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    for name in ("prefect", "mlflow"):
+        version = re.search(rf"^{name}==(\S+)", locked, re.M)
+        assert version and re.search(rf":v?{re.escape(version[1])}-", services[name]["image"]), name
 
 
-def test_a_container_stays_until_a_stopped_stage_has_saved(tmp_path: Path) -> None:
-    """With a worker that ends at once and leaves a stage, which is in a session of its own, at its last step."""
-    (tmp_path / "origin").mkdir()
-    (tmp_path / "home").mkdir()
-    for words in (("init", "--quiet"), ("commit", "--quiet", "--allow-empty", "--message", "a")):
-        git(tmp_path / "origin", *words)
-    worker = tmp_path / "prefect"
-    worker.write_text("#!/bin/sh\nsetsid sh -c 'touch stage; sleep 1; touch saved' & exec sleep 60\n")
-    worker.chmod(0o755)
-    own = {"ELECTRA_HOME": str(tmp_path / "home"), "ELECTRA_REPOSITORY": str(tmp_path / "origin")}
-    values = {**os.environ, **own, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    with subprocess.Popen(["bash", ROOT / "deploy/worker"], env=values, start_new_session=True) as container:
-        until((tmp_path / "home/stage").exists)
+def test_the_image_has_what_the_containers_read() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert "\nSTOPSIGNAL SIGINT\n" in dockerfile, "a stage of `dvc repro` would be killed before it saves"
+    kept = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {"!deploy/worker", "!deploy/automations/"} <= {*kept}
+
+
+def worker(folder: Path, **values: str) -> subprocess.Popen[bytes]:
+    """Start deploy/worker in a folder in /app's place, with a Prefect and a DVC of the test's."""
+    (folder / "bin").mkdir()
+    (folder / "bin/dvc").write_text("#!/bin/sh\n")
+    (folder / "bin/prefect").write_text("#!/bin/sh\nsetsid sh -c 'touch stage; sleep 1; touch saved' & exec sleep 60\n")
+    for program in (folder / "bin").iterdir():
+        program.chmod(0o755)
+    values |= {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.Popen(
+        ["bash", ROOT / "deploy/worker"], cwd=folder, env=os.environ | values, start_new_session=True
+    )
+
+
+def test_a_container_stays_until_a_stopped_stage_has_saved(team: Path, tmp_path: Path) -> None:
+    """The worker ends at once, and leaves a stage at its last step in a session of its own."""
+    (tmp_path / "app/runs").mkdir(parents=True)
+    with worker(tmp_path / "app", ELECTRA_REPOSITORY=str(team)) as container:
+        until((tmp_path / "app/stage").exists)
         os.killpg(container.pid, signal.SIGTERM)
-    assert (tmp_path / "home/saved").exists()
+    assert (tmp_path / "app/saved").exists()
+
+
+def test_a_worker_that_cannot_write_takes_no_run(team: Path, tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()  # no folder for runs
+    with worker(tmp_path / "app", ELECTRA_REPOSITORY=str(team)) as container:
+        assert container.wait(timeout=60) != 0
+    assert not (tmp_path / "app/stage").exists()

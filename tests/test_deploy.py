@@ -28,13 +28,13 @@ def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> Non
     asked = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", text, re.M))
     assert asked["ntasks-per-node"] == "1" and asked["signal"].startswith("TERM@") and "requeue" in asked
     assert "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK" in text, "or each task gets one processor"
-    values = {"$model": "base", "$first": "node1"}
+    values = {"$model": "base", "$first": "node1", "$port": "29442"}
     values |= {"$SLURM_JOB_NUM_NODES": asked["nodes"], "$SLURM_GPUS_ON_NODE": asked["gpus-per-node"]}
     command = text[text.index("srun ") : text.index("code=$?")].replace("\\\n", " ")
     for name, value in values.items():
         command = command.replace(name, value)
     words = shlex.split(command)
-    expected = {"NPROC_PER_NODE": "8", "NNODES": "4", "RDZV_ENDPOINT": "node1:29400", "MAX_RESTARTS": "3"}
+    expected = {"NPROC_PER_NODE": "8", "NNODES": "4", "RDZV_ENDPOINT": "node1:29442", "MAX_RESTARTS": "3"}
     assert variables(words[words.index("python") :]) == {f"PET_{name}": value for name, value in expected.items()}
     assert f'"$code" -eq {errors.Stopped.exit_code}' in text and "scontrol requeue" in text
 

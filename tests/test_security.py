@@ -44,8 +44,10 @@ def test_a_manifest_cannot_point_outside_or_at_a_link(tmp_path: Path) -> None:
 
 def test_telemetry_is_off_wherever_a_tool_is_started() -> None:
     """Of the environment itself: tests/pipelines/test_environment.py."""
-    for name in ("DO_NOT_TRACK", "DVC_NO_ANALYTICS", "MLFLOW_DISABLE_TELEMETRY", "PREFECT_SERVER_ANALYTICS_ENABLED"):
-        assert f"{name}={environment_of_tools.DEFAULTS[name]}" in (ROOT / "Dockerfile").read_text()
+    assert "python pipelines/environment.py" in (ROOT / "Dockerfile").read_text()
+    compose = (ROOT / "compose.yaml").read_text()
+    for name in ("DO_NOT_TRACK", "MLFLOW_DISABLE_TELEMETRY", "PREFECT_SERVER_ANALYTICS_ENABLED"):
+        assert f'{name}: "{environment_of_tools.DEFAULTS[name]}"' in compose, "of the official images"
     assert "analytics = false" in (ROOT / ".dvc" / "config").read_text()
     assert tomllib.loads((ROOT / "prefect.toml").read_text())["server"]["analytics_enabled"] is False
 

@@ -15,17 +15,18 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import tokenizers
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from electra.config import Settings
 from electra.data.byte_level import is_byte_level, placed_without_spaces, spelled
 from electra.data.word_cache import CONTINUATION, WordMemory
-from electra.domains import Checked, Interval
 from electra.errors import BadInput, shown
 from electra.files import read_object, readable, sha256_bytes, write_atomic, write_json
 
@@ -35,19 +36,19 @@ MAX_WORD = 100  # characters; longer words are [UNK] (transformers' value, the o
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainTokenizer(Checked):
+class TrainTokenizer(Settings):
     """Train WordPiece on the corpus."""
 
     kind: Literal["train"]
-    vocab_size: Annotated[int, Interval(len(SPECIALS) + 1, 10**7)]
+    vocab_size: Annotated[int, Field(gt=len(SPECIALS), le=10**7)]
     lowercase: bool = True
     strip_accents: bool | None = None  # null: as lowercase
-    alphabet: Annotated[int, Interval(1, 0x110000)] = 1000  # the most frequent characters that get a piece of their own
-    megabytes: Annotated[int, Interval(1, 10**6)] = 256  # text to learn from, taken evenly from all shards
+    alphabet: Annotated[int, Field(ge=1, le=0x110000)] = 1000  # characters with a piece of their own
+    megabytes: Annotated[int, Field(ge=1, le=10**6)] = 256  # text to learn from, taken evenly from all shards
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabTokenizer:
+class VocabTokenizer(Settings):
     """Use a vocab.txt, one piece a line, or a tokenizer.json, which has its own rules for letters."""
 
     kind: Literal["vocab"]
@@ -57,7 +58,7 @@ class VocabTokenizer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubTokenizer:
+class HubTokenizer(Settings):
     """Use the vocab.txt or tokenizer.json of a model on the hub."""
 
     kind: Literal["hub"]
@@ -66,6 +67,9 @@ class HubTokenizer:
     file: str = "vocab.txt"
     lowercase: bool = True
     strip_accents: bool | None = None
+
+
+AnyTokenizer = Annotated[TrainTokenizer | VocabTokenizer | HubTokenizer, Field(discriminator="kind")]
 
 
 class Tokenizer:

@@ -7,24 +7,41 @@ sizes override in params.yaml).
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from electra.config import Removed, build, current_keys, merge, nearest, require, require_once
-from electra.domains import BelowOne, Checked, Count, Fraction, Interval, Positive, Probability, Rate, Seed, Weight
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from electra.config import (
+    BelowOne,
+    Count,
+    Fraction,
+    Positive,
+    Probability,
+    Rate,
+    Seed,
+    Settings,
+    Weight,
+    build,
+    merge,
+    nearest,
+    require,
+    require_once,
+)
 from electra.errors import BadConfig, shown
 from electra.files import read_json
 
 ArmName = Literal["pretrained", "scratch"]
-Length = Annotated[int, Interval(8, 2**20)]  # tokens of a row
+Length = Annotated[int, Field(ge=8, le=2**20)]  # tokens of a row
 Vector = Literal["cls", "mean", "max"]
 Pooling = Literal[Vector, "pair", "align"]
 Layers = Literal["last", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(Settings):
     """One task: a class or a number for a sentence or a pair of sentences, or a tag for each word of a sentence."""
 
     name: str
@@ -109,7 +126,7 @@ def find(rows: Path, name: str) -> Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScratchConfig(Checked):
+class ScratchConfig(Settings):
     """What the freshly initialised arm does otherwise, so that both are tuned fairly; the budget stays the same."""
 
     learning_rate: Rate | None = None
@@ -121,7 +138,7 @@ class ScratchConfig(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneConfig(Checked):
+class FinetuneConfig(Settings):
     """One task's fine-tuning. Defaults: the paper's, for Base."""
 
     learning_rate: Rate = 1e-4
@@ -155,7 +172,6 @@ class FinetuneConfig(Checked):
     scratch: ScratchConfig = field(default_factory=ScratchConfig)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for key in ("seeds", "arms"):
             require_once(getattr(self, key), key)
 
@@ -185,49 +201,42 @@ class SquadConfig(FinetuneConfig):
     stride: Count = 128  # tokens from the start of one window to the start of the next
     question_length: Count = 64  # word pieces; longer questions are cut
     head: Literal["conditional", "independent"] = "conditional"  # XLNet's: the end sees the start; or BERT's
-    beam: Annotated[int, Interval(1, 200)] = 20  # starts tried, and ends tried for each
+    beam: Annotated[int, Field(ge=1, le=200)] = 20  # starts tried, and ends tried for each
     answer_length: Count = 30  # word pieces
     n_best: Count = 20
     answerability: bool = True
     answerability_weight: Weight = 0.5
     # a question whose null score is above it is left unanswered
-    null_threshold: Annotated[float, Interval(-1e9, 1e9)] = -2.75
+    null_threshold: Annotated[float, Field(ge=-1e9, le=1e9)] = -2.75
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         require_once(self.versions, "versions")
 
     def check_merged(self, where: str) -> None:
         """Refuse windows that hold no text or skip some, and settings of sentence tasks; asked once all is merged."""
         for key, kept in (("pooling", "cls"), ("head_layers", "last")):
-            if (value := getattr(self, key)) != kept:
-                expected, do = f"{kept}: an answer is looked for among all tokens", f"set squad.{key}: {kept} beside it"
-                raise BadConfig(f"{where}.{key}", f"is {value}", expected, do)
-        if self.stride > self.length - self.question_length - 3:  # [CLS] question [SEP] text [SEP]
-            found = f"is {self.stride} with question_length {self.question_length}"
-            raise BadConfig(f"{where}.stride", found, f"question_length + stride + 3 at most length ({self.length})")
+            value = getattr(self, key)
+            fits = f"should be {kept}, since an answer is looked for among all tokens; set squad.{key}: {kept}"
+            require(value == kept, f"{where}.{key}: is {value}, {fits}")
+        room = self.length - self.question_length - 3  # [CLS] question [SEP] text [SEP]
+        require(self.stride <= room, f"{where}.stride: is {self.stride}, should be at most {room}")
 
 
 _LAYERS = ("run", "defaults", "tasks", "squad")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneSection(Checked):
+class FinetuneSection(Settings):
     """The section `recipes.paper` of params.yaml. Another recipe has the keys in `_LAYERS` and wins key by key."""
-
-    RETIRED: ClassVar[dict[str, str | Removed]] = {
-        "stack": Removed(("off", "auto", "on"), "one seed is trained at a time", "delete it")
-    }
 
     defaults: dict[str, Any] = field(default_factory=dict)
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     squad: dict[str, Any] = field(default_factory=dict)
     run: tuple[str, ...] = tuple(GLUE)  # the GLUE tasks that a glue stage covers
     # processes of one thread each; 0: as many as the model's pretrain.threads
-    workers: Annotated[int, Interval(0, 1024)] = 0
+    workers: Annotated[int, Field(ge=0, le=1024)] = 0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         require_once(self.run, "run", empty=True)
         for name in self.run:
             _known_task(name, "run")
@@ -245,12 +254,11 @@ class FinetuneSection(Checked):
         `finetune` or below `where`) that holds the faulty key.
         """
         for key in overrides:
-            if key not in _LAYERS:
-                do = nearest(str(key), _LAYERS) or "put settings for every task under defaults"
-                raise BadConfig(f"{where}.{key}", "is not a parameter", f"one of {', '.join(_LAYERS)}", do)
+            do = nearest(str(key), _LAYERS) or "put settings for every task under defaults"
+            require(key in _LAYERS, f"{where}.{key}: no such setting; {do}")
         tasks = overrides.get("tasks", {})
         if not isinstance(tasks, Mapping):
-            raise BadConfig(f"{where}.tasks", f"is {shown(tasks)}", "task names, each with a section")
+            raise BadConfig(f"{where}.tasks: is {shown(tasks)}, should be task names, each with a section")
         for name in tasks:
             _known_task(name, f"{where}.tasks", own)
         config = self._resolve(task, overrides, "recipes.paper.", where)
@@ -279,7 +287,7 @@ class FinetuneSection(Checked):
         A task that starts from another one comes after it.
         """
         names = overrides.get("run", own or self.run)
-        require(isinstance(names, list | tuple), f"{where}.run", names, "a list of tasks")
+        require(isinstance(names, list | tuple), f"{where}.run: is {shown(names)}, should be a list of tasks")
         for name in names:
             _known_task(name, f"{where}.run", own)
         require_once(names, f"{where}.run", empty=True)
@@ -289,11 +297,11 @@ class FinetuneSection(Checked):
                 continue
             start = configs.get(config.start)
             if start is None or start.start is not None:
-                expected = "a task that is run as well and starts from no other"
-                raise BadConfig(f"{where}.tasks.{name}.start", f"is {config.start!r}", expected, "add it to `run`")
-            if config.fresh_layers != start.fresh_layers:
-                found = f"is {config.fresh_layers} and begins with the encoder of {config.start}"
-                raise BadConfig(f"{where}.tasks.{name}.fresh_layers", found, f"{start.fresh_layers}, as that one has")
+                fits = "should be a task that is run as well and starts from no other; add it to `run`"
+                raise BadConfig(f"{where}.tasks.{name}.start: is {config.start!r}, {fits}")
+            same = config.fresh_layers == start.fresh_layers
+            fits = f"should be {start.fresh_layers} as for {config.start}, whose encoder it starts from"
+            require(same, f"{where}.tasks.{name}.fresh_layers: is {config.fresh_layers}, {fits}")
         return tuple(sorted(names, key=lambda name: configs[name].start is not None))
 
     def _resolve(
@@ -309,14 +317,14 @@ class FinetuneSection(Checked):
         config = kind()
         for place, layer in layers:  # each layer is built on its own, so that an error names the layer it came with
             if not isinstance(layer, dict):
-                raise BadConfig(place, f"is {shown(layer)}", "a section of keys and values")
+                raise BadConfig(f"{place}: is {shown(layer)}, should be a section of keys and values")
             if layer:
-                values = merge(values, current_keys(kind, layer, place))
+                values = merge(values, layer)
                 config = build(kind, values, place)
         return config
 
 
 def _known_task(name: str, where: str, own: Sequence[str] = ()) -> None:
     known = (*GLUE, *own)
-    if name not in known:
-        raise BadConfig(f"{where}.{name}", "is not a task", f"one of {', '.join(known)}", nearest(str(name), known))
+    do = nearest(str(name), known) or f"the tasks are {', '.join(known)}"
+    require(name in known, f"{where}.{name}: no such task; {do}")

@@ -18,7 +18,6 @@ from typing import Any, Literal
 from torch import nn
 
 from electra.config import build
-from electra.domains import Interval
 from electra.errors import BadConfig, BadInput, shown
 from electra.nn.config import AnyEncoderConfig, EncoderConfig, ModernConfig
 from electra.nn.encoder import Encoder
@@ -134,7 +133,7 @@ MODERN = Names(
         "init": ("init", "published"),
     },
 )
-_VOCABULARY = Interval(1, 10**7)  # as far as a tokenizer's settings go
+_LARGEST_VOCABULARY = 10**7  # as far as a tokenizer's settings go
 _NAMES = {"bert": ELECTRA, "modern": MODERN}
 _KINDS: dict[str, Literal["discriminator", "generator"]] = {  # by a head's first name, or by the class
     _D: "discriminator",
@@ -166,17 +165,6 @@ def named_tensors(encoder: Encoder) -> Tensors:
         elif module in names.modules:  # other than the tables
             tensors[f"{names.modules[module]}.{kind}"] = tensor
     return tensors
-
-
-def telling_shapes(config: AnyEncoderConfig, vocab_size: int) -> dict[str, tuple[int, int]]:
-    """The shapes of a few of an encoder's tensors, by name, that tell all of its sizes and how many layers it has."""
-    names = names_of(config)
-    last = f"{names.layers}.{config.layers - 1}.{names.layer['contract'][0]}.weight"
-    shapes = {names.tables[0]: (vocab_size, config.table), last: (config.hidden, config.ffn)}
-    if isinstance(config, EncoderConfig):
-        types = f"{names.modules['embeddings.token_type']}.weight"
-        shapes |= {names.tables[1]: (config.positions, config.table), types: (config.token_types, config.table)}
-    return shapes
 
 
 def head_names(encoder: Encoder, head: Head) -> Iterator[tuple[str, str]]:
@@ -249,11 +237,12 @@ def config_of(values: dict[str, Any], path: Path) -> tuple[AnyEncoderConfig, int
     try:
         config = read(values, path)
     except BadConfig as error:
-        key = names.config.get(error.where.removeprefix("."), names.config["hidden"])[0]  # the table is as wide
-        raise BadInput(f"{path}: {key}", error.found, error.expected, do) from None
+        key, _, fault = str(error).partition(": ")
+        theirs = names.config.get(key, names.config["hidden"])[0]  # the word table is as wide as hidden states
+        raise BadInput(f"{path}: {theirs}: {fault}; {do}") from None
     vocab_size = values.get("vocab_size", names.vocab_size)
-    if type(vocab_size) is not int or vocab_size not in _VOCABULARY:
-        raise BadInput(f"{path}: vocab_size", f"is {shown(vocab_size)}", str(_VOCABULARY), do)
+    if type(vocab_size) is not int or not 1 <= vocab_size <= _LARGEST_VOCABULARY:
+        raise BadInput(f"{path}: vocab_size is {shown(vocab_size)}; {do}")
     return config, vocab_size
 
 

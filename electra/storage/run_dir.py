@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import digest
-from electra.errors import BadInput, CorruptFile, UserError
+from electra.errors import BadInput, CorruptFile, Unreadable, UserError
 from electra.files import free_name, lock_folder, read_json, rename, write_json
 from electra.storage import checkpoint
 from electra.storage.checkpoint import Groups, Progress
@@ -36,9 +36,11 @@ def folder_of(stage: str, fingerprint: Fingerprint | str, runs: Path = RUNS) -> 
 def name_run(run: Path, entry: str, fingerprint: Fingerprint | str) -> None:
     """Record the owner of a run's folder, for listings. Raises CorruptFile where the folder is another run's."""
     record = {"entry": entry, "fingerprint": fingerprint}
-    if (run / RECORD).is_file() and (of := read_json(run / RECORD).get("fingerprint")) != fingerprint:
-        found = f"is the folder of another run: {describe(differences({'': of}, {'': fingerprint}))}"
-        raise CorruptFile(run, found, "that of these settings and data", "move it away")
+    if (run / RECORD).is_file():
+        other = read_json(run / RECORD).get("fingerprint")
+        if other != fingerprint:
+            changes = describe(differences({"": other}, {"": fingerprint}))
+            raise CorruptFile(f"{run}: is the folder of another run ({changes}); move it away")
     write_json(run / RECORD, record)
 
 
@@ -83,16 +85,20 @@ def archive(run: Path) -> Path:
 
 
 def intact(run: Path) -> dict[int, Progress]:
-    """The progress.json of each checkpoint of a run, newest first; damaged ones are left to the loader."""
+    """Return the progress.json of each checkpoint of a run, newest first; damaged ones are left to the loader."""
     result = {}
     for step in reversed(checkpoint.steps(run)):
-        with contextlib.suppress(UserError):
+        try:
             result[step] = checkpoint.read_progress(run / f"step-{step}")
+        except Unreadable:
+            raise
+        except UserError:
+            pass
     return result
 
 
 def newest(run: Path) -> Progress | None:
-    """What the newest checkpoint, or else the record of a refused step, says of its run; None without either."""
+    """Return what the newest checkpoint, or else the record of a refused step, says of its run; None without either."""
     for progress in intact(run).values():
         return progress
     for path in sorted(run.glob("nonfinite-step-*.json")):
@@ -103,11 +109,12 @@ def newest(run: Path) -> Progress | None:
 
 def identity(progress: Progress) -> Fingerprint | None:
     """Return the fingerprint in a checkpoint."""
-    return progress.get("fingerprint")
+    fingerprint = progress.get("fingerprint")
+    return fingerprint if isinstance(fingerprint, dict) else None
 
 
 def versions(progress: Progress) -> Versions:
-    """Return the code that a run has used, with the step from which it used each."""
+    """Return the code that a run has used, from which step each."""
     return progress.get("code") or []
 
 
@@ -139,18 +146,20 @@ def continue_from(
     if progress := newest(run):
         if any(change["run"] == source.name for change in progress.get("continued", [])):
             return
-        found, do = f"holds a run of these settings, at step {progress['step']:,}", "give --restart first to archive it"
-        raise BadInput(run, found, "a run that is yet to begin", do)
-    step, groups, saved = _load_newest(source)
-    if (old := identity(saved)) is None:
-        raise BadInput(f"{source}: its newest checkpoint does not say which run it is of")
-    changed = differences(old, fingerprint)
+        held = f"holds a run of these settings, at step {progress['step']:,}"
+        raise BadInput(f"{run}: {held}; give --restart first to archive it")
+    newest_saved = checkpoint.load_newest(source, rename_bad=False)
+    if newest_saved is None:
+        raise BadInput(f"{source}: holds no checkpoint")
+    step, groups, saved = newest_saved
+    changed = differences(saved["fingerprint"], fingerprint)
     for key, do in (
         ("tokenizer", "other tokens need other weights: let the run begin anew"),
         ("pretrain.bias_correction", "the optimizer's state is of one kind: change it back"),
     ):
         if key in changed:
-            raise BadInput(source, f"cannot be continued under another {key}", str(changed[key][0]), do)
+            old = changed[key][0]
+            raise BadInput(f"{source}: cannot be continued under another {key} than {old}; {do}")
     fits(groups, saved)
     change = {key: saved[key] for key in ("step", "tokens", "flops")} | {"run": source.name, "changed": changed}
     saved |= {"code": versions(saved), "fingerprint": fingerprint, "continued": [*saved["continued"], change]}
@@ -158,17 +167,6 @@ def continue_from(
         del saved["precision"]
     checkpoint.save(run, step, groups | {"running": {}}, saved, keep=keep)
     _say(f"{run}: continues {source.name} from step {step:,}, with {describe(changed) or 'the same settings'}")
-
-
-def _load_newest(source: Path) -> checkpoint.Saved:
-    """The newest good checkpoint of a run that stays as it is."""
-    troubles = []
-    for step in reversed(checkpoint.steps(source)):
-        try:
-            return checkpoint.load(source / f"step-{step}")
-        except UserError as error:
-            troubles.append(str(error))
-    raise BadInput(source, " | ".join(troubles) or "holds no checkpoint", "a run that was saved")
 
 
 def _say(sentence: str) -> None:

@@ -115,9 +115,7 @@ def find_models(name: str) -> tuple[str, list[Path], dict[str, Finetuned]]:
     if name and Path(name).is_dir():
         top = Path(name)
         folders = (
-            [top]
-            if (top / "config.json").is_file()
-            else sorted(path.parent for path in top.glob("*/config.json"))
+            [top] if (top / "config.json").is_file() else sorted(path.parent for path in top.glob("*/config.json"))
         )
         finetuned = {folder.name: Finetuned(folder) for folder in folders if is_finetuned(folder)}
         return (
@@ -134,9 +132,7 @@ def find_models(name: str) -> tuple[str, list[Path], dict[str, Finetuned]]:
             Path("build").glob(f"*/{name}/*/pretrained-seed*"),
             key=lambda path: (len(path.name), path),
         ):
-            task = SQUAD.get(
-                folder.parent.name, folder.parent.name
-            )  # build/squad/NAME has the versions of SQuAD
+            task = SQUAD.get(folder.parent.name, folder.parent.name)  # build/squad/NAME has the versions of SQuAD
             rows = Path("build/tasks") / config.tasks / task
             finetuned.setdefault(TITLES.get(task, task), Finetuned(folder, rows))
     elif name not in params.published:
@@ -144,9 +140,7 @@ def find_models(name: str) -> tuple[str, list[Path], dict[str, Finetuned]]:
     folders = sorted(path.parent for path in Path("build/models").glob(f"{model}/*/config.json"))
     if not folders and not finetuned:
         stage = "published" if model in params.published else "pretrain"
-        raise BadInput(
-            f"build/models/{model}: there is no model yet; run dvc repro pipelines/dvc.yaml:{stage}@{model}"
-        )
+        raise BadInput(f"build/models/{model}: there is no model yet; run dvc repro pipelines/dvc.yaml:{stage}@{model}")
     return name, folders, finetuned
 
 
@@ -157,9 +151,7 @@ def read_texts(folder: Path) -> list[str]:
         return []
     join = decoders.WordPiece(prefix=CONTINUATION).decode
     rows = [row["original"] for row in read_json(path)[:TEXTS]]
-    return [
-        join([piece for piece in row if piece not in {"[CLS]", "[SEP]", "[PAD]"}]) for row in rows
-    ]
+    return [join([piece for piece in row if piece not in {"[CLS]", "[SEP]", "[PAD]"}]) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -185,9 +177,7 @@ class Pair:
             return [(text, None)]
         (judged,) = self.discriminator.replaced([text])
         words: list[list[Any]] = []  # start, end, suspicion
-        for piece, (start, end), share in zip(
-            judged.tokens, judged.offsets.tolist(), judged.probability, strict=True
-        ):
+        for piece, (start, end), share in zip(judged.tokens, judged.offsets.tolist(), judged.probability, strict=True):
             if piece.startswith(CONTINUATION) and words:
                 words[-1][1:] = [end, max(words[-1][2], share)]
             else:
@@ -216,11 +206,7 @@ class Pair:
         if self.generator is None:
             raise BadInput("this model has no generator")
         found = electra.corrupt(self.fill(text)[0], self.generator, mask_rate=share, seed=seed)
-        places = [
-            tuple(place)
-            for place, new in zip(found.places.tolist(), found.replaced, strict=True)
-            if new
-        ]
+        places = [tuple(place) for place, new in zip(found.places.tolist(), found.replaced, strict=True) if new]
         marked = self.judge(found.text, places)
         if not places:
             return marked, "Every word that it drew was the original one. Try again."
@@ -241,9 +227,7 @@ def first_corruption(pair: Pair, text: str) -> tuple[Marked, str]:
     return results[0]
 
 
-def describe(
-    task: Any, found: Row, row: Row | None, texts: Sequence[str]
-) -> tuple[Marked, dict[str, float], Marked]:
+def describe(task: Any, found: Row, row: Row | None, texts: Sequence[str]) -> tuple[Marked, dict[str, float], Marked]:
     """Return an answer as the page shows it: the answer and whether it is right, its shares, and its place."""
     prediction = found.get("prediction")
     shares: dict[str, float] = {}
@@ -322,9 +306,7 @@ def build_page(title: str, pair: Pair, texts: list[str], finetuned: dict[str, Fi
         if not all(text.strip() for text in given):
             return [("Fill in all of the text first.", None)], None, []
         schema = predict_rows.of(tuned.task)
-        (found,) = tuned.answer(
-            [as_row(schema, dict(zip(tuned.columns, given, strict=True)), "0", "row")]
-        )
+        (found,) = tuned.answer([as_row(schema, dict(zip(tuned.columns, given, strict=True)), "0", "row")])
         row = next((row for example, row in tuned.examples if example == given), None)
         return describe(tuned.task, found, row, given)
 
@@ -334,9 +316,7 @@ def build_page(title: str, pair: Pair, texts: list[str], finetuned: dict[str, Fi
         gr.Markdown(f"## electra play: {title}")
         if pair.discriminator or pair.generator:
             with gr.Tab("Replaced words"):
-                text = gr.Textbox(
-                    first_text, label=f"Text; {MASK} hides a word", lines=3, max_lines=8
-                )
+                text = gr.Textbox(first_text, label=f"Text; {MASK} hides a word", lines=3, max_lines=8)
                 with gr.Row():
                     detecting = gr.Button("Detect")
                     replacing = gr.Button("Let the generator replace words", variant="primary")
@@ -367,21 +347,15 @@ def build_page(title: str, pair: Pair, texts: list[str], finetuned: dict[str, Fi
                 task = gr.Dropdown(names, value=names[0], label="Task")
                 fields = [gr.Textbox(lines=2, max_lines=8), gr.Textbox(lines=3, max_lines=8)]
                 asking = gr.Button("Predict", variant="primary")
-                verdict = gr.HighlightedText(
-                    label="Answer", color_map={"correct": "#16a34a", "wrong": "#dc2626"}
-                )
+                verdict = gr.HighlightedText(label="Answer", color_map={"correct": "#16a34a", "wrong": "#dc2626"})
                 shares = gr.Label(label="Shares", num_top_classes=5, show_heading=False)
-                place = gr.HighlightedText(
-                    label="Where", elem_classes="scrolls", combine_adjacent=True
-                )
+                place = gr.HighlightedText(label="Where", elem_classes="scrolls", combine_adjacent=True)
                 samples = gr.Dataset(components=fields, samples=[], label="Examples")
             answers = [verdict, shares, place]
             task.change(guard(choose), task, [*fields, samples, *answers])
             page.load(guard(choose), task, [*fields, samples, *answers])
             asking.click(guard(ask), [task, *fields], answers)
-            samples.click(lambda sample: sample, samples, fields).then(
-                guard(ask), [task, *fields], answers
-            )
+            samples.click(lambda sample: sample, samples, fields).then(guard(ask), [task, *fields], answers)
     return page
 
 
@@ -397,29 +371,21 @@ def serve(name: str, port: int) -> None:
         listening = socket.create_server(("127.0.0.1", port))
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        raise Busy(
-            f"127.0.0.1:{port}: {reason}; give another --port, or 0 for any free one"
-        ) from None
+        raise Busy(f"127.0.0.1:{port}: {reason}; give another --port, or 0 for any free one") from None
     import fastapi
     import gradio as gr
     import uvicorn
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
     app = fastapi.FastAPI()
-    app.add_middleware(
-        TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"]
-    )  # against DNS rebinding
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])  # against DNS rebinding
     page = build_page(title, pair, read_texts(folders[0]) if folders else [], finetuned)
-    theme = gr.themes.Base(
-        font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
-    )
+    theme = gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
     gr.mount_gradio_app(app, page, "/", theme=theme, css=CSS, footer_links=[], ssr_mode=False)
     print(
         f"{title}: http://127.0.0.1:{listening.getsockname()[1]}/ shows it in a browser; Ctrl-C ends it",
         flush=True,
     )
-    config = uvicorn.Config(
-        app, log_level="warning", server_header=False, timeout_graceful_shutdown=2
-    )
+    config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=2)
     with listening, contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listening])

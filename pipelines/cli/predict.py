@@ -17,6 +17,7 @@ from electra.finetuning.folder import load_model
 from electra.finetuning.reading import read_rows
 from electra.finetuning.tasks import find
 from electra.inference import answer, no_model
+from electra.nn.huggingface import open_folder
 from pipelines.sources import predict_rows
 from pipelines.stages import verified_inputs
 
@@ -29,7 +30,7 @@ def predict(model: Path, files: Iterable[str], output: Path | None) -> None:
         raise BadInput(f"{output}: is a folder; give --output the name of a file in it")
     if not (model / "config.json").is_file():
         raise no_model(model)
-    ready = load_model(model)
+    ready = load_model(open_folder(model))
     form = predict_rows.of(ready.task)
     lines = (dump_line(line) for name in files for line in answer(ready, predict_rows.read(form, name)))
     if output is not None:

@@ -49,9 +49,7 @@ def new(
         typer.Option(metavar="FILES...", help="labelled rows: train, dev and perhaps test"),
     ] = None,
     a: Annotated[str, typer.Option(metavar="COLUMN", help="column of the text")] = "",
-    b: Annotated[
-        str, typer.Option(metavar="COLUMN", help="column of the second text of a pair")
-    ] = "",
+    b: Annotated[str, typer.Option(metavar="COLUMN", help="column of the second text of a pair")] = "",
     label: Annotated[str, typer.Option(metavar="COLUMN", help="column of the label")] = "",
     encoder: Annotated[
         str, typer.Option(help="a name under encoders to pre-train (default: mini, on a GPU small)")
@@ -60,9 +58,7 @@ def new(
         float,
         typer.Option(min=0, max=1e6, help="of pre-training here (0: 20, on a GPU no limit)"),
     ] = 0,
-    model: Annotated[
-        str, typer.Option(help="to fine-tune without --text: a name under models or published")
-    ] = "tiny",
+    model: Annotated[str, typer.Option(help="to fine-tune without --text: a name under models or published")] = "tiny",
 ) -> None:
     """Add your own text or labelled task to params.yaml."""
     from pipelines.cli.new import add_entries

@@ -13,9 +13,7 @@ from pipelines.stages import STAGES, Stage
 app = typer.Typer()
 command = functools.partial(app.command, rich_help_panel="Train")
 HIDDEN = ("published",)
-Restart = Annotated[
-    bool, typer.Option("--restart", help="archive what this run has saved, and start over")
-]
+Restart = Annotated[bool, typer.Option("--restart", help="archive what this run has saved, and start over")]
 
 
 class TakesRunOrNothing(TyperCommand):
@@ -67,9 +65,7 @@ def pretrain(
     name: Annotated[str, entry("models")],
     nproc_per_node: Annotated[
         int,
-        typer.Option(
-            min=1, max=256, envvar="PET_NPROC_PER_NODE", help="processes here, one for each GPU"
-        ),
+        typer.Option(min=1, max=256, envvar="PET_NPROC_PER_NODE", help="processes here, one for each GPU"),
     ] = 1,
     nnodes: Annotated[
         int,
@@ -102,8 +98,7 @@ def pretrain(
         typer.Option(
             "--continue",
             metavar="[RUN]",
-            help="start with these settings from the newest checkpoint of this model's other run,"
-            " or of RUN",
+            help="start with these settings from the newest checkpoint of this model's other run, or of RUN",
         ),
     ] = None,
     restart: Restart = False,

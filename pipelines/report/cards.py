@@ -14,7 +14,7 @@ from electra.card import retold
 from electra.config import plain
 from electra.files import read_json, write_atomic
 from electra.finetuning.tasks import GLUE, SQUAD
-from electra.nn.huggingface import POOLED, SPANS, architecture, trained_positions
+from electra.nn.huggingface import POOLED, SPANS, ModelFolder, open_folder
 from electra.storage.manifest import CARD, MANIFEST, read_manifest
 from pipelines.config.params import Params
 from pipelines.report.comparison import around, mean
@@ -109,7 +109,7 @@ def pretrained(folder: Path, name: str, params: Params) -> Card:
         "Data": f"{found['label']}, {counts}, read {found['epochs']:.1f} times in {found['steps']:,} steps",
         "Base model": base,
         "Limits": f"one pre-training, seed {found['seed']}: another ends elsewhere; positions beyond "
-        f"{trained_positions(folder)} tokens were never used",
+        f"{open_folder(folder).trained_positions} tokens were never used",
     }
     return Card(
         title=f"ELECTRA {name}: {kind} ({found['label']})",
@@ -147,7 +147,7 @@ def finetuned(folder: Path, name: str, params: Params) -> Card:
         + "".join(f"; failed: {fault}" for fault in failed),
     }
     settings = {key: value for key, value in plain(recipe).items() if key not in NO_BEARING}
-    tagging = found["metric"] == "entity_f1" or "TokenClassification" in architecture(folder)
+    tagging = found["metric"] == "entity_f1" or "TokenClassification" in ModelFolder(folder).architecture
     return Card(
         title=f"ELECTRA {name}, fine-tuned: {called}",
         facts=facts,

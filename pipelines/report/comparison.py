@@ -7,6 +7,7 @@ holds for that pre-training alone.
 
 import math
 import statistics
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -70,7 +71,9 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Difference | 
         return Difference(points)
     from scipy.stats import ttest_ind
 
-    low, high = ttest_ind(first, second, equal_var=False).confidence_interval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # scores of one arm that are all equal are no loss of precision
+        low, high = ttest_ind(first, second, equal_var=False).confidence_interval()
     return Difference(points, float(low), float(high))
 
 

@@ -64,11 +64,7 @@ def this_machine() -> Card:
                 return replace(card, name=f"this machine's {card.name}")
     left = torch.ones(2048, 256)
     right = torch.ones(256, 512)
-    seconds = (
-        Timer("left @ right", timer=time.process_time, globals={"left": left, "right": right})
-        .timeit(20)
-        .mean
-    )
+    seconds = Timer("left @ right", timer=time.process_time, globals={"left": left, "right": right}).timeit(20).mean
     cores = worker_count()  # process time, so that other work on the machine does not count
     return Card(f"this machine's {cores} CPU cores", cores * 2 * left.numel() * 512 / seconds, 0)
 
@@ -107,9 +103,7 @@ def duration(seconds: float) -> str:
 @functools.cache
 def parameters(config: ElectraConfig, vocab_size: int) -> int:
     """Return the number of parameters of both networks, shared ones once."""
-    encoder = replace(
-        config.encoder, init="published"
-    )  # other initialisations compute with the weights
+    encoder = replace(config.encoder, init="published")  # other initialisations compute with the weights
     special = SpecialIds(pad=0, cls=1, sep=2, mask=3)
     with torch.device("meta"):
         model = Pretraining(replace(config, encoder=encoder), vocab_size, special)

@@ -19,13 +19,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.domains import Interval
 from electra.errors import BadConfig, SourceUnreachable, Stopped, UserError, shown
 from electra.files import dump_json, write_atomic
 from electra.workers import rank
 
 # The least of each is the default.
-COUNTS = {"nproc_per_node": Interval(1, 256), "nnodes": Interval(1, 10_000), "max_restarts": Interval(0, 10_000)}
+COUNTS = {"nproc_per_node": range(1, 257), "nnodes": range(1, 10_001), "max_restarts": range(10_001)}
 ENDPOINT = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})", re.ASCII)  # HOST:PORT
 PATIENCE = 600  # seconds that processes have to finish their step and save after a stop was requested
 
@@ -37,10 +36,11 @@ def torchrun_variables(options: Mapping[str, Any]) -> dict[str, str]:
     """
     found = {}
     for key, counts in COUNTS.items():
-        text = str(options.get(key) or os.environ.get(_variable(key)) or int(counts.low))
+        text = str(options.get(key) or os.environ.get(_variable(key)) or counts.start)
         if not text.isdecimal() or len(text) > 9 or int(text) not in counts:
-            raise BadConfig(f"--{key.replace('_', '-')}", f"is {shown(text)}", str(counts))
-        if int(text) > counts.low:
+            span = f"from {counts.start} to {counts.stop - 1:,}"
+            raise BadConfig(f"--{key.replace('_', '-')}: is {shown(text)}, should be {span}")
+        if int(text) > counts.start:
             found[_variable(key)] = text
     endpoint, expected = _variable("rdzv_endpoint"), "HOST:PORT of the first machine, the same on all of them"
     if value := options.get("rdzv_endpoint") or os.environ.get(endpoint):
@@ -111,7 +111,7 @@ def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> i
 
     for quiet in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
         logging.getLogger(quiet).setLevel(logging.CRITICAL)  # one sentence below says the same
-    count = {key: int(variables.get(_variable(key), counts.low)) for key, counts in COUNTS.items()}
+    count = {key: int(variables.get(_variable(key), counts.start)) for key, counts in COUNTS.items()}
     machines, endpoint = count["nnodes"], variables.get(_variable("rdzv_endpoint"), "localhost:0")
     with tempfile.TemporaryDirectory(prefix="electra-processes-") as folder:
         config = LaunchConfig(

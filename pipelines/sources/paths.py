@@ -44,6 +44,11 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
 def _refuse(pattern: str, where: str) -> NoReturn:
     found, do = f"no file matches {pattern!r}", "put the files there or change `files`"
     folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
+    if ".dvc" in Path.cwd().parts:
+        raise SourceUnreachable(
+            f"{where}: {found}: `dvc exp run --temp` and `--queue` copy only what git and DVC track; "
+            "run the experiment without them, or name the files by absolute paths"
+        )
     if folder and not Path(folder).is_dir():
         raise SourceUnreachable(where, f"{found}: its folder is not there", "", do)
     raise BadInput(where, found, "at least one file", do)

@@ -15,6 +15,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from electra.config import plain
+from electra.files import lock_folder
+from pipelines.runtime.processes import is_main
 from pipelines.versioning.code import digest_of
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 BUILD = Path("build")
 RESULTS = "results.json"  # the numbers, in the folder of a stage
+LOCKS = Path("runs/.locks")
 CURVE = "curve.csv"  # of pre-training, in the same folder
 Inputs = Callable[["Params", str], tuple[str, ...]]
 
@@ -56,8 +59,12 @@ class Stage:
         return digest_of(self.code)
 
     def run(self, name: str, params: "Params", tracker: "Tracker") -> None:
-        """Run the stage in the working folder."""
-        self.module.run(name, params, tracker)
+        """Run the stage in the working folder. Raises Busy where another process runs it there."""
+        if not is_main():
+            self.module.run(name, params, tracker)
+            return
+        with lock_folder(LOCKS / f"{self.name}-{name}"):
+            self.module.run(name, params, tracker)
 
     def run_folder(self, name: str, params: "Params") -> Path:
         """Return the folder of the unfinished work of a name's present settings, where the stage `restarts`."""

@@ -97,10 +97,7 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
         return max(1, round(value * share))
 
     whole = sum(phase.weight for phase in old.phases)
-    phases = []
-    for phase in old.phases:
-        warmup = phase.warmup and min(int(count * phase.weight / whole), scaled(phase.warmup))
-        phases.append(replace(phase, steps=None, share=phase.weight / whole, warmup=warmup))
+    phases = [replace(phase, steps=None, share=phase.weight / whole) for phase in old.phases]
     changes: dict[str, Any] = {key: scaled(getattr(old, key)) for key in ("log_every", "eval_every", "save_every")}
     changes |= {"min_eval_interval_minutes": 0.0}  # curves that are drawn together have points at the same steps
     warmup = min(config.stage_steps(count), scaled(old.warmup))

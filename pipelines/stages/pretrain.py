@@ -224,7 +224,7 @@ def write_model(
     card = {"data": rows.label, "recipe": plain(config), "results": trained.history[-1], "facts": facts}
     with atomic_folder(folder) as temporary:
         start = Path(config.pretrain.init_from).glob("*/config.json") if config.pretrain.init_from else ()
-        seen = max(*config.pretrain.lengths, *(hf.trained_positions(path.parent) for path in start), 0)
+        seen = max(*config.pretrain.lengths, *(hf.open_folder(path.parent).trained_positions for path in start), 0)
         more = {"pad_token_id": rows.tokenizer.pad_id, "trained_positions": seen}
         bare = config_json(encoder, vocab_size, "ElectraModel", **more)
         networks, parts = model.networks(), {"encoder": (hf.encoder_tensors(model.discriminator.encoder, ""), bare)}

@@ -216,6 +216,41 @@ def test_a_second_clone_is_served_by_plain_push_and_pull(project: Path, tmp_path
 
 
 @pytest.mark.slow
+def test_a_second_model_runs_beside_the_first(project: Path) -> None:
+    """As docs/operate.md says: single stages of two models in two terminals."""
+    params = (project / "params.yaml").read_text()
+    slow = params.replace("1.0e-3", "4.0e-3").replace("steps: 200", "steps: 200000")
+    (project / "params.yaml").write_text(slow.replace("tokens: absent", "tokens: smoke"))
+    command = [sys.executable, "-m", "dvc", "repro", "-s", TARGET]
+    before = len(list((project / "runs/pretrain").glob("*")))
+    first = subprocess.Popen(command, cwd=project, env=environment(project), start_new_session=True)
+    try:
+        until(lambda: len(list((project / "runs/pretrain").glob("*/step-*"))) > before)
+        assert stages_run(dvc(project, "repro", "-s", "pipelines/dvc.yaml:pretrain@base")) == {"pretrain@base"}
+        refused = dvc(project, "repro", TARGET, code=None)
+        assert "busy" in refused and first.poll() is None
+        again = run(project, "-m", "pipelines", "pretrain", "smoke", code=73)
+        assert "is in use by pid" in again.stderr and again.stderr.count("\n") == 1
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+
+
+@pytest.mark.slow
+def test_a_temporary_experiment_runs_and_says_what_it_does_not_have(reported: Path) -> None:
+    said = dvc(reported, "exp", "run", "--temp", "-S", "models.smoke.pretrain.steps=21", TARGET)
+    assert "Running stage 'pipelines/dvc.yaml:pretrain@smoke'" in said
+    (reported / "build/own").mkdir()
+    (reported / "text/a.txt").rename(reported / "build/own/a.txt")
+    params = reported / "params.yaml"
+    params.write_text(params.read_text().replace("text/*.txt", "build/own/*.txt"))
+    commit(reported, "Text that git ignores")
+    said = dvc(reported, "exp", "run", "--temp", "pipelines/dvc.yaml:corpus@smoke", code=None)
+    assert "copy only what git and DVC track" in said and "Traceback" not in said
+    git(reported, "reset", "-q", "--hard", "HEAD~1")
+
+
+@pytest.mark.slow
 def test_inputs_that_dvc_links_are_read(project: Path) -> None:
     dvc(project, "config", "--local", "cache.type", "symlink")
     dvc(project, "checkout", "--relink")

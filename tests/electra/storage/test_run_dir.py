@@ -70,7 +70,7 @@ def test_a_folder_that_two_runs_would_share_is_refused(tmp_path):
     run_dir.name_run(tmp_path, "tiny", {"config": {"steps": 4}})
     run_dir.name_run(tmp_path, "tiny", {"config": {"steps": 4}})
     assert run_dir.entry_of(tmp_path) == "tiny"
-    with pytest.raises(CorruptFile, match=r"folder of another run: .*steps 4 -> 5"):
+    with pytest.raises(CorruptFile, match=r"folder of another run .*steps 4 -> 5"):
         run_dir.name_run(tmp_path, "tiny", {"config": {"steps": 5}})
 
 
@@ -186,21 +186,19 @@ def test_bad_checkpoints_of_one_step_are_all_kept(run):
     assert names(run, "bad-*") == ["bad-step-4", "bad-step-4-2"]
 
 
-def test_checkpoints_without_a_fingerprint_are_kept_and_not_taken(run, tmp_path, capsys):
+def test_checkpoints_without_a_fingerprint_are_kept_and_not_taken(run, capsys):
     for step in (2, 4):
         progress = read_json(run / f"step-{step}" / "progress.json")
         write_json(run / f"step-{step}" / "progress.json", {key: progress[key] for key in ("step", "precision")})
         write_manifest(run / f"step-{step}", step=step)
-    with pytest.raises(BadInput, match="does not say which run it is of"):
-        train(tmp_path / "new", run, pretrain__steps=6)
     train(run)
     assert names(run, "*step-*") == ["foreign-step-2", "foreign-step-4", "step-2", "step-4"]
     assert "it has no fingerprint" in capsys.readouterr().err
 
 
 def test_what_killed_processes_left_is_swept(run):
-    for name in (".metrics.jsonl.tmp-999999999", ".fingerprint.json.tmp-999999999"):
-        (run / name).write_text("half")
-    (run / ".step-9.tmp-999999999").mkdir()
+    for name in (".metrics.jsonl.tmp-99", ".run.json.tmp-99", ".step-9.tmp-99"):
+        (run / name).mkdir()
+        (run / name / "new").write_text("half")
     train(run)
     assert names(run, ".*") == [".lock"]

@@ -17,7 +17,7 @@ TINY = made_up.params("tiny")
 def test_a_record_that_no_stage_wrote_is_a_sentence(tmp_path, spoilt):
     made_up.write(tmp_path)
     (tmp_path / "results/tiny/glue.json").write_bytes(spoilt)
-    with pytest.raises(CorruptFile, match="results: is not as its stage writes it"):
+    with pytest.raises(CorruptFile, match="results: is malformed"):
         load_results.load(TINY, tmp_path)
 
 

@@ -162,7 +162,7 @@ def test_failed_seeds_broken_files_and_a_missing_arm_are_named(tmp_path):
     shown = text((tmp_path / "results/report/index.html").read_text(encoding="utf-8"))
     assert "tiny, CoLA, pre-trained: failed, seed 2: loss was not finite" in shown
     assert "tiny, RTE, from scratch: no scores" in shown
-    assert "results/tiny/squad.json: is not JSON" in shown
+    assert "results/tiny/squad.json: is malformed" in shown
 
 
 def test_a_model_whose_name_begins_with_anothers_has_its_own_curves(tmp_path):

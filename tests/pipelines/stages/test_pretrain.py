@@ -12,12 +12,10 @@ from huggingface_hub import ModelCard
 import electra
 from electra.errors import BadConfig
 from electra.files import read_json
-from electra.pretraining.config import PretrainConfig
+from electra.pretraining.compiling import compile_parts
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.flops import training_flops
 from electra.pretraining.model import Pretraining
-from electra.pretraining.step import compile_parts
-from electra.storage.manifest import read_sealed, write_sealed
 from electra.storage.run_dir import entry_of
 from pipelines.cli import main
 from pipelines.config.params import load
@@ -121,36 +119,6 @@ def test_a_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(tr
     assert after["steps"] == round(BUDGET / (before["flops"] / before["steps"]))
     assert read_json(Path("build/models/smoke/encoder/config.json"))["trained_positions"] == 16
     assert after["flops_convention"] == "authors" and after["flops"] == pytest.approx(BUDGET, rel=0.2)
-
-
-def test_a_refused_step_is_replayed_from_its_bundle(trained, capsys, monkeypatch):
-    tame = [pair for pair in PretrainConfig._intervals if pair[0] != "learning_rate"]
-    monkeypatch.setattr(PretrainConfig, "_intervals", tuple(tame))  # no rate that may be set diverges so soon
-    before = Path("params.yaml").read_text()
-    wild = before.replace("1.0e-3, threads", "1.0e+30, threads", 1).replace("save_every: 5", "save_every: 1", 1)
-    Path("params.yaml").write_text(wild)
-    assert main(["pretrain", "smoke"]) == 70
-    run = folder("smoke")
-    (bundle,) = run.glob("nonfinite-step-*.json")
-    step = json.loads(bundle.read_text())["step"]
-    files = sorted(run.rglob("*"))
-    capsys.readouterr()
-    assert main(["replay", "smoke"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["step"], told["checkpoint"], len(told["rows"])) == (step, step - 1, 8)
-    assert told["loss"] == json.loads(bundle.read_text())["loss"]
-    assert sorted(run.rglob("*")) == files
-
-    facts = read_sealed(bundle)
-    facts["config"]["pretrain"]["weight_decay"] = 0.02
-    write_sealed(bundle, facts)
-    assert main(["replay", "smoke"]) == 65
-    assert "other settings or data" in capsys.readouterr().err
-    bundle.write_text(bundle.read_text().replace("0.02", "0.03"))
-    assert main(["replay", "smoke"]) == 74
-    bundle.unlink()
-    assert main(["replay", "smoke"]) == 65
-    Path("params.yaml").write_text(before)
 
 
 PHASES = "phases: [{length: 12, steps: 6}, {length: 16, steps: 4, batch: 4}], batch: 8"

@@ -1,11 +1,15 @@
 """The list of stages: what each reads, what data its numbers are of, and that its code is what it imports."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
+from electra.errors import Busy
+from electra.files import lock_folder
 from pipelines.config.params import load
-from pipelines.stages import STAGES, ancestors, data_label
+from pipelines.stages import LOCKS, STAGES, ancestors, data_label
+from pipelines.tracking import Tracker
 from tests.conftest import ROOT
 from tests.test_architecture import SOURCES, imports, name_of, tree
 
@@ -25,6 +29,13 @@ def test_what_a_stage_rests_on() -> None:
     assert data_label("squad@tiny", params) == "sample world"
     assert data_label("glue@electra-small", params) == "hub"
     assert data_label("report@", params) == ""
+
+
+def test_a_stage_that_already_runs_here_is_refused(here: Path) -> None:
+    params = load()
+    with lock_folder(LOCKS / "tasks-smoke"), pytest.raises(Busy, match=r"runs/\.locks/tasks-smoke: is in use by pid"):
+        STAGES["tasks"].run("smoke", params, Tracker(None))
+    assert not Path("build").exists()
 
 
 def inside(path: str, among: tuple[str, ...]) -> bool:
