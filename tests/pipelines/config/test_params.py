@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import BadConfig
-from pipelines.config.params import load
+from pipelines.config.params import UNREAD, load
 from tests.conftest import ROOT, SMOKE
 
 SHIPPED = ROOT / "params.yaml"
@@ -96,3 +96,14 @@ def test_what_dvc_reads_must_be_written(tmp_path: Path) -> None:
         name = section.strip(", \n").split(":")[0]
         with pytest.raises(BadConfig, match=rf"{name}: is missing"):
             load(written(tmp_path, SMOKE.replace(section, "", 1)))
+
+
+def test_an_ablation_that_a_run_does_not_read_does_not_refuse_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first trial with fewer steps than an arm's warm-up needs."""
+    base = "{model: smoke, tokens: smoke, data: smoke, recipe: smoke}"
+    ablation = f"ablations:\n  a: {{title: t, base: {base}, arms: {{one: {{}}, two: {{pretrain.warmup: 25}}}}}}\n"
+    (here / "params.yaml").write_text(SMOKE.replace("ablations: {}\n", ablation))
+    with pytest.raises(BadConfig, match="warmup"):
+        load()
+    monkeypatch.setenv(UNREAD, "1")
+    assert load().models["smoke"].pretrain.steps == 20
