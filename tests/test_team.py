@@ -160,7 +160,7 @@ def test_a_worker_that_cannot_write_ends(team: Team) -> None:
 def test_a_worker_killed_after_a_restart_of_the_server_costs_a_try_of_one_part(team: Team) -> None:
     """Prefect holds events back that follow one of before its start: the part must not wait for that."""
     team.run("docker", "compose", "up", "--detach", "--wait", "--scale", "worker=2", "--no-recreate", "worker")
-    run = team.start("team/electra-smoke", steps=1500, save_every=50)
+    run = team.start("team/electra-smoke", steps=12_000, save_every=200)
     until(team.saved, 900)
     team.run("docker", "compose", "restart", "prefect")
     team.run("docker", "kill", until(team.trains))
@@ -172,7 +172,7 @@ def test_a_worker_killed_after_a_restart_of_the_server_costs_a_try_of_one_part(t
 
 
 def test_a_run_goes_on_from_its_checkpoint_after_the_team_was_stopped(team: Team) -> None:
-    run = team.start("pretrain/electra-smoke", steps=1600, save_every=50)
+    run = team.start("pretrain/electra-smoke", steps=6_000, save_every=100)
     until(team.saved, 900)
     team.run("make", "team-down")
     team.run("make", "team")
